@@ -1,0 +1,102 @@
+// Names and help texts of every metric.
+#include "metrics/bundles.h"
+
+#include <chrono>
+
+#include "metrics/buckets.h"
+
+namespace windlass::metrics {
+namespace {
+
+double unix_time_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+ProcessMetrics::ProcessMetrics(Registry& registry)
+    : start_time(registry.gauges("process_start_time_seconds", "Start time of the process since the Unix epoch, in seconds.")
+                     .with({})) {
+  start_time.set(unix_time_s());
+}
+
+WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
+    : process(registry),
+      requests_running(
+          registry.gauges("windlass_worker_requests_running", "Requests in the running batch.").with({{"model", model}})),
+      requests_waiting(
+          registry.gauges("windlass_worker_requests_waiting", "Requests that wait to be scheduled.").with({{"model", model}})),
+      kv_cache_usage_ratio(registry.gauges("windlass_worker_kv_cache_usage_ratio", "Share of the KV cache in use, 0 to 1.")
+                               .with({{"model", model}})),
+      prompt_tokens(
+          registry.counters("windlass_worker_prompt_tokens_total", "Prompt tokens processed.").with({{"model", model}})),
+      generation_tokens(
+          registry.counters("windlass_worker_generation_tokens_total", "Tokens generated.").with({{"model", model}})),
+      time_to_first_token(registry
+                              .histograms("windlass_worker_time_to_first_token_seconds",
+                                          "Time from a request's arrival at the worker to its first token.",
+                                          time_to_first_token_bounds_s())
+                              .with({{"model", model}})),
+      time_per_output_token(registry
+                                .histograms("windlass_worker_time_per_output_token_seconds",
+                                            "Mean time between the tokens of a request, the first one excluded.",
+                                            time_per_output_token_bounds_s())
+                                .with({{"model", model}})),
+      e2e_request_latency(registry
+                              .histograms("windlass_worker_e2e_request_latency_seconds",
+                                          "Time from a request's arrival at the worker to its last token.",
+                                          request_latency_bounds_s())
+                              .with({{"model", model}})),
+      model_load(
+          registry.gauges("windlass_worker_model_load_seconds", "Time it took to load the model.").with({{"model", model}})),
+      model_(model),
+      requests_finished_(registry.counters("windlass_worker_requests_finished_total", "Requests finished, by reason.")) {}
+
+Counter WorkerMetrics::requests_finished(const std::string& reason) const {
+  return requests_finished_.with({{"model", model_}, {"reason", reason}});
+}
+
+GatewayMetrics::GatewayMetrics(Registry& registry)
+    : process(registry),
+      requests_started(registry.counters("windlass_gateway_requests_started_total",
+                                         "Requests for a known model that arrived, whatever became of them: the demand.")),
+      requests_finished(registry.counters("windlass_gateway_requests_finished_total",
+                                          "Requests finished, by HTTP status; 499 is a client that left.")),
+      requests_attained(registry.counters("windlass_gateway_requests_attained_total",
+                                          "Judged requests whose TTFT and TPOT were both inside the objective.")),
+      requests_judged(registry.counters("windlass_gateway_requests_judged_total",
+                                        "Requests that count for the objective; 429, 5xx and timeouts among them as misses.")),
+      queue_length(registry.gauges("windlass_gateway_queue_length", "Requests that wait for a free slot.")),
+      queue_wait(registry.histograms("windlass_gateway_queue_wait_seconds", "Time from a request's arrival to its dispatch.",
+                                     request_latency_bounds_s())),
+      requests_in_flight(
+          registry.gauges("windlass_gateway_requests_in_flight", "Requests that a chain holds for this gateway.")),
+      time_to_first_token(registry.histograms("windlass_gateway_time_to_first_token_seconds",
+                                              "Time from a streamed request's arrival to its first token, the queue included.",
+                                              time_to_first_token_bounds_s())),
+      time_per_output_token(registry.histograms("windlass_gateway_time_per_output_token_seconds",
+                                                "Mean time between a streamed request's tokens, the first one excluded.",
+                                                time_per_output_token_bounds_s())),
+      request_prompt_tokens(
+          registry.counters("windlass_gateway_request_prompt_tokens_total", "Prompt tokens of measured requests.")),
+      request_generation_tokens(
+          registry.counters("windlass_gateway_request_generation_tokens_total", "Generated tokens of measured requests.")),
+      requests_measured(registry.counters("windlass_gateway_requests_measured_total", "Requests that the token totals count.")),
+      upstream_errors(registry.counters("windlass_gateway_upstream_errors_total", "Failures of workers, by reason.")),
+      routing_table_term(registry.gauges("windlass_gateway_routing_table_term", "Term of the routing table in use.").with({})),
+      routing_table_counter(
+          registry.gauges("windlass_gateway_routing_table_counter", "Counter of the routing table in use.").with({})) {}
+
+ControllerMetrics::ControllerMetrics(Registry& registry)
+    : process(registry),
+      reconcile_duration(registry
+                             .histograms("windlass_controller_reconcile_duration_seconds",
+                                         "Time of one step: observe, plan and apply.", reconcile_bounds_s())
+                             .with({})),
+      desired_workers(registry.gauges("windlass_controller_desired_workers", "Workers that the plan wants.")),
+      ready_workers(registry.gauges("windlass_controller_ready_workers", "Workers that are ready to serve.")),
+      slo_attainment_ratio(registry.gauges("windlass_controller_slo_attainment_ratio",
+                                           "Share of judged requests inside the objective over the SLO window, 0 to 1.")),
+      leader(registry.gauges("windlass_controller_leader", "1 while this replica leads.").with({})),
+      scrape_errors(registry.counters("windlass_controller_scrape_errors_total", "Failed scrapes, by kind of target.")),
+      reconcile_errors(registry.counters("windlass_controller_reconcile_errors_total", "Failed steps, by step.")) {}
+
+}  // namespace windlass::metrics

@@ -1,0 +1,79 @@
+// Metric bundles: one plain struct per program with every metric that it exposes. The composition root makes one and injects
+// it.
+//
+// Names, help texts, labels and buckets stand here and nowhere else. All times are in seconds. `model` is the served name.
+// Thread-safe as registry.h says.
+#pragma once
+
+#include <string>
+
+#include "metrics/registry.h"
+
+namespace windlass::metrics {
+
+// What every program tells of itself. process_start_time_seconds lets a reader recognise a restart of the writer even where the
+// new counter has already overtaken the old one (see counter_tracker.h).
+struct ProcessMetrics {
+  explicit ProcessMetrics(Registry& registry);
+
+  Gauge start_time;  // process_start_time_seconds: Unix time at which this bundle was made
+};
+
+// A worker serves one model, so the label is fixed at construction and the instruments are ready to use.
+struct WorkerMetrics {
+  WorkerMetrics(Registry& registry, const std::string& model);
+
+  // windlass_worker_requests_finished_total{model,reason}; reason: "stop", "length", "abort", "error", "rejected".
+  [[nodiscard]] Counter requests_finished(const std::string& reason) const;
+
+  ProcessMetrics process;
+  Gauge requests_running;           // windlass_worker_requests_running{model}
+  Gauge requests_waiting;           // windlass_worker_requests_waiting{model}
+  Gauge kv_cache_usage_ratio;       // windlass_worker_kv_cache_usage_ratio{model}, 0 to 1
+  Counter prompt_tokens;            // windlass_worker_prompt_tokens_total{model}
+  Counter generation_tokens;        // windlass_worker_generation_tokens_total{model}
+  Histogram time_to_first_token;    // windlass_worker_time_to_first_token_seconds{model}
+  Histogram time_per_output_token;  // windlass_worker_time_per_output_token_seconds{model}; one observation per request
+  Histogram e2e_request_latency;    // windlass_worker_e2e_request_latency_seconds{model}
+  Gauge model_load;                 // windlass_worker_model_load_seconds{model}
+
+ private:
+  std::string model_;
+  CounterFamily requests_finished_;
+};
+
+struct GatewayMetrics {
+  explicit GatewayMetrics(Registry& registry);
+
+  ProcessMetrics process;
+  CounterFamily requests_started;           // windlass_gateway_requests_started_total{model}: arrivals, the demand signal
+  CounterFamily requests_finished;          // windlass_gateway_requests_finished_total{model,code}; code 499: the client left
+  CounterFamily requests_attained;          // windlass_gateway_requests_attained_total{model}
+  CounterFamily requests_judged;            // windlass_gateway_requests_judged_total{model}
+  GaugeFamily queue_length;                 // windlass_gateway_queue_length{model}
+  HistogramFamily queue_wait;               // windlass_gateway_queue_wait_seconds{model}
+  GaugeFamily requests_in_flight;           // windlass_gateway_requests_in_flight{model,chain}
+  HistogramFamily time_to_first_token;      // windlass_gateway_time_to_first_token_seconds{model}: streamed requests
+  HistogramFamily time_per_output_token;    // windlass_gateway_time_per_output_token_seconds{model}: streamed requests, n > 1
+  CounterFamily request_prompt_tokens;      // windlass_gateway_request_prompt_tokens_total{model}
+  CounterFamily request_generation_tokens;  // windlass_gateway_request_generation_tokens_total{model}
+  CounterFamily requests_measured;          // windlass_gateway_requests_measured_total{model}: requests in the two totals above
+  CounterFamily upstream_errors;            // windlass_gateway_upstream_errors_total{model,reason}
+  Gauge routing_table_term;                 // windlass_gateway_routing_table_term
+  Gauge routing_table_counter;              // windlass_gateway_routing_table_counter
+};
+
+struct ControllerMetrics {
+  explicit ControllerMetrics(Registry& registry);
+
+  ProcessMetrics process;
+  Histogram reconcile_duration;      // windlass_controller_reconcile_duration_seconds
+  GaugeFamily desired_workers;       // windlass_controller_desired_workers{namespace,name,role}
+  GaugeFamily ready_workers;         // windlass_controller_ready_workers{namespace,name}
+  GaugeFamily slo_attainment_ratio;  // windlass_controller_slo_attainment_ratio{namespace,name}, 0 to 1
+  Gauge leader;                      // windlass_controller_leader: 1 while this replica leads
+  CounterFamily scrape_errors;       // windlass_controller_scrape_errors_total{target_kind}; "worker" or "gateway"
+  CounterFamily reconcile_errors;    // windlass_controller_reconcile_errors_total{step}; "observe", "plan" or "apply"
+};
+
+}  // namespace windlass::metrics

@@ -1,0 +1,99 @@
+// Turns successive readings of a counter (or cumulative histogram) into increases over a window. Pure: time is passed in.
+//
+// What goes wrong with counters, and what these do about it:
+//   - the writer restarts: the reading falls, or its start time changes. What it shows then has happened since the restart, and
+//     counts in full; what happened between the last reading and the restart is lost (never negative, never counted twice).
+//   - the reader restarts: its first reading is a baseline. The whole history of the counter is not an increase.
+//   - a reading is missed, NaN or infinite: it is skipped; the next good one covers the gap.
+//   - readings stop: last_reading_s() lets the caller call the signal stale; nothing here invents a zero.
+// One tracker per (target, series). Not thread-safe; plain value, copyable.
+#pragma once
+
+#include <deque>
+#include <optional>
+
+#include "metrics/exposition_parser.h"
+#include "planner/base/result.h"
+
+namespace windlass::metrics {
+
+class CounterTracker {
+ public:
+  // Keeps history for windows up to max_window_s.
+  explicit CounterTracker(double max_window_s = 600);
+
+  // writer_start_s: the writer's process_start_time_seconds when known; a change of it is a restart.
+  // A reading not later than the last one is ignored, as is a value that is negative or not finite.
+  void observe(double now_s, double value, std::optional<double> writer_start_s = std::nullopt);
+
+  // The series was absent at now_s from a page which was read in full: it stood at 0. Without this, the first increments of a
+  // series that is born under observation would be taken for a baseline and lost. Counts only before the first observe().
+  void observe_absent(double now_s);
+
+  // Increase between the last reading at or before (now_s - window_s), or else the first reading, and the newest reading.
+  // nullopt with fewer than two readings inside or around the window.
+  [[nodiscard]] std::optional<double> increase(double now_s, double window_s) const;
+
+  // increase over the time between those two readings (not over window_s: missed readings do not dilute it).
+  [[nodiscard]] std::optional<double> rate_per_s(double now_s, double window_s) const;
+
+  // Increase since tracking began; survives the writer's resets.
+  [[nodiscard]] double total() const;
+  [[nodiscard]] std::optional<double> first_reading_s() const;
+  [[nodiscard]] std::optional<double> last_reading_s() const;
+  [[nodiscard]] int resets() const { return resets_; }
+
+ private:
+  struct Point {
+    double time_s;
+    double total;
+  };
+  struct Span {
+    double seconds;
+    double increase;
+  };
+  [[nodiscard]] std::optional<Span> span(double now_s, double window_s) const;
+
+  double max_window_s_;
+  std::deque<Point> points_;
+  std::optional<double> first_s_;
+  std::optional<double> last_value_;
+  std::optional<double> writer_start_s_;
+  int resets_ = 0;
+};
+
+// The same for a histogram: p95 over the last five minutes from cumulative snapshots.
+class HistogramTracker {
+ public:
+  explicit HistogramTracker(double max_window_s = 600);
+
+  // A snapshot whose bounds differ from the last one's begins anew (the writer was upgraded).
+  void observe(double now_s, const HistogramSnapshot& snapshot, std::optional<double> writer_start_s = std::nullopt);
+
+  // As CounterTracker::observe_absent.
+  void observe_absent(double now_s);
+
+  // What was observed in the window, as CounterTracker::increase. nullopt with fewer than two readings; counts may be all zero.
+  [[nodiscard]] std::optional<HistogramSnapshot> increase(double now_s, double window_s) const;
+
+  // histogram_quantile of increase(); nullopt also when nothing was observed in the window.
+  [[nodiscard]] std::optional<double> quantile(double now_s, double window_s, double q) const;
+
+  [[nodiscard]] std::optional<double> last_reading_s() const;
+  [[nodiscard]] int resets() const { return resets_; }
+
+ private:
+  struct Point {
+    double time_s;
+    HistogramSnapshot total;
+  };
+
+  double max_window_s_;
+  std::deque<Point> points_;
+  std::optional<HistogramSnapshot> last_;
+  std::optional<double> absent_s_;
+  std::optional<double> writer_start_s_;
+  int resets_ = 0;
+};
+
+}  // namespace windlass::metrics

@@ -1,0 +1,310 @@
+// A hand-written scanner over one line at a time, and the histogram arithmetic.
+#include "metrics/exposition_parser.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace windlass::metrics {
+namespace {
+
+bool is_space(char c) { return c == ' ' || c == '\t'; }
+bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_name_char(char c, bool colon) { return is_name_start(c) || (c >= '0' && c <= '9') || (colon && c == ':'); }
+
+// Prometheus' floats: Go's ParseFloat. from_chars knows no leading '+', and no "Inf" with one.
+std::optional<double> parse_value(std::string_view text) {
+  if (text == "+Inf" || text == "Inf") return std::numeric_limits<double>::infinity();
+  if (text == "-Inf") return -std::numeric_limits<double>::infinity();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  if (text.empty() || text.front() == '+') return std::nullopt;
+  // Only digits may follow from here on: from_chars would also take "inf" and "nan(...)".
+  const char first = text.front() == '-' && text.size() > 1 ? text[1] : text.front();
+  if (first != '.' && (first < '0' || first > '9')) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) return value;  // as Go: the nearest representable is good enough to go on
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+// What stands at the cursor, for an error: printable, short.
+std::string shown(std::string_view text) {
+  if (text.empty()) return "end of line";
+  std::string out;
+  for (char c : text.substr(0, 24)) {
+    out += (static_cast<unsigned char>(c) >= 0x20 && static_cast<unsigned char>(c) < 0x7f) ? c : '?';
+  }
+  return "'" + out + (text.size() > 24 ? "...'" : "'");
+}
+
+class LineScanner {
+ public:
+  LineScanner(std::string_view line, std::size_t number) : rest_(line), number_(number) {}
+
+  Result<Sample> sample() {
+    Sample sample;
+    skip_spaces();
+    WINDLASS_ASSIGN_OR_RETURN(sample.name, name("metric name", true));
+    skip_spaces();
+    if (!rest_.empty() && rest_.front() == '{') {
+      rest_.remove_prefix(1);
+      WINDLASS_RETURN_IF_ERROR(labels(sample));
+    }
+    skip_spaces();
+    const std::string_view value_text = word();
+    const auto value = parse_value(value_text);
+    if (!value) return bad(fmt::format("value of {}", sample.name), value_text, "a number, NaN, +Inf or -Inf");
+    sample.value = *value;
+    skip_spaces();
+    if (!rest_.empty()) {
+      const std::string_view time_text = word();
+      std::int64_t time_ms = 0;
+      const auto [end, error] = std::from_chars(time_text.data(), time_text.data() + time_text.size(), time_ms);
+      if (error != std::errc() || end != time_text.data() + time_text.size()) {
+        return bad(fmt::format("timestamp of {}", sample.name), time_text, "whole milliseconds");
+      }
+      sample.timestamp_ms = time_ms;
+    }
+    skip_spaces();
+    if (!rest_.empty()) return bad(fmt::format("after {}", sample.name), rest_, "end of line");
+    return sample;
+  }
+
+  void skip_spaces() {
+    while (!rest_.empty() && is_space(rest_.front())) rest_.remove_prefix(1);
+  }
+
+  std::string_view word() {
+    std::size_t n = 0;
+    while (n < rest_.size() && !is_space(rest_[n])) ++n;
+    const std::string_view found = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return found;
+  }
+
+  Result<std::string> name(const std::string& what, bool colon) {
+    std::size_t n = 0;
+    while (n < rest_.size() && (n == 0 ? is_name_start(rest_[0]) || (colon && rest_[0] == ':') : is_name_char(rest_[n], colon)))
+      ++n;
+    if (n == 0) return bad(what, rest_, "a letter or '_', then letters, digits and '_'");
+    std::string found(rest_.substr(0, n));
+    rest_.remove_prefix(n);
+    return found;
+  }
+
+  Error bad(const std::string& what, std::string_view found, const std::string& allowed) const {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("line {}: {}: found {}, allowed is {}", number_, what, shown(found), allowed)};
+  }
+
+ private:
+  Result<void> labels(Sample& sample) {
+    while (true) {
+      skip_spaces();
+      if (!rest_.empty() && rest_.front() == '}') break;
+      WINDLASS_ASSIGN_OR_RETURN(std::string label, name("label name of " + sample.name, false));
+      skip_spaces();
+      if (rest_.empty() || rest_.front() != '=') return bad("label " + label, rest_, "'='");
+      rest_.remove_prefix(1);
+      skip_spaces();
+      WINDLASS_ASSIGN_OR_RETURN(std::string value, quoted(label));
+      if (!sample.labels.emplace(label, std::move(value)).second) return bad("label " + label, label, "each label once");
+      skip_spaces();
+      if (rest_.empty() || (rest_.front() != ',' && rest_.front() != '}'))
+        return bad("after label " + label, rest_, "',' or '}'");
+      if (rest_.front() == '}') break;
+      rest_.remove_prefix(1);
+    }
+    rest_.remove_prefix(1);
+    return {};
+  }
+
+  Result<std::string> quoted(const std::string& label) {
+    if (rest_.empty() || rest_.front() != '"') return bad("value of label " + label, rest_, "a '\"'");
+    std::string value;
+    for (std::size_t i = 1; i < rest_.size(); ++i) {
+      const char c = rest_[i];
+      if (c == '"') {
+        rest_.remove_prefix(i + 1);
+        return value;
+      }
+      if (c != '\\') {
+        value += c;
+        continue;
+      }
+      if (++i == rest_.size()) break;
+      if (rest_[i] == 'n') {
+        value += '\n';
+      } else if (rest_[i] == '\\' || rest_[i] == '"') {
+        value += rest_[i];
+      } else {
+        return bad("value of label " + label, rest_.substr(i - 1), R"(\\, \" or \n after a backslash)");
+      }
+    }
+    return bad("value of label " + label, "", "a closing '\"'");
+  }
+
+  std::string_view rest_;
+  std::size_t number_;
+};
+
+std::optional<MetricType> parse_type(std::string_view text) {
+  if (text == "counter") return MetricType::kCounter;
+  if (text == "gauge") return MetricType::kGauge;
+  if (text == "histogram") return MetricType::kHistogram;
+  if (text == "summary") return MetricType::kSummary;
+  if (text == "untyped" || text == "unknown") return MetricType::kUntyped;
+  return std::nullopt;
+}
+
+bool matches(const Sample& sample, const std::map<std::string, std::string>& match) {
+  return std::all_of(match.begin(), match.end(), [&](const auto& wanted) {
+    const auto found = sample.labels.find(wanted.first);
+    return found != sample.labels.end() && found->second == wanted.second;
+  });
+}
+
+Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
+
+}  // namespace
+
+Result<Exposition> parse_exposition(std::string_view text) {
+  Exposition page;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    LineScanner scanner(line, number);
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (first == std::string_view::npos) continue;
+    if (line[first] != '#') {
+      WINDLASS_ASSIGN_OR_RETURN(Sample sample, scanner.sample());
+      page.samples.push_back(std::move(sample));
+      continue;
+    }
+    scanner.word();
+    scanner.skip_spaces();
+    if (scanner.word() != "TYPE") continue;  // HELP and comments
+    scanner.skip_spaces();
+    WINDLASS_ASSIGN_OR_RETURN(std::string name, scanner.name("name after # TYPE", true));
+    scanner.skip_spaces();
+    const std::string_view type_text = scanner.word();
+    const auto type = parse_type(type_text);
+    if (!type) return scanner.bad("type of " + name, type_text, "counter, gauge, histogram, summary or untyped");
+    if (!page.types.emplace(name, *type).second)
+      return scanner.bad("type of " + name, type_text, "one # TYPE line for each name");
+  }
+  return page;
+}
+
+std::vector<const Sample*> Exposition::find(std::string_view name, const std::map<std::string, std::string>& match) const {
+  std::vector<const Sample*> found;
+  for (const Sample& sample : samples) {
+    if (sample.name == name && matches(sample, match)) found.push_back(&sample);
+  }
+  return found;
+}
+
+std::optional<double> Exposition::sum(std::string_view name, const std::map<std::string, std::string>& match) const {
+  std::optional<double> total;
+  for (const Sample* sample : find(name, match)) total = total.value_or(0) + sample->value;
+  return total;
+}
+
+std::vector<std::string> Exposition::label_values(std::string_view name, const std::string& label) const {
+  std::set<std::string> values;
+  for (const Sample* sample : find(name)) {
+    const auto found = sample->labels.find(label);
+    if (found != sample->labels.end()) values.insert(found->second);
+  }
+  return {values.begin(), values.end()};
+}
+
+Result<HistogramSnapshot> Exposition::histogram(const std::string& name,
+                                                const std::map<std::string, std::string>& match) const {
+  std::map<std::map<std::string, std::string>, std::map<double, double>> series;  // labels without le -> bound -> count
+  for (const Sample* sample : find(name + "_bucket", match)) {
+    auto labels = sample->labels;
+    const auto le = labels.find("le");
+    const auto bound = le == labels.end() ? std::nullopt : parse_value(le->second);
+    if (!bound || std::isnan(*bound)) {
+      return invalid(fmt::format("{}: label le: found {}, allowed is a number or +Inf", name,
+                                 le == labels.end() ? "none" : shown(le->second)));
+    }
+    labels.erase(le);
+    if (!series[labels].emplace(*bound, sample->value).second)
+      return invalid(fmt::format("{}: bucket le={} stands twice", name, *bound));
+  }
+  if (series.empty()) return Error{ErrorCode::kNotFound, fmt::format("{}: no series with these labels", name)};
+  HistogramSnapshot total;
+  for (const auto& [labels, buckets] : series) {
+    HistogramSnapshot one;
+    for (const auto& [bound, count] : buckets) {
+      if (!std::isfinite(count) || count < 0)
+        return invalid(fmt::format("{}: bucket le={}: found {}, allowed is a count", name, bound, count));
+      if (!one.counts.empty() && count < one.counts.back()) {
+        return invalid(fmt::format("{}: bucket le={}: found {}, allowed is at least {} (buckets are cumulative)", name, bound,
+                                   count, one.counts.back()));
+      }
+      one.bounds.push_back(bound);
+      one.counts.push_back(count);
+    }
+    if (!std::isinf(one.bounds.back())) return invalid(fmt::format("{}: no bucket le=\"+Inf\"", name));
+    auto merged = histogram_sum(total, one);
+    if (!merged.ok()) return merged.error().within(name);
+    total = std::move(merged).value();
+  }
+  total.sum = sum(name + "_sum", match).value_or(0);
+  return total;
+}
+
+Result<HistogramSnapshot> histogram_delta(const HistogramSnapshot& later, const HistogramSnapshot& earlier) {
+  if (later.bounds != earlier.bounds) return invalid("histogram buckets differ between the two readings");
+  HistogramSnapshot delta{later.bounds, {}, later.sum - earlier.sum};
+  for (std::size_t i = 0; i < later.counts.size(); ++i) {
+    const double grown = later.counts[i] - earlier.counts[i];
+    if (!(grown >= 0))
+      return invalid(
+          fmt::format("histogram bucket le={} fell from {} to {}", later.bounds[i], earlier.counts[i], later.counts[i]));
+    delta.counts.push_back(grown);
+  }
+  return delta;
+}
+
+Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const HistogramSnapshot& b) {
+  if (a.bounds.empty()) return b;
+  if (b.bounds.empty()) return a;
+  if (a.bounds != b.bounds) return invalid("histogram buckets differ between the summed series");
+  HistogramSnapshot total = a;
+  for (std::size_t i = 0; i < b.counts.size(); ++i) total.counts[i] += b.counts[i];
+  total.sum += b.sum;
+  return total;
+}
+
+std::optional<double> histogram_quantile(const HistogramSnapshot& histogram, double q) {
+  const double count = histogram.count();
+  if (!(count > 0) || !(q >= 0) || !(q <= 1)) return std::nullopt;
+  const double rank = q * count;
+  std::size_t i = 0;
+  while (i + 1 < histogram.counts.size() && histogram.counts[i] < rank) ++i;
+  // The bucket must hold something: rank 0 would otherwise stop in an empty first one.
+  while (i + 1 < histogram.counts.size() && histogram.counts[i] == 0) ++i;
+  if (std::isinf(histogram.bounds[i])) {
+    return i == 0 ? std::nullopt : std::optional<double>(histogram.bounds[i - 1]);
+  }
+  const double low = i == 0 ? std::min(0.0, histogram.bounds[0]) : histogram.bounds[i - 1];
+  const double below = i == 0 ? 0.0 : histogram.counts[i - 1];
+  const double inside = histogram.counts[i] - below;
+  if (!(inside > 0)) return low;
+  return low + (histogram.bounds[i] - low) * std::clamp((rank - below) / inside, 0.0, 1.0);
+}
+
+}  // namespace windlass::metrics

@@ -1,0 +1,74 @@
+// Parses Prometheus text exposition (format 0.0.4; OpenMetrics' closing "# EOF" is accepted). Pure; usable on any thread.
+//
+// The text is foreign bytes: from our own processes and from engines that are not ours. Anything malformed is an error that
+// names the line; a half-read page is never returned, since a missing series would look like a quiet service.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::metrics {
+
+struct Sample {
+  std::string name;
+  std::map<std::string, std::string> labels;
+  double value = 0;  // may be NaN or infinite: the caller decides what that means
+  std::optional<std::int64_t> timestamp_ms;
+
+  bool operator==(const Sample&) const = default;
+};
+
+enum class MetricType { kUntyped, kCounter, kGauge, kHistogram, kSummary };
+
+// A cumulative histogram, as Prometheus counts: counts[i] observations were <= bounds[i]; the last bound is +Inf.
+struct HistogramSnapshot {
+  std::vector<double> bounds;
+  std::vector<double> counts;
+  double sum = 0;
+
+  [[nodiscard]] double count() const { return counts.empty() ? 0 : counts.back(); }
+  bool operator==(const HistogramSnapshot&) const = default;
+};
+
+struct Exposition {
+  std::vector<Sample> samples;              // in the order of the text
+  std::map<std::string, MetricType> types;  // by family name, from "# TYPE"
+
+  // Every series of that name whose labels contain all of `match`.
+  [[nodiscard]] std::vector<const Sample*> find(std::string_view name,
+                                                const std::map<std::string, std::string>& match = {}) const;
+
+  // The sum over find(); nullopt when there is no such series. NaN if any of them is.
+  [[nodiscard]] std::optional<double> sum(std::string_view name, const std::map<std::string, std::string>& match = {}) const;
+
+  // The histogram `name` (series name_bucket, name_sum), summed over every label set that contains `match`.
+  // Errors: kNotFound when there is none; kInvalidArgument when a bucket lacks a usable `le`, buckets differ between the summed
+  // series, +Inf is missing, or counts fall or are not finite.
+  [[nodiscard]] Result<HistogramSnapshot> histogram(const std::string& name,
+                                                    const std::map<std::string, std::string>& match = {}) const;
+
+  // The values that label takes over all series of that name, sorted, each once.
+  [[nodiscard]] std::vector<std::string> label_values(std::string_view name, const std::string& label) const;
+};
+
+// Error kInvalidArgument: "line 7: label 'model': found end of line, allowed is a closing '\"'".
+[[nodiscard]] Result<Exposition> parse_exposition(std::string_view text);
+
+// later - earlier, bucket by bucket. Both have the same bounds. Error kInvalidArgument when bounds differ or any count fell (a
+// reset).
+[[nodiscard]] Result<HistogramSnapshot> histogram_delta(const HistogramSnapshot& later, const HistogramSnapshot& earlier);
+
+// a + b; an empty one (no bounds) is neutral. Error when bounds differ.
+[[nodiscard]] Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const HistogramSnapshot& b);
+
+// The q-quantile (0 <= q <= 1), linear within a bucket as PromQL's histogram_quantile: the first bucket starts at 0, and a
+// quantile in the +Inf bucket is the highest finite bound. nullopt when nothing was observed.
+[[nodiscard]] std::optional<double> histogram_quantile(const HistogramSnapshot& histogram, double q);
+
+}  // namespace windlass::metrics
