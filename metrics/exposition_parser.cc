@@ -21,8 +21,11 @@ std::optional<double> parse_value(std::string_view text) {
   if (text == "+Inf" || text == "Inf") return std::numeric_limits<double>::infinity();
   if (text == "-Inf") return -std::numeric_limits<double>::infinity();
   if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
-  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  if (text.empty() || text.front() == '+') return std::nullopt;
+  if (text.empty()) return std::nullopt;
+  if (text.front() == '+') {
+    text.remove_prefix(1);
+    if (text.empty() || text.front() == '-') return std::nullopt;
+  }
   // Only digits may follow from here on: from_chars would also take "inf" and "nan(...)".
   const char first = text.front() == '-' && text.size() > 1 ? text[1] : text.front();
   if (first != '.' && (first < '0' || first > '9')) return std::nullopt;

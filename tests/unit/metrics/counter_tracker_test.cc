@@ -1,0 +1,155 @@
+// Counters read over time: writers restart, readers restart, readings go missing.
+#include "metrics/counter_tracker.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace windlass::metrics {
+namespace {
+
+// Given a reader that starts while the counter stands at a million; the history is no increase, and there is no rate before two
+// readings.
+TEST(CounterTracker, TheFirstReadingIsABaseline) {
+  CounterTracker tracker;
+  EXPECT_EQ(tracker.rate_per_s(0, 60), std::nullopt);
+  tracker.observe(10, 1e6);
+  EXPECT_EQ(tracker.rate_per_s(10, 60), std::nullopt);
+  tracker.observe(20, 1e6 + 30);
+  EXPECT_EQ(tracker.increase(20, 60), 30);
+  EXPECT_EQ(tracker.rate_per_s(20, 60), 3);
+  EXPECT_EQ(tracker.total(), 30);
+  EXPECT_EQ(tracker.first_reading_s(), 10);
+  EXPECT_EQ(tracker.last_reading_s(), 20);
+}
+
+// Given a writer that restarts (the reading falls); what it shows then counts in full and nothing is negative.
+TEST(CounterTracker, AFallIsARestartOfTheWriter) {
+  CounterTracker tracker;
+  tracker.observe(0, 100);
+  tracker.observe(10, 150);
+  tracker.observe(20, 20);
+  tracker.observe(30, 25);
+  EXPECT_EQ(tracker.increase(30, 60), 50 + 20 + 5);
+  EXPECT_EQ(tracker.resets(), 1);
+}
+
+// Given a writer that restarts and overtakes its old value between two readings; its start time gives it away.
+TEST(CounterTracker, AChangedStartTimeIsARestart) {
+  CounterTracker tracker;
+  tracker.observe(0, 10, 1000.0);
+  tracker.observe(10, 40, 1000.0);
+  tracker.observe(20, 45, 1015.0);
+  EXPECT_EQ(tracker.increase(20, 60), 30 + 45);
+  EXPECT_EQ(tracker.resets(), 1);
+}
+
+// Given a series that appears after its target was read without it; its first value is an increase from 0.
+TEST(CounterTracker, ASeriesBornUnderObservationStartsAtZero) {
+  CounterTracker tracker;
+  tracker.observe_absent(0);
+  tracker.observe_absent(10);
+  EXPECT_EQ(tracker.last_reading_s(), std::nullopt);
+  tracker.observe(20, 7);
+  EXPECT_EQ(tracker.increase(20, 60), 7);
+  EXPECT_EQ(tracker.rate_per_s(20, 60), 0.7);
+  tracker.observe_absent(30);
+  tracker.observe(40, 9);
+  EXPECT_EQ(tracker.increase(40, 60), 9);
+}
+
+// Given NaN, infinite, negative and out-of-order readings; they are skipped and the next good one covers the gap.
+TEST(CounterTracker, BadReadingsAreSkipped) {
+  CounterTracker tracker;
+  tracker.observe(0, 10);
+  tracker.observe(10, NAN);
+  tracker.observe(11, INFINITY);
+  tracker.observe(12, -1);
+  tracker.observe(20, 30);
+  tracker.observe(20, 900);
+  tracker.observe(15, 900);
+  EXPECT_EQ(tracker.increase(20, 60), 20);
+  EXPECT_EQ(tracker.resets(), 0);
+}
+
+// Given readings every 10 s; a window begins at the last reading not after its start, and a stale tracker says nothing.
+TEST(CounterTracker, WindowsAndStaleness) {
+  CounterTracker tracker(100);
+  for (int i = 0; i <= 50; ++i) tracker.observe(i * 10, i * i);
+  EXPECT_EQ(tracker.increase(500, 20), 2500 - 48 * 48);
+  EXPECT_EQ(tracker.increase(505, 20), 2500 - 48 * 48);
+  EXPECT_EQ(tracker.increase(500, 100), 2500 - 40 * 40);
+  EXPECT_EQ(tracker.increase(600, 60), std::nullopt);
+  EXPECT_EQ(tracker.last_reading_s(), 500);
+}
+
+// Given seeded random counters with random restarts, of which a reading is taken right before each; the total is the true one.
+TEST(CounterTracker, TotalIsExactOverRandomRestarts) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    std::mt19937_64 rng(seed);
+    CounterTracker tracker(50);
+    double value = static_cast<double>(rng() % 1000);
+    double truth = 0;
+    double start_s = 0;
+    tracker.observe(0, value, start_s);
+    for (int t = 1; t < 200; ++t) {
+      if (rng() % 20 == 0) {
+        value = 0;
+        start_s = t;
+      }
+      const double grown = static_cast<double>(rng() % 10);
+      value += grown;
+      truth += grown;
+      tracker.observe(t, value, start_s);
+      ASSERT_EQ(tracker.total(), truth) << "seed " << seed << " t " << t;
+      ASSERT_GE(*tracker.increase(t, 20), 0) << "seed " << seed;
+    }
+  }
+}
+
+HistogramSnapshot snapshot(double low, double all) { return {{0.1, 1, INFINITY}, {low, all, all}, all}; }
+
+// Given cumulative snapshots whose newest part is slow; the p95 of the window sees only that part.
+TEST(HistogramTracker, QuantileOfTheWindow) {
+  HistogramTracker tracker;
+  tracker.observe(0, snapshot(1000, 1000));
+  EXPECT_EQ(tracker.quantile(0, 60, 0.95), std::nullopt);
+  tracker.observe(60, snapshot(1100, 1100));
+  EXPECT_LE(*tracker.quantile(60, 60, 0.95), 0.1);
+  tracker.observe(120, snapshot(1100, 1200));
+  EXPECT_DOUBLE_EQ(*tracker.quantile(120, 60, 0.5), 0.55);
+  EXPECT_EQ(tracker.increase(120, 120)->count(), 200);
+  tracker.observe(180, snapshot(1100, 1200));
+  EXPECT_EQ(tracker.quantile(180, 60, 0.95), std::nullopt);
+  EXPECT_EQ(tracker.increase(180, 60)->count(), 0);
+}
+
+// Given a writer that restarts, by a fall or by its start time; the new run counts in full.
+TEST(HistogramTracker, Restarts) {
+  HistogramTracker tracker;
+  tracker.observe(0, snapshot(10, 10), 1.0);
+  tracker.observe(10, snapshot(15, 15), 1.0);
+  tracker.observe(20, snapshot(0, 4), 1.0);
+  EXPECT_EQ(tracker.increase(20, 60)->counts, (std::vector<double>{5, 9, 9}));
+  tracker.observe(30, snapshot(5, 9), 25.0);
+  EXPECT_EQ(tracker.increase(30, 60)->counts, (std::vector<double>{10, 18, 18}));
+  EXPECT_EQ(tracker.resets(), 2);
+}
+
+// Given an absent series, then one with other buckets; the first counts from 0 and the second begins anew.
+TEST(HistogramTracker, BirthAndChangedBuckets) {
+  HistogramTracker tracker;
+  tracker.observe_absent(0);
+  tracker.observe(10, snapshot(3, 5));
+  EXPECT_EQ(tracker.increase(10, 60)->count(), 5);
+  tracker.observe(20, HistogramSnapshot{{2, INFINITY}, {6, 7}, 1});
+  EXPECT_EQ(tracker.increase(20, 60), std::nullopt);
+  tracker.observe(30, HistogramSnapshot{{2, INFINITY}, {8, 9}, 1});
+  EXPECT_EQ(tracker.increase(30, 60)->count(), 2);
+  tracker.observe(40, HistogramSnapshot{{2, INFINITY}, {8, NAN}, 1});
+  EXPECT_EQ(tracker.last_reading_s(), 30);
+}
+
+}  // namespace
+}  // namespace windlass::metrics

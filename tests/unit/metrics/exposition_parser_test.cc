@@ -1,0 +1,217 @@
+// The parser reads bytes that others wrote: good pages, bad lines, and pages torn at random.
+#include "metrics/exposition_parser.h"
+
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass::metrics {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char* const kPage =
+    "# HELP http_requests_total Requests. With \\\\ and \\n.\n"
+    "# TYPE http_requests_total counter\n"
+    "http_requests_total{method=\"post\",code=\"200\"} 1027 1395066363000\n"
+    "http_requests_total{method=\"post\",code=\"400\",} 3\n"
+    "\n"
+    "# a comment, and escapes:\n"
+    "msdos_file_access_time_seconds{path=\"C:\\\\DIR\\\\FILE.TXT\",error=\"Cannot find:\\n\\\"FILE.TXT\\\"\"} 1.458255915e9\n"
+    "metric_without_timestamp_and_labels 12.47\r\n"
+    "something_weird{problem=\"division by zero\"} +Inf -3982045\n"
+    "  spaced\t{ a = \"b\" , c=\"d\" }   -.5e-3  \n"
+    "nothing NaN\n"
+    "below -Inf\n"
+    "# TYPE rpc histogram\n"
+    "rpc_bucket{le=\"0.1\"} 5\n"
+    "rpc_bucket{le=\"+Inf\"} 8\n"
+    "rpc_sum 2.5\n"
+    "rpc_count 8\n"
+    "# EOF";
+
+// Given the format's own examples with odd spacing, CRLF and no final newline; every sample comes out as written.
+TEST(ParseExposition, ReadsTheFormat) {
+  auto page = parse_exposition(kPage);
+  ASSERT_TRUE(page.ok()) << page.error().message;
+  ASSERT_EQ(page->samples.size(), 12U);
+  EXPECT_EQ(page->samples[0], (Sample{"http_requests_total", {{"method", "post"}, {"code", "200"}}, 1027, 1395066363000}));
+  EXPECT_EQ(page->samples[2].labels.at("path"), "C:\\DIR\\FILE.TXT");
+  EXPECT_EQ(page->samples[2].labels.at("error"), "Cannot find:\n\"FILE.TXT\"");
+  EXPECT_EQ(page->samples[3].value, 12.47);
+  EXPECT_TRUE(std::isinf(page->samples[4].value));
+  EXPECT_EQ(page->samples[4].timestamp_ms, -3982045);
+  EXPECT_EQ(page->samples[5], (Sample{"spaced", {{"a", "b"}, {"c", "d"}}, -0.0005, std::nullopt}));
+  EXPECT_TRUE(std::isnan(page->samples[6].value));
+  EXPECT_EQ(page->samples[7].value, -INFINITY);
+  EXPECT_EQ(page->sum("http_requests_total"), 1030);
+  EXPECT_EQ(page->sum("http_requests_total", {{"code", "400"}}), 3);
+  EXPECT_EQ(page->sum("http_requests_total", {{"code", "500"}}), std::nullopt);
+  EXPECT_EQ(page->label_values("http_requests_total", "code"), (std::vector<std::string>{"200", "400"}));
+  EXPECT_EQ(page->types.at("rpc"), MetricType::kHistogram);
+  auto rpc = page->histogram("rpc");
+  ASSERT_TRUE(rpc.ok()) << rpc.error().message;
+  EXPECT_EQ(rpc->count(), 8);
+  EXPECT_EQ(rpc->sum, 2.5);
+}
+
+// Given an empty page; it has no samples and is not an error.
+TEST(ParseExposition, AnEmptyPageIsEmpty) {
+  auto page = parse_exposition("");
+  ASSERT_TRUE(page.ok());
+  EXPECT_TRUE(page->samples.empty());
+}
+
+// Given one bad line after a good one; the error names line 2 and what was wrong.
+TEST(ParseExposition, BadLinesAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"1abc 3", "metric name"},
+      {"{a=\"b\"} 3", "metric name"},
+      {"abc", "value of abc: found end of line"},
+      {"abc x", "value of abc: found 'x'"},
+      {"abc 1.2.3", "value of abc"},
+      {"abc 0x10", "value of abc"},
+      {"abc nan(1)", "value of abc"},
+      {"abc infinity", "value of abc"},
+      {"abc ++1", "value of abc"},
+      {"abc +-1", "value of abc"},
+      {"abc --1", "value of abc"},
+      {"abc 1 2.5", "timestamp of abc"},
+      {"abc 1 2 3", "after abc"},
+      {"abc{ 1", "label name of abc"},
+      {"abc{a} 1", "label a: found '} 1'"},
+      {"abc{a=b} 1", "value of label a"},
+      {"abc{a=\"b} 1", "value of label a: found end of line, allowed is a closing '\"'"},
+      {"abc{a=\"b\\\"} 1", "closing"},
+      {"abc{a=\"b\\", "closing"},
+      {"abc{a=\"\\x\"} 1", "value of label a"},
+      {"abc{a=\"b\" c=\"d\"} 1", "after label a"},
+      {"abc{a=\"b\",,} 1", "label name of abc"},
+      {"abc{a=\"b\",a=\"c\"} 1", "each label once"},
+      {"abc{a:b=\"c\"} 1", "label a"},
+      {"abc{a=\"b\"", "after label a: found end of line"},
+      {"# TYPE abc speedometer", "type of abc: found 'speedometer'"},
+      {"# TYPE", "name after # TYPE"},
+      {"# TYPE good counter", "one # TYPE line"},
+  };
+  for (const auto& [line, expected] : cases) {
+    auto page = parse_exposition("# TYPE good counter\n" + line + "\ngood 1\n");
+    ASSERT_FALSE(page.ok()) << line;
+    EXPECT_EQ(page.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(page.error().message, HasSubstr("line 2: ")) << line;
+    EXPECT_THAT(page.error().message, HasSubstr(expected)) << line;
+  }
+}
+
+// Given a page with bytes changed, cut or doubled at random (20,000 seeded variants); the parser returns a page or an error
+// that names a line, and never reads outside the text (the sanitizer build watches).
+TEST(ParseExposition, TornPagesNeverCrash) {
+  std::mt19937_64 rng(20240601);
+  const std::string page = kPage;
+  int errors = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string torn = page;
+    const int edits = 1 + static_cast<int>(rng() % 4);
+    for (int i = 0; i < edits && !torn.empty(); ++i) {
+      const std::size_t at = rng() % torn.size();
+      switch (rng() % 4) {
+        case 0: torn[at] = static_cast<char>(rng() % 256); break;
+        case 1: torn.erase(at, 1 + rng() % 8); break;
+        case 2: torn.insert(at, torn.substr(rng() % torn.size(), rng() % 16)); break;
+        default: torn.resize(at); break;
+      }
+    }
+    auto parsed = parse_exposition(torn);
+    if (!parsed.ok()) {
+      ++errors;
+      ASSERT_THAT(parsed.error().message, HasSubstr("line ")) << torn;
+    }
+  }
+  EXPECT_GT(errors, 1000);
+}
+
+// Given histograms that contradict themselves; the error says how.
+TEST(Histogram, BadOnesAreErrors) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"h_bucket{le=\"1\"} 1\n", "no bucket le=\"+Inf\""},
+      {"h_bucket 1\n", "label le: found none"},
+      {"h_bucket{le=\"x\"} 1\n", "label le: found 'x'"},
+      {"h_bucket{le=\"1\"} 5\nh_bucket{le=\"+Inf\"} 4\n", "cumulative"},
+      {"h_bucket{le=\"+Inf\"} NaN\n", "allowed is a count"},
+      {"h_bucket{le=\"1\"} 1\nh_bucket{le=\"1.0\"} 1\nh_bucket{le=\"+Inf\"} 1\n", "stands twice"},
+      {"h_bucket{m=\"a\",le=\"1\"} 1\nh_bucket{m=\"a\",le=\"+Inf\"} 1\nh_bucket{m=\"b\",le=\"2\"} "
+       "1\nh_bucket{m=\"b\",le=\"+Inf\"} 1\n",
+       "buckets differ"},
+      {"g 1\n", "no series"},
+  };
+  for (const auto& [text, expected] : cases) {
+    auto page = parse_exposition(text);
+    ASSERT_TRUE(page.ok()) << page.error().message;
+    auto histogram = page->histogram("h");
+    ASSERT_FALSE(histogram.ok()) << text;
+    EXPECT_THAT(histogram.error().message, HasSubstr(expected)) << text;
+  }
+}
+
+// Given two series of one histogram in any order of buckets; they add up, and a label picks one of them.
+TEST(Histogram, SumsSeries) {
+  auto page = parse_exposition(
+      "h_bucket{m=\"a\",le=\"+Inf\"} 4\nh_bucket{m=\"a\",le=\"1\"} 3\nh_sum{m=\"a\"} 6\n"
+      "h_bucket{m=\"b\",le=\"1\"} 1\nh_bucket{m=\"b\",le=\"+Inf\"} 1\nh_sum{m=\"b\"} 0.5\n");
+  ASSERT_TRUE(page.ok());
+  EXPECT_EQ(page->histogram("h")->counts, (std::vector<double>{4, 5}));
+  EXPECT_EQ(page->histogram("h")->sum, 6.5);
+  EXPECT_EQ(page->histogram("h", {{"m", "b"}})->counts, (std::vector<double>{1, 1}));
+}
+
+// Given a histogram; quantiles are linear inside a bucket, begin at 0, and stop at the highest finite bound.
+TEST(Histogram, Quantiles) {
+  const HistogramSnapshot h{{1, 2, 4, INFINITY}, {0, 10, 20, 21}, 50};
+  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 0), 1);
+  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 5.0 / 21), 1.5);
+  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 15.0 / 21), 3);
+  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 1), 4);
+  EXPECT_DOUBLE_EQ(*histogram_quantile(HistogramSnapshot{{0.2, INFINITY}, {4, 4}, 0}, 0.5), 0.1);
+  EXPECT_EQ(histogram_quantile(HistogramSnapshot{{1, INFINITY}, {0, 0}, 0}, 0.5), std::nullopt);
+  EXPECT_EQ(histogram_quantile(HistogramSnapshot{{INFINITY}, {3}, 0}, 0.5), std::nullopt);
+  EXPECT_EQ(histogram_quantile(h, 1.5), std::nullopt);
+  EXPECT_EQ(histogram_quantile(h, NAN), std::nullopt);
+  EXPECT_EQ(histogram_quantile(HistogramSnapshot{}, 0.5), std::nullopt);
+}
+
+// Given 2,000 seeded samples put into buckets; the histogram's quantile lies within the bucket that holds the true one.
+TEST(Histogram, QuantileFallsIntoTheTrueBucket) {
+  std::mt19937_64 rng(7);
+  const std::vector<double> bounds{0.1, 0.2, 0.5, 1, 2, 5, INFINITY};
+  for (int round = 0; round < 2000; ++round) {
+    HistogramSnapshot h{bounds, std::vector<double>(bounds.size(), 0), 0};
+    std::vector<double> values;
+    const int n = 1 + static_cast<int>(rng() % 50);
+    for (int i = 0; i < n; ++i) values.push_back(std::uniform_real_distribution<double>(0, 5)(rng));
+    std::sort(values.begin(), values.end());
+    for (double v : values) {
+      for (std::size_t i = 0; i < bounds.size(); ++i) h.counts[i] += v <= bounds[i] ? 1 : 0;
+    }
+    const double q = std::uniform_real_distribution<double>(0.01, 1)(rng);
+    const double exact = values[static_cast<std::size_t>(std::ceil(q * n)) - 1];
+    const double found = *histogram_quantile(h, q);
+    const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), exact) - bounds.begin();
+    EXPECT_LE(found, bounds[bucket]) << "round " << round;
+    EXPECT_GE(found, bucket == 0 ? 0 : bounds[bucket - 1]) << "round " << round;
+  }
+}
+
+// Given a later and an earlier snapshot; the delta is bucket by bucket, and a fall or other bounds are errors.
+TEST(Histogram, Deltas) {
+  const HistogramSnapshot early{{1, INFINITY}, {2, 3}, 4};
+  const HistogramSnapshot late{{1, INFINITY}, {5, 9}, 10};
+  EXPECT_EQ(*histogram_delta(late, early), (HistogramSnapshot{{1, INFINITY}, {3, 6}, 6}));
+  EXPECT_FALSE(histogram_delta(early, late).ok());
+  EXPECT_FALSE(histogram_delta(HistogramSnapshot{{2, INFINITY}, {5, 9}, 10}, early).ok());
+  EXPECT_EQ(*histogram_sum(HistogramSnapshot{}, early), early);
+}
+
+}  // namespace
+}  // namespace windlass::metrics
