@@ -116,9 +116,9 @@ class [[nodiscard]] Result<void> {
   if (!result.ok()) return result.error();                        \
   declaration = std::move(result).value()
 
-#define WINDLASS_RETURN_IF_ERROR(...)                                   \
-  do {                                                                  \
-    if (auto windlass_status = (__VA_ARGS__); !windlass_status.ok()) {  \
-      return windlass_status.error();                                   \
-    }                                                                   \
+#define WINDLASS_RETURN_IF_ERROR(...)                                  \
+  do {                                                                 \
+    if (auto windlass_status = (__VA_ARGS__); !windlass_status.ok()) { \
+      return windlass_status.error();                                  \
+    }                                                                  \
   } while (false)

@@ -36,12 +36,12 @@ struct Chain {
 };
 
 struct ModelRoute {
-  std::string served_name;   // "model" of an OpenAI request
-  std::string name_space;    // of the ModelService
-  std::string service;       // its name
-  double ttft_slo_s = 0;     // objectives by which the gateway judges a request
+  std::string served_name;  // "model" of an OpenAI request
+  std::string name_space;   // of the ModelService
+  std::string service;      // its name
+  double ttft_slo_s = 0;    // objectives by which the gateway judges a request
   double tpot_slo_s = 0;
-  int max_queued = 0;        // requests that may wait at one gateway; one more gets 429
+  int max_queued = 0;  // requests that may wait at one gateway; one more gets 429
   int max_context_tokens = 0;
   std::vector<Chain> chains;  // in a stable order (by id)
 

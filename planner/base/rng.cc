@@ -1,0 +1,54 @@
+// The draws behind Rng: splitmix64 seeding, 53-bit uniforms, inversion for the exponential, counting for the Poisson.
+#include "planner/base/rng.h"
+
+#include <cassert>
+#include <cmath>
+
+namespace windlass {
+namespace {
+
+std::uint64_t mix(std::uint64_t z) {
+  z += 0x9E3779B97F4A7C15ULL;
+  z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27U)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31U);
+}
+
+// FNV-1a of the stream's name: std::hash differs between platforms.
+std::uint64_t name_hash(std::string_view name) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+}  // namespace
+
+Rng::Rng(std::uint64_t seed, std::string_view stream) : engine_(mix(mix(seed) ^ name_hash(stream))) {}
+
+double Rng::uniform() { return static_cast<double>(bits() >> 11U) * 0x1.0p-53; }
+
+std::int64_t Rng::integer(std::int64_t low, std::int64_t high) {
+  assert(low <= high);
+  const std::uint64_t span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) + 1;
+  if (span == 0) return static_cast<std::int64_t>(bits());  // the whole range of 64 bits
+  // Draws at or above the largest multiple of span would favour small values: draw again.
+  const std::uint64_t limit = UINT64_MAX - (UINT64_MAX % span + 1) % span;
+  std::uint64_t draw = bits();
+  while (draw > limit) draw = bits();
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + draw % span);
+}
+
+double Rng::exponential(double rate) {
+  assert(rate > 0);
+  return -std::log1p(-uniform()) / rate;
+}
+
+std::int64_t Rng::poisson(double mean) {
+  assert(mean >= 0 && mean < 1e6);
+  // Count exponential gaps of rate 1 inside an interval of length `mean`: exact, and free of underflow.
+  std::int64_t count = 0;
+  for (double t = exponential(1); t < mean; t += exponential(1)) ++count;
+  return count;
+}
+
+}  // namespace windlass

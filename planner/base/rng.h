@@ -1,0 +1,41 @@
+// Rng: a named, seeded stream of random numbers. The same seed and name give the same numbers on every platform.
+//
+// The standard's distributions differ between libraries, so the draws are written out here on top of std::mt19937_64,
+// whose output the standard fixes. One stream per source ("arrivals", "lengths"), so that drawing more from one source does
+// not shift another. Plain value, no shared state; a stream belongs to one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string_view>
+
+namespace windlass {
+
+class Rng {
+ public:
+  // The stream is a function of both arguments alone.
+  Rng(std::uint64_t seed, std::string_view stream);
+
+  // 64 uniform bits.
+  [[nodiscard]] std::uint64_t bits() { return engine_(); }
+
+  // Uniform in [0, 1), with 53 bits.
+  [[nodiscard]] double uniform();
+
+  // Uniform in [low, high).
+  [[nodiscard]] double uniform(double low, double high) { return low + (high - low) * uniform(); }
+
+  // Uniform integer in [low, high], without bias. REQUIRES: low <= high.
+  [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high);
+
+  // Exponential with the given rate (mean 1 / rate). REQUIRES: rate > 0.
+  [[nodiscard]] double exponential(double rate);
+
+  // Poisson with the given mean. REQUIRES: mean >= 0 and mean < 1e6. Time grows with the mean.
+  [[nodiscard]] std::int64_t poisson(double mean);
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+}  // namespace windlass

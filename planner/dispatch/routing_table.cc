@@ -1,0 +1,141 @@
+// The routing table's JSON and its version's text.
+#include "planner/dispatch/routing_table.h"
+
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/base/json_reader.h"
+
+namespace windlass::dispatch {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLargestCount = 1'000'000'000;
+
+json chain_to_json(const Chain& chain) {
+  return json{{"id", chain.id},
+              {"hops", chain.hops},
+              {"role", to_string(chain.role)},
+              {"serviceRatePerS", json_number(chain.service_rate_per_s)},
+              {"capacity", chain.capacity},
+              {"draining", chain.draining}};
+}
+
+json route_to_json(const ModelRoute& route) {
+  json chains = json::array();
+  for (const Chain& chain : route.chains) chains.push_back(chain_to_json(chain));
+  return json{{"servedName", route.served_name},
+              {"nameSpace", route.name_space},
+              {"service", route.service},
+              {"ttftSloS", json_number(route.ttft_slo_s)},
+              {"tpotSloS", json_number(route.tpot_slo_s)},
+              {"maxQueued", route.max_queued},
+              {"maxContextTokens", route.max_context_tokens},
+              {"chains", std::move(chains)}};
+}
+
+// A rate or a time: a number that is finite and not negative.
+double amount(JsonReader& reader, const char* key) {
+  const double value = reader.number(key);
+  if (!std::isfinite(value) || value < 0) reader.fail(key, json_number(value), "a number of at least 0");
+  return value;
+}
+
+Result<Chain> chain_from_json(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Chain chain;
+  chain.id = reader.string("id");
+  reader.list("hops", [&](const json& hop, const std::string& hop_path) {
+    if (hop.is_string() && !hop.get_ref<const std::string&>().empty()) {
+      chain.hops.push_back(hop.get<std::string>());
+    } else {
+      reader.take(Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, must be \"host:port\"", hop_path, hop.dump())});
+    }
+  });
+  const std::string role = reader.string("role");
+  if (role == "unified") {
+    chain.role = Role::kUnified;
+  } else if (role == "prefill") {
+    chain.role = Role::kPrefill;
+  } else if (role == "decode") {
+    chain.role = Role::kDecode;
+  } else {
+    reader.fail("role", role, "\"unified\", \"prefill\" or \"decode\"");
+  }
+  chain.service_rate_per_s = amount(reader, "serviceRatePerS");
+  chain.capacity = reader.int32("capacity", 0, kLargestCount);
+  chain.draining = reader.boolean("draining");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  if (chain.hops.empty()) return Error{ErrorCode::kInvalidArgument, path + ".hops: found [], must name at least one worker"};
+  return chain;
+}
+
+Result<ModelRoute> route_from_json(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  ModelRoute route;
+  route.served_name = reader.string("servedName");
+  route.name_space = reader.string("nameSpace");
+  route.service = reader.string("service");
+  route.ttft_slo_s = amount(reader, "ttftSloS");
+  route.tpot_slo_s = amount(reader, "tpotSloS");
+  route.max_queued = reader.int32("maxQueued", 0, kLargestCount);
+  route.max_context_tokens = reader.int32("maxContextTokens", 0, kLargestCount);
+  reader.list("chains", [&](const json& chain, const std::string& chain_path) {
+    route.chains.push_back(reader.unwrap(chain_from_json(chain, chain_path)));
+  });
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return route;
+}
+
+}  // namespace
+
+const char* to_string(Role role) {
+  switch (role) {
+    case Role::kUnified: return "unified";
+    case Role::kPrefill: return "prefill";
+    case Role::kDecode: return "decode";
+  }
+  return "unknown";
+}
+
+std::string to_json(const RoutingTable& table) {
+  json models = json::array();
+  for (const ModelRoute& route : table.models) models.push_back(route_to_json(route));
+  return json{{"version", {{"term", table.version.term}, {"counter", table.version.counter}}}, {"models", std::move(models)}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<RoutingTable> routing_table_from_json(std::string_view text) {
+  WINDLASS_ASSIGN_OR_RETURN(const json document, parse_json(text, "routing table"));
+  JsonReader reader(document, "");
+  RoutingTable table;
+  JsonReader version(reader.require("version"), "version");
+  table.version.term = version.integer("term", 0, INT64_MAX);
+  table.version.counter = version.integer("counter", 0, INT64_MAX);
+  reader.take(version.finish());
+  reader.list("models", [&](const json& route, const std::string& path) {
+    table.models.push_back(reader.unwrap(route_from_json(route, path)));
+  });
+  if (Result<void> read = reader.finish(); !read.ok()) return read.error().within("routing table");
+  return table;
+}
+
+std::string to_string(TableVersion version) { return fmt::format("{}.{}", version.term, version.counter); }
+
+Result<TableVersion> table_version_from_string(std::string_view text) {
+  TableVersion version;
+  const char* const end = text.data() + text.size();
+  const auto term = std::from_chars(text.data(), end, version.term);
+  if (term.ec == std::errc{} && term.ptr != end && *term.ptr == '.') {
+    const auto counter = std::from_chars(term.ptr + 1, end, version.counter);
+    if (counter.ec == std::errc{} && counter.ptr == end && version.term >= 0 && version.counter >= 0) return version;
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("table version: found '{}', must be TERM.COUNTER, two integers of at least 0", text)};
+}
+
+}  // namespace windlass::dispatch

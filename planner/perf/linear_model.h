@@ -1,0 +1,62 @@
+// LinearModel: Aladdin's linear performance model (Nie, Fonseca, Liu 2024, Eq. 1-5) with coefficients worked out from the
+// model's shape and the accelerator's data sheet instead of fitted to traces.
+//
+//   prefill   t = k1 * sum(l_in) + c1                  Eq. 2
+//   decode    t = (k2 * l_ave + c2) * b + c3           Eq. 3
+//   KV cache  kv = h * tokens + j, M = N m_gpu - model Eq. 1
+//
+// Tensor parallelism over N GPUs divides compute and weight reads by N (Eq. 5) and adds two all-reduces a layer, whose traffic
+// grows with (N - 1) / N. What the line leaves out: prefill attention is quadratic in the prompt; at 2,000 tokens of an 8B
+// model that is 3 %, at 30,000 a third.
+#pragma once
+
+#include "planner/catalog/accelerator.h"
+#include "planner/catalog/model_shape.h"
+#include "planner/perf/latency_model.h"
+
+namespace windlass::planner {
+
+// Shares of the data sheet that real engines reach.
+struct Efficiency {
+  double compute = 0.5;    // of peak FLOP/s in prefill: what well-tuned dense kernels reach end to end (MFU 40-60 %)
+  double bandwidth = 0.8;  // of peak memory bandwidth in decode: streaming reads reach 80-90 %
+  double link = 0.7;       // of link bandwidth in an all-reduce: protocol and synchronisation take the rest
+  double memory = 0.9;     // of a GPU's memory that an engine may take (vLLM's gpu_memory_utilization)
+  double layer_overhead_s =
+      20e-6;  // launches and small kernels (norms, rotary, sampling's share) of one layer in one iteration
+  int prefill_chunk_tokens = 8192;  // activations are reserved for this many tokens at once
+};
+
+struct LinearCoefficients {
+  double k1 = 0;  // s per prompt token
+  double c1 = 0;  // s per prefill
+  double k2 = 0;  // s per request and token of context, per decode iteration
+  double c2 = 0;  // s per request, per decode iteration
+  double c3 = 0;  // s per decode iteration
+  double kv_capacity_tokens = 0;
+
+  bool operator==(const LinearCoefficients&) const = default;
+};
+
+// REQUIRES: valid shape and spec, gpus >= 1.
+[[nodiscard]] LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
+                                                     const Efficiency& efficiency = {});
+
+class LinearModel final : public LatencyModel {
+ public:
+  explicit LinearModel(const LinearCoefficients& coefficients) : c_(coefficients) {}
+
+  [[nodiscard]] double prefill_s(double total_input_tokens) const override { return c_.k1 * total_input_tokens + c_.c1; }
+  [[nodiscard]] double decode_s(double batch, double mean_context_tokens) const override {
+    return (c_.k2 * mean_context_tokens + c_.c2) * batch + c_.c3;
+  }
+  [[nodiscard]] double kv_capacity_tokens() const override { return c_.kv_capacity_tokens; }
+
+ private:
+  LinearCoefficients c_;
+};
+
+// Eq. 4: the largest mean context at which a decode iteration of `batch` stays within `tpot_s`; negative when none does.
+[[nodiscard]] double max_mean_context(const LinearCoefficients& coefficients, double batch, double tpot_s);
+
+}  // namespace windlass::planner

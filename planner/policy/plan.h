@@ -1,0 +1,107 @@
+// Plan: what should be, as plain data, with its reasons. make_plan makes it, the reconciler acts on it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/dispatch/routing_table.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::planner {
+
+// Why something was decided. `code` is CamelCase and stable, `message` is for a person, `inputs` are the figures behind it.
+struct Reason {
+  std::string code;
+  std::string message;
+  std::map<std::string, std::string> inputs;
+
+  bool operator==(const Reason&) const = default;
+};
+
+// A group of workers that are started alike.
+struct PoolPlan {
+  std::string name;  // a DNS label, fixed by the configuration: "h100-2"
+  dispatch::Role role = dispatch::Role::kUnified;
+  std::string accelerator;
+  int gpus_per_worker = 0;
+  int workers = 0;  // desired; at most as many as budgets and capacity allow
+  int max_concurrency =
+      0;          // worker flag: requests in its batch. A function of the spec alone, so that load never restarts a worker
+  int slots = 0;  // chain capacity in the routing table: 1..max_concurrency, follows the observed lengths
+  double service_rate_per_s = 0;     // requests per second of one slot, at a full batch (mu)
+  std::int64_t kv_cache_tokens = 0;  // KV cache of one worker
+
+  bool operator==(const PoolPlan&) const = default;
+};
+
+// At the demand that was planned for.
+struct Predicted {
+  double ttft_s = 0;          // at slo.percentile, waiting included
+  double tpot_s = 0;          // at a full batch
+  double requests_per_s = 0;  // what the planned workers can serve
+  double utilisation = 0;     // demand / requests_per_s; 0 without workers
+  double cost_per_hour = 0;
+  int gpus = 0;
+
+  bool operator==(const Predicted&) const = default;
+};
+
+enum class Truth { kTrue, kFalse, kUnknown };
+
+// What a condition should say. `reason` is CamelCase.
+struct Hint {
+  Truth status = Truth::kUnknown;
+  std::string reason;
+  std::string message;
+
+  bool operator==(const Hint&) const = default;
+};
+
+struct ServicePlan {
+  ServiceId id;
+  std::int64_t generation = 0;  // of the spec that was read
+  Strategy strategy = Strategy::kReplicated;
+  std::vector<PoolPlan> pools;  // a pool that is not listed has no workers. In mode Recommend and Paused: as things are
+  std::vector<PoolPlan> recommended_pools;  // mode Recommend and Paused: what Apply would do; else empty
+  Predicted predicted;
+  std::vector<Reason> reasons;
+  Hint feasible;        // condition Feasible
+  Hint able_to_scale;   // condition AbleToScale
+  Hint metrics_fresh;   // condition MetricsFresh
+  Hint slo_met;         // condition SLOMet
+  PolicyMemory memory;  // hand back in the next snapshot
+
+  // Sum over the pools.
+  [[nodiscard]] int desired_workers() const;
+
+  bool operator==(const ServicePlan&) const = default;
+};
+
+struct Denied {
+  ServiceId id;
+  std::string code;
+  std::string message;
+  std::string accelerator;  // empty when it is not about one
+  int wanted_workers = 0;
+  int granted_workers = 0;
+
+  bool operator==(const Denied&) const = default;
+};
+
+struct Plan {
+  double at_s = 0;                    // the snapshot's now
+  std::vector<ServicePlan> services;  // in the snapshot's order
+  std::vector<Denied> denied;
+
+  bool operator==(const Plan&) const = default;
+};
+
+const char* to_string(Strategy strategy);  // "Auto", "Replicated", "Disaggregated", "Chained"
+const char* to_string(Mode mode);          // "Apply", "Recommend", "Paused"
+const char* to_string(WorkerState state);  // "Starting", "Ready", "Draining", "Failed", "Unschedulable"
+const char* to_string(CapacityMode mode);  // "Observed", "Elastic"
+const char* to_string(Truth truth);        // "True", "False", "Unknown"
+
+}  // namespace windlass::planner

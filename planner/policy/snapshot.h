@@ -1,0 +1,169 @@
+// Snapshot: everything that a decision depends on, as plain data. observe builds it, make_plan reads it, JSON carries it
+// (planner/policy/json.h), so that any decision can be replayed from a file.
+//
+// Times are seconds of one clock that only grows; `now_s` is of the same clock. A signal that could not be read is absent,
+// never 0.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/catalog/accelerator.h"
+#include "planner/catalog/model_shape.h"
+
+namespace windlass::planner {
+
+// A measured value and when it was measured.
+struct Reading {
+  double value = 0;
+  double at_s = 0;
+
+  bool operator==(const Reading&) const = default;
+};
+
+struct ServiceId {
+  std::string name_space;
+  std::string name;
+  std::string uid;
+
+  auto operator<=>(const ServiceId&) const = default;
+};
+
+enum class CapacityMode { kObserved, kElastic };
+
+struct AcceleratorState {
+  AcceleratorSpec spec;
+  CapacityMode mode = CapacityMode::kObserved;
+  int allocatable_gpus = 0;     // what the nodes of this class offer now
+  int used_by_others = 0;       // of these, taken by anything that is not a worker in this snapshot
+  std::optional<int> max_gpus;  // Elastic: workers may be pending up to this many; Observed: a further limit
+
+  bool operator==(const AcceleratorState&) const = default;
+};
+
+struct Slo {
+  double ttft_s = 0;
+  double tpot_s = 0;
+  double percentile = 95;  // in (0, 100): this share of the requests must be inside both
+  double window_s = 300;
+
+  bool operator==(const Slo&) const = default;
+};
+
+// What to assume of the load until it has been observed. Lengths are means.
+struct AssumedWorkload {
+  double requests_per_s = 0;
+  double input_tokens = 512;
+  double output_tokens = 256;
+
+  bool operator==(const AssumedWorkload&) const = default;
+};
+
+// One entry of spec.accelerators.
+struct AllowedAccelerator {
+  std::string accelerator;      // name of an AcceleratorClass
+  std::optional<int> max_gpus;  // GPUs of this class that the whole service may hold, and so also those of one worker
+
+  bool operator==(const AllowedAccelerator&) const = default;
+};
+
+enum class Strategy { kAuto, kReplicated, kDisaggregated, kChained };
+enum class Mode { kApply, kRecommend, kPaused };
+
+struct Scaling {
+  Strategy strategy = Strategy::kAuto;
+  int min_workers = 1;
+  std::optional<int> max_workers;
+  std::optional<double> max_cost_per_hour;
+  std::optional<double> idle_to_zero_after_s;  // with min_workers 0: one worker stays until no request came for this long
+  double drain_timeout_s = 1800;
+  double scale_up_stabilization_s = 0;  // 0: at once
+  double scale_down_stabilization_s = 300;
+  Mode mode = Mode::kApply;
+
+  bool operator==(const Scaling&) const = default;
+};
+
+enum class WorkerState { kStarting, kReady, kDraining, kFailed, kUnschedulable };
+
+struct Worker {
+  std::string name;
+  std::string pool;  // PoolPlan::name
+  int slot = 0;
+  std::string accelerator;
+  int gpus = 0;
+  WorkerState state = WorkerState::kStarting;
+  double created_s = 0;
+  std::optional<double> ready_s;   // when it became ready
+  std::optional<Reading> running;  // requests in its batch
+  std::optional<Reading> waiting;  // requests that wait inside it
+  std::string address;             // "host:port"; empty while unknown
+  std::string spec_hash;
+  int max_concurrency = 0;  // as it was started with
+
+  bool operator==(const Worker&) const = default;
+};
+
+// Signals of one service, from the gateways' and the workers' metrics.
+struct Demand {
+  std::optional<Reading> arrivals_per_s;  // requests that came in, never those that were finished
+  double arrivals_window_s = 60;          // the time over which arrivals_per_s was counted: it says how noisy the rate is
+  std::optional<Reading> queued;          // requests that wait at the gateways
+  std::optional<Reading> input_tokens;    // mean of recent requests
+  std::optional<Reading> output_tokens;
+  std::optional<double> last_arrival_at_s;
+  std::optional<Reading> attainment;  // share of judged requests inside the objective over slo.window_s, 0..1
+  std::optional<Reading> ttft_s;      // at slo.percentile
+  std::optional<Reading> tpot_s;
+
+  bool operator==(const Demand&) const = default;
+};
+
+struct Recommendation {
+  double at_s = 0;
+  int workers = 0;
+
+  bool operator==(const Recommendation&) const = default;
+};
+
+// What the policy itself must remember between two plans. A plan returns the next one (ServicePlan::memory); the caller hands
+// it back in the next snapshot, unchanged. Default constructed for a new service and after a restart: then nothing scales down
+// until a whole stabilisation window has been seen.
+struct PolicyMemory {
+  std::optional<double> history_since_s;        // nothing is known before this time
+  std::vector<Recommendation> recommendations;  // oldest first; each holds until the next
+
+  bool operator==(const PolicyMemory&) const = default;
+};
+
+struct Service {
+  ServiceId id;
+  std::int64_t generation = 0;
+  std::string served_name;
+  std::optional<ModelShape> shape;
+  std::string shape_unknown_reason;  // for a person; when there is no shape
+  int max_context_tokens = 0;        // 0: the shape's own
+  Slo slo;
+  AssumedWorkload workload;
+  std::vector<AllowedAccelerator> accelerators;  // empty: every class
+  Scaling scaling;
+  int priority = 0;                 // higher goes first
+  std::optional<int> last_desired;  // workers that the last plan asked for (status.workers.desired); none for a new service
+  Demand demand;
+  std::vector<Worker> workers;
+  PolicyMemory memory;
+
+  bool operator==(const Service&) const = default;
+};
+
+struct Snapshot {
+  double now_s = 0;
+  std::vector<AcceleratorState> accelerators;
+  std::vector<Service> services;  // in a stable order: ties between equals go to the one listed first
+
+  bool operator==(const Snapshot&) const = default;
+};
+
+}  // namespace windlass::planner
