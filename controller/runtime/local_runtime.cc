@@ -1,0 +1,307 @@
+// fork, exec, wait and signals; see local_runtime.h.
+#include "controller/runtime/local_runtime.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace windlass::controller {
+namespace {
+
+constexpr double kStopGraceS = 5;  // at our own end
+
+// A loopback port that nobody listens on now. The child binds it a moment later; should another program be faster, the child
+// fails, and the restart asks for a new one.
+Result<int> free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Error{ErrorCode::kUnavailable, fmt::format("no socket: {}", std::strerror(errno))};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int reason = errno;
+  ::close(fd);
+  if (!bound) return Error{ErrorCode::kUnavailable, fmt::format("no free port on 127.0.0.1: {}", std::strerror(reason))};
+  return static_cast<int>(ntohs(address.sin_port));
+}
+
+// "file:///a/b" is absolute, "file://a/b" and "file://./a/b" are below `root`.
+Result<std::string> model_folder(const std::string& uri, const std::string& root) {
+  constexpr std::string_view kScheme = "file://";
+  if (uri.rfind(kScheme, 0) != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("spec.model.uri: found '{}'; processes on this machine can only load file:// folders", uri)};
+  }
+  std::string path = uri.substr(kScheme.size());
+  if (path.empty() || path.front() != '/') path = root.empty() ? path : root + "/" + path;
+  struct stat info {};
+  if (::stat((path + "/config.json").c_str(), &info) != 0) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("spec.model.uri: found '{}', but {} is not there; allowed is a Hugging Face model folder (windlass "
+                             "model init makes a small one)",
+                             uri, path + "/config.json")};
+  }
+  return path;
+}
+
+}  // namespace
+
+struct LocalRuntime::Process {
+  WorkerSpec spec;
+  Worker worker;
+  std::vector<std::string> command;
+  pid_t pid = -1;
+  bool stopping = false;
+  double kill_at_s = 0;  // monotonic; while stopping
+  bool killed = false;
+  int crashes = 0;
+  double restart_at_s = 0;  // monotonic; while it is down and not stopping
+};
+
+LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport)
+    : options_(std::move(options)), transport_(transport) {}
+
+LocalRuntime::~LocalRuntime() {
+  for (auto& [key, process] : processes_) {
+    if (process->pid > 0) ::kill(process->pid, SIGTERM);
+  }
+  const auto all_gone = [&] {
+    bool gone = true;
+    for (auto& [key, process] : processes_) {
+      if (process->pid > 0 && ::waitpid(process->pid, nullptr, WNOHANG) != 0) process->pid = -1;
+      gone = gone && process->pid <= 0;
+    }
+    return gone;
+  };
+  constexpr int kStepsPerSecond = 50;
+  for (int i = 0; i < static_cast<int>(kStopGraceS * kStepsPerSecond) && !all_gone(); ++i) ::usleep(1000000 / kStepsPerSecond);
+  for (auto& [key, process] : processes_) {
+    if (process->pid <= 0) continue;
+    ::kill(process->pid, SIGKILL);
+    ::waitpid(process->pid, nullptr, 0);
+  }
+}
+
+void LocalRuntime::step(Instant now) {
+  now_ = now;
+  for (auto& [key, process] : processes_) {
+    reap(*process);
+    if (process->stopping && process->pid > 0 && !process->killed && now.monotonic_s >= process->kill_at_s) {
+      ::kill(process->pid, SIGKILL);
+      process->killed = true;
+    }
+    if (!process->stopping && process->pid <= 0 && now.monotonic_s >= process->restart_at_s) {
+      if (auto started = start(*process); !started.ok()) {
+        process->worker.failed = true;
+        process->worker.message = started.error().message;
+        process->restart_at_s = now.monotonic_s + options_.restart_backoff_max_s;
+      }
+    }
+  }
+  if (now.monotonic_s >= next_probe_s_) {
+    probe_all();
+    next_probe_s_ = now.monotonic_s + options_.probe_period_s;
+  }
+}
+
+void LocalRuntime::reap(Process& process) {
+  if (process.pid <= 0) return;
+  int status = 0;
+  if (::waitpid(process.pid, &status, WNOHANG) != process.pid) return;
+  process.pid = -1;
+  process.worker.ready = false;
+  process.worker.ready_s.reset();
+  if (process.stopping) {
+    process.worker.finished = true;
+    return;
+  }
+  ++process.crashes;
+  const double wait_s =
+      std::min(options_.restart_backoff_max_s, options_.restart_backoff_s * static_cast<double>(1 << std::min(process.crashes - 1, 10)));
+  process.restart_at_s = now_.monotonic_s + wait_s;
+  process.worker.failed = true;
+  const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                                              : fmt::format("exited with status {}", WEXITSTATUS(status));
+  process.worker.message = fmt::format("{} {} ({} times); its log is {}/{}.log; next start in {:.0f} s", process.spec.name, how,
+                                       process.crashes, options_.log_directory, process.spec.name, wait_s);
+}
+
+void LocalRuntime::probe_all() {
+  std::vector<Process*> asked;
+  std::vector<kube::HttpRequest> requests;
+  for (auto& [key, process] : processes_) {
+    if (process->pid <= 0) continue;
+    asked.push_back(process.get());
+    kube::HttpRequest request;
+    request.url = fmt::format("http://{}/ready", process->worker.address);
+    request.timeout_s = 2;
+    requests.push_back(std::move(request));
+  }
+  if (requests.empty()) return;
+  const auto answers = transport_.send_all(requests);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    Worker& worker = asked[i]->worker;
+    const bool ready = answers[i].ok() && answers[i]->status == 200;
+    if (ready && !worker.ready) worker.ready_s = now_.wall_s;
+    // One slow answer of a busy worker is no reason to take it out: only a refusal is.
+    if (ready || answers[i].ok()) worker.ready = ready;
+    if (ready) {
+      worker.failed = false;
+      worker.message.clear();
+    }
+  }
+}
+
+std::vector<Worker> LocalRuntime::workers() const {
+  std::vector<Worker> all;
+  for (const auto& [key, process] : processes_) all.push_back(process->worker);
+  return all;
+}
+
+std::map<std::string, GpuCapacity> LocalRuntime::capacity(const std::vector<ClassSelector>& classes) const {
+  std::map<std::string, GpuCapacity> all;
+  for (const ClassSelector& one : classes) all[one.name] = GpuCapacity{1, options_.gpus, 0};
+  return all;
+}
+
+Result<void> LocalRuntime::create(const WorkerSpec& spec) {
+  const Key key{spec.name_space, spec.name};
+  if (processes_.contains(key)) {
+    return Error{ErrorCode::kAlreadyExists, fmt::format("worker {}/{} exists", spec.name_space, spec.name)};
+  }
+  if (spec.engine != "Windlass") {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("spec.engine.type: found '{}'; processes on this machine can only be Windlass", spec.engine)};
+  }
+  auto process = std::make_unique<Process>();
+  process->spec = spec;
+  Worker& worker = process->worker;
+  worker.name = spec.name;
+  worker.name_space = spec.name_space;
+  worker.service = spec.service;
+  worker.service_uid = spec.service_uid;
+  worker.pool = spec.pool;
+  worker.slot = spec.slot;
+  worker.role = spec.role;
+  worker.accelerator = spec.accelerator;
+  worker.gpus = spec.gpus;
+  worker.max_concurrency = spec.max_concurrency;
+  worker.spec_hash = spec.hash();
+  worker.created_s = now_.wall_s;
+  worker.uid = fmt::format("{}-{}", ::getpid(), ++incarnations_);
+  WINDLASS_RETURN_IF_ERROR(start(*process));
+  processes_.emplace(key, std::move(process));
+  return {};
+}
+
+Result<void> LocalRuntime::start(Process& process) {
+  const WorkerSpec& spec = process.spec;
+  WINDLASS_ASSIGN_OR_RETURN(const std::string folder, model_folder(spec.model_uri, options_.model_root));
+  WINDLASS_ASSIGN_OR_RETURN(const int port, free_port());
+  process.worker.address = fmt::format("127.0.0.1:{}", port);
+  process.command = {options_.worker_binary,
+                     "--model=" + folder,
+                     "--listen=" + process.worker.address,
+                     "--name=" + spec.served_name,
+                     fmt::format("--max-concurrent={}", spec.max_concurrency),
+                     fmt::format("--drain-timeout={:.0f}s", spec.drain_timeout_s)};
+  if (spec.max_context_tokens > 0) process.command.push_back(fmt::format("--max-context-tokens={}", spec.max_context_tokens));
+  process.command.insert(process.command.end(), spec.extra_args.begin(), spec.extra_args.end());
+
+  // All memory is made before the fork: between fork and exec only async-signal-safe calls are allowed, for other threads may
+  // have held a lock.
+  std::vector<char*> argv;
+  for (std::string& word : process.command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> words;
+  for (char** entry = environ; *entry != nullptr; ++entry) words.emplace_back(*entry);
+  for (const WorkerEnv& one : spec.env) {
+    if (one.secret || one.config_map) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("spec.engine.env: {} refers to a Secret or ConfigMap; processes on this machine can only take values",
+                               one.name)};
+    }
+    words.push_back(one.name + "=" + one.value);
+  }
+  std::vector<char*> envp;
+  for (std::string& word : words) envp.push_back(word.data());
+  envp.push_back(nullptr);
+  const std::string log = options_.log_directory + "/" + spec.name + ".log";
+  const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log_fd < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", log, std::strerror(errno))};
+
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(127);  // the parent died between fork and prctl
+    ::setpgid(0, 0);  // Ctrl-C in a terminal is for the parent, which drains first
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::dup2(log_fd, STDOUT_FILENO);
+    ::dup2(log_fd, STDERR_FILENO);
+    ::execve(argv[0], argv.data(), envp.data());
+    ::_exit(127);
+  }
+  const int reason = errno;
+  ::close(log_fd);
+  if (pid < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, std::strerror(reason))};
+  process.pid = pid;
+  process.worker.finished = false;
+  return {};
+}
+
+Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
+  const auto found = processes_.find({worker.name_space, worker.name});
+  if (found == processes_.end() || found->second->worker.uid != worker.uid) {
+    return Error{ErrorCode::kNotFound, fmt::format("worker {}/{} is gone", worker.name_space, worker.name)};
+  }
+  if (!found->second->worker.draining_since_s) found->second->worker.draining_since_s = now.wall_s;
+  return {};
+}
+
+Result<void> LocalRuntime::terminate(const Worker& worker, double grace_s) {
+  const auto found = processes_.find({worker.name_space, worker.name});
+  if (found == processes_.end() || found->second->worker.uid != worker.uid) {
+    return Error{ErrorCode::kNotFound, fmt::format("worker {}/{} is gone", worker.name_space, worker.name)};
+  }
+  Process& process = *found->second;
+  if (process.stopping) return {};
+  process.stopping = true;
+  process.worker.terminating = true;
+  process.worker.ready = false;
+  process.kill_at_s = now_.monotonic_s + grace_s;
+  if (process.pid > 0) {
+    ::kill(process.pid, SIGTERM);
+  } else {
+    process.worker.finished = true;
+  }
+  return {};
+}
+
+Result<void> LocalRuntime::release(const Worker& worker) {
+  const auto found = processes_.find({worker.name_space, worker.name});
+  if (found == processes_.end() || found->second->worker.uid != worker.uid) return {};
+  if (!found->second->worker.finished) {
+    return Error{ErrorCode::kFailedPrecondition, fmt::format("worker {}/{} still runs", worker.name_space, worker.name)};
+  }
+  processes_.erase(found);
+  return {};
+}
+
+}  // namespace windlass::controller

@@ -1,0 +1,59 @@
+// LocalRuntime: workers as processes on this machine. What the kubelet does for pods is done here: start, restart with
+// back-off, ask /ready, end with a grace period. The children die with this process (PR_SET_PDEATHSIG), so there is nothing to
+// adopt after a crash. Single-threaded; owned by the composition root.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+
+#include "controller/kube/http_transport.h"
+#include "controller/runtime/worker_runtime.h"
+
+namespace windlass::controller {
+
+struct LocalRuntimeOptions {
+  std::string worker_binary;       // path of windlass-worker
+  std::string log_directory;       // one file per worker; must exist
+  std::string model_root;          // file:// paths that are not absolute start here
+  int gpus = 1;                    // what this machine offers of every class
+  double restart_backoff_s = 1;    // doubles with every crash up to restart_backoff_max_s
+  double restart_backoff_max_s = 60;
+  double probe_period_s = 0.5;
+};
+
+class LocalRuntime final : public WorkerRuntime {
+ public:
+  // `transport` carries the readiness probes and outlives this.
+  LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport);
+  ~LocalRuntime() override;  // ends all workers: SIGTERM, then SIGKILL to what has not gone within a few seconds
+  LocalRuntime(const LocalRuntime&) = delete;
+  LocalRuntime& operator=(const LocalRuntime&) = delete;
+
+  void step(Instant now) override;
+  [[nodiscard]] bool synced() const override { return true; }
+  [[nodiscard]] std::string problem() const override { return {}; }
+  [[nodiscard]] std::vector<Worker> workers() const override;
+  [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
+  [[nodiscard]] Result<void> create(const WorkerSpec& spec) override;
+  [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
+  [[nodiscard]] Result<void> terminate(const Worker& worker, double grace_s) override;
+  [[nodiscard]] Result<void> release(const Worker& worker) override;
+
+ private:
+  struct Process;
+  using Key = std::pair<std::string, std::string>;  // (namespace, name)
+
+  [[nodiscard]] Result<void> start(Process& process);
+  void reap(Process& process);
+  void probe_all();
+
+  LocalRuntimeOptions options_;
+  kube::HttpTransport& transport_;
+  std::map<Key, std::unique_ptr<Process>> processes_;
+  Instant now_;
+  double next_probe_s_ = 0;
+  long incarnations_ = 0;
+};
+
+}  // namespace windlass::controller

@@ -1,0 +1,133 @@
+// WorkerRuntime: where workers run. Kubernetes pods or processes on this machine; the reconciler cannot tell which.
+//
+// Level-based: workers() says what is there now, the other methods ask for a change that shows up in a later workers().
+// Every method may be called again after a crash of the controller and comes to the same end: names are fixed by service,
+// pool and slot, so that a second create is a conflict (kAlreadyExists). Single-threaded, driven by step().
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/base/instant.h"
+#include "planner/base/result.h"
+
+namespace windlass::controller {
+
+// One variable of a worker's environment: a value, or a key of a Secret or ConfigMap in its namespace (name, key).
+struct WorkerEnv {
+  std::string name;
+  std::string value;
+  std::optional<std::pair<std::string, std::string>> secret;
+  std::optional<std::pair<std::string, std::string>> config_map;
+};
+
+// What a worker is to be. Filled in by the reconciler from the ModelService and the plan.
+struct WorkerSpec {
+  std::string name;  // unique within the namespace
+  std::string name_space;
+  std::string service;      // the ModelService that owns it
+  std::string service_uid;  // by which it is adopted, never by its name alone
+  std::string pool;
+  int slot = 0;
+  std::string role;  // "unified"; "prefill", "decode"
+
+  std::string accelerator;    // AcceleratorClass
+  std::string resource_name;  // the class' resource, e.g. nvidia.com/gpu
+  std::map<std::string, std::string> node_selector;
+  int gpus = 1;
+  int max_concurrency = 1;  // requests it may run at once
+
+  std::string engine;  // "Windlass" or another engine's type
+  std::string image;   // empty: the runtime's own default
+  std::vector<std::string> extra_args;
+  std::vector<WorkerEnv> env;
+  std::string pod_template_json;  // spec.engine.podTemplate, "" where there is none; ignored by processes
+
+  std::string served_name;
+  std::string model_uri;  // hf://, file:// or pvc://
+  int max_context_tokens = 0;
+  double drain_timeout_s = 0;
+  std::string priority_class;
+
+  // Names what the worker is, but for its name, its slot and its concurrency: two workers with one hash are interchangeable,
+  // and one whose hash is no longer the wanted one is replaced.
+  [[nodiscard]] std::string hash() const;
+};
+
+// What a worker is now.
+struct Worker {
+  std::string name;
+  std::string name_space;
+  std::string service;
+  std::string service_uid;
+  std::string pool;
+  int slot = 0;
+  std::string role;
+  std::string accelerator;
+  int gpus = 0;
+  int max_concurrency = 1;
+  std::string spec_hash;
+
+  std::string address;  // "host:port", empty until it is known
+  bool ready = false;
+  bool failed = false;         // it ended or crashes again and again; see message
+  bool unschedulable = false;  // no node has room for it
+  bool terminating = false;    // it was told to end
+  bool finished = false;       // nothing of it runs any more
+  std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
+  double created_s = 0;                    // wall clock
+  std::optional<double> ready_s;
+  std::string message;  // why it is not ready, where that is known
+
+  std::string uid;               // of this very incarnation
+  std::string resource_version;  // what a delete must still find
+};
+
+// GPUs of one AcceleratorClass as they are.
+struct GpuCapacity {
+  int nodes = 0;
+  int allocatable = 0;
+  int used_by_others = 0;  // held by pods that Windlass does not own
+};
+
+// What the runtime needs to know of a class to count its GPUs.
+struct ClassSelector {
+  std::string name;
+  std::string resource_name;
+  std::map<std::string, std::string> node_selector;
+};
+
+class WorkerRuntime {
+ public:
+  virtual ~WorkerRuntime() = default;
+
+  // Takes in what has happened since the last step. Errors are retried by later steps and show in problem().
+  virtual void step(Instant now) = 0;
+
+  // Whether workers() is the whole truth yet. Nothing may be decided before.
+  [[nodiscard]] virtual bool synced() const = 0;
+
+  // The last step's trouble, "" if there was none.
+  [[nodiscard]] virtual std::string problem() const = 0;
+
+  // In the order of (namespace, name).
+  [[nodiscard]] virtual std::vector<Worker> workers() const = 0;
+
+  [[nodiscard]] virtual std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const = 0;
+
+  [[nodiscard]] virtual Result<void> create(const WorkerSpec& spec) = 0;
+
+  // Marks the worker as draining where the next leader will find it. It goes on running.
+  [[nodiscard]] virtual Result<void> begin_drain(const Worker& worker, Instant now) = 0;
+
+  // Tells it to end: no new requests, those in flight are finished within grace_s, then it is killed.
+  [[nodiscard]] virtual Result<void> terminate(const Worker& worker, double grace_s) = 0;
+
+  // Lets go of a worker that has finished; without this it stays in workers().
+  [[nodiscard]] virtual Result<void> release(const Worker& worker) = 0;
+};
+
+}  // namespace windlass::controller

@@ -1,0 +1,223 @@
+// See directory_store.h.
+#include "controller/store/directory_store.h"
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/json.h"
+#include "controller/api/load.h"
+#include "controller/kube/events.h"
+
+namespace windlass::controller {
+namespace fs = std::filesystem;
+namespace {
+
+Result<std::string> read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, fmt::format("{}: cannot be read", path.string())};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
+
+bool earlier(const api::ObjectMeta& a, const api::ObjectMeta& b) {
+  return std::tie(a.name_space, a.name) < std::tie(b.name_space, b.name);
+}
+
+}  // namespace
+
+Result<DirectoryStore> DirectoryStore::open(const fs::path& directory) {
+  for (const char* folder : {"objects", "status"}) {
+    std::error_code failed;
+    fs::create_directories(directory / folder, failed);
+    if (failed) {
+      return Error{ErrorCode::kPermissionDenied,
+                   fmt::format("--store: cannot make {}: {}", (directory / folder).string(), failed.message())};
+    }
+  }
+  return DirectoryStore(directory);
+}
+
+void DirectoryStore::step(Instant now) {
+  std::error_code failed;
+  std::map<fs::path, Source> found;
+  bool changed = !synced_;
+  for (fs::directory_iterator entry(directory_ / "objects", failed), end; !failed && entry != end; entry.increment(failed)) {
+    if (!is_yaml(entry->path())) continue;
+    std::error_code gone;
+    Source source;
+    source.modified = entry->last_write_time(gone);
+    if (!gone) source.size = entry->file_size(gone);
+    if (gone) continue;  // removed while we looked: the next step sees the folder without it
+    const auto old = sources_.find(entry->path());
+    if (old != sources_.end() && old->second.modified == source.modified && old->second.size == source.size) {
+      found.insert(sources_.extract(old));
+      continue;
+    }
+    changed = true;
+    if (old != sources_.end()) source.text = old->second.text;
+    if (const auto text = read_file(entry->path()); !text.ok()) {
+      source.bad_reason = text.error().message;
+    } else if (const auto objects = api::load_objects(*text, entry->path().filename().string()); !objects.ok()) {
+      source.bad_reason = objects.error().message;
+    } else {
+      source.text = *text;
+    }
+    found.emplace(entry->path(), std::move(source));
+  }
+  if (failed) {
+    problem_ = fmt::format("{}: {}", (directory_ / "objects").string(), failed.message());
+    sources_.merge(found);
+    return;
+  }
+  changed = changed || !sources_.empty();  // what is left there has no file any more
+  sources_ = std::move(found);
+  if (changed) rebuild(now);
+  synced_ = true;
+}
+
+void DirectoryStore::rebuild(Instant now) {
+  problem_.clear();
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const auto& [path, source] : sources_) {
+    if (!source.text.empty()) texts.emplace_back(path.filename().string(), source.text);
+    if (!source.bad_reason.empty()) problem_ += (problem_.empty() ? "" : "\n") + source.bad_reason;
+  }
+  const auto objects = api::load_objects(texts);
+  if (!objects.ok()) {  // each file is good by itself: two of them define one object
+    problem_ += (problem_.empty() ? "" : "\n") + objects.error().message;
+    return;
+  }
+  std::vector<api::ModelService> services;
+  std::vector<api::AcceleratorClass> classes;
+  for (const api::Object& object : *objects) {
+    if (const auto* service = std::get_if<api::ModelService>(&object.value)) {
+      services.push_back(*service);
+      adopt(services.back(), services_, now);
+    } else {
+      classes.push_back(std::get<api::AcceleratorClass>(object.value));
+      adopt(classes.back(), classes_, now);
+    }
+  }
+  const auto by_name = [](const auto& a, const auto& b) { return earlier(a.metadata, b.metadata); };
+  std::sort(services.begin(), services.end(), by_name);
+  std::sort(classes.begin(), classes.end(), by_name);
+  services_ = std::move(services);
+  classes_ = std::move(classes);
+}
+
+template <class Object>
+void DirectoryStore::adopt(Object& object, const std::vector<Object>& before, Instant now) const {
+  api::ObjectMeta& meta = object.metadata;
+  const auto same = std::find_if(before.begin(), before.end(), [&](const Object& old) {
+    return old.metadata.name == meta.name && old.metadata.name_space == meta.name_space;
+  });
+  if (same != before.end()) {
+    meta.uid = same->metadata.uid;
+    meta.creation_timestamp = same->metadata.creation_timestamp;
+    meta.generation = same->metadata.generation + (same->spec == object.spec ? 0 : 1);
+    object.status = same->status;
+    return;
+  }
+  meta.uid = fmt::format("local-{}-{}-{:.0f}", meta.name_space, meta.name, now.wall_s * 1000);
+  meta.creation_timestamp = kube::rfc3339(now.wall_s);
+  meta.generation = 1;
+  const auto text = read_file(status_file(Object::kKind, meta));
+  if (!text.ok()) return;
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const auto old = [&] {
+    if constexpr (std::is_same_v<Object, api::ModelService>) {
+      return api::model_service_from_json(json);
+    } else {
+      return api::accelerator_class_from_json(json);
+    }
+  }();
+  if (!old.ok()) return;  // written by another version: made anew
+  meta.uid = old->metadata.uid;
+  meta.creation_timestamp = old->metadata.creation_timestamp;
+  meta.generation = old->metadata.generation + (old->spec == object.spec ? 0 : 1);
+  object.status = old->status;
+}
+
+fs::path DirectoryStore::status_file(const std::string& kind, const api::ObjectMeta& meta) const {
+  std::string folder = kind;
+  std::transform(folder.begin(), folder.end(), folder.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string name = meta.name_space.empty() ? meta.name : meta.name_space + "." + meta.name;
+  return directory_ / "status" / folder / (name + ".json");
+}
+
+Result<void> DirectoryStore::write_file(const fs::path& path, const std::string& text) const {
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
+  const fs::path draft = path.string() + ".new";
+  {
+    std::ofstream file(draft, std::ios::binary | std::ios::trunc);
+    file << text;
+    if (!file.flush()) return Error{ErrorCode::kUnavailable, fmt::format("{}: cannot be written", draft.string())};
+  }
+  fs::rename(draft, path, failed);
+  if (failed) return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", path.string(), failed.message())};
+  return {};
+}
+
+Result<void> DirectoryStore::write_status(const api::ModelService& object, const api::ModelServiceStatus& status) {
+  const auto held = std::find_if(services_.begin(), services_.end(),
+                                 [&](const api::ModelService& one) { return one.metadata.uid == object.metadata.uid; });
+  if (held == services_.end()) {
+    return Error{ErrorCode::kNotFound, fmt::format("ModelService {}/{} is gone", object.metadata.name_space, object.metadata.name)};
+  }
+  api::ModelService whole = *held;
+  whole.status = status;
+  WINDLASS_RETURN_IF_ERROR(write_file(status_file(api::ModelService::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+  held->status = status;
+  return {};
+}
+
+Result<void> DirectoryStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
+  const auto held = std::find_if(classes_.begin(), classes_.end(),
+                                 [&](const api::AcceleratorClass& one) { return one.metadata.uid == object.metadata.uid; });
+  if (held == classes_.end()) return Error{ErrorCode::kNotFound, fmt::format("AcceleratorClass {} is gone", object.metadata.name)};
+  api::AcceleratorClass whole = *held;
+  whole.status = status;
+  WINDLASS_RETURN_IF_ERROR(write_file(status_file(api::AcceleratorClass::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+  held->status = status;
+  return {};
+}
+
+Result<void> DirectoryStore::record_event(const api::ModelService& object, bool warning, const std::string& reason,
+                                          const std::string& message, Instant now) {
+  const nlohmann::json line = {{"time", kube::rfc3339(now.wall_s)},
+                               {"type", warning ? "Warning" : "Normal"},
+                               {"object", fmt::format("{}/{}", object.metadata.name_space, object.metadata.name)},
+                               {"reason", reason},
+                               {"message", message}};
+  std::ofstream file(directory_ / "events.jsonl", std::ios::app);
+  file << line.dump() << '\n';
+  if (!file.flush()) {
+    return Error{ErrorCode::kUnavailable, fmt::format("{}: cannot be written", (directory_ / "events.jsonl").string())};
+  }
+  return {};
+}
+
+Result<std::string> DirectoryStore::config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant) {
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("spec.model.config.configMapKeyRef: found {}/{}, but a folder of files holds no ConfigMaps; allowed are "
+                           "spec.model.config.inline and spec.model.architecture",
+                           name_space, ref.name)};
+}
+
+Result<int> DirectoryStore::priority(const std::string& priority_class, Instant) {
+  if (priority_class.empty()) return 0;
+  return Error{ErrorCode::kNotFound, fmt::format("spec.priorityClassName: found '{}', but a folder of files holds no "
+                                                 "PriorityClasses; allowed is none",
+                                                 priority_class)};
+}
+
+}  // namespace windlass::controller

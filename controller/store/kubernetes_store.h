@@ -1,0 +1,52 @@
+// KubernetesStore: an ObjectStore that is the Kubernetes API, by list and watch. Status is written by server-side apply on the
+// status subresource, so that it holds exactly what we say and nothing stale.
+#pragma once
+
+#include <map>
+
+#include "controller/kube/events.h"
+#include "controller/kube/kube_client.h"
+#include "controller/kube/reflector.h"
+#include "controller/store/object_store.h"
+
+namespace windlass::controller {
+
+class KubernetesStore final : public ObjectStore {
+ public:
+  // `client` outlives this. `instance` names this process in events. `seed`: of back-off jitter.
+  KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed);
+
+  void step(Instant now) override;
+  [[nodiscard]] bool synced() const override;
+  [[nodiscard]] std::string problem() const override { return problem_; }
+  [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
+  [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
+  [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
+  [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) override;
+  [[nodiscard]] Result<void> record_event(const api::ModelService& object, bool warning, const std::string& reason,
+                                          const std::string& message, Instant now) override;
+  [[nodiscard]] Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant now) override;
+  [[nodiscard]] Result<int> priority(const std::string& priority_class, Instant now) override;
+
+ private:
+  static constexpr double kLookUpTtlS = 60;  // ConfigMaps and PriorityClasses are read again after this
+
+  struct LookUp {
+    double until_s = 0;  // monotonic
+    Result<std::string> value = std::string();
+  };
+
+  kube::KubeClient& client_;
+  kube::Reflector service_cache_;
+  kube::Reflector class_cache_;
+  kube::EventRecorder events_;
+  std::uint64_t service_generation_ = 0;
+  std::uint64_t class_generation_ = 0;
+  std::vector<api::ModelService> services_;
+  std::vector<api::AcceleratorClass> classes_;
+  std::map<std::string, LookUp> look_ups_;
+  std::string problem_;
+  std::string unreadable_;
+};
+
+}  // namespace windlass::controller

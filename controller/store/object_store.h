@@ -1,0 +1,51 @@
+// ObjectStore: where ModelServices and AcceleratorClasses are. The Kubernetes API, or a folder of YAML files.
+//
+// Level-based: the lists say what is there now. Single-threaded, driven by step(); lists and pointers into them hold until the
+// next step().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/api/accelerator_class.h"
+#include "controller/api/model_service.h"
+#include "planner/base/instant.h"
+#include "planner/base/result.h"
+
+namespace windlass::controller {
+
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+
+  // Takes in what has changed since the last step. Trouble is retried by later steps and shows in problem().
+  virtual void step(Instant now) = 0;
+
+  // Whether the lists are the whole truth yet. Nothing may be decided before.
+  [[nodiscard]] virtual bool synced() const = 0;
+
+  // What is wrong now, for a person: an API server that refuses, a file that does not parse. "" if nothing is. An object that
+  // cannot be read keeps its last good state.
+  [[nodiscard]] virtual std::string problem() const = 0;
+
+  // In the order of (namespace, name).
+  [[nodiscard]] virtual const std::vector<api::ModelService>& model_services() const = 0;
+  [[nodiscard]] virtual const std::vector<api::AcceleratorClass>& accelerator_classes() const = 0;
+
+  [[nodiscard]] virtual Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) = 0;
+  [[nodiscard]] virtual Result<void> write_status(const api::AcceleratorClass& object,
+                                                  const api::AcceleratorClassStatus& status) = 0;
+
+  // Tells people what happened to the service. Best effort.
+  [[nodiscard]] virtual Result<void> record_event(const api::ModelService& object, bool warning, const std::string& reason,
+                                                  const std::string& message, Instant now) = 0;
+
+  // One key of a ConfigMap in the service's namespace.
+  [[nodiscard]] virtual Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref,
+                                                             Instant now) = 0;
+
+  // The value of a PriorityClass; 0 for the empty name.
+  [[nodiscard]] virtual Result<int> priority(const std::string& priority_class, Instant now) = 0;
+};
+
+}  // namespace windlass::controller
