@@ -1,0 +1,82 @@
+// `windlass model init` makes a small random model (windlass-worker does it), `windlass model describe` prints the stanza that
+// tells the planner a model's shape.
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/yaml.h"
+#include "controller/cli/child_process.h"
+#include "controller/cli/commands.h"
+#include "controller/cli/text_file.h"
+#include "controller/cli/text_table.h"
+#include "planner/catalog/model_shape.h"
+
+namespace windlass::cli {
+namespace {
+
+Result<int> model_init(const std::vector<std::string>& arguments) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
+  std::vector<std::string> argv = {worker, "model", "init"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return run_program(argv);
+}
+
+struct Description {
+  nlohmann::json config;
+  planner::ModelShape shape;
+};
+
+Result<Description> describe(const std::string& directory) {
+  const std::string path = directory + "/config.json";
+  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "a folder with a Hugging Face config.json"));
+  const auto shape = planner::model_shape_from_config_json(text);
+  if (!shape.ok()) return shape.error().within(path);
+  return Description{nlohmann::json::parse(text), *shape};
+}
+
+// spec.model.config and what the planner reads in it, as comments: the output can be pasted under spec.model.
+std::string stanza(const Description& description) {
+  const auto& shape = description.shape;
+  std::string text = fmt::format(
+      "# {}: {} layers, {:.3g} parameters, {} of weights, {} of KV cache a token, context {} tokens\n", shape.architecture,
+      shape.layers, static_cast<double>(planner::parameter_count(shape)), bytes_text(planner::weight_bytes(shape)),
+      bytes_text(planner::kv_bytes_per_token(shape)), shape.max_context_tokens);
+  const nlohmann::json spec = {{"config", {{"inline", description.config}}}};
+  text += api::to_yaml(spec);
+  if (text.back() != '\n') text += '\n';
+  return text;
+}
+
+}  // namespace
+
+void add_model(CLI::App& app, CommandContext& context) {
+  auto* model = app.add_subcommand("model", "Make and describe model folders");
+  model->require_subcommand(1);
+
+  // Everything behind `init` is for windlass-worker, its --help too.
+  auto* init = model->add_subcommand("init", "Make a seeded random model in Hugging Face's format (`model init --help`)");
+  init->prefix_command();
+  init->set_help_flag();
+  init->callback([&context, init] {
+    const auto status = model_init(init->remaining());
+    if (!status.ok()) context.console.err << "windlass model init: " << status.error().message << "\n";
+    context.exit_code = status.ok() ? *status : kFailed;
+  });
+
+  auto* describe_command = model->add_subcommand("describe", "Print the spec.model.config stanza of a model folder");
+  auto directory = std::make_shared<std::string>();
+  describe_command->add_option("DIR", *directory, "Folder with a Hugging Face config.json")->required();
+  describe_command->callback([&context, directory] {
+    const auto description = describe(*directory);
+    if (!description.ok()) {
+      context.console.err << "windlass model describe: " << description.error().message << "\n";
+      context.exit_code = kFailed;
+      return;
+    }
+    context.console.out << stanza(*description);
+  });
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,144 @@
+// `windlass up`: everything on this machine, from YAML files to a live table, until Ctrl-C.
+#include <ctime>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "controller/cli/clock.h"
+#include "controller/cli/commands.h"
+#include "controller/cli/live_display.h"
+#include "controller/cli/local_stack.h"
+#include "controller/cli/object_files.h"
+#include "controller/cli/observer.h"
+
+namespace windlass::cli {
+namespace {
+
+// SIGINT, SIGTERM and SIGHUP, held back and asked for: nothing happens between the lines.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
+    sigprocmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~EndSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  EndSignals(const EndSignals&) = delete;
+  EndSignals& operator=(const EndSignals&) = delete;
+
+  // Waits so long for one; whether it came.
+  bool within_s(double seconds) const {
+    const timespec wait{static_cast<time_t>(seconds),
+                        static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+    return sigtimedwait(&set_, nullptr, &wait) > 0;
+  }
+
+ private:
+  sigset_t set_{};
+  sigset_t before_{};
+};
+
+std::string request_example(const std::vector<api::Object>& objects, const Endpoints& endpoints) {
+  for (const auto& object : objects) {
+    const auto* service = std::get_if<api::ModelService>(&object.value);
+    if (!service) continue;
+    return fmt::format(
+        "Send requests to {} (OpenAI API):\n"
+        "  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        "    -d '{{\"model\": \"{}\", \"max_tokens\": 16, \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n",
+        endpoints.gateway_url, endpoints.gateway_url, service->served_name());
+  }
+  return {};
+}
+
+// Both programs answer, or the reason why they never will.
+Result<void> wait_until_up(LocalStack& stack, Observer& observer, const EndSignals& signals) {
+  constexpr double kPatienceS = 30;
+  const double deadline = monotonic_s() + kPatienceS;
+  const auto& endpoints = stack.endpoints();
+  while (!observer.answers(endpoints.controller_url + "/healthz") ||
+         !observer.answers(endpoints.gateway_admin_urls[0] + "/health")) {
+    if (const auto trouble = stack.trouble()) return Error{ErrorCode::kUnavailable, *trouble};
+    if (monotonic_s() > deadline)
+      return Error{ErrorCode::kDeadlineExceeded,
+                   fmt::format("controller and gateway did not answer within {:.0f}s; see the logs", kPatienceS)};
+    if (signals.within_s(0.05)) return Error{ErrorCode::kCancelled, "interrupted"};
+  }
+  return {};
+}
+
+// Until a signal (true) or trouble (false, said on err).
+bool watch(LocalStack& stack, Observer& observer, const EndSignals& signals, Console& console) {
+  LiveView view;
+  LiveDisplay display(console);
+  const double start = monotonic_s();
+  do {
+    if (const auto trouble = stack.trouble()) {
+      console.err << *trouble << std::flush;
+      return false;
+    }
+    const double now = monotonic_s();
+    if (const auto seen = observer.observe(now, view); seen.ok()) {
+      display.show(now - start, view.rows(), "Ctrl-C stops everything.");
+    } else {
+      display.say("waiting for the controller's first decision");
+    }
+  } while (!signals.within_s(1));
+  return true;
+}
+
+int up(const LocalStackOptions& options, Console& console) {
+  const auto refuse = [&](const Error& error) {
+    console.err << error.message << (error.message.ends_with('\n') ? "" : "\n");
+    return kFailed;
+  };
+  const auto objects = read_object_files(options.files);
+  if (!objects.ok()) return refuse(objects.error());
+  if (const auto checked = check_references(*objects); !checked.ok()) return refuse(checked.error());
+  if (const auto checked = check_model_folders(*objects); !checked.ok()) return refuse(checked.error());
+
+  const EndSignals signals;
+  auto stack = LocalStack::start(options);
+  if (!stack.ok()) return refuse(stack.error());
+  Observer observer((*stack)->endpoints());
+
+  bool well = true;
+  if (const auto ready = wait_until_up(**stack, observer, signals); ready.ok()) {
+    console.out << request_example(*objects, (*stack)->endpoints())
+                << fmt::format("Logs are in {}/logs; edit {}/objects to change what runs.\n\n", options.directory,
+                               options.directory)
+                << std::flush;
+    well = watch(**stack, observer, signals, console);
+  } else if (ready.error().code != ErrorCode::kCancelled) {
+    console.err << ready.error().message << std::flush;
+    well = false;
+  }
+
+  console.out << "Stopping: requests in flight are finished first; Ctrl-C again ends it at once.\n" << std::flush;
+  bool hurried = false;
+  const bool ended_well = (*stack)->stop([&] { return hurried = hurried || signals.within_s(0.05); });
+  if (!ended_well && !hurried && well) {
+    console.err << fmt::format("not everything ended by itself; see {}/logs\n", options.directory);
+  }
+  if (well && ended_well) console.out << "Stopped.\n";
+  return well && (ended_well || hurried) ? kDone : kFailed;
+}
+
+}  // namespace
+
+void add_up(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("up", "Run everything on this machine: controller, gateway and workers, until Ctrl-C");
+  auto options = std::make_shared<LocalStackOptions>();
+  command->add_option("-f,--file", options->files, "YAML file with ModelServices and AcceleratorClasses; repeatable")
+      ->required();
+  command->add_option("--dir", options->directory, "Folder for objects, status and logs")->capture_default_str();
+  command->add_option("--listen", options->listen, "Where the gateway takes requests")->capture_default_str();
+  command
+      ->add_option("--gpus", options->gpus, "GPUs that this machine offers of each AcceleratorClass; default: one node's worth")
+      ->check(CLI::Range(1, 1024));
+  command->callback([&context, options] { context.exit_code = up(*options, context.console); });
+}
+
+}  // namespace windlass::cli

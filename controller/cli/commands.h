@@ -1,0 +1,36 @@
+// The commands of `windlass`: each adds itself to the CLI11 app, in a file of its own named after it (command_plan.cc).
+//
+// add_X() declares options and sets a callback that runs the command and stores its exit code in `exit_code`. What a callback
+// captures lives in the app. Single-threaded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/cli/console.h"
+
+namespace CLI {
+class App;
+}
+
+namespace windlass::cli {
+
+struct CommandContext {
+  Console& console;
+  int exit_code = kDone;
+};
+
+void add_up(CLI::App& app, CommandContext& context);
+void add_plan(CLI::App& app, CommandContext& context);
+void add_validate(CLI::App& app, CommandContext& context);
+void add_model(CLI::App& app, CommandContext& context);
+void add_top(CLI::App& app, CommandContext& context);
+void add_wait(CLI::App& app, CommandContext& context);
+void add_explain(CLI::App& app, CommandContext& context);
+void add_load(CLI::App& app, CommandContext& context);
+void add_version(CLI::App& app, CommandContext& context);
+
+// The whole program: parses `arguments` (without the program's name) and runs the command. The exit code.
+[[nodiscard]] int run_cli(const std::vector<std::string>& arguments, Console& console);
+
+}  // namespace windlass::cli

@@ -1,0 +1,83 @@
+// LiveView: what a person sees of running services, from the controller's last snapshot and plan and the gateways' metrics.
+//
+// Pure: texts and times come in, rows come out. Latencies and arrivals are of the last seconds, from the gateways' histograms
+// where those are given; else they are what the controller last measured.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/counter_tracker.h"
+#include "metrics/exposition_parser.h"
+#include "planner/base/result.h"
+#include "planner/policy/plan.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::cli {
+
+struct ServiceRow {
+  std::string name_space;
+  std::string name;
+  std::string served_name;
+  int desired = 0;
+  int ready = 0;
+  int starting = 0;  // pending ones too
+  int draining = 0;
+  int failed = 0;
+  std::optional<double> arrivals_per_s;
+  std::optional<double> queued;
+  std::optional<double> ttft_s;  // at the objective's percentile
+  std::optional<double> tpot_s;
+  double ttft_slo_s = 0;
+  double tpot_slo_s = 0;
+  double percentile = 95;
+  std::optional<double> attainment;  // over the objective's window
+  double cost_per_hour = 0;
+  std::string trouble;  // the first condition that a person should read; empty when there is none
+
+  [[nodiscard]] std::string title() const { return name_space + "/" + name; }
+};
+
+class LiveView {
+ public:
+  // window_s: the time over which arrivals and latencies are shown.
+  explicit LiveView(double window_s = 15) : window_s_(window_s) {}
+
+  // `gateways`: admin address -> its metrics page. One that could not be read is left out.
+  void observe(double now_s, const planner::Snapshot& snapshot, const planner::Plan& plan,
+               const std::map<std::string, metrics::Exposition>& gateways);
+
+  // In the snapshot's order.
+  [[nodiscard]] const std::vector<ServiceRow>& rows() const { return rows_; }
+
+ private:
+  struct Trackers {
+    metrics::CounterTracker started;
+    metrics::HistogramTracker ttft;
+    metrics::HistogramTracker tpot;
+  };
+
+  void track(double now_s, const std::string& served_name, const std::map<std::string, metrics::Exposition>& gateways);
+  void measure(double now_s, ServiceRow& row, const std::map<std::string, metrics::Exposition>& gateways) const;
+
+  double window_s_;
+  std::map<std::pair<std::string, std::string>, Trackers> trackers_;  // (gateway, served name)
+  std::vector<ServiceRow> rows_;
+};
+
+// The table as `windlass top` prints it.
+[[nodiscard]] std::string table_text(const std::vector<ServiceRow>& rows);
+
+// "default/tiny: 3 desired, 2 ready, 1 starting": what changes seldom and matters when it does.
+[[nodiscard]] std::string state_text(const ServiceRow& row);
+
+// state_text() and the figures of the moment, in one line.
+[[nodiscard]] std::string line_text(const ServiceRow& row);
+
+// For --record: comma-separated, a header and a line per service and moment.
+[[nodiscard]] std::string csv_header();
+[[nodiscard]] std::string csv_line(double elapsed_s, const ServiceRow& row);
+
+}  // namespace windlass::cli

@@ -1,0 +1,196 @@
+// Starts and stops the local controller and gateway; see local_stack.h.
+#include "controller/cli/local_stack.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "controller/cli/clock.h"
+
+namespace windlass::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kGatewayPatienceS = 35;  // its own drain timeout is 30 s
+constexpr double kControllerPatienceS = 20;
+
+Error system_error(const std::string& what) { return Error{ErrorCode::kInternal, what + ": " + std::strerror(errno)}; }
+
+Result<void> make_folders(const std::string& directory) {
+  for (const char* name : {"objects", "logs"}) {
+    std::error_code error;
+    fs::create_directories(fs::path(directory) / name, error);
+    if (error)
+      return Error{ErrorCode::kPermissionDenied, fmt::format("--dir: cannot make {}/{}: {}", directory, name, error.message())};
+  }
+  return {};
+}
+
+// The folder's objects become what the files say: what an earlier run left goes. Written whole, then renamed, since a
+// controller may look at any time.
+Result<void> place_objects(const LocalStackOptions& options) {
+  const fs::path objects = fs::path(options.directory) / "objects";
+  std::set<std::string> names;
+  std::error_code error;
+  for (const std::string& file : options.files) {
+    std::string name = fs::path(file).filename().string();
+    for (int i = 2; !names.insert(name).second; ++i) name = fmt::format("{}-{}", i, fs::path(file).filename().string());
+    const fs::path target = objects / name;
+    if (fs::equivalent(file, target, error)) continue;  // `up -f .windlass/objects/tiny.yaml`: it is there already
+    const fs::path draft = target.string() + ".new";
+    if (!fs::copy_file(file, draft, fs::copy_options::overwrite_existing, error) || (fs::rename(draft, target, error), error)) {
+      return Error{ErrorCode::kPermissionDenied,
+                   fmt::format("{}: cannot be copied to {}: {}", file, target.string(), error.message())};
+    }
+  }
+  for (const auto& entry : fs::directory_iterator(objects, error)) {
+    if (!names.count(entry.path().filename().string())) fs::remove(entry.path(), error);
+  }
+  return {};
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::trunc);
+  out << text;
+  if (!out.flush()) return Error{ErrorCode::kPermissionDenied, path + ": cannot be written"};
+  return {};
+}
+
+// Whether somebody listens on HOST:PORT already: said here by name, rather than by the gateway in its log.
+Result<void> check_listen(const std::string& listen) {
+  const auto colon = listen.rfind(':');
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  int port = -1;
+  try {
+    if (colon != std::string::npos) port = std::stoi(listen.substr(colon + 1));
+  } catch (const std::exception&) {
+  }
+  const std::string host = colon == std::string::npos ? "" : listen.substr(0, colon);
+  if (port < 1 || port > 65535 || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--listen: found '{}', allowed is an IPv4 address and a port: 127.0.0.1:8080", listen)};
+  }
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  const int bound = bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int why = errno;
+  close(socket);
+  if (bound == 0) return {};
+  return Error{ErrorCode::kAlreadyExists,
+               fmt::format("--listen: {} cannot be used: {}; choose another port", listen, std::strerror(why))};
+}
+
+}  // namespace
+
+Result<int> free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool ok = socket >= 0 && bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  Result<int> port =
+      ok ? Result<int>(ntohs(address.sin_port)) : Result<int>(system_error("looking for a free port of 127.0.0.1"));
+  if (socket >= 0) close(socket);
+  return port;
+}
+
+Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& options) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string controller, sibling_program("windlass-controller"));
+  WINDLASS_ASSIGN_OR_RETURN(const std::string gateway, sibling_program("windlass-gateway"));
+  WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
+  WINDLASS_RETURN_IF_ERROR(check_listen(options.listen));
+  WINDLASS_RETURN_IF_ERROR(make_folders(options.directory));
+
+  std::unique_ptr<LocalStack> stack(new LocalStack);
+  stack->directory_ = options.directory;
+  const std::string lock_path = options.directory + "/lock";
+  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) return system_error("--dir: opening " + lock_path);
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    close(lock);
+    return Error{ErrorCode::kAlreadyExists,
+                 fmt::format("--dir: another `windlass up` runs in {}; stop it or choose another folder", options.directory)};
+  }
+  stack->lock_ = lock;
+  WINDLASS_RETURN_IF_ERROR(place_objects(options));
+
+  WINDLASS_ASSIGN_OR_RETURN(const int controller_port, free_port());
+  WINDLASS_ASSIGN_OR_RETURN(const int admin_port, free_port());
+  const std::string controller_listen = fmt::format("127.0.0.1:{}", controller_port);
+  const std::string admin_listen = fmt::format("127.0.0.1:{}", admin_port);
+  stack->endpoints_ = {"http://" + controller_listen, "http://" + options.listen, {"http://" + admin_listen}};
+
+  std::vector<std::string> controller_argv = {controller, "--store",         "dir:" + options.directory, "--runtime", "local",
+                                              "--listen", controller_listen, "--worker-binary",          worker};
+  if (options.gpus > 0) {
+    controller_argv.push_back("--local-gpus");
+    controller_argv.push_back(std::to_string(options.gpus));
+  }
+  WINDLASS_ASSIGN_OR_RETURN(stack->controller_, ChildProcess::start("windlass-controller", controller_argv,
+                                                                    options.directory + "/logs/controller.log"));
+  WINDLASS_ASSIGN_OR_RETURN(
+      stack->gateway_, ChildProcess::start("windlass-gateway",
+                                           {gateway, "--listen", options.listen, "--admin-listen", admin_listen, "--controller",
+                                            stack->endpoints_.controller_url},
+                                           options.directory + "/logs/gateway.log"));
+  WINDLASS_RETURN_IF_ERROR(write_file(endpoints_path(options.directory), to_json(stack->endpoints_)));
+  return stack;
+}
+
+LocalStack::~LocalStack() {
+  std::error_code error;
+  if (lock_ >= 0) {
+    fs::remove(endpoints_path(directory_), error);
+    close(lock_);
+  }
+}
+
+std::optional<std::string> LocalStack::trouble() {
+  for (auto* child : {&*controller_, &*gateway_}) {
+    if (const auto how = child->ended()) {
+      return fmt::format("{} {}; its log {} ends with:\n{}", child->name(), *how, child->log_path(), child->log_tail());
+    }
+  }
+  return std::nullopt;
+}
+
+bool LocalStack::end(ChildProcess& child, double patience_s, const std::function<bool()>& hurry) {
+  if (child.ended()) return child.ended_well();
+  child.signal(SIGTERM);
+  const double deadline = monotonic_s() + patience_s;
+  while (!child.ended()) {
+    if (monotonic_s() > deadline || hurry()) {
+      child.signal(SIGKILL);
+      break;
+    }
+  }
+  while (!child.ended()) usleep(10'000);
+  return child.ended_well();
+}
+
+bool LocalStack::stop(const std::function<bool()>& hurry) {
+  std::error_code error;
+  fs::remove(endpoints_path(directory_), error);
+  // The gateway first: what it has accepted still needs the workers.
+  const bool gateway_well = end(*gateway_, kGatewayPatienceS, hurry);
+  const bool controller_well = end(*controller_, kControllerPatienceS, hurry);
+  return gateway_well && controller_well;
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,29 @@
+// The YAML files that a person gives with -f: read together, checked together, and made into a snapshot of a quiet system.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/api/load.h"
+#include "planner/base/result.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::cli {
+
+// All objects of all files. The error has a line for every mistake in any of them.
+[[nodiscard]] Result<std::vector<api::Object>> read_object_files(const std::vector<std::string>& paths);
+
+// What a file alone cannot be refused for, but a run of exactly these objects can: no ModelService at all, no AcceleratorClass,
+// a class that is named and not among them. A line for every mistake.
+[[nodiscard]] Result<void> check_references(const std::vector<api::Object>& objects);
+
+// What `windlass up` needs of each model: a file:// folder that is there and has a config.json. The error says how to make one.
+[[nodiscard]] Result<void> check_model_folders(const std::vector<api::Object>& objects);
+
+// The folder of a file:// URI; an error for another scheme. "file://models/tiny" is relative to where windlass runs.
+[[nodiscard]] Result<std::string> model_folder(const std::string& uri);
+
+// The services as new and without load but what spec.workload assumes; the classes with what their specs promise.
+[[nodiscard]] planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects);
+
+}  // namespace windlass::cli

@@ -1,0 +1,68 @@
+// Puts the commands together and turns what CLI11 says of a wrong command line into one line and exit code 2.
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+
+#include "controller/cli/commands.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr const char* kVersion = "windlass 0.1.0";
+
+// The command that the words reached: "windlass model describe".
+const CLI::App& deepest(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  return *at;
+}
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
+}
+
+}  // namespace
+
+void add_version(CLI::App& app, CommandContext& context) {
+  app.add_subcommand("version", "Print the version")->callback([&context] { context.console.out << kVersion << "\n"; });
+}
+
+int run_cli(const std::vector<std::string>& arguments, Console& console) {
+  CLI::App app{"Windlass keeps LLM services inside their latency objectives at the lowest cost.", "windlass"};
+  CommandContext context{console};
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  app.footer("Each command explains itself with --help. To begin: scripts/demo, or `windlass up -f examples/tiny.yaml`.");
+  add_up(app, context);
+  add_plan(app, context);
+  add_validate(app, context);
+  add_model(app, context);
+  add_top(app, context);
+  add_wait(app, context);
+  add_explain(app, context);
+  add_version(app, context);
+
+  if (arguments.empty()) {
+    console.err << app.help();
+    return kUsage;
+  }
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    console.out << deepest(app).help();
+    return kDone;
+  } catch (const CLI::CallForVersion&) {
+    console.out << kVersion << "\n";
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    const CLI::App& command = deepest(app);
+    std::string what = error.what();
+    while (!what.empty() && what.back() == '\n') what.pop_back();
+    console.err << full_name(command) << ": " << what << "\nRun `" << full_name(command) << " --help` for what is allowed.\n";
+    return kUsage;
+  }
+  console.out.flush();
+  return context.exit_code;
+}
+
+}  // namespace windlass::cli

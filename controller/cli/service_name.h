@@ -1,0 +1,27 @@
+// ServiceName: a ModelService as a person names it on the command line: "ms/tiny", "modelservice/tiny" or "tiny", with -n.
+#pragma once
+
+#include <string>
+
+#include "planner/base/result.h"
+#include "planner/policy/snapshot.h"
+
+namespace CLI {
+class App;
+}
+
+namespace windlass::cli {
+
+struct ServiceName {
+  std::string name;
+  std::string name_space = "default";
+
+  void add_to(CLI::App& command);
+  [[nodiscard]] bool is(const planner::ServiceId& id) const { return id.name == name && id.name_space == name_space; }
+  [[nodiscard]] std::string text() const { return name_space + "/" + name; }
+};
+
+// "ms/tiny" -> "tiny"; another kind is an error.
+[[nodiscard]] Result<std::string> service_name_from(const std::string& argument);
+
+}  // namespace windlass::cli

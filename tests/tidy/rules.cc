@@ -1,0 +1,272 @@
+// The rules themselves; see rules.h.
+#include "tests/tidy/rules.h"
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace windlass::tidy {
+namespace {
+
+struct Direction {
+  const char* from;                  // folder
+  std::vector<const char*> may_see;  // besides itself
+};
+
+// The longest matching `from` decides. tests/ sees everything.
+const std::vector<Direction>& directions() {
+  static const std::vector<Direction> kDirections = {
+      {"planner/base/", {}},
+      {"planner/catalog/", {"planner/base/"}},
+      {"planner/perf/", {"planner/base/", "planner/catalog/"}},
+      {"planner/workload/", {"planner/base/"}},
+      {"planner/queueing/", {"planner/base/"}},
+      {"planner/chain/", {"planner/base/", "planner/catalog/", "planner/perf/", "planner/queueing/"}},
+      {"planner/search/",
+       {"planner/base/", "planner/catalog/", "planner/perf/", "planner/workload/", "planner/queueing/", "planner/chain/"}},
+      {"planner/dispatch/", {"planner/base/"}},
+      {"planner/", {"planner/"}},
+      {"metrics/", {"planner/base/"}},
+      {"gateway/", {"planner/base/", "planner/dispatch/", "metrics/"}},
+      {"worker/", {"planner/base/", "metrics/"}},
+      {"controller/api/", {"planner/"}},
+      {"controller/kube/", {"planner/base/"}},
+      {"controller/store/", {"planner/", "controller/api/", "controller/kube/"}},
+      {"controller/runtime/", {"planner/", "controller/api/", "controller/kube/"}},
+      {"controller/reconcile/",
+       {"planner/", "metrics/", "controller/api/", "controller/kube/", "controller/store/", "controller/runtime/"}},
+      {"controller/cli/load/", {"planner/base/"}},
+      {"controller/", {"planner/", "metrics/", "controller/"}},
+      {"tests/", {"planner/", "metrics/", "gateway/", "worker/", "controller/"}},
+  };
+  return kDirections;
+}
+
+const Direction* direction_of(const std::string& path) {
+  const Direction* best = nullptr;
+  for (const Direction& direction : directions()) {
+    if (starts_with(path, direction.from) && (!best || std::string(direction.from).size() > std::string(best->from).size())) {
+      best = &direction;
+    }
+  }
+  return best;
+}
+
+std::string at(const SourceFile& file, std::size_t line, const std::string& what) {
+  return fmt::format("{}:{}: {}", file.path, line + 1, what);
+}
+
+// Findings for every line of `text` in which the pattern is found.
+void find_lines(const SourceFile& file, const std::string& text, const std::regex& pattern, const std::string& what,
+                Findings& findings) {
+  const auto lines = lines_of(text);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::smatch match;
+    if (std::regex_search(lines[i], match, pattern))
+      findings.push_back(at(file, i, fmt::format("'{}': {}", match.str(), what)));
+  }
+}
+
+}  // namespace
+
+Findings include_directions(const SourceFile& file) {
+  Findings findings;
+  const Direction* direction = direction_of(file.path);
+  if (!is_cpp(file.path) || !direction) return findings;
+  static const std::regex kInclude("^\\s*#\\s*include\\s*\"([^\"]+)\"");
+  const auto lines = lines_of(code_only(file.text));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::smatch match;
+    if (!std::regex_search(lines[i], match, kInclude)) continue;
+    const std::string target = match[1];
+    bool allowed = starts_with(target, direction->from);
+    for (const char* prefix : direction->may_see) allowed = allowed || starts_with(target, prefix);
+    if (allowed) continue;
+    std::string list = direction->from;
+    for (const char* prefix : direction->may_see) list += std::string(", ") + prefix;
+    findings.push_back(at(file, i, fmt::format("includes \"{}\"; {} may include from: {}", target, direction->from, list)));
+  }
+  return findings;
+}
+
+Findings planner_purity(const SourceFile& file) {
+  Findings findings;
+  if (!starts_with(file.path, "planner/") || !is_cpp(file.path)) return findings;
+  const std::string code = code_only(file.text);
+  static const std::regex kHeaders(
+      "#\\s*include\\s*<(chrono|ctime|time\\.h|thread|mutex|shared_mutex|condition_variable|future|stop_token|semaphore|"
+      "fstream|"
+      "iostream|filesystem|cstdio|stdio\\.h|unistd\\.h|pthread\\.h|spdlog/[^>]*|curl/[^>]*|boost/asio[^>]*|"
+      "boost/beast[^>]*|cpprest/[^>]*|prometheus/[^>]*|sys/[^>]*|syslog\\.h)>");
+  static const std::regex kCalls(
+      "\\b(std::chrono|system_clock|steady_clock|high_resolution_clock|getenv|secure_getenv|setenv|random_device|"
+      "std::(thread|jthread|mutex|async|cout|cerr|clog|cin|rand|time|ifstream|ofstream|fstream)|fopen|printf|fprintf|puts|fmt::"
+      "print|"
+      "gettimeofday|clock_gettime|nanosleep|usleep|sleep_for|popen|LoadFile)\\b");
+  find_lines(file, code, kHeaders, "planner/ has no clock, thread, file, socket, environment or logger", findings);
+  find_lines(file, code, kCalls, "planner/ has no clock, thread, file, socket, environment or logger", findings);
+  return findings;
+}
+
+Findings header_paragraph(const SourceFile& file) {
+  if (!is_source(file.path)) return {};
+  const auto lines = lines_of(file.text);
+  std::size_t i = 0;
+  while (i < lines.size() && (lines[i].empty() || starts_with(lines[i], "#!") || starts_with(lines[i], "//go:build"))) ++i;
+  std::string words;
+  for (; i < lines.size(); ++i) {
+    const auto& line = lines[i];
+    const auto mark = line.find_first_not_of(" ");
+    if (mark == std::string::npos) break;
+    const bool slashes = line.compare(mark, 2, "//") == 0;
+    const bool hash = !is_cpp(file.path) && line[mark] == '#';
+    if (!slashes && !hash) break;
+    words += line.substr(mark + (slashes ? 2 : 1));
+  }
+  // Shorter than that, it repeats the file's name; only "See spec.h." will do, for that header has the paragraph.
+  const auto slash = file.path.rfind('/');
+  const std::string own_name = file.path.substr(slash + 1);
+  const bool refers =
+      words.find("ee ") != std::string::npos && words.find(own_name.substr(0, own_name.rfind('.')) + ".h") != std::string::npos;
+  if (words.size() >= 30 || refers) return {};
+  return {at(file, 0, "opens with no header paragraph; allowed is a comment that says what the file is for")};
+}
+
+Findings file_size(const SourceFile& file) {
+  if (!is_source(file.path)) return {};
+  const auto count = lines_of(file.text).size();
+  if (count <= 800) return {};
+  return {at(file, count - 1, fmt::format("{} lines; allowed are 800", count))};
+}
+
+Findings registry_hosts(const SourceFile& file) {
+  Findings findings;
+  // Written in halves, or this file would be the first finding.
+  static const std::vector<std::string> kHosts = {std::string("deb.debian") + ".org",
+                                                  std::string("security.debian") + ".org",
+                                                  std::string("snapshot.debian") + ".org",
+                                                  std::string("ftp.debian") + ".org",
+                                                  std::string("archive.ubuntu") + ".com",
+                                                  std::string("pypi") + ".org",
+                                                  std::string("pythonhosted") + ".org",
+                                                  std::string("pypi.nvidia") + ".com",
+                                                  std::string("proxy.golang") + ".org",
+                                                  std::string("sum.golang") + ".org",
+                                                  std::string("docker") + ".io",
+                                                  std::string("ghcr") + ".io",
+                                                  std::string("quay") + ".io",
+                                                  std::string("gcr") + ".io",
+                                                  std::string("registry.k8s") + ".io",
+                                                  std::string("nvcr") + ".io",
+                                                  std::string("registry.npmjs") + ".org",
+                                                  std::string("crates") + ".io",
+                                                  std::string("conda.anaconda") + ".org"};
+  const auto lines = lines_of(file.text);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (const auto& host : kHosts) {
+      if (lines[i].find(host) != std::string::npos) {
+        findings.push_back(
+            at(file, i, fmt::format("names the registry {}; allowed is what the machine is configured with", host)));
+      }
+    }
+  }
+  return findings;
+}
+
+Findings unfinished(const SourceFile& file) {
+  Findings findings;
+  if (!is_source(file.path)) return findings;
+  static const std::regex kMarks(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK|not imple" + "mented|for n" +
+                                 "ow)\\b");
+  find_lines(file, file.text, kMarks, "unfinished work has no place in the tree; finish it or open an issue", findings);
+  return findings;
+}
+
+Findings test_manners(const SourceFile& file) {
+  Findings findings;
+  if (!starts_with(file.path, "tests/") || !is_cpp(file.path)) return findings;
+  const std::string code = code_only(file.text);
+  static const std::regex kSleeps("\\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\\s*\\(");
+  static const std::regex kOff("\\bDISABLED_\\w+");
+  static const std::regex kSilentSkip("GTEST_SKIP\\(\\)\\s*;");
+  find_lines(file, code, kOff, "no test is switched off", findings);
+  find_lines(file, code, kSilentSkip, "a skip says why", findings);
+
+  static const std::regex kTest("^\\s*(TEST|TEST_F|TEST_P|TYPED_TEST)\\s*\\(");
+  static const std::regex kAsserts("\\b(EXPECT_|ASSERT_|ADD_FAILURE|FAIL\\(|SUCCEED\\()");
+  const auto code_lines = lines_of(code);
+  const auto lines = lines_of(file.text);
+  bool tests = false;
+  for (std::size_t i = 0; i < code_lines.size(); ++i) {
+    if (!std::regex_search(code_lines[i], kTest)) continue;
+    tests = true;
+    const std::string above = i == 0 ? "" : lines[i - 1];
+    if (above.find("//") == std::string::npos) {
+      findings.push_back(
+          at(file, i, "no comment line above the test; allowed is one that says what is given and what is expected"));
+    }
+  }
+  // A helper without tests may pause between two looks at its condition.
+  if (tests) find_lines(file, code, kSleeps, "a test waits on a condition with a deadline, it does not sleep", findings);
+  if (tests && !std::regex_search(code, kAsserts)) findings.push_back(at(file, 0, "holds tests that assert nothing"));
+  return findings;
+}
+
+Findings docs_rules(const SourceFile& file, const std::vector<SourceFile>& tree, const std::filesystem::path& root) {
+  Findings findings;
+  if (!ends_with(file.path, ".md")) return findings;
+  static const std::set<std::string> kPrograms = {"windlass", "windlass-controller", "windlass-gateway", "windlass-worker"};
+  static const std::set<std::string> kPresets = {"release", "debug", "asan", "tsan"};
+  static const std::regex kLink("\\]\\(([^)#\\s]+)(#[^)]*)?\\)");
+  static const std::regex kScript("(^|[\\s`(])(\\./)?(scripts/[A-Za-z0-9_-]+)");
+  static const std::regex kBuilt("\\bbuild/([a-z]+)/([a-z][a-z-]*)");
+  const auto here = std::filesystem::path(file.path).parent_path();
+  const auto lines = lines_of(file.text);
+  const auto each = [](const std::string& line, const std::regex& pattern) {
+    return std::vector<std::smatch>(std::sregex_iterator(line.begin(), line.end(), pattern), std::sregex_iterator());
+  };
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (const auto& match : each(lines[i], kLink)) {
+      const std::string link = match[1];
+      if (link.find("://") != std::string::npos || starts_with(link, "mailto:")) continue;
+      if (!std::filesystem::exists(root / here / link))
+        findings.push_back(at(file, i, "links to " + link + ", which does not exist"));
+    }
+    for (const auto& match : each(lines[i], kScript)) {
+      const std::string script = match[3];
+      const bool known = std::any_of(tree.begin(), tree.end(), [&](const SourceFile& f) { return f.path == script; });
+      if (!known) findings.push_back(at(file, i, "names " + script + ", which does not exist"));
+    }
+    for (const auto& match : each(lines[i], kBuilt)) {
+      if (kPresets.count(match[1]) && !kPrograms.count(match[2])) {
+        findings.push_back(
+            at(file, i,
+               "names " + match.str() + "; the programs are windlass, windlass-controller, windlass-gateway, windlass-worker"));
+      }
+    }
+  }
+  return findings;
+}
+
+Findings folder_readmes(const std::vector<SourceFile>& tree) {
+  std::map<std::string, std::size_t> readmes;  // folder -> lines of its README
+  for (const SourceFile& file : tree) {
+    const auto slash = file.path.find('/');
+    if (slash == std::string::npos || file.path[0] == '.') continue;
+    const std::string folder = file.path.substr(0, slash);
+    auto& count = readmes[folder];
+    if (file.path == folder + "/README.md") count = lines_of(file.text).size();
+  }
+  Findings findings;
+  for (const auto& [folder, count] : readmes) {
+    if (count < 3) findings.push_back(folder + "/: has no README.md that says what belongs there and what does not");
+    if (count > 40)
+      findings.push_back(fmt::format("{}/README.md: {} lines; ten are wanted, more belong into docs/", folder, count));
+  }
+  return findings;
+}
+
+}  // namespace windlass::tidy

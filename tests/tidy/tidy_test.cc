@@ -1,0 +1,163 @@
+// The repository's rules: first each rule on a good and a bad text of its own, then on the whole tree.
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "tests/tidy/rules.h"
+
+namespace windlass::tidy {
+namespace {
+
+const std::vector<SourceFile>& tree() {
+  static const std::vector<SourceFile> kTree = read_tree(WINDLASS_SOURCE_DIR);
+  return kTree;
+}
+
+// Fails once for every finding in the tree.
+void expect_clean(const std::function<Findings(const SourceFile&)>& rule) {
+  ASSERT_GT(tree().size(), 20u) << "the tree was not found under " << WINDLASS_SOURCE_DIR;
+  for (const SourceFile& file : tree()) {
+    for (const std::string& finding : rule(file)) ADD_FAILURE() << finding;
+  }
+}
+
+// Given an include against the arrows and one along them: the first alone is found, and a comment that names one is not.
+TEST(TidyRules, IncludeDirectionsAreSeen) {
+  const SourceFile bad{"planner/base/x.h", "// #include \"gateway/a.h\"\n#include \"planner/perf/y.h\"\n"};
+  ASSERT_EQ(include_directions(bad).size(), 1u);
+  EXPECT_NE(include_directions(bad)[0].find("planner/base/x.h:2: includes \"planner/perf/y.h\""), std::string::npos);
+  EXPECT_EQ(include_directions({"worker/x.cc", "#include \"controller/api/y.h\"\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"worker/x.cc", "#include \"planner/catalog/y.h\"\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"gateway/x.cc", "#include \"planner/search/y.h\"\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"controller/app/x.cc", "#include \"tests/fakes/y.h\"\n"}).size(), 1u);
+  EXPECT_TRUE(include_directions({"gateway/x.cc", "#include \"planner/dispatch/y.h\"\n#include <vector>\n"}).empty());
+  EXPECT_TRUE(include_directions({"tests/unit/x.cc", "#include \"worker/y.h\"\n"}).empty());
+}
+
+// Given a planner file that reads a clock, the environment or a file: each is found; words in comments and strings are not.
+TEST(TidyRules, PlannerPurityIsSeen) {
+  EXPECT_EQ(planner_purity({"planner/a.cc", "#include <chrono>\nauto t = steady_clock::now();\n"}).size(), 2u);
+  EXPECT_EQ(planner_purity({"planner/a.cc", "auto v = std::getenv(\"X\");\n"}).size(), 1u);
+  EXPECT_EQ(planner_purity({"planner/a.cc", "auto y = YAML::LoadFile(p);\n"}).size(), 1u);
+  EXPECT_TRUE(planner_purity({"planner/a.cc", "// no std::chrono here\nauto s = \"getenv\"; /* printf */\n"}).empty());
+  EXPECT_TRUE(planner_purity({"gateway/a.cc", "#include <chrono>\n"}).empty());
+}
+
+// Given sources with and without an opening comment: those without are found, a shebang may come first.
+TEST(TidyRules, HeaderParagraphIsSeen) {
+  EXPECT_EQ(header_paragraph({"gateway/a.cc", "#include <vector>\n"}).size(), 1u);
+  EXPECT_EQ(header_paragraph({"gateway/a.cc", "// a.cc\n#include <vector>\n"}).size(), 1u);
+  EXPECT_EQ(header_paragraph({"scripts/run", "#!/bin/sh\nexit 0\n"}).size(), 1u);
+  EXPECT_TRUE(header_paragraph({"gateway/a.cc", "// Sends every request to the fastest free worker.\n"}).empty());
+  EXPECT_TRUE(header_paragraph({"gateway/a.cc", "// See a.h.\n#include \"gateway/a.h\"\n"}).empty());
+  EXPECT_TRUE(header_paragraph({"scripts/run", "#!/bin/sh\n# Runs everything that a person wants to run.\n"}).empty());
+}
+
+// Given a file of 801 lines: it is found; one of 800 is not.
+TEST(TidyRules, FileSizeIsSeen) {
+  const auto lines = [](int n) {
+    std::string text;
+    for (int i = 0; i < n; ++i) text += "\n";
+    return text;
+  };
+  EXPECT_EQ(file_size({"gateway/a.cc", lines(801)}).size(), 1u);
+  EXPECT_TRUE(file_size({"gateway/a.cc", lines(800)}).empty());
+}
+
+// Given texts that name a registry's host and one that does not: the first are found with their line.
+TEST(TidyRules, RegistryHostsAreSeen) {
+  const std::string host = std::string("pypi") + ".org";
+  const auto found = registry_hosts({"scripts/x", "a\nhttps://" + host + "/simple\n"});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].find("scripts/x:2:"), 0u);
+  EXPECT_TRUE(registry_hosts({"README.md", "see windlass.dev/v1alpha1 and k8s.io/api\n"}).empty());
+}
+
+// Given marks of unfinished work: found in comments too, and not inside of other words.
+TEST(TidyRules, UnfinishedWorkIsSeen) {
+  EXPECT_EQ(unfinished({"gateway/a.cc", std::string("// TO") + "DO: later\n"}).size(), 1u);
+  EXPECT_TRUE(unfinished({"gateway/a.cc", "// HACKATHON, before nowhere\n"}).empty());
+}
+
+// Given tests that sleep, are off, skip silently, have no line above or assert nothing: each is found; a good one passes.
+TEST(TidyRules, TestMannersAreSeen) {
+  const auto about = [](const std::string& text) { return test_manners({"tests/unit/a_test.cc", text}).size(); };
+  EXPECT_EQ(about("// Given x: y.\nTEST(A, B) { std::this_thread::sleep_for(1s); EXPECT_TRUE(x); }\n"), 1u);
+  EXPECT_EQ(about("// Given x: y.\nTEST(A, DISABLED_B) { EXPECT_TRUE(x); }\n"), 1u);
+  EXPECT_EQ(about("// Given x: y.\nTEST(A, B) { GTEST_SKIP(); EXPECT_TRUE(x); }\n"), 1u);
+  EXPECT_EQ(about("TEST(A, B) { EXPECT_TRUE(x); }\n"), 1u);
+  EXPECT_EQ(about("// Given x: y.\nTEST(A, B) { run(); }\n"), 1u);
+  EXPECT_EQ(about("// Given x: y.\nTEST(A, B) { if (!gpu) GTEST_SKIP() << \"no GPU\"; EXPECT_TRUE(x); }\n"), 0u);
+}
+
+// Given a document with a link and commands, some of which do not exist: those alone are found.
+TEST(TidyRules, DocsRulesAreSeen) {
+  const std::vector<SourceFile> files = {{"scripts/test", ""}};
+  const SourceFile doc{
+      "README.md",
+      "[a](tests/CMakeLists.txt) [b](no/such.md) [c](https://example.com)\n    scripts/test\n    scripts/nothing\n"
+      "build/release/windlass plan\nbuild/release/windlas plan\n"};
+  EXPECT_EQ(docs_rules(doc, files, WINDLASS_SOURCE_DIR).size(), 3u);
+}
+
+// Given two folders of which one has a README.md: the other is found.
+TEST(TidyRules, FolderReadmesAreSeen) {
+  const std::vector<SourceFile> files = {
+      {"a/README.md", "1\n2\n3\n"}, {"a/x.cc", ""}, {"b/c/README.md", "1\n2\n3\n"}, {"top", ""}};
+  ASSERT_EQ(folder_readmes(files).size(), 1u);
+  EXPECT_EQ(folder_readmes(files)[0].find("b/:"), 0u);
+}
+
+// Given C++ with comments, strings, raw strings and digit separators: code_only keeps the code and the line numbers.
+TEST(TidyRules, CodeOnlyBlanksCommentsAndStrings) {
+  EXPECT_EQ(code_only("a // b\nc"), "a     \nc");
+  EXPECT_EQ(code_only("f(\"x\\\"y\", 1'000, 'q')"), "f(\"    \", 1'000, ' ')");
+  const std::string raw = code_only("auto s = R\"(std::getenv\n\")\"; g();");
+  EXPECT_EQ(raw.find("getenv"), std::string::npos);
+  EXPECT_NE(raw.find("\n"), std::string::npos);
+  EXPECT_NE(raw.find("; g();"), std::string::npos);
+}
+
+// Given the tree: every include follows the design's arrows.
+TEST(Tidy, IncludeDirections) { expect_clean(include_directions); }
+
+// Given the tree: planner/ touches no clock, thread, file, socket, environment or logger.
+TEST(Tidy, PlannerIsPure) { expect_clean(planner_purity); }
+
+// Given the tree: every source file opens with a header paragraph.
+TEST(Tidy, HeaderParagraphs) { expect_clean(header_paragraph); }
+
+// Given the tree: no source has more than 800 lines.
+TEST(Tidy, FileSizes) { expect_clean(file_size); }
+
+// Given the tree: no file names a package or image registry's host.
+TEST(Tidy, NoRegistryHosts) { expect_clean(registry_hosts); }
+
+// Given the tree: no source carries a mark of unfinished work.
+TEST(Tidy, NothingUnfinished) { expect_clean(unfinished); }
+
+// Given the tests: each says what it is about, none sleeps, is off, skips silently or asserts nothing.
+TEST(Tidy, TestManners) { expect_clean(test_manners); }
+
+// Given the documents: their links and commands exist.
+TEST(Tidy, DocsNameWhatExists) {
+  expect_clean([](const SourceFile& file) { return docs_rules(file, tree(), WINDLASS_SOURCE_DIR); });
+}
+
+// Given the tree: each top-level folder has a README.md.
+TEST(Tidy, FoldersHaveReadmes) {
+  const Findings findings = folder_readmes(tree());
+  EXPECT_TRUE(findings.empty());
+  for (const std::string& finding : findings) ADD_FAILURE() << finding;
+}
+
+// Given the tree: the files that a newcomer looks for first are there.
+TEST(Tidy, FirstFilesExist) {
+  for (const char* path : {"README.md", "LICENSE", "CHANGELOG.md", ".clang-format", ".clang-tidy", ".editorconfig", ".ci/run",
+                           "docs/architecture.md", "scripts/demo", "scripts/test", "scripts/setup"}) {
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(WINDLASS_SOURCE_DIR) / path)) << path << " does not exist";
+  }
+}
+
+}  // namespace
+}  // namespace windlass::tidy
