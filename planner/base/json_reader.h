@@ -77,6 +77,12 @@ class JsonReader {
     return T{};
   }
 
+  // The first mistake so far; unknown keys are none. For formats that others extend at will.
+  [[nodiscard]] Result<void> first_mistake() const {
+    if (error_.message.empty()) return {};
+    return error_;
+  }
+
   // The first mistake; a key that nobody asked for is one.
   [[nodiscard]] Result<void> finish();
 

@@ -1,0 +1,51 @@
+// Erlang B by its recursion, Erlang C and the waiting time from it.
+#include "planner/queueing/erlang.h"
+
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+namespace windlass::planner {
+
+double erlang_b(std::int64_t servers, double offered) {
+  assert(servers >= 0 && offered >= 0);
+  if (offered == 0) return servers == 0 ? 1 : 0;
+  // 1/B(c) = 1 + (c / a) / B(c - 1). It only grows; once it is beyond doubles, B is 0.
+  double inverse = 1;
+  for (std::int64_t c = 1; c <= servers; ++c) {
+    inverse = 1 + inverse * (static_cast<double>(c) / offered);
+    if (!std::isfinite(inverse)) return 0;
+  }
+  return 1 / inverse;
+}
+
+double erlang_c(std::int64_t servers, double offered) {
+  const auto c = static_cast<double>(servers);
+  if (offered >= c) return 1;
+  const double blocked = erlang_b(servers, offered);
+  return blocked / (1 - (offered / c) * (1 - blocked));
+}
+
+double MmcQueue::wait_exceeds(double t_s) const {
+  if (!stable()) return 1;
+  if (arrival_rate_per_s <= 0) return 0;
+  const double drain_rate = static_cast<double>(servers) / service_time_s - arrival_rate_per_s;
+  return erlang_c(servers, offered()) * std::exp(-drain_rate * t_s);
+}
+
+double MmcQueue::wait_quantile_s(double share) const {
+  if (!stable()) return std::numeric_limits<double>::infinity();
+  if (arrival_rate_per_s <= 0) return 0;
+  const double waits = erlang_c(servers, offered());
+  if (waits <= 1 - share) return 0;
+  const double drain_rate = static_cast<double>(servers) / service_time_s - arrival_rate_per_s;
+  return std::log(waits / (1 - share)) / drain_rate;
+}
+
+double MmcQueue::mean_wait_s() const {
+  if (!stable()) return std::numeric_limits<double>::infinity();
+  if (arrival_rate_per_s <= 0) return 0;
+  return erlang_c(servers, offered()) / (static_cast<double>(servers) / service_time_s - arrival_rate_per_s);
+}
+
+}  // namespace windlass::planner
