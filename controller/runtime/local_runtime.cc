@@ -275,7 +275,7 @@ Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
   return {};
 }
 
-Result<void> LocalRuntime::terminate(const Worker& worker, double grace_s) {
+Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double> grace_s) {
   const auto found = processes_.find({worker.name_space, worker.name});
   if (found == processes_.end() || found->second->worker.uid != worker.uid) {
     return Error{ErrorCode::kNotFound, fmt::format("worker {}/{} is gone", worker.name_space, worker.name)};
@@ -285,7 +285,7 @@ Result<void> LocalRuntime::terminate(const Worker& worker, double grace_s) {
   process.stopping = true;
   process.worker.terminating = true;
   process.worker.ready = false;
-  process.kill_at_s = now_.monotonic_s + grace_s;
+  process.kill_at_s = now_.monotonic_s + grace_s.value_or(process.spec.drain_timeout_s);
   if (process.pid > 0) {
     ::kill(process.pid, SIGTERM);
   } else {

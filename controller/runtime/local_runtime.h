@@ -37,7 +37,7 @@ class LocalRuntime final : public WorkerRuntime {
   [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
   [[nodiscard]] Result<void> create(const WorkerSpec& spec) override;
   [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
-  [[nodiscard]] Result<void> terminate(const Worker& worker, double grace_s) override;
+  [[nodiscard]] Result<void> terminate(const Worker& worker, std::optional<double> grace_s) override;
   [[nodiscard]] Result<void> release(const Worker& worker) override;
 
  private:

@@ -123,8 +123,9 @@ class WorkerRuntime {
   // Marks the worker as draining where the next leader will find it. It goes on running.
   [[nodiscard]] virtual Result<void> begin_drain(const Worker& worker, Instant now) = 0;
 
-  // Tells it to end: no new requests, those in flight are finished within grace_s, then it is killed.
-  [[nodiscard]] virtual Result<void> terminate(const Worker& worker, double grace_s) = 0;
+  // Tells it to end: no new requests, those in flight are finished within grace_s (nullopt: the
+  // drain timeout that it was started with), then it is killed.
+  [[nodiscard]] virtual Result<void> terminate(const Worker& worker, std::optional<double> grace_s) = 0;
 
   // Lets go of a worker that has finished; without this it stays in workers().
   [[nodiscard]] virtual Result<void> release(const Worker& worker) = 0;

@@ -1,0 +1,249 @@
+// See app.h.
+#include "controller/app/app.h"
+
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "controller/app/clock.h"
+#include "controller/app/http_server.h"
+#include "controller/app/lease_leadership.h"
+#include "controller/kube/cluster.h"
+#include "controller/kube/curl_transport.h"
+#include "controller/reconcile/controller.h"
+#include "controller/runtime/kubernetes_runtime.h"
+#include "controller/runtime/local_runtime.h"
+#include "controller/store/directory_store.h"
+#include "controller/store/kubernetes_store.h"
+
+namespace windlass::controller {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kLeastStepGapS = 0.02;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "windlass-controller";
+}
+
+// What the two ways to run have in common: the parts that the core is given.
+struct Parts {
+  virtual ~Parts() = default;
+  virtual ObjectStore& store() = 0;
+  virtual WorkerRuntime& runtime() = 0;
+  virtual Leadership& leadership() = 0;
+  virtual void stop() {}
+};
+
+struct KubernetesParts final : Parts {
+  std::unique_ptr<kube::Cluster> cluster;
+  std::unique_ptr<Leadership> leader;
+  LeaseLeadership* lease = nullptr;
+  std::unique_ptr<KubernetesStore> store_;
+  std::unique_ptr<KubernetesRuntime> runtime_;
+
+  ~KubernetesParts() override {
+    // The watches must go before the transport that carries them.
+    runtime_.reset();
+    store_.reset();
+    leader.reset();
+  }
+  ObjectStore& store() override { return *store_; }
+  WorkerRuntime& runtime() override { return *runtime_; }
+  Leadership& leadership() override { return *leader; }
+  void stop() override {
+    if (lease == nullptr) return;
+    // Best effort: a lease that is not given back runs out.
+    if (const auto released = lease->release(now()); !released.ok()) spdlog::info("lease not released: {}", released.error().message);
+  }
+};
+
+Result<kube::ClusterConfig> find_cluster(const AppOptions& options) {
+  const std::string host = environment("KUBERNETES_SERVICE_HOST");
+  if (options.kubeconfig.empty() && environment("KUBECONFIG").empty() && !host.empty()) {
+    kube::InClusterOptions in_cluster;
+    in_cluster.host = host;
+    in_cluster.port = environment("KUBERNETES_SERVICE_PORT");
+    return kube::load_in_cluster(in_cluster);
+  }
+  kube::KubeconfigOptions files;
+  files.context = options.context;
+  files.files = options.kubeconfig.empty() ? kube::kubeconfig_paths(environment("KUBECONFIG"), environment("HOME"))
+                                           : std::vector<fs::path>{options.kubeconfig};
+  return kube::load_kubeconfig(files);
+}
+
+Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker& waker) {
+  WINDLASS_ASSIGN_OR_RETURN(kube::ClusterConfig config, find_cluster(options));
+  const std::string identity =
+      fmt::format("{}_{:08x}", options.identity.empty() ? host_name() : options.identity, std::random_device{}());
+  kube::ClusterOptions cluster_options;
+  cluster_options.client.user_agent = "windlass-controller/" + identity;
+  cluster_options.client.field_manager = "windlass-controller";
+  cluster_options.on_activity = [&waker] { waker.wake(); };
+  auto parts = std::make_unique<KubernetesParts>();
+  WINDLASS_ASSIGN_OR_RETURN(parts->cluster, kube::Cluster::connect(std::move(config), std::move(cluster_options)));
+  kube::KubeClient& client = parts->cluster->client();
+  const std::uint64_t seed = std::random_device{}();
+  if (options.leader_elect) {
+    kube::LeaseOptions lease;
+    lease.name_space = options.name_space.empty() ? parts->cluster->name_space() : options.name_space;
+    lease.identity = identity;
+    lease.seed = seed;
+    auto leadership = std::make_unique<LeaseLeadership>(client, lease);
+    parts->lease = leadership.get();
+    parts->leader = std::move(leadership);
+    spdlog::info("competing for lease {}/{} as {}", lease.name_space, lease.name, identity);
+  } else {
+    parts->leader = std::make_unique<SoleLeader>(static_cast<std::int64_t>(now().wall_s));
+  }
+  // The fence: whatever else goes wrong, nothing is written after the renew deadline.
+  client.set_write_gate([leader = parts->leader.get()] { return leader->leading(now().monotonic_s); });
+  parts->store_ = std::make_unique<KubernetesStore>(client, identity, seed + 1);
+  parts->runtime_ = std::make_unique<KubernetesRuntime>(client, PodDefaults{options.worker_image, options.fetch_image}, seed + 3);
+  return std::unique_ptr<Parts>(std::move(parts));
+}
+
+// A folder has one controller at a time: the lock is held by the open file and goes with the process.
+class DirectoryLock {
+ public:
+  static Result<std::unique_ptr<DirectoryLock>> take(const fs::path& directory) {
+    const fs::path path = directory / "controller.lock";
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return Error{ErrorCode::kPermissionDenied, fmt::format("{}: {}", path.string(), std::strerror(errno))};
+    auto lock = std::unique_ptr<DirectoryLock>(new DirectoryLock(fd));
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      return Error{ErrorCode::kFailedPrecondition, fmt::format("--store: another controller runs on {}", directory.string())};
+    }
+    return lock;
+  }
+  ~DirectoryLock() { ::close(fd_); }
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  explicit DirectoryLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// Counts the tenures of a folder, so that a gateway never takes the table of an earlier one for newer.
+Result<std::int64_t> next_term(const fs::path& directory) {
+  const fs::path path = directory / "term";
+  std::int64_t term = 0;
+  if (std::ifstream old(path); old) old >> term;
+  ++term;
+  std::ofstream file(path, std::ios::trunc);
+  file << term << '\n';
+  if (!file.flush()) return Error{ErrorCode::kPermissionDenied, fmt::format("{}: cannot be written", path.string())};
+  return term;
+}
+
+struct LocalParts final : Parts {
+  std::unique_ptr<DirectoryLock> lock;
+  std::unique_ptr<kube::CurlTransport> transport;
+  std::unique_ptr<DirectoryStore> store_;
+  std::unique_ptr<LocalRuntime> runtime_;
+  std::unique_ptr<SoleLeader> leader;
+
+  ObjectStore& store() override { return *store_; }
+  WorkerRuntime& runtime() override { return *runtime_; }
+  Leadership& leadership() override { return *leader; }
+};
+
+Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
+  const fs::path directory = options.store_directory();
+  auto parts = std::make_unique<LocalParts>();
+  WINDLASS_ASSIGN_OR_RETURN(DirectoryStore store, DirectoryStore::open(directory));
+  WINDLASS_ASSIGN_OR_RETURN(parts->lock, DirectoryLock::take(directory));
+  WINDLASS_ASSIGN_OR_RETURN(const std::int64_t term, next_term(directory));
+  parts->store_ = std::make_unique<DirectoryStore>(std::move(store));
+  parts->leader = std::make_unique<SoleLeader>(term);
+  parts->transport = std::make_unique<kube::CurlTransport>(kube::CurlOptions{});
+
+  LocalRuntimeOptions runtime;
+  std::error_code failed;
+  runtime.worker_binary = options.worker_binary.empty() ? (fs::read_symlink("/proc/self/exe", failed).parent_path() / "windlass-worker").string()
+                                                        : options.worker_binary;
+  if (::access(runtime.worker_binary.c_str(), X_OK) != 0) {
+    return Error{ErrorCode::kNotFound, fmt::format("--worker-binary: found '{}', which is no program that can be run", runtime.worker_binary)};
+  }
+  runtime.log_directory = (directory / "logs").string();
+  fs::create_directories(runtime.log_directory, failed);
+  if (failed) return Error{ErrorCode::kPermissionDenied, fmt::format("{}: {}", runtime.log_directory, failed.message())};
+  runtime.model_root = options.model_root;
+  runtime.gpus = options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  parts->runtime_ = std::make_unique<LocalRuntime>(runtime, *parts->transport);
+  return std::unique_ptr<Parts>(std::move(parts));
+}
+
+}  // namespace
+
+Result<void> run(const AppOptions& options, Waker& waker) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::unique_ptr<Parts> parts,
+                            options.store_is_directory() ? local_parts(options) : kubernetes_parts(options, waker));
+  metrics::Registry registry;
+  metrics::ControllerMetrics bundle(registry);
+  RoutingPublisher publisher;
+  HttpServer server(publisher, registry, [&waker] { waker.wake(); });
+  WINDLASS_RETURN_IF_ERROR(server.open(options.listen));
+  spdlog::info("listening on {}", options.listen);
+
+  kube::CurlTransport scraper(kube::CurlOptions{});
+  ControllerOptions controller_options;
+  controller_options.load_status_period_s = options.load_status_period_s;
+  controller_options.max_queued = options.max_queued;
+  controller_options.scrape_period_s = std::min(1.0, options.tick_s);
+  Controller controller(parts->store(), parts->runtime(), parts->leadership(), scraper, publisher, bundle, controller_options);
+
+  std::uint64_t shown = 0;
+  std::string last_retry;
+  while (!waker.stopped()) {
+    const Instant begin = now();
+    const Outcome outcome = controller.step(begin);
+    bundle.reconcile_duration.observe(now().monotonic_s - begin.monotonic_s);
+    if (controller.plans_made() != shown) {
+      shown = controller.plans_made();
+      server.show(*controller.last_snapshot(), *controller.last_plan());
+    }
+    server.set_ready(parts->store().synced() && parts->runtime().synced());
+    server.flush();
+
+    double wait_s = options.tick_s;
+    if (const auto* requeue = std::get_if<RequeueAfter>(&outcome)) wait_s = std::min(wait_s, requeue->seconds);
+    if (const auto* retry = std::get_if<Retry>(&outcome); retry != nullptr && retry->reason != last_retry) {
+      spdlog::warn("will retry: {}", retry->reason);
+      last_retry = retry->reason;
+    }
+    if (std::holds_alternative<Done>(outcome)) last_retry.clear();
+    if (const auto* terminal = std::get_if<Terminal>(&outcome)) return Error{ErrorCode::kInternal, terminal->reason};
+    const double renew_s = parts->leadership().next_step_at() - now().monotonic_s;
+    waker.wait(kLeastStepGapS, std::clamp(renew_s, 0.0, wait_s));
+  }
+  spdlog::info("ending");
+  publisher.withdraw();
+  server.flush();
+  parts->stop();
+  server.close();
+  return {};
+}
+
+}  // namespace windlass::controller

@@ -1,0 +1,48 @@
+// windlass-controller: flags, signals, and the composition root.
+#include <pplx/threadpool.h>
+#include <signal.h>
+
+#include <iostream>
+#include <thread>
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "controller/app/app.h"
+
+namespace {
+
+constexpr int kServerThreads = 4;  // cpprestsdk's own default is 40
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto flags = windlass::controller::parse_flags(argc, argv);
+  if (flags.exit_status) return *flags.exit_status;
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("windlass-controller"));
+  spdlog::set_level(spdlog::level::from_str(flags.options.log_level == "error" ? "err" : flags.options.log_level));
+
+  // Every thread inherits the blocked signals; one waits for them.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  crossplat::threadpool::initialize_with_threads(kServerThreads);
+
+  windlass::controller::Waker waker;
+  std::thread([ends, &waker] {
+    int received = 0;
+    sigwait(&ends, &received);
+    waker.stop();
+    sigwait(&ends, &received);  // asked a second time: now
+    _exit(130);
+  }).detach();
+
+  if (const auto result = windlass::controller::run(flags.options, waker); !result.ok()) {
+    std::cerr << "windlass-controller: " << result.error().message << "\n";
+    return 1;
+  }
+  return 0;
+}

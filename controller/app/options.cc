@@ -1,0 +1,86 @@
+// See options.h.
+#include "controller/app/options.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "controller/api/duration.h"
+
+#ifndef WINDLASS_VERSION
+#error "WINDLASS_VERSION is set by controller/app/CMakeLists.txt"
+#endif
+
+namespace windlass::controller {
+namespace {
+
+// Reads a duration such as 500ms or 1s into seconds.
+CLI::Option* add_duration(CLI::App& app, const std::string& name, double& seconds, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [&seconds, name](const std::string& text) {
+            const auto parsed = api::parse_duration_s(text);
+            if (!parsed.ok() || *parsed <= 0) {
+              throw CLI::ValidationError(name, parsed.ok() ? "found '" + text + "', allowed is more than 0" : parsed.error().message);
+            }
+            seconds = *parsed;
+          },
+          help)
+      ->type_name("DURATION");
+}
+
+}  // namespace
+
+ParsedFlags parse_flags(int argc, const char* const* argv) {
+  ParsedFlags out;
+  AppOptions& o = out.options;
+  CLI::App app("windlass-controller: keeps every ModelService inside its objectives at the lowest cost.", "windlass-controller");
+  app.set_version_flag("--version", std::string("windlass-controller " WINDLASS_VERSION));
+  const CLI::Validator store_kind(
+      [](std::string& text) {
+        if (text == "kubernetes" || (text.rfind("dir:", 0) == 0 && text.size() > 4)) return std::string();
+        return "found '" + text + "', allowed are 'kubernetes' and 'dir:PATH'";
+      },
+      "kubernetes|dir:PATH");
+  app.add_option("--store", o.store, "where the objects are")->check(store_kind)->capture_default_str();
+  app.add_option("--runtime", o.runtime, "where the workers run")->check(CLI::IsMember({"kubernetes", "local"}))->capture_default_str();
+  app.add_option("--listen", o.listen, "HOST:PORT of health, metrics and the routing table")->capture_default_str();
+  add_duration(app, "--tick", o.tick_s, "time between two decisions when nothing happens [1s]");
+  add_duration(app, "--load-status-period", o.load_status_period_s, "figures of load are written to status at most this often [30s]");
+  app.add_option("--max-queued", o.max_queued, "requests that may wait at one gateway for one model")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app.add_option("--log-level", o.log_level, "what is logged to stderr")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->capture_default_str();
+  app.add_option("--kubeconfig", o.kubeconfig, "kubeconfig file [KUBECONFIG; in a pod, its service account; ~/.kube/config]");
+  app.add_option("--context", o.context, "context of the kubeconfig [its current-context]");
+  app.add_option("--namespace", o.name_space, "namespace of the leader-election Lease [the kubeconfig's or the pod's]");
+  app.add_option("--identity", o.identity, "who we are in the Lease; a random part is added [the host's name]");
+  app.add_flag("--leader-elect,!--no-leader-elect", o.leader_elect, "share the work with standbys through a Lease [on]");
+  app.add_option("--worker-image", o.worker_image, "image of workers whose ModelService names none");
+  app.add_option("--fetch-image", o.fetch_image, "image with the `hf` tool, which fetches hf:// models into worker pods");
+  app.add_option("--worker-binary", o.worker_binary, "windlass-worker for --runtime local [the one beside this program]");
+  app.add_option("--local-gpus", o.local_gpus, "accelerators that this machine offers, for --runtime local [its cores]")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--model-root", o.model_root, "folder at which relative file:// models begin [the working directory]");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) {
+      out.exit_status = app.exit(e);  // --help, --version
+    } else {
+      std::cerr << "windlass-controller: " << e.what() << " (--help shows what is allowed)\n";
+      out.exit_status = 2;
+    }
+    return out;
+  }
+  if (o.store_is_directory() != (o.runtime == "local")) {
+    std::cerr << "windlass-controller: --store " << o.store << " with --runtime " << o.runtime
+              << "; allowed are kubernetes with kubernetes and dir:PATH with local\n";
+    out.exit_status = 2;
+  }
+  return out;
+}
+
+}  // namespace windlass::controller

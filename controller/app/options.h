@@ -1,0 +1,45 @@
+// The flags of windlass-controller.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/base/result.h"
+
+namespace windlass::controller {
+
+struct AppOptions {
+  std::string store = "kubernetes";    // "kubernetes" or "dir:PATH"
+  std::string runtime = "kubernetes";  // "kubernetes" or "local"
+  std::string listen = "127.0.0.1:9401";
+  double tick_s = 1;
+  double load_status_period_s = 30;
+  int max_queued = 1024;
+  std::string log_level = "info";
+
+  // kubernetes
+  std::string kubeconfig;  // empty: KUBECONFIG, then inside a cluster its own, then ~/.kube/config
+  std::string context;
+  std::string name_space;  // of the lease; empty: the cluster configuration's
+  std::string identity;    // empty: the host's name; a random part is always added
+  bool leader_elect = true;
+  std::string worker_image;
+  std::string fetch_image;
+
+  // local
+  std::string worker_binary;  // empty: windlass-worker beside this program
+  int local_gpus = 0;         // 0: one for each core
+  std::string model_root;     // where relative file:// paths begin; empty: the working directory
+
+  [[nodiscard]] bool store_is_directory() const { return store.rfind("dir:", 0) == 0; }
+  [[nodiscard]] std::string store_directory() const { return store.substr(4); }
+};
+
+struct ParsedFlags {
+  AppOptions options;
+  std::optional<int> exit_status;  // the program ends at once: --help, --version, or a flag that is wrong (told on stderr)
+};
+
+[[nodiscard]] ParsedFlags parse_flags(int argc, const char* const* argv);
+
+}  // namespace windlass::controller

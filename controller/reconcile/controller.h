@@ -1,0 +1,77 @@
+// Controller: the loop. step(now) observes, plans and applies once.
+//
+// Level-based and single-threaded: it may run at any time, twice, or after a crash, and comes to the same end. It never waits:
+// how soon it wants to run again is in the Outcome. All I/O passes through what it is given; all of it outlives this.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "controller/kube/http_transport.h"
+#include "controller/reconcile/leadership.h"
+#include "controller/reconcile/observe.h"
+#include "controller/reconcile/outcome.h"
+#include "controller/reconcile/routing_publisher.h"
+#include "controller/reconcile/signals.h"
+#include "controller/reconcile/state.h"
+#include "controller/runtime/worker_runtime.h"
+#include "controller/store/object_store.h"
+#include "metrics/bundles.h"
+#include "planner/policy/plan.h"
+
+namespace windlass::controller {
+
+struct ControllerOptions {
+  SignalOptions signals;
+  double scrape_period_s = 1;
+  double load_status_period_s = 30;  // status that differs only in its figures is written at most this often
+  int max_queued = 1024;             // requests that may wait at one gateway for one model
+};
+
+class Controller {
+ public:
+  Controller(ObjectStore& store, WorkerRuntime& runtime, Leadership& leadership, kube::HttpTransport& scraper,
+             RoutingPublisher& publisher, metrics::ControllerMetrics& metrics, ControllerOptions options);
+  ~Controller();
+
+  [[nodiscard]] Outcome step(Instant now);
+
+  // What the last plan was made from, and the plan; nullopt before the first.
+  [[nodiscard]] const std::optional<planner::Snapshot>& last_snapshot() const { return snapshot_; }
+  [[nodiscard]] const std::optional<planner::Plan>& last_plan() const { return plan_; }
+  // Grows with every plan.
+  [[nodiscard]] std::uint64_t plans_made() const { return plans_made_; }
+
+ private:
+  void take_lead(Instant now);
+  void lose_lead();
+  void scrape(Instant now);
+  void remember(const Observation& observation, const planner::Plan& plan);
+  void write_statuses(const Observation& observation, const planner::Plan& plan, Instant now, std::vector<std::string>& errors);
+  void count(const Observation& observation, const planner::Plan& plan);
+
+  ObjectStore& store_;
+  WorkerRuntime& runtime_;
+  Leadership& leadership_;
+  RoutingPublisher& publisher_;
+  metrics::ControllerMetrics& metrics_;
+  ControllerOptions options_;
+
+  ControllerState state_;
+  std::unique_ptr<Signals> signals_;
+  kube::HttpTransport& scraper_;
+  bool leading_ = false;
+  double next_scrape_s_ = 0;
+  std::optional<double> plan_clock_offset_s_;  // plan clock - monotonic: near wall time, but it only grows
+  std::optional<planner::Snapshot> snapshot_;
+  std::optional<planner::Plan> plan_;
+  std::uint64_t plans_made_ = 0;
+  std::set<std::map<std::string, std::string>> desired_labels_;  // label sets in metrics, to be removed with their service
+  std::set<std::map<std::string, std::string>> service_labels_;
+  std::set<std::map<std::string, std::string>> attained_labels_;
+  std::string last_problem_;
+};
+
+}  // namespace windlass::controller

@@ -1,0 +1,139 @@
+// See observe.h.
+#include "controller/reconcile/observe.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "controller/reconcile/spec.h"
+
+namespace windlass::controller {
+namespace {
+
+planner::WorkerState state_of(const Worker& worker) {
+  if (worker.draining_since_s || worker.terminating) return planner::WorkerState::kDraining;
+  if (worker.failed || worker.finished) return planner::WorkerState::kFailed;
+  if (worker.unschedulable) return planner::WorkerState::kUnschedulable;
+  return worker.ready ? planner::WorkerState::kReady : planner::WorkerState::kStarting;
+}
+
+planner::Worker to_planner(const Worker& worker, const Signals& signals, double to_plan_clock) {
+  planner::Worker out;
+  out.name = worker.name;
+  out.pool = worker.pool;
+  out.slot = worker.slot;
+  out.accelerator = worker.accelerator;
+  out.gpus = worker.gpus;
+  out.state = state_of(worker);
+  out.created_s = worker.created_s;
+  out.ready_s = worker.ready_s;
+  if (const auto load = signals.worker_load(worker.uid)) {
+    out.running = planner::Reading{load->running.value, load->running.at_s + to_plan_clock};
+    out.waiting = planner::Reading{load->waiting.value, load->waiting.at_s + to_plan_clock};
+  }
+  out.address = worker.address;
+  out.spec_hash = worker.spec_hash;
+  out.max_concurrency = worker.max_concurrency;
+  return out;
+}
+
+void shift(std::optional<planner::Reading>& reading, double by_s) {
+  if (reading) reading->at_s += by_s;
+}
+
+// The signals' monotonic times on the snapshot's clock.
+planner::Demand on_plan_clock(planner::Demand demand, double by_s) {
+  for (auto* reading : {&demand.arrivals_per_s, &demand.queued, &demand.input_tokens, &demand.output_tokens, &demand.attainment,
+                        &demand.ttft_s, &demand.tpot_s}) {
+    shift(*reading, by_s);
+  }
+  if (demand.last_arrival_at_s) *demand.last_arrival_at_s += by_s;
+  return demand;
+}
+
+// Of services with one served name the oldest keeps it; of equally old ones the first by namespace and name.
+std::map<std::string, std::string> names_taken(const std::vector<api::ModelService>& services) {
+  std::map<std::string, const api::ModelService*> holders;
+  const auto key = [](const api::ModelService& one) {
+    return std::tie(one.metadata.creation_timestamp, one.metadata.name_space, one.metadata.name);
+  };
+  for (const api::ModelService& service : services) {
+    if (!service.metadata.deletion_timestamp.empty()) continue;
+    const api::ModelService*& holder = holders[service.served_name()];
+    if (holder == nullptr || key(service) < key(*holder)) holder = &service;
+  }
+  std::map<std::string, std::string> taken;
+  for (const api::ModelService& service : services) {
+    if (!service.metadata.deletion_timestamp.empty()) continue;
+    const api::ModelService& holder = *holders[service.served_name()];
+    if (&holder != &service) {
+      taken[service.metadata.uid] = fmt::format("{}/{}", holder.metadata.name_space, holder.metadata.name);
+    }
+  }
+  return taken;
+}
+
+}  // namespace
+
+Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Signals& signals, const ControllerState& state,
+                    Instant now, double plan_now_s) {
+  Observation out;
+  const double to_plan_clock = plan_now_s - now.monotonic_s;
+  out.snapshot.now_s = plan_now_s;
+
+  std::vector<ClassSelector> selectors;
+  for (const api::AcceleratorClass& one : store.accelerator_classes()) {
+    selectors.push_back({one.metadata.name, one.spec.resource_name, one.spec.node_selector});
+  }
+  out.capacity = runtime.capacity(selectors);
+  for (const api::AcceleratorClass& one : store.accelerator_classes()) {
+    out.classes[one.metadata.name] = &one;
+    out.snapshot.accelerators.push_back(controller::to_planner(one, out.capacity[one.metadata.name]));
+  }
+
+  out.names_taken = names_taken(store.model_services());
+  for (const api::ModelService& service : store.model_services()) {
+    const std::string& uid = service.metadata.uid;
+    if (!service.metadata.deletion_timestamp.empty() || out.names_taken.contains(uid)) continue;
+    out.services.push_back(&service);
+    out.workers[uid];
+  }
+  for (Worker& worker : runtime.workers()) {
+    const auto owner = out.workers.find(worker.service_uid);
+    if (owner == out.workers.end()) {
+      out.orphans.push_back(std::move(worker));
+    } else {
+      owner->second.push_back(std::move(worker));
+    }
+  }
+
+  for (const api::ModelService* service : out.services) {
+    const std::string& uid = service->metadata.uid;
+    std::optional<std::string> config;
+    Result<planner::ModelShape> shape = [&]() -> Result<planner::ModelShape> {
+      if (service->spec.model.config_map_key_ref) {
+        WINDLASS_ASSIGN_OR_RETURN(
+            config, store.config_map_value(service->metadata.name_space, *service->spec.model.config_map_key_ref, now));
+      }
+      return model_shape_of(service->spec, config);
+    }();
+    const auto priority = store.priority(service->spec.priority_class_name, now);
+    planner::Service planned = controller::to_planner(*service, shape, priority.value_or(0));
+    planned.demand = on_plan_clock(
+        signals.demand({service->served_name(), service->spec.slo.window_s, service->spec.slo.percentile}, now.monotonic_s),
+        to_plan_clock);
+    for (const Worker& worker : out.workers[uid]) planned.workers.push_back(to_planner(worker, signals, to_plan_clock));
+    if (const auto memory = state.services.find(uid); memory != state.services.end()) {
+      planned.memory = memory->second.policy;
+      planned.last_desired = memory->second.last_desired;
+    }
+    // After a restart the last decision stands in the status.
+    if (!planned.last_desired && service->status.observed_generation > 0) {
+      planned.last_desired = static_cast<int>(service->status.workers.desired);
+    }
+    out.snapshot.services.push_back(std::move(planned));
+  }
+  return out;
+}
+
+}  // namespace windlass::controller

@@ -1,0 +1,67 @@
+// See routes.h.
+#include "controller/reconcile/routes.h"
+
+#include <algorithm>
+
+#include "planner/dispatch/routing_table.h"
+
+namespace windlass::controller {
+namespace {
+
+dispatch::Role role_of(const Worker& worker) {
+  if (worker.role == dispatch::to_string(dispatch::Role::kPrefill)) return dispatch::Role::kPrefill;
+  if (worker.role == dispatch::to_string(dispatch::Role::kDecode)) return dispatch::Role::kDecode;
+  return dispatch::Role::kUnified;
+}
+
+dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory) {
+  dispatch::Chain chain;
+  chain.id = chain_id(worker);
+  chain.hops = {worker.address};
+  chain.role = role_of(worker);
+  chain.draining = worker.draining_since_s.has_value() || worker.terminating;
+  chain.capacity = worker.max_concurrency;
+  if (memory != nullptr) {
+    if (const auto pool = memory->pools.find(worker.pool); pool != memory->pools.end()) {
+      chain.service_rate_per_s = pool->second.service_rate_per_s;
+      // No more than keeps TPOT inside the objective, and no more than the worker takes.
+      chain.capacity = std::clamp(pool->second.slots, 1, std::max(1, worker.max_concurrency));
+    }
+  }
+  return chain;
+}
+
+}  // namespace
+
+std::string chain_id(const Worker& worker) { return worker.name_space + "/" + worker.name; }
+
+std::vector<dispatch::ModelRoute> routes(const Observation& observation, const ControllerState& state, int max_queued) {
+  std::vector<dispatch::ModelRoute> all;
+  for (std::size_t i = 0; i < observation.services.size(); ++i) {
+    const api::ModelService& service = *observation.services[i];
+    const planner::Service& planned = observation.snapshot.services[i];
+    const auto memory = state.services.find(service.metadata.uid);
+    dispatch::ModelRoute route;
+    route.served_name = service.served_name();
+    route.name_space = service.metadata.name_space;
+    route.service = service.metadata.name;
+    route.ttft_slo_s = planned.slo.ttft_s;
+    route.tpot_slo_s = planned.slo.tpot_s;
+    route.max_queued = max_queued;
+    route.max_context_tokens = planned.max_context_tokens > 0 ? planned.max_context_tokens
+                               : planned.shape                ? planned.shape->max_context_tokens
+                                                              : 0;
+    for (const Worker& worker : observation.workers.at(service.metadata.uid)) {
+      if (worker.finished || worker.address.empty()) continue;
+      const bool leaving = worker.draining_since_s || worker.terminating;
+      if (!worker.ready && !leaving) continue;
+      route.chains.push_back(chain_of(worker, memory == state.services.end() ? nullptr : &memory->second));
+    }
+    std::sort(route.chains.begin(), route.chains.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    all.push_back(std::move(route));
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.served_name < b.served_name; });
+  return all;
+}
+
+}  // namespace windlass::controller

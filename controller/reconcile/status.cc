@@ -1,0 +1,174 @@
+// See status.h.
+#include "controller/reconcile/status.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "planner/dispatch/routing_table.h"
+
+namespace windlass::controller {
+namespace {
+
+api::ConditionStatus to_api(planner::Truth truth) {
+  switch (truth) {
+    case planner::Truth::kTrue: return api::ConditionStatus::kTrue;
+    case planner::Truth::kFalse: return api::ConditionStatus::kFalse;
+    case planner::Truth::kUnknown: return api::ConditionStatus::kUnknown;
+  }
+  return api::ConditionStatus::kUnknown;
+}
+
+api::Strategy to_api(planner::Strategy strategy) {
+  switch (strategy) {
+    case planner::Strategy::kAuto: return api::Strategy::kAuto;
+    case planner::Strategy::kReplicated: return api::Strategy::kReplicated;
+    case planner::Strategy::kDisaggregated: return api::Strategy::kDisaggregated;
+    case planner::Strategy::kChained: return api::Strategy::kChained;
+  }
+  return api::Strategy::kAuto;
+}
+
+api::PoolRole to_api(dispatch::Role role) {
+  switch (role) {
+    case dispatch::Role::kUnified: return api::PoolRole::kUnified;
+    case dispatch::Role::kPrefill: return api::PoolRole::kPrefill;
+    case dispatch::Role::kDecode: return api::PoolRole::kDecode;
+  }
+  return api::PoolRole::kUnified;
+}
+
+api::Condition condition(const api::ModelService& service, const char* type, planner::Hint hint) {
+  api::Condition out;
+  out.type = type;
+  out.status = to_api(hint.status);
+  out.observed_generation = service.metadata.generation;
+  out.reason = hint.reason.empty() ? "Unknown" : hint.reason;
+  out.message = hint.message;
+  return out;
+}
+
+planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Worker>& all) {
+  if (workers.desired == 0 && workers.current == 0) {
+    return {planner::Truth::kFalse, "ScaledToZero", "no workers: nothing has asked for the model; the first request starts one"};
+  }
+  const std::string count = fmt::format("{} of {} workers ready", workers.ready, workers.desired);
+  if (workers.ready > 0) return {planner::Truth::kTrue, workers.ready >= workers.desired ? "WorkersReady" : "Scaling", count};
+  for (const Worker& worker : all) {
+    if (!worker.message.empty()) {
+      return {planner::Truth::kFalse, worker.unschedulable ? "Unschedulable" : "WorkersNotReady",
+              fmt::format("{}; {}: {}", count, worker.name, worker.message)};
+    }
+  }
+  return {planner::Truth::kFalse, "WorkersStarting", count};
+}
+
+// Keeps `value` out of the status where it is no number.
+std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional(value) : std::nullopt; }
+
+std::optional<double> value_of(const std::optional<planner::Reading>& reading) {
+  return reading ? finite(reading->value) : std::nullopt;
+}
+
+}  // namespace
+
+api::ModelServiceStatus status_of(const api::ModelService& service, const planner::Service& observed, const std::vector<Worker>& all,
+                                  const planner::ServicePlan& plan, const ServiceMemory* memory, const std::string& now_rfc3339) {
+  api::ModelServiceStatus out;
+  out.observed_generation = service.metadata.generation;
+  out.selector = fmt::format("app.kubernetes.io/component=worker,windlass.dev/service={}", service.metadata.name);
+
+  out.plan.strategy = to_api(plan.strategy);
+  for (const planner::PoolPlan& pool : plan.pools) {
+    out.plan.pools.push_back({pool.name, to_api(pool.role), pool.accelerator, pool.gpus_per_worker, pool.workers, ""});
+  }
+  out.plan.predicted.time_to_first_token_s = finite(plan.predicted.ttft_s);
+  out.plan.predicted.time_per_output_token_s = finite(plan.predicted.tpot_s);
+  out.plan.predicted.requests_per_s = finite(plan.predicted.requests_per_s);
+  for (const planner::Reason& reason : plan.reasons) out.plan.reasons.push_back({reason.code, reason.message, reason.inputs});
+
+  out.workers.desired = plan.desired_workers();
+  double cost = 0;
+  for (const Worker& worker : all) {
+    if (worker.finished) continue;
+    ++out.workers.current;
+    out.gpus += worker.gpus;
+    if (worker.draining_since_s || worker.terminating) {
+      ++out.workers.draining;
+    } else if (worker.ready) {
+      ++out.workers.ready;
+    } else {
+      ++out.workers.starting;
+    }
+  }
+  cost = plan.predicted.cost_per_hour;
+  out.cost_per_hour = finite(cost);
+
+  out.load.requests_per_s = value_of(observed.demand.arrivals_per_s);
+  out.load.input_tokens = value_of(observed.demand.input_tokens);
+  out.load.output_tokens = value_of(observed.demand.output_tokens);
+  if (const auto queued = value_of(observed.demand.queued)) out.load.queued = static_cast<std::int64_t>(*queued);
+  out.slo.attainment = value_of(observed.demand.attainment);
+  out.slo.time_to_first_token_s = value_of(observed.demand.ttft_s);
+  out.slo.time_per_output_token_s = value_of(observed.demand.tpot_s);
+
+  out.conditions = service.status.conditions;
+  planner::Hint able = plan.able_to_scale;
+  if (memory != nullptr && memory->create_backoff) {
+    able = {planner::Truth::kFalse, memory->create_backoff->code, memory->create_backoff->message};
+  }
+  api::set_condition(out.conditions, condition(service, api::kReady, readiness(out.workers, all)), now_rfc3339);
+  api::set_condition(out.conditions, condition(service, api::kFeasible, plan.feasible), now_rfc3339);
+  api::set_condition(out.conditions, condition(service, api::kSloMet, plan.slo_met), now_rfc3339);
+  api::set_condition(out.conditions, condition(service, api::kMetricsFresh, plan.metrics_fresh), now_rfc3339);
+  api::set_condition(out.conditions, condition(service, api::kAbleToScale, able), now_rfc3339);
+  return out;
+}
+
+api::ModelServiceStatus name_taken_status(const api::ModelService& service, const std::string& holder, const std::string& now_rfc3339) {
+  api::ModelServiceStatus out;
+  out.observed_generation = service.metadata.generation;
+  out.conditions = service.status.conditions;
+  api::set_condition(out.conditions,
+                     condition(service, api::kReady,
+                               {planner::Truth::kFalse, "NameTaken",
+                                fmt::format("spec.model.servedName: '{}' is already served by {}, which is older; allowed is a name "
+                                            "that no other ModelService has",
+                                            service.served_name(), holder)}),
+                     now_rfc3339);
+  return out;
+}
+
+api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const GpuCapacity& capacity, const Observation& observation) {
+  api::AcceleratorClassStatus out;
+  out.observed_generation = object.metadata.generation;
+  out.nodes = capacity.nodes;
+  out.allocatable_gpus = capacity.allocatable;
+  out.used_gpus = capacity.used_by_others;
+  const auto count = [&](const Worker& worker) {
+    if (worker.accelerator != object.metadata.name || worker.finished) return;
+    (worker.unschedulable ? out.pending_gpus : out.used_gpus) += worker.gpus;
+  };
+  for (const auto& [uid, workers] : observation.workers) std::for_each(workers.begin(), workers.end(), count);
+  std::for_each(observation.orphans.begin(), observation.orphans.end(), count);
+  out.conditions = object.status.conditions;
+  return out;
+}
+
+bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelServiceStatus& b) {
+  const auto still = [](api::ModelServiceStatus status) {
+    status.load = {};
+    status.slo = {};
+    status.plan.predicted = {};
+    for (api::Reason& reason : status.plan.reasons) reason = {reason.code, "", {}};
+    for (api::Condition& one : status.conditions) {
+      one.last_transition_time.clear();
+      one.message.clear();
+    }
+    return status;
+  };
+  return still(a) != still(b);
+}
+
+}  // namespace windlass::controller

@@ -1,0 +1,24 @@
+// From what was seen and decided to what a ModelService's and an AcceleratorClass's status says. Pure.
+#pragma once
+
+#include "controller/reconcile/observe.h"
+#include "planner/policy/plan.h"
+
+namespace windlass::controller {
+
+// `old` gives the conditions their transition times. `memory` may be null.
+[[nodiscard]] api::ModelServiceStatus status_of(const api::ModelService& service, const planner::Service& observed,
+                                                const std::vector<Worker>& workers, const planner::ServicePlan& plan,
+                                                const ServiceMemory* memory, const std::string& now_rfc3339);
+
+// Of a service whose served name an older one (`holder`, "namespace/name") keeps.
+[[nodiscard]] api::ModelServiceStatus name_taken_status(const api::ModelService& service, const std::string& holder,
+                                                        const std::string& now_rfc3339);
+
+[[nodiscard]] api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const GpuCapacity& capacity,
+                                                    const Observation& observation);
+
+// Whether they differ in more than what moves all the time: load, latencies and the figures of the prediction.
+[[nodiscard]] bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelServiceStatus& b);
+
+}  // namespace windlass::controller

@@ -1,0 +1,159 @@
+// See kubernetes_runtime.h.
+#include "controller/runtime/kubernetes_runtime.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace windlass::controller {
+namespace {
+
+using nlohmann::json;
+
+kube::ReflectorOptions reflect(const kube::Resource& resource, std::uint64_t seed) {
+  kube::ReflectorOptions options;
+  options.resource = resource;
+  options.seed = seed;
+  return options;
+}
+
+const json& member(const json& object, const char* key) {
+  static const json kNothing = json::object();
+  const auto found = object.find(key);
+  return found == object.end() ? kNothing : *found;
+}
+
+bool selected(const json& node, const std::map<std::string, std::string>& selector) {
+  const json& labels = member(member(node, "metadata"), "labels");
+  return std::all_of(selector.begin(), selector.end(),
+                     [&](const auto& want) { return labels.value(want.first, std::string("\0", 1)) == want.second; });
+}
+
+bool usable(const json& node) {
+  if (member(node, "spec").value("unschedulable", false)) return false;
+  const json& conditions = member(member(node, "status"), "conditions");
+  return std::any_of(conditions.begin(), conditions.end(), [](const json& one) {
+    return one.value("type", "") == "Ready" && one.value("status", "") == "True";
+  });
+}
+
+int allocatable(const json& node, const std::string& resource) {
+  const json& all = member(member(node, "status"), "allocatable");
+  const auto found = all.find(resource);
+  if (found == all.end()) return 0;
+  return found->is_number_integer() ? found->get<int>() : std::atoi(found->get<std::string>().c_str());
+}
+
+}  // namespace
+
+KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed)
+    : client_(client),
+      defaults_(std::move(defaults)),
+      pods_(client, reflect(kube::resources::kPods, seed)),
+      nodes_(client, reflect(kube::resources::kNodes, seed + 1)) {}
+
+void KubernetesRuntime::step(Instant now) {
+  pods_.step(now.monotonic_s);
+  nodes_.step(now.monotonic_s);
+}
+
+std::string KubernetesRuntime::problem() const {
+  std::string all;
+  for (const kube::Reflector* cache : {&pods_, &nodes_}) {
+    if (cache->last_error()) all += (all.empty() ? "" : "\n") + cache->last_error()->message;
+  }
+  return all;
+}
+
+std::vector<Worker> KubernetesRuntime::workers() const {
+  std::vector<Worker> all;
+  for (const auto& [key, pod] : pods_.objects()) {
+    if (auto worker = worker_of(pod)) all.push_back(std::move(*worker));
+  }
+  return all;
+}
+
+std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector<ClassSelector>& classes) const {
+  std::map<std::string, GpuCapacity> all;
+  for (const ClassSelector& one : classes) {
+    GpuCapacity& sum = all[one.name];
+    std::map<std::string, bool> nodes;
+    for (const auto& [key, node] : nodes_.objects()) {
+      if (!selected(node, one.node_selector) || !usable(node)) continue;
+      const int units = allocatable(node, one.resource_name);
+      if (units == 0) continue;
+      nodes[member(node, "metadata").value("name", "")] = true;
+      ++sum.nodes;
+      sum.allocatable += units;
+    }
+    for (const auto& [key, pod] : pods_.objects()) {
+      if (!holds_resources(pod) || worker_of(pod)) continue;
+      if (nodes.contains(member(pod, "spec").value("nodeName", ""))) sum.used_by_others += requested(pod, one.resource_name);
+    }
+  }
+  return all;
+}
+
+Result<void> KubernetesRuntime::create(const WorkerSpec& spec) {
+  WINDLASS_ASSIGN_OR_RETURN(const json pod, pod_of(spec, defaults_));
+  const auto created = client_.create(kube::resources::kPods, pod);
+  if (!created.ok()) return created.error();
+  pods_.observe_write(*created);
+  return {};
+}
+
+Result<void> KubernetesRuntime::begin_drain(const Worker& worker, Instant now) {
+  if (worker.terminating) return {};  // somebody deletes it already: no finalizer can be added any more
+  const json* pod = pods_.find(worker.name_space, worker.name);
+  if (pod == nullptr) return Error{ErrorCode::kNotFound, fmt::format("pod {}/{} is gone", worker.name_space, worker.name)};
+  json finalizers = member(member(*pod, "metadata"), "finalizers");
+  if (!finalizers.is_array()) finalizers = json::array();
+  if (std::find(finalizers.begin(), finalizers.end(), kDrainFinalizer) == finalizers.end()) finalizers.push_back(kDrainFinalizer);
+  // One write for mark and finalizer, and only on the very pod that was decided on.
+  const json patch = {{"metadata",
+                       {{"uid", worker.uid},
+                        {"resourceVersion", worker.resource_version},
+                        {"annotations", {{kDrainingSince, fmt::format("{:.3f}", now.wall_s)}}},
+                        {"finalizers", finalizers}}}};
+  const auto patched = client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
+  if (!patched.ok()) return patched.error();
+  pods_.observe_write(*patched);
+  return {};
+}
+
+Result<void> KubernetesRuntime::terminate(const Worker& worker, std::optional<double> grace_s) {
+  if (worker.terminating) return {};
+  return remove(worker, grace_s);
+}
+
+Result<void> KubernetesRuntime::release(const Worker& worker) {
+  const json* pod = pods_.find(worker.name_space, worker.name);
+  if (pod == nullptr) return {};
+  json finalizers = member(member(*pod, "metadata"), "finalizers");
+  if (finalizers.is_array()) {
+    const auto kept = std::remove(finalizers.begin(), finalizers.end(), json(kDrainFinalizer));
+    if (kept != finalizers.end()) {
+      finalizers.erase(kept, finalizers.end());
+      const json patch = {
+          {"metadata", {{"uid", worker.uid}, {"resourceVersion", worker.resource_version}, {"finalizers", finalizers}}}};
+      const auto patched = client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
+      if (!patched.ok() && patched.error().code != ErrorCode::kNotFound) return patched.error();
+      return {};  // the object goes, or comes back without the finalizer and is deleted then
+    }
+  }
+  return worker.terminating ? Result<void>() : remove(worker, 0);
+}
+
+Result<void> KubernetesRuntime::remove(const Worker& worker, std::optional<double> grace_s) {
+  kube::DeleteOptions options;
+  options.uid = worker.uid;
+  options.resource_version = worker.resource_version;
+  if (grace_s) options.grace_period_s = static_cast<std::int64_t>(std::ceil(*grace_s));
+  const auto removed = client_.remove(kube::resources::kPods, worker.name_space, worker.name, options);
+  if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed.error();
+  return {};
+}
+
+}  // namespace windlass::controller
