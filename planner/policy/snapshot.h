@@ -134,6 +134,8 @@ struct Recommendation {
 struct PolicyMemory {
   std::optional<double> history_since_s;        // nothing is known before this time
   std::vector<Recommendation> recommendations;  // oldest first; each holds until the next
+  std::optional<int> desired;  // workers of the chosen pool in the last plan; unlike Service::last_desired without those that
+                               // only stay until a new configuration is ready
 
   bool operator==(const PolicyMemory&) const = default;
 };

@@ -21,33 +21,50 @@ void keep_smallest(double value, const Rejected& rejected, double& smallest, std
   on = fmt::format("{} x {}", rejected.gpus, rejected.accelerator);
 }
 
+WorkerSearch search_on(const ReplicatedInput& input, const AcceleratorOption& option) {
+  return search_worker_config(WorkerSearchInput{input.shape, option.spec, input.objective, input.lengths,
+                                                option.max_gpus_per_worker, input.max_context_tokens});
+}
+
+Candidate make_candidate(const ReplicatedInput& input, const AcceleratorOption& option, const WorkerConfig& config) {
+  SizingInput sizing;
+  sizing.arrival_rate_per_s = input.requests_per_s;
+  sizing.service_time_s = config.times.service_s;
+  sizing.slots_per_worker = config.batch;
+  sizing.wait_budget_s = input.objective.ttft_s - config.times.ttft_s;
+  sizing.percentile = input.objective.percentile;
+  sizing.max_utilisation = kMaxUtilisation;
+
+  Candidate candidate;
+  candidate.config = config;
+  candidate.workers = std::max<std::int64_t>(1, workers_needed(sizing, kWorkerLimit));
+  candidate.cost_per_hour = static_cast<double>(candidate.workers) * config.gpus * option.spec.price_per_hour;
+  candidate.capacity_per_s = static_cast<double>(candidate.workers) * config.requests_per_s();
+  candidate.has_room = option.available_gpus >= config.gpus;
+  return candidate;
+}
+
 }  // namespace
+
+std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, int gpus) {
+  const AcceleratorOption& option = input.accelerators.front();
+  for (const WorkerConfig& config : search_on(input, option).feasible) {
+    if (config.gpus == gpus) return make_candidate(input, option, config);
+  }
+  return std::nullopt;
+}
 
 ReplicatedResult place_replicated(const ReplicatedInput& input) {
   ReplicatedResult result;
   for (const AcceleratorOption& option : input.accelerators) {
-    WorkerSearch search = search_worker_config(WorkerSearchInput{input.shape, option.spec, input.objective, input.lengths,
-                                                                 option.max_gpus_per_worker, input.max_context_tokens});
+    WorkerSearch search = search_on(input, option);
     for (Rejected& rejected : search.rejected) {
       keep_smallest(rejected.smallest_tpot_s, rejected, result.smallest_tpot_s, result.smallest_tpot_on);
       keep_smallest(rejected.smallest_ttft_s, rejected, result.smallest_ttft_s, result.smallest_ttft_on);
       result.rejected.push_back(std::move(rejected));
     }
     if (!search.best) continue;
-    Candidate candidate;
-    candidate.config = *search.best;
-    SizingInput sizing;
-    sizing.arrival_rate_per_s = input.requests_per_s;
-    sizing.service_time_s = candidate.config.times.service_s;
-    sizing.slots_per_worker = candidate.config.batch;
-    sizing.wait_budget_s = input.objective.ttft_s - candidate.config.times.ttft_s;
-    sizing.percentile = input.objective.percentile;
-    sizing.max_utilisation = kMaxUtilisation;
-    candidate.workers = std::max<std::int64_t>(1, workers_needed(sizing, kWorkerLimit));
-    candidate.cost_per_hour = static_cast<double>(candidate.workers) * candidate.config.gpus * option.spec.price_per_hour;
-    candidate.capacity_per_s = static_cast<double>(candidate.workers) * candidate.config.requests_per_s();
-    candidate.has_room = option.available_gpus >= candidate.config.gpus;
-    result.candidates.push_back(std::move(candidate));
+    result.candidates.push_back(make_candidate(input, option, *search.best));
   }
   const bool rate_known = input.requests_per_s > 0;
   auto order = [&](const Candidate& c) {

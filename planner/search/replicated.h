@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,5 +46,9 @@ struct ReplicatedResult {
 };
 
 [[nodiscard]] ReplicatedResult place_replicated(const ReplicatedInput& input);
+
+// One given configuration instead of the best: workers with `gpus` GPUs on the first accelerator of the input. None if it does
+// not meet the objective. REQUIRES: at least one accelerator.
+[[nodiscard]] std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, int gpus);
 
 }  // namespace windlass::planner

@@ -1,0 +1,65 @@
+// Which signals are fresh, finite and whole.
+#include "planner/policy/demand_view.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "planner/policy/tuning.h"
+
+namespace windlass::planner {
+namespace {
+
+// What is wrong with a signal, or empty.
+std::string problem_of(const char* name, const std::optional<Reading>& reading, double now_s) {
+  if (!reading) return fmt::format("{} is missing", name);
+  if (!std::isfinite(reading->value) || reading->value < 0) return fmt::format("{} is {}", name, reading->value);
+  if (is_usable(reading, now_s)) return {};
+  return fmt::format("{} is {:.0f} s old, at most {:.0f} s is fresh", name, now_s - reading->at_s, kSignalMaxAgeS);
+}
+
+double step_up(double tokens) {
+  return std::ceil(std::pow(kLengthStep, std::ceil(std::log(tokens) / std::log(kLengthStep) - 1e-9)));
+}
+
+}  // namespace
+
+bool is_usable(const std::optional<Reading>& reading, double now_s) {
+  if (!reading || !std::isfinite(reading->value) || reading->value < 0) return false;
+  const double age_s = now_s - reading->at_s;
+  return age_s <= kSignalMaxAgeS && age_s >= -1;  // NaN ages fail both
+}
+
+DemandView view_demand(const Service& service, double now_s) {
+  const Demand& demand = service.demand;
+  DemandView view;
+  view.problem = problem_of("the arrival rate", demand.arrivals_per_s, now_s);
+  const std::string queue_problem = problem_of("the queue length", demand.queued, now_s);
+  if (!queue_problem.empty()) view.problem += (view.problem.empty() ? "" : "; ") + queue_problem;
+  view.complete = view.problem.empty();
+  if (is_usable(demand.arrivals_per_s, now_s)) view.arrivals_per_s = demand.arrivals_per_s->value;
+  if (is_usable(demand.queued, now_s)) view.queued = demand.queued->value;
+  if (std::isfinite(demand.arrivals_window_s) && demand.arrivals_window_s > 0)
+    view.arrivals_window_s = demand.arrivals_window_s;
+
+  view.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
+  const bool lengths_usable = is_usable(demand.input_tokens, now_s) && is_usable(demand.output_tokens, now_s) &&
+                              demand.input_tokens->value >= 1 && demand.output_tokens->value >= 1;
+  if (lengths_usable) {
+    view.lengths = Lengths{step_up(demand.input_tokens->value), step_up(demand.output_tokens->value)};
+    view.lengths_observed = true;
+  }
+
+  for (const Worker& worker : service.workers) {
+    if (worker.state != WorkerState::kReady) continue;
+    if (is_usable(worker.running, now_s) && is_usable(worker.waiting, now_s)) {
+      view.in_workers += worker.running->value + worker.waiting->value;
+    } else {
+      view.in_workers += worker.max_concurrency;
+      ++view.silent_workers;
+    }
+  }
+  return view;
+}
+
+}  // namespace windlass::planner

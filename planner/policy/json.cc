@@ -1,0 +1,39 @@
+// Snapshot and Plan to text and back; the fields stand in snapshot_json.cc and plan_json.cc.
+#include "planner/policy/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "planner/base/json_reader.h"
+#include "planner/policy/json_fields.h"
+
+namespace windlass::planner {
+namespace {
+
+std::string dump(const nlohmann::ordered_json& value, bool pretty) {
+  // Names come from foreign objects: bytes that are not UTF-8 are replaced, not thrown at us.
+  return value.dump(pretty ? 2 : -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_json(const Snapshot& snapshot, bool pretty) { return dump(fields_of(snapshot), pretty); }
+
+std::string to_json(const Plan& plan, bool pretty) { return dump(fields_of(plan), pretty); }
+
+nlohmann::ordered_json to_json_value(const ServicePlan& plan) { return fields_of(plan); }
+
+Result<Snapshot> snapshot_from_json(std::string_view text) {
+  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json document, parse_json(text, "snapshot"));
+  Result<Snapshot> snapshot = read_snapshot(document);
+  if (!snapshot.ok()) return snapshot.error().within("snapshot");
+  return snapshot;
+}
+
+Result<Plan> plan_from_json(std::string_view text) {
+  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json document, parse_json(text, "plan"));
+  Result<Plan> plan = read_plan(document);
+  if (!plan.ok()) return plan.error().within("plan");
+  return plan;
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,51 @@
+// The fields of the policy's types as JSON values. For json.cc, snapshot_json.cc and plan_json.cc alone.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/base/json_reader.h"
+#include "planner/policy/plan.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::planner {
+
+using Json = nlohmann::ordered_json;
+
+[[nodiscard]] Json fields_of(const ServiceId& id);
+[[nodiscard]] Json fields_of(const PolicyMemory& memory);
+[[nodiscard]] Json fields_of(const Snapshot& snapshot);
+[[nodiscard]] Json fields_of(const ServicePlan& plan);
+[[nodiscard]] Json fields_of(const Plan& plan);
+
+[[nodiscard]] Result<ServiceId> read_service_id(const nlohmann::json& value, const std::string& path);
+[[nodiscard]] Result<PolicyMemory> read_memory(const nlohmann::json& value, const std::string& path);
+[[nodiscard]] Result<Snapshot> read_snapshot(const nlohmann::json& document);
+[[nodiscard]] Result<Plan> read_plan(const nlohmann::json& document);
+
+// An enumeration from its name; `values` are all that are allowed.
+template <class Enum>
+Enum read_enum(JsonReader& reader, const char* key, std::initializer_list<Enum> values) {
+  const std::string text = reader.string(key);
+  std::string allowed;
+  for (Enum value : values) {
+    if (text == to_string(value)) return value;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(value));
+  }
+  reader.fail(key, text, "one of " + allowed);
+  return *values.begin();
+}
+
+inline std::optional<double> optional_number(JsonReader& reader, const char* key) {
+  if (reader.find(key) == nullptr) return std::nullopt;
+  return reader.number(key);
+}
+
+inline std::optional<int> optional_int(JsonReader& reader, const char* key, int low) {
+  if (reader.find(key) == nullptr) return std::nullopt;
+  return reader.int32(key, low);
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,318 @@
+// The decision for all services: configuration, target, arbitration, and the plan with its reasons.
+#include "planner/policy/make_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/policy/arbitration.h"
+#include "planner/policy/capacity.h"
+#include "planner/policy/configuration.h"
+#include "planner/policy/demand_view.h"
+#include "planner/policy/target.h"
+#include "planner/queueing/erlang.h"
+
+namespace windlass::planner {
+namespace {
+
+// A service on its way to its plan.
+struct Draft {
+  const Service* service = nullptr;
+  DemandView view;
+  std::optional<Configuration> chosen;
+  std::vector<Configuration> as_is;     // what runs now, pool by pool; pool.workers counts all but draining workers
+  std::vector<Configuration> retiring;  // of these, pools of an earlier configuration that stay until the new one is ready
+  Target target;
+  int granted = 0;
+  ServicePlan plan;
+
+  // Whether this plan changes worker counts. Otherwise things stay as they are.
+  [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
+};
+
+std::vector<Configuration> pools_as_they_are(const Service& service, const Snapshot& snapshot, const Lengths& lengths) {
+  std::vector<Configuration> pools;
+  for (const Worker& worker : service.workers) {
+    if (worker.state == WorkerState::kDraining) continue;
+    auto same = std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == worker.pool; });
+    if (same == pools.end()) {
+      pools.push_back(describe_running(service, snapshot, worker, lengths));
+      same = pools.end() - 1;
+    }
+    ++same->pool.workers;
+  }
+  return pools;
+}
+
+int count_ready(const Service& service, const std::string& pool) {
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [&](const Worker& w) { return w.pool == pool && w.state == WorkerState::kReady; }));
+}
+
+int count_state(const Service& service, WorkerState state) {
+  return static_cast<int>(
+      std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& w) { return w.state == state; }));
+}
+
+int count_existing(const Service& service, const std::string& pool) {
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& w) {
+    return w.pool == pool && (w.state == WorkerState::kStarting || w.state == WorkerState::kReady);
+  }));
+}
+
+int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.gpus_per_worker; }
+
+Retiring sum_retiring(const Draft& draft) {
+  Retiring sum;
+  for (const Configuration& pool : draft.retiring) {
+    sum.cost_per_hour += pool.pool.workers * pool.price_per_hour;
+    if (pool.pool.accelerator == draft.chosen->pool.accelerator) sum.gpus_of_class += gpus_of(pool);
+  }
+  return sum;
+}
+
+// Pools of an earlier configuration go one for one as workers of the new one become ready; but never do they keep the first new
+// worker from its GPUs or its money.
+void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
+  const Service& service = *draft.service;
+  const Configuration& chosen = *draft.chosen;
+  int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, chosen.pool.name));
+  if (draft.target.allowed == 0) still_needed = 0;
+  for (Configuration pool : draft.as_is) {
+    if (pool.pool.name == chosen.pool.name) continue;
+    pool.pool.workers = std::min(still_needed, count_existing(service, pool.pool.name));
+    still_needed -= pool.pool.workers;
+    if (pool.pool.workers > 0) draft.retiring.push_back(std::move(pool));
+  }
+  if (draft.retiring.empty()) return;
+
+  const auto blocks_first_worker = [&] {
+    const Retiring sum = sum_retiring(draft);
+    int held = 0;
+    for (const Configuration& pool : draft.retiring) {
+      if (pool.pool.accelerator == chosen.pool.accelerator) held += gpus_of(pool);
+    }
+    const bool no_gpus = free_gpus[chosen.pool.accelerator] - held < chosen.pool.gpus_per_worker;
+    const bool no_share = chosen.max_gpus && *chosen.max_gpus - sum.gpus_of_class < chosen.pool.gpus_per_worker;
+    const auto& budget = service.scaling.max_cost_per_hour;
+    const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
+    return no_gpus || no_share || no_money;
+  };
+  while (!draft.retiring.empty() && blocks_first_worker()) {
+    if (--draft.retiring.back().pool.workers == 0) draft.retiring.pop_back();
+  }
+  for (const Configuration& pool : draft.retiring) {
+    free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+    draft.plan.reasons.push_back(Reason{"ConfigurationChange",
+                                        fmt::format("{} workers of pool {} stay until as many of {} are ready",
+                                                    pool.pool.workers, pool.pool.name, chosen.pool.name),
+                                        {{"from", pool.pool.name}, {"to", chosen.pool.name}}});
+  }
+}
+
+// What these pools would do at the demand that is believed.
+Predicted predict(const std::vector<Configuration>& pools, const DemandView& view, const Slo& slo) {
+  Predicted predicted;
+  double slots = 0;
+  for (const Configuration& configuration : pools) {
+    const PoolPlan& pool = configuration.pool;
+    predicted.gpus += gpus_of(configuration);
+    predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
+    if (pool.workers == 0) continue;
+    slots += static_cast<double>(pool.workers) * pool.slots;
+    predicted.requests_per_s += pool.workers * pool.slots * pool.service_rate_per_s;
+    predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
+    predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
+  }
+  if (predicted.requests_per_s > 0) {
+    predicted.utilisation = view.arrivals_per_s / predicted.requests_per_s;
+    // Pools of different speed are taken as one of their mean.
+    const MmcQueue queue{static_cast<std::int64_t>(slots), view.arrivals_per_s, slots / predicted.requests_per_s};
+    predicted.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
+  } else if (view.any_demand()) {
+    predicted.ttft_s = std::numeric_limits<double>::infinity();
+  }
+  return predicted;
+}
+
+Hint metrics_hint(const Draft& draft) {
+  if (!draft.view.complete) return Hint{Truth::kFalse, "SignalsMissing", draft.view.problem};
+  if (draft.view.silent_workers > 0) {
+    return Hint{Truth::kTrue, "WorkersSilent",
+                fmt::format("{} ready workers give no fresh figures and count as full", draft.view.silent_workers)};
+  }
+  return Hint{Truth::kTrue, "SignalsFresh", "arrivals and queue are fresh"};
+}
+
+Hint slo_hint(const Service& service, double now_s) {
+  const auto& attainment = service.demand.attainment;
+  if (!is_usable(attainment, now_s)) return Hint{Truth::kUnknown, "NothingJudged", "no request was judged within the window"};
+  const bool met = attainment->value * 100 >= service.slo.percentile - 1e-9;
+  return Hint{met ? Truth::kTrue : Truth::kFalse, met ? "Attained" : "Missed",
+              fmt::format("{:.4g} % of the requests within {:.0f} s were inside the objective, {:.4g} % should be",
+                          attainment->value * 100, service.slo.window_s, service.slo.percentile)};
+}
+
+Hint scale_hint(const Draft& draft) {
+  const Service& service = *draft.service;
+  if (service.scaling.mode != Mode::kApply) {
+    return Hint{Truth::kFalse, to_string(service.scaling.mode),
+                fmt::format("scaling.mode is {}: worker counts stay as they are", to_string(service.scaling.mode))};
+  }
+  if (!draft.chosen)
+    return Hint{Truth::kFalse, draft.plan.feasible.reason, "worker counts stay as they are: " + draft.plan.feasible.message};
+  if (draft.granted < draft.target.allowed) {
+    return Hint{Truth::kFalse, "InsufficientGpus",
+                fmt::format("{} workers of {} GPUs are needed, {} can have them", draft.target.allowed,
+                            draft.chosen->pool.gpus_per_worker, draft.granted)};
+  }
+  if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
+  if (const int pending = count_state(service, WorkerState::kUnschedulable); pending > 0) {
+    return Hint{Truth::kFalse, "WorkersUnschedulable", fmt::format("{} workers find no node", pending)};
+  }
+  if (const int failed = count_state(service, WorkerState::kFailed); failed > 0) {
+    return Hint{Truth::kFalse, "WorkersFailing", fmt::format("{} workers have failed", failed)};
+  }
+  return Hint{Truth::kTrue, "AsNeeded", "the workers that are needed are planned"};
+}
+
+Draft make_draft(const Service& service, const Snapshot& snapshot, const CapacityByClass& capacities) {
+  Draft draft;
+  draft.service = &service;
+  draft.view = view_demand(service, snapshot.now_s);
+  draft.plan.id = service.id;
+  draft.plan.generation = service.generation;
+  draft.plan.strategy = Strategy::kReplicated;
+  ConfigurationChoice choice = choose_configuration(service, snapshot, capacities, draft.view.lengths);
+  draft.chosen = std::move(choice.chosen);
+  draft.plan.feasible = std::move(choice.feasible);
+  draft.plan.reasons = std::move(choice.reasons);
+  draft.as_is = pools_as_they_are(service, snapshot, draft.view.lengths);
+  if (draft.chosen) draft.target = decide_target(service, snapshot.now_s, draft.view, *draft.chosen, Retiring{});
+  return draft;
+}
+
+// Recomputes the target with what retiring pools take of the service's own limits.
+void settle_target(Draft& draft, double now_s) {
+  if (draft.retiring.empty()) return;
+  draft.target = decide_target(*draft.service, now_s, draft.view, *draft.chosen, sum_retiring(draft));
+}
+
+Claim claim_of(const Draft& draft) {
+  const PoolPlan& pool = draft.chosen->pool;
+  const int existing = count_existing(*draft.service, pool.name);
+  return Claim{draft.service->priority,
+               pool.accelerator,
+               pool.gpus_per_worker,
+               draft.target.floor,
+               std::min(existing, draft.target.allowed),
+               draft.target.allowed};
+}
+
+void deny(const Draft& draft, Plan& plan) {
+  const Target& target = draft.target;
+  const std::string& accelerator = draft.chosen->pool.accelerator;
+  const int wanted = std::max(target.wanted, target.allowed);
+  if (!target.limited_by.empty()) {
+    plan.denied.push_back(
+        Denied{draft.service->id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
+  }
+  if (draft.granted < target.allowed) {
+    plan.denied.push_back(
+        Denied{draft.service->id, "InsufficientGpus",
+               fmt::format("{} workers of {} x {} were needed, {} are granted: the class has no more GPUs free of other "
+                           "services, others' pods and draining workers",
+                           target.allowed, draft.chosen->pool.gpus_per_worker, accelerator, draft.granted),
+               accelerator, target.allowed, draft.granted});
+  }
+}
+
+void finish(Draft& draft, double now_s) {
+  const Service& service = *draft.service;
+  ServicePlan& plan = draft.plan;
+  std::vector<Configuration> planned = draft.retiring;
+  if (draft.chosen) {
+    Configuration pool = *draft.chosen;
+    pool.pool.workers = draft.granted;
+    planned.insert(planned.begin(), std::move(pool));
+    plan.reasons.insert(plan.reasons.end(), draft.target.reasons.begin(), draft.target.reasons.end());
+  }
+  const std::vector<Configuration>& effective = draft.applies() ? planned : draft.as_is;
+  for (const Configuration& pool : effective) plan.pools.push_back(pool.pool);
+  if (draft.applies()) {
+    plan.memory = draft.target.memory;
+    plan.memory.desired = draft.granted;
+  } else {
+    plan.memory =
+        draft.chosen ? draft.target.memory : remember(service.memory, service.scaling, now_s, current_workers(service));
+    if (draft.chosen) {
+      for (const Configuration& pool : planned) plan.recommended_pools.push_back(pool.pool);
+      plan.reasons.push_back(Reason{to_string(service.scaling.mode),
+                                    fmt::format("worker counts stay as they are; {} workers of pool {} would be planned",
+                                                draft.granted, draft.chosen->pool.name),
+                                    {}});
+    } else if (!draft.as_is.empty()) {
+      plan.reasons.push_back(Reason{"HeldAsIs", "nothing can be planned: the workers that run stay", {}});
+    }
+  }
+  if (!draft.applies()) plan.memory.desired.reset();
+  plan.predicted = predict(effective, draft.view, service.slo);
+  plan.metrics_fresh = metrics_hint(draft);
+  plan.slo_met = slo_hint(service, now_s);
+  plan.able_to_scale = scale_hint(draft);
+}
+
+}  // namespace
+
+Plan make_plan(const Snapshot& snapshot) {
+  Plan plan;
+  plan.at_s = snapshot.now_s;
+  const CapacityByClass capacities = capacity_by_class(snapshot);
+  std::map<std::string, int> free_gpus;
+  for (const auto& [name, capacity] : capacities) free_gpus[name] = capacity.limit - capacity.draining;
+
+  std::vector<Draft> drafts;
+  drafts.reserve(snapshot.services.size());
+  for (const Service& service : snapshot.services) drafts.push_back(make_draft(service, snapshot, capacities));
+
+  // What stays as it is holds its GPUs before anybody grows.
+  for (const Draft& draft : drafts) {
+    if (draft.applies()) continue;
+    for (const Configuration& pool : draft.as_is) free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+  }
+  std::vector<Claim> claims;
+  std::vector<Draft*> claimants;
+  for (Draft& draft : drafts) {
+    if (!draft.applies()) continue;
+    plan_change(draft, free_gpus);
+    settle_target(draft, snapshot.now_s);
+    claims.push_back(claim_of(draft));
+    claimants.push_back(&draft);
+  }
+  const std::vector<int> grants = arbitrate(claims, free_gpus);
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    claimants[i]->granted = grants[i];
+    free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker;
+  }
+  // What Apply would do for services that only get advice: with their own GPUs and what is left.
+  for (Draft& draft : drafts) {
+    if (draft.applies() || !draft.chosen) continue;
+    std::map<std::string, int> left = free_gpus;
+    for (const Configuration& pool : draft.as_is) left[pool.pool.accelerator] += gpus_of(pool);
+    draft.granted = arbitrate({claim_of(draft)}, left).front();
+  }
+
+  for (Draft& draft : drafts) {
+    finish(draft, snapshot.now_s);
+    if (draft.applies()) deny(draft, plan);
+    plan.services.push_back(std::move(draft.plan));
+  }
+  return plan;
+}
+
+}  // namespace windlass::planner

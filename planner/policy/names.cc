@@ -1,0 +1,59 @@
+// Names of the policy's enumerations, and sums over a plan.
+#include "planner/policy/plan.h"
+
+namespace windlass::planner {
+
+const char* to_string(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kAuto: return "Auto";
+    case Strategy::kReplicated: return "Replicated";
+    case Strategy::kDisaggregated: return "Disaggregated";
+    case Strategy::kChained: return "Chained";
+  }
+  return "Unknown";
+}
+
+const char* to_string(Mode mode) {
+  switch (mode) {
+    case Mode::kApply: return "Apply";
+    case Mode::kRecommend: return "Recommend";
+    case Mode::kPaused: return "Paused";
+  }
+  return "Unknown";
+}
+
+const char* to_string(WorkerState state) {
+  switch (state) {
+    case WorkerState::kStarting: return "Starting";
+    case WorkerState::kReady: return "Ready";
+    case WorkerState::kDraining: return "Draining";
+    case WorkerState::kFailed: return "Failed";
+    case WorkerState::kUnschedulable: return "Unschedulable";
+  }
+  return "Unknown";
+}
+
+const char* to_string(CapacityMode mode) {
+  switch (mode) {
+    case CapacityMode::kObserved: return "Observed";
+    case CapacityMode::kElastic: return "Elastic";
+  }
+  return "Unknown";
+}
+
+const char* to_string(Truth truth) {
+  switch (truth) {
+    case Truth::kTrue: return "True";
+    case Truth::kFalse: return "False";
+    case Truth::kUnknown: return "Unknown";
+  }
+  return "Unknown";
+}
+
+int ServicePlan::desired_workers() const {
+  int workers = 0;
+  for (const PoolPlan& pool : pools) workers += pool.workers;
+  return workers;
+}
+
+}  // namespace windlass::planner

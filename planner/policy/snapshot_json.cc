@@ -1,0 +1,406 @@
+// The fields of a Snapshot.
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/policy/json_fields.h"
+
+namespace windlass::planner {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+
+Json number(double value) {
+  const json plain = json_number(value);
+  return Json(plain);
+}
+
+// ---- writing
+
+void put(Json& object, const char* key, const std::optional<double>& value) {
+  if (value) object[key] = number(*value);
+}
+
+void put(Json& object, const char* key, const std::optional<int>& value) {
+  if (value) object[key] = *value;
+}
+
+void put(Json& object, const char* key, const std::optional<Reading>& reading) {
+  if (reading) object[key] = Json{{"value", number(reading->value)}, {"atS", number(reading->at_s)}};
+}
+
+Json fields_of(const ModelShape& shape) {
+  return Json{{"architecture", shape.architecture},
+              {"layers", shape.layers},
+              {"hidden", shape.hidden},
+              {"heads", shape.heads},
+              {"kvHeads", shape.kv_heads},
+              {"headDim", shape.head_dim},
+              {"intermediate", shape.intermediate},
+              {"vocab", shape.vocab},
+              {"maxContextTokens", shape.max_context_tokens},
+              {"tiedEmbeddings", shape.tied_embeddings},
+              {"qkvBias", shape.qkv_bias},
+              {"dtype", to_string(shape.dtype)}};
+}
+
+Json fields_of(const AcceleratorSpec& spec) {
+  Json peak = Json::object();
+  for (const auto& [dtype, flops] : spec.peak_flops) peak[to_string(dtype)] = number(flops);
+  return Json{{"name", spec.name},
+              {"memoryBytes", number(spec.memory_bytes)},
+              {"peakFlops", std::move(peak)},
+              {"memoryBandwidthBytesPerS", number(spec.memory_bandwidth_bytes_per_s)},
+              {"intraLinkBandwidthBytesPerS", number(spec.intra_link_bandwidth_bytes_per_s)},
+              {"intraLinkLatencyS", number(spec.intra_link_latency_s)},
+              {"interLinkBandwidthBytesPerS", number(spec.inter_link_bandwidth_bytes_per_s)},
+              {"interLinkLatencyS", number(spec.inter_link_latency_s)},
+              {"gpusPerNode", spec.gpus_per_node},
+              {"pricePerHour", number(spec.price_per_hour)},
+              {"powerWatts", number(spec.power_watts)}};
+}
+
+Json fields_of(const AcceleratorState& state) {
+  Json object{{"spec", fields_of(state.spec)},
+              {"mode", to_string(state.mode)},
+              {"allocatableGpus", state.allocatable_gpus},
+              {"usedByOthers", state.used_by_others}};
+  put(object, "maxGpus", state.max_gpus);
+  return object;
+}
+
+Json fields_of(const Scaling& scaling) {
+  Json object{{"strategy", to_string(scaling.strategy)}, {"minWorkers", scaling.min_workers}};
+  put(object, "maxWorkers", scaling.max_workers);
+  put(object, "maxCostPerHour", scaling.max_cost_per_hour);
+  put(object, "idleToZeroAfterS", scaling.idle_to_zero_after_s);
+  object["drainTimeoutS"] = number(scaling.drain_timeout_s);
+  object["scaleUpStabilizationS"] = number(scaling.scale_up_stabilization_s);
+  object["scaleDownStabilizationS"] = number(scaling.scale_down_stabilization_s);
+  object["mode"] = to_string(scaling.mode);
+  return object;
+}
+
+Json fields_of(const Demand& demand) {
+  Json object = Json::object();
+  put(object, "arrivalsPerS", demand.arrivals_per_s);
+  object["arrivalsWindowS"] = number(demand.arrivals_window_s);
+  put(object, "queued", demand.queued);
+  put(object, "inputTokens", demand.input_tokens);
+  put(object, "outputTokens", demand.output_tokens);
+  put(object, "lastArrivalAtS", demand.last_arrival_at_s);
+  put(object, "attainment", demand.attainment);
+  put(object, "ttftS", demand.ttft_s);
+  put(object, "tpotS", demand.tpot_s);
+  return object;
+}
+
+Json fields_of(const Worker& worker) {
+  Json object{{"name", worker.name},
+              {"pool", worker.pool},
+              {"slot", worker.slot},
+              {"accelerator", worker.accelerator},
+              {"gpus", worker.gpus},
+              {"state", to_string(worker.state)},
+              {"createdS", number(worker.created_s)}};
+  put(object, "readyS", worker.ready_s);
+  put(object, "running", worker.running);
+  put(object, "waiting", worker.waiting);
+  object["address"] = worker.address;
+  object["specHash"] = worker.spec_hash;
+  object["maxConcurrency"] = worker.max_concurrency;
+  return object;
+}
+
+Json fields_of(const Service& service) {
+  Json accelerators = Json::array();
+  for (const AllowedAccelerator& allowed : service.accelerators) {
+    Json entry{{"accelerator", allowed.accelerator}};
+    put(entry, "maxGpus", allowed.max_gpus);
+    accelerators.push_back(std::move(entry));
+  }
+  Json workers = Json::array();
+  for (const Worker& worker : service.workers) workers.push_back(fields_of(worker));
+  Json object{{"id", fields_of(service.id)}, {"generation", service.generation}, {"servedName", service.served_name}};
+  if (service.shape) object["shape"] = fields_of(*service.shape);
+  if (!service.shape_unknown_reason.empty()) object["shapeUnknownReason"] = service.shape_unknown_reason;
+  object["maxContextTokens"] = service.max_context_tokens;
+  object["slo"] = Json{{"ttftS", number(service.slo.ttft_s)},
+                       {"tpotS", number(service.slo.tpot_s)},
+                       {"percentile", number(service.slo.percentile)},
+                       {"windowS", number(service.slo.window_s)}};
+  object["workload"] = Json{{"requestsPerS", number(service.workload.requests_per_s)},
+                            {"inputTokens", number(service.workload.input_tokens)},
+                            {"outputTokens", number(service.workload.output_tokens)}};
+  object["accelerators"] = std::move(accelerators);
+  object["scaling"] = fields_of(service.scaling);
+  object["priority"] = service.priority;
+  put(object, "lastDesired", service.last_desired);
+  object["demand"] = fields_of(service.demand);
+  object["workers"] = std::move(workers);
+  object["memory"] = fields_of(service.memory);
+  return object;
+}
+
+// ---- reading
+
+template <class T, class Read>
+T child(JsonReader& reader, const char* key, Read read) {
+  return reader.unwrap(read(reader.require(key), reader.path_of(key)));
+}
+
+std::optional<Reading> optional_reading(JsonReader& parent, const char* key) {
+  const json* value = parent.find(key);
+  if (value == nullptr) return std::nullopt;
+  JsonReader reader(*value, parent.path_of(key));
+  const Reading reading{reader.number("value"), reader.number("atS")};
+  parent.take(reader.finish());
+  return reading;
+}
+
+DType dtype_of(JsonReader& reader, const char* key, const std::string& text) {
+  const Result<DType> dtype = dtype_from_string(text);
+  if (dtype.ok()) return *dtype;
+  reader.fail(key, text, "float32, float16, bfloat16, float8 or int8");
+  return DType::kFloat32;
+}
+
+Result<ModelShape> read_shape(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  ModelShape shape;
+  shape.architecture = reader.string("architecture");
+  shape.layers = reader.int32("layers");
+  shape.hidden = reader.int32("hidden");
+  shape.heads = reader.int32("heads");
+  shape.kv_heads = reader.int32("kvHeads");
+  shape.head_dim = reader.int32("headDim");
+  shape.intermediate = reader.int32("intermediate");
+  shape.vocab = reader.int32("vocab");
+  shape.max_context_tokens = reader.int32("maxContextTokens");
+  shape.tied_embeddings = reader.boolean("tiedEmbeddings");
+  shape.qkv_bias = reader.boolean("qkvBias");
+  shape.dtype = dtype_of(reader, "dtype", reader.string("dtype"));
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  if (Result<void> valid = validate(shape); !valid.ok()) return valid.error().within(path);
+  return shape;
+}
+
+Result<AcceleratorSpec> read_accelerator_spec(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  AcceleratorSpec spec;
+  spec.name = reader.string("name");
+  spec.memory_bytes = reader.number("memoryBytes");
+  const json& peak = reader.require("peakFlops");
+  JsonReader peak_reader(peak, reader.path_of("peakFlops"));
+  if (peak.is_object()) {
+    for (const auto& item : peak.items()) {
+      spec.peak_flops[dtype_of(peak_reader, item.key().c_str(), item.key())] = peak_reader.number(item.key().c_str());
+    }
+  }
+  reader.take(peak_reader.finish());
+  spec.memory_bandwidth_bytes_per_s = reader.number("memoryBandwidthBytesPerS");
+  spec.intra_link_bandwidth_bytes_per_s = reader.number("intraLinkBandwidthBytesPerS");
+  spec.intra_link_latency_s = reader.number("intraLinkLatencyS");
+  spec.inter_link_bandwidth_bytes_per_s = reader.number("interLinkBandwidthBytesPerS");
+  spec.inter_link_latency_s = reader.number("interLinkLatencyS");
+  spec.gpus_per_node = reader.int32("gpusPerNode");
+  spec.price_per_hour = reader.number("pricePerHour");
+  spec.power_watts = reader.number("powerWatts");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  if (Result<void> valid = validate(spec); !valid.ok()) return valid.error().within(path);
+  return spec;
+}
+
+Result<AcceleratorState> read_accelerator(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  AcceleratorState state;
+  state.spec = child<AcceleratorSpec>(reader, "spec", read_accelerator_spec);
+  state.mode = read_enum(reader, "mode", {CapacityMode::kObserved, CapacityMode::kElastic});
+  state.allocatable_gpus = reader.int32("allocatableGpus", 0);
+  state.used_by_others = reader.int32("usedByOthers", 0);
+  state.max_gpus = optional_int(reader, "maxGpus", 0);
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return state;
+}
+
+Result<Slo> read_slo(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Slo slo;
+  slo.ttft_s = reader.number("ttftS");
+  slo.tpot_s = reader.number("tpotS");
+  slo.percentile = reader.number("percentile");
+  slo.window_s = reader.number("windowS");
+  if (!(slo.ttft_s > 0)) reader.fail("ttftS", json_number(slo.ttft_s), "greater than 0");
+  if (!(slo.tpot_s > 0)) reader.fail("tpotS", json_number(slo.tpot_s), "greater than 0");
+  if (!(slo.percentile > 0 && slo.percentile < 100)) {
+    reader.fail("percentile", json_number(slo.percentile), "between 0 and 100, both excluded");
+  }
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return slo;
+}
+
+Result<AssumedWorkload> read_workload(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  AssumedWorkload workload;
+  workload.requests_per_s = reader.number("requestsPerS");
+  workload.input_tokens = reader.number("inputTokens");
+  workload.output_tokens = reader.number("outputTokens");
+  if (!(workload.requests_per_s >= 0)) reader.fail("requestsPerS", json_number(workload.requests_per_s), "at least 0");
+  if (!(workload.input_tokens >= 1)) reader.fail("inputTokens", json_number(workload.input_tokens), "at least 1");
+  if (!(workload.output_tokens >= 1)) reader.fail("outputTokens", json_number(workload.output_tokens), "at least 1");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return workload;
+}
+
+Result<Scaling> read_scaling(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Scaling scaling;
+  scaling.strategy =
+      read_enum(reader, "strategy", {Strategy::kAuto, Strategy::kReplicated, Strategy::kDisaggregated, Strategy::kChained});
+  scaling.min_workers = reader.int32("minWorkers", 0);
+  scaling.max_workers = optional_int(reader, "maxWorkers", 0);
+  scaling.max_cost_per_hour = optional_number(reader, "maxCostPerHour");
+  scaling.idle_to_zero_after_s = optional_number(reader, "idleToZeroAfterS");
+  scaling.drain_timeout_s = reader.number("drainTimeoutS");
+  scaling.scale_up_stabilization_s = reader.number("scaleUpStabilizationS");
+  scaling.scale_down_stabilization_s = reader.number("scaleDownStabilizationS");
+  scaling.mode = read_enum(reader, "mode", {Mode::kApply, Mode::kRecommend, Mode::kPaused});
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return scaling;
+}
+
+Result<Demand> read_demand(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Demand demand;
+  demand.arrivals_per_s = optional_reading(reader, "arrivalsPerS");
+  demand.arrivals_window_s = reader.number("arrivalsWindowS");
+  demand.queued = optional_reading(reader, "queued");
+  demand.input_tokens = optional_reading(reader, "inputTokens");
+  demand.output_tokens = optional_reading(reader, "outputTokens");
+  demand.last_arrival_at_s = optional_number(reader, "lastArrivalAtS");
+  demand.attainment = optional_reading(reader, "attainment");
+  demand.ttft_s = optional_reading(reader, "ttftS");
+  demand.tpot_s = optional_reading(reader, "tpotS");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return demand;
+}
+
+Result<Worker> read_worker(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Worker worker;
+  worker.name = reader.string("name");
+  worker.pool = reader.string("pool");
+  worker.slot = reader.int32("slot", 0);
+  worker.accelerator = reader.string("accelerator");
+  worker.gpus = reader.int32("gpus", 0);
+  worker.state = read_enum(
+      reader, "state",
+      {WorkerState::kStarting, WorkerState::kReady, WorkerState::kDraining, WorkerState::kFailed, WorkerState::kUnschedulable});
+  worker.created_s = reader.number("createdS");
+  worker.ready_s = optional_number(reader, "readyS");
+  worker.running = optional_reading(reader, "running");
+  worker.waiting = optional_reading(reader, "waiting");
+  worker.address = reader.string("address");
+  worker.spec_hash = reader.string("specHash");
+  worker.max_concurrency = reader.int32("maxConcurrency", 0);
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return worker;
+}
+
+Result<Service> read_service(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Service service;
+  service.id = child<ServiceId>(reader, "id", read_service_id);
+  service.generation = reader.integer("generation", 0, INT64_MAX);
+  service.served_name = reader.string("servedName");
+  if (const json* shape = reader.find("shape"); shape != nullptr) {
+    service.shape = reader.unwrap(read_shape(*shape, reader.path_of("shape")));
+  }
+  if (reader.find("shapeUnknownReason") != nullptr) service.shape_unknown_reason = reader.string("shapeUnknownReason");
+  service.max_context_tokens = reader.int32("maxContextTokens", 0);
+  service.slo = child<Slo>(reader, "slo", read_slo);
+  service.workload = child<AssumedWorkload>(reader, "workload", read_workload);
+  reader.list("accelerators", [&](const json& entry, const std::string& entry_path) {
+    JsonReader allowed(entry, entry_path);
+    service.accelerators.push_back(AllowedAccelerator{allowed.string("accelerator"), optional_int(allowed, "maxGpus", 0)});
+    reader.take(allowed.finish());
+  });
+  service.scaling = child<Scaling>(reader, "scaling", read_scaling);
+  service.priority = reader.int32("priority");
+  service.last_desired = optional_int(reader, "lastDesired", 0);
+  service.demand = child<Demand>(reader, "demand", read_demand);
+  reader.list("workers", [&](const json& worker, const std::string& worker_path) {
+    service.workers.push_back(reader.unwrap(read_worker(worker, worker_path)));
+  });
+  service.memory = child<PolicyMemory>(reader, "memory", read_memory);
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return service;
+}
+
+}  // namespace
+
+Json fields_of(const ServiceId& id) { return Json{{"namespace", id.name_space}, {"name", id.name}, {"uid", id.uid}}; }
+
+Json fields_of(const PolicyMemory& memory) {
+  Json object = Json::object();
+  put(object, "historySinceS", memory.history_since_s);
+  Json recommendations = Json::array();
+  for (const Recommendation& entry : memory.recommendations) {
+    recommendations.push_back(Json{{"atS", number(entry.at_s)}, {"workers", entry.workers}});
+  }
+  object["recommendations"] = std::move(recommendations);
+  put(object, "desired", memory.desired);
+  return object;
+}
+
+Json fields_of(const Snapshot& snapshot) {
+  Json accelerators = Json::array();
+  for (const AcceleratorState& state : snapshot.accelerators) accelerators.push_back(fields_of(state));
+  Json services = Json::array();
+  for (const Service& service : snapshot.services) services.push_back(fields_of(service));
+  return Json{{"snapshotFormat", kFormat},
+              {"nowS", number(snapshot.now_s)},
+              {"accelerators", std::move(accelerators)},
+              {"services", std::move(services)}};
+}
+
+Result<ServiceId> read_service_id(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  ServiceId id{reader.string("namespace"), reader.string("name"), reader.string("uid")};
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return id;
+}
+
+Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  PolicyMemory memory;
+  memory.history_since_s = optional_number(reader, "historySinceS");
+  reader.list("recommendations", [&](const json& entry, const std::string& entry_path) {
+    JsonReader recommendation(entry, entry_path);
+    memory.recommendations.push_back(Recommendation{recommendation.number("atS"), recommendation.int32("workers", 0)});
+    reader.take(recommendation.finish());
+  });
+  memory.desired = optional_int(reader, "desired", 0);
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return memory;
+}
+
+Result<Snapshot> read_snapshot(const json& document) {
+  JsonReader reader(document, "");
+  Snapshot snapshot;
+  static_cast<void>(reader.int32("snapshotFormat", kFormat, kFormat));
+  snapshot.now_s = reader.number("nowS");
+  reader.list("accelerators", [&](const json& state, const std::string& path) {
+    snapshot.accelerators.push_back(reader.unwrap(read_accelerator(state, path)));
+  });
+  reader.list("services", [&](const json& service, const std::string& path) {
+    snapshot.services.push_back(reader.unwrap(read_service(service, path)));
+  });
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return snapshot;
+}
+
+}  // namespace windlass::planner

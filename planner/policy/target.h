@@ -1,0 +1,43 @@
+// Target: how many workers a service should have, before it competes with others for GPUs. Where scale-up, stabilisation,
+// holding, idling to zero and the service's own limits stand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/policy/configuration.h"
+#include "planner/policy/demand_view.h"
+#include "planner/policy/plan.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::planner {
+
+struct Target {
+  int wanted = 0;          // after stabilisation, before the service's own limits
+  int allowed = 0;         // wanted, inside min and max workers, cost and the class' share: what goes into arbitration
+  int floor = 0;           // the part of `allowed` that minWorkers asks for
+  std::string limited_by;  // code of the limit that bites, or empty
+  std::string limit_message;
+  std::vector<Reason> reasons;
+  PolicyMemory memory;
+};
+
+// What the last plan asked for, by our own memory or else by the status; where there was none, the workers that are there.
+[[nodiscard]] int current_workers(const Service& service);
+
+// Workers that the arrivals and the backlog need with this configuration.
+[[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double queued);
+
+// `retiring_cost_per_hour`, `retiring_gpus`: what workers of an earlier configuration still take of the service's own limits.
+struct Retiring {
+  double cost_per_hour = 0;
+  int gpus_of_class = 0;  // of the accelerator that the configuration uses
+};
+
+[[nodiscard]] Target decide_target(const Service& service, double now_s, const DemandView& view,
+                                   const Configuration& configuration, const Retiring& retiring);
+
+// The memory of a service whose workers are held as they are: the held number is on record as a recommendation.
+[[nodiscard]] PolicyMemory remember(const PolicyMemory& memory, const Scaling& scaling, double now_s, int workers);
+
+}  // namespace windlass::planner
