@@ -33,8 +33,8 @@ struct HttpResponse {
 class HttpStream {
  public:
   struct Poll {
-    std::string bytes;       // what has arrived since the last poll; may be empty
-    bool finished = false;   // the peer has closed; no more will come
+    std::string bytes;      // what has arrived since the last poll; may be empty
+    bool finished = false;  // the peer has closed; no more will come
   };
 
   virtual ~HttpStream() = default;  // destroying a stream cancels it

@@ -1,0 +1,55 @@
+// ApiResult<T>: a Result<T> that also keeps what the API server said when it refused.
+//
+// It is a Result<T>, so the macros and every caller that cares only for success work unchanged; who must tell a quota from a
+// missing right, or wait as long as the server asked, reads failure().
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::kube {
+
+struct ApiFailure {
+  struct Cause {
+    std::string field;   // "spec.slo.percentile"
+    std::string reason;  // "FieldValueInvalid"
+    std::string message;
+  };
+  int http_status = 0;                  // 0: there was no response
+  std::string reason;                   // metav1.StatusReason: "Conflict", "Invalid", "Forbidden", ...; may be empty
+  std::optional<double> retry_after_s;  // the server asks to wait that long
+  std::vector<Cause> causes;
+};
+
+template <class T>
+class [[nodiscard]] ApiResult : public Result<T> {
+ public:
+  ApiResult(T value) : Result<T>(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  ApiResult(Error error) : Result<T>(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  ApiResult(Error error, ApiFailure failure) : Result<T>(std::move(error)), failure_(std::move(failure)) {}
+
+  // REQUIRES: !ok(). All defaults when the request never got a response.
+  [[nodiscard]] const ApiFailure& failure() const { return failure_; }
+
+ private:
+  ApiFailure failure_;
+};
+
+template <>
+class [[nodiscard]] ApiResult<void> : public Result<void> {
+ public:
+  ApiResult() = default;
+  ApiResult(Error error) : Result<void>(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  ApiResult(Error error, ApiFailure failure) : Result<void>(std::move(error)), failure_(std::move(failure)) {}
+
+  [[nodiscard]] const ApiFailure& failure() const { return failure_; }
+
+ private:
+  ApiFailure failure_;
+};
+
+}  // namespace windlass::kube

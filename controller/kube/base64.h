@@ -1,0 +1,14 @@
+// Base64 (RFC 4648) as kubeconfig files hold it. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace windlass::kube {
+
+// nullopt: not base64. Line breaks inside are passed over, padding is needed.
+[[nodiscard]] std::optional<std::string> base64_decode(std::string_view text);
+[[nodiscard]] std::string base64_encode(std::string_view bytes);
+
+}  // namespace windlass::kube

@@ -1,0 +1,421 @@
+// send() and send_all() on the caller's thread; streams on one I/O thread.
+#include "controller/kube/curl_transport.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include "controller/kube/curl_transfer.h"
+
+namespace windlass::kube {
+namespace {
+
+constexpr long kMaxIdleConnections = 64;
+constexpr int kPollAtMost_ms = 1000;
+
+void init_curl_once() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+double steady_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Collects the whole response of send().
+class WholeResponse final : public CurlTransfer::Receiver {
+ public:
+  explicit WholeResponse(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  void on_head(int status, std::map<std::string, std::string> headers) override {
+    response.status = status;
+    response.headers = std::move(headers);
+  }
+  Take on_bytes(const char* data, std::size_t size) override {
+    if (response.body.size() + size > max_bytes_) {
+      too_large = true;
+      return Take::kStop;
+    }
+    response.body.append(data, size);
+    return Take::kTaken;
+  }
+
+  HttpResponse response;
+  bool too_large = false;
+
+ private:
+  std::size_t max_bytes_;
+};
+
+// What the I/O thread and the reader of one stream share.
+struct StreamState final : public CurlTransfer::Receiver {
+  StreamState(std::size_t max_bytes, std::function<void()> notify) : max_bytes_(max_bytes), notify_(std::move(notify)) {}
+
+  void on_head(int status, std::map<std::string, std::string>) override {
+    {
+      std::lock_guard lock(mutex);
+      this->status = status;
+    }
+    tell();
+  }
+
+  Take on_bytes(const char* data, std::size_t size) override {
+    bool was_empty;
+    {
+      std::lock_guard lock(mutex);
+      if (cancelled) return Take::kStop;
+      was_empty = buffer.empty();
+      if (!was_empty && buffer.size() + size > max_bytes_) {
+        paused = true;  // libcurl keeps these bytes and brings them again
+        return Take::kPause;
+      }
+      buffer.append(data, size);
+    }
+    if (was_empty) tell();
+    return Take::kTaken;
+  }
+
+  void end(std::optional<Error> why) {
+    {
+      std::lock_guard lock(mutex);
+      if (finished || error) return;
+      if (why) {
+        error = std::move(why);
+      } else {
+        finished = true;
+      }
+    }
+    tell();
+  }
+
+  std::mutex mutex;
+  std::string buffer;
+  int status = 0;
+  bool finished = false;
+  bool cancelled = false;
+  bool paused = false;
+  std::optional<Error> error;
+
+ private:
+  void tell() {
+    if (notify_) notify_();
+  }
+
+  std::size_t max_bytes_;
+  std::function<void()> notify_;
+};
+
+}  // namespace
+
+class CurlTransport::Impl {
+ public:
+  explicit Impl(CurlOptions options) : options_(std::move(options)), client_(options_.tls.client) {
+    init_curl_once();
+    send_multi_ = curl_multi_init();
+    stream_multi_ = curl_multi_init();
+    curl_multi_setopt(send_multi_, CURLMOPT_MAXCONNECTS, kMaxIdleConnections);
+  }
+
+  ~Impl() {
+    stop();
+    curl_multi_cleanup(send_multi_);
+    curl_multi_cleanup(stream_multi_);
+  }
+
+  std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests);
+  Result<std::shared_ptr<StreamState>> open(const HttpRequest& request);
+
+  // For the reader's thread: the I/O thread does what they ask for as soon as it can.
+  void close(const std::shared_ptr<StreamState>& state) { command(Command{Command::kClose, state, nullptr, 0}); }
+  void resume(const std::shared_ptr<StreamState>& state) { command(Command{Command::kResume, state, nullptr, 0}); }
+
+  void set_client(ClientCertificate client) {
+    std::lock_guard lock(client_mutex_);
+    client_ = std::move(client);
+  }
+
+  void stop() {
+    {
+      std::lock_guard lock(command_mutex_);
+      stopping_ = true;
+    }
+    curl_multi_wakeup(stream_multi_);
+    std::lock_guard lock(thread_mutex_);
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  struct Command {
+    enum Kind { kOpen, kResume, kClose } kind;
+    std::shared_ptr<StreamState> state;
+    std::unique_ptr<CurlTransfer> transfer;  // kOpen
+    double head_deadline_s = 0;              // kOpen
+  };
+  struct OpenStream {
+    std::shared_ptr<StreamState> state;
+    std::unique_ptr<CurlTransfer> transfer;
+    double head_deadline_s = 0;
+  };
+
+  ClientCertificate client() {
+    std::lock_guard lock(client_mutex_);
+    return client_;
+  }
+
+  void command(Command command) {
+    {
+      std::lock_guard lock(command_mutex_);
+      if (stopping_) return;
+      commands_.push_back(std::move(command));
+    }
+    curl_multi_wakeup(stream_multi_);
+  }
+
+  void run();
+  bool obey_commands();
+  void reap();
+  double check_heads(double now_s);
+  void drop(std::map<StreamState*, OpenStream>::iterator it);
+
+  CurlOptions options_;
+  std::mutex client_mutex_;
+  ClientCertificate client_;
+
+  std::mutex send_mutex_;  // send_multi_ serves one caller at a time
+  CURLM* send_multi_;
+
+  CURLM* stream_multi_;
+  std::mutex thread_mutex_;
+  std::thread thread_;  // started by the first stream
+  std::mutex command_mutex_;
+  std::deque<Command> commands_;
+  bool stopping_ = false;
+  std::map<StreamState*, OpenStream> streams_;  // the I/O thread's own
+};
+
+std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vector<HttpRequest>& requests) {
+  struct InFlight {
+    std::unique_ptr<WholeResponse> receiver;
+    std::unique_ptr<CurlTransfer> transfer;
+    std::size_t index = 0;
+  };
+  std::vector<Result<HttpResponse>> results(requests.size(), Result<HttpResponse>(Error{ErrorCode::kInternal, "not sent"}));
+  ClientCertificate client = this->client();
+  std::lock_guard lock(send_mutex_);
+  std::map<CURL*, InFlight> in_flight;
+  std::size_t next = 0;
+  while (next < requests.size() || !in_flight.empty()) {
+    while (next < requests.size() && in_flight.size() < std::max<std::size_t>(1, options_.max_parallel)) {
+      std::size_t index = next++;
+      auto receiver = std::make_unique<WholeResponse>(options_.max_response_bytes);
+      auto transfer = CurlTransfer::make(requests[index], options_, client, *receiver, false);
+      if (!transfer.ok()) {
+        results[index] = transfer.error();
+        continue;
+      }
+      CURL* easy = (*transfer)->easy();
+      if (CURLMcode code = curl_multi_add_handle(send_multi_, easy); code != CURLM_OK) {
+        results[index] = Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))};
+        continue;
+      }
+      in_flight[easy] = {std::move(receiver), std::move(*transfer), index};
+    }
+    if (in_flight.empty()) continue;
+    int running = 0;
+    curl_multi_perform(send_multi_, &running);
+    bool some_ended = false;
+    int left = 0;
+    while (CURLMsg* message = curl_multi_info_read(send_multi_, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      some_ended = true;
+      CURLcode code = message->data.result;  // gone once the handle is removed
+      auto it = in_flight.find(message->easy_handle);
+      if (it == in_flight.end()) continue;
+      InFlight& ended = it->second;
+      if (code == CURLE_OK) {
+        results[ended.index] = std::move(ended.receiver->response);
+      } else if (ended.receiver->too_large) {
+        results[ended.index] =
+            Error{ErrorCode::kResourceExhausted,
+                  fmt::format("{}: the response has more than {} bytes", ended.transfer->what(), options_.max_response_bytes)};
+      } else {
+        results[ended.index] = ended.transfer->failure(code);
+      }
+      curl_multi_remove_handle(send_multi_, it->first);
+      in_flight.erase(it);
+    }
+    if (!some_ended) curl_multi_poll(send_multi_, nullptr, 0, kPollAtMost_ms, nullptr);
+  }
+  return results;
+}
+
+Result<std::shared_ptr<StreamState>> CurlTransport::Impl::open(const HttpRequest& request) {
+  auto state = std::make_shared<StreamState>(options_.max_stream_buffer_bytes, options_.on_activity);
+  auto transfer = CurlTransfer::make(request, options_, client(), *state, true);
+  if (!transfer.ok()) return transfer.error();
+  {
+    std::lock_guard lock(thread_mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  command(Command{Command::kOpen, state, std::move(*transfer), steady_now() + request.timeout_s});
+  return state;
+}
+
+bool CurlTransport::Impl::obey_commands() {
+  std::deque<Command> commands;
+  {
+    std::lock_guard lock(command_mutex_);
+    if (stopping_) return false;
+    commands.swap(commands_);
+  }
+  for (Command& command : commands) {
+    auto it = streams_.find(command.state.get());
+    switch (command.kind) {
+      case Command::kOpen: {
+        CURLMcode code = curl_multi_add_handle(stream_multi_, command.transfer->easy());
+        if (code != CURLM_OK) {
+          command.state->end(Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))});
+          break;
+        }
+        streams_[command.state.get()] = {command.state, std::move(command.transfer), command.head_deadline_s};
+        break;
+      }
+      case Command::kResume:
+        if (it != streams_.end()) curl_easy_pause(it->second.transfer->easy(), CURLPAUSE_CONT);
+        break;
+      case Command::kClose:
+        if (it != streams_.end()) drop(it);
+        break;
+    }
+  }
+  return true;
+}
+
+void CurlTransport::Impl::drop(std::map<StreamState*, OpenStream>::iterator it) {
+  curl_multi_remove_handle(stream_multi_, it->second.transfer->easy());
+  streams_.erase(it);
+}
+
+void CurlTransport::Impl::reap() {
+  int left = 0;
+  while (CURLMsg* message = curl_multi_info_read(stream_multi_, &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    CURLcode code = message->data.result;
+    auto it = std::find_if(streams_.begin(), streams_.end(),
+                           [&](const auto& entry) { return entry.second.transfer->easy() == message->easy_handle; });
+    if (it == streams_.end()) continue;
+    it->second.state->end(code == CURLE_OK ? std::nullopt : std::optional(it->second.transfer->failure(code)));
+    drop(it);
+  }
+}
+
+// Ends the streams whose head has not come in time; answers when the next one is due.
+double CurlTransport::Impl::check_heads(double now_s) {
+  double next_s = now_s + kPollAtMost_ms / 1000.0;
+  for (auto it = streams_.begin(); it != streams_.end();) {
+    auto current = it++;
+    OpenStream& stream = current->second;
+    {
+      std::lock_guard lock(stream.state->mutex);
+      if (stream.state->status != 0) continue;
+    }
+    if (now_s < stream.head_deadline_s) {
+      next_s = std::min(next_s, stream.head_deadline_s);
+      continue;
+    }
+    stream.state->end(Error{ErrorCode::kDeadlineExceeded, stream.transfer->what() + ": no response within the timeout"});
+    drop(current);
+  }
+  return next_s;
+}
+
+void CurlTransport::Impl::run() {
+  while (obey_commands()) {
+    int running = 0;
+    curl_multi_perform(stream_multi_, &running);
+    reap();
+    double now_s = steady_now();
+    double next_s = check_heads(now_s);
+    curl_multi_poll(stream_multi_, nullptr, 0, std::max(1, static_cast<int>((next_s - now_s) * 1000)), nullptr);
+  }
+  std::deque<Command> unserved;
+  {
+    std::lock_guard lock(command_mutex_);
+    unserved.swap(commands_);
+  }
+  Error closed{ErrorCode::kCancelled, "the transport was shut down"};
+  for (Command& command : unserved) command.state->end(closed);
+  while (!streams_.empty()) {
+    streams_.begin()->second.state->end(closed);
+    drop(streams_.begin());
+  }
+}
+
+namespace {
+
+template <class Impl>
+class CurlStream final : public HttpStream {
+ public:
+  CurlStream(std::shared_ptr<Impl> impl, std::shared_ptr<StreamState> state)
+      : impl_(std::move(impl)), state_(std::move(state)) {}
+
+  ~CurlStream() override {
+    {
+      std::lock_guard lock(state_->mutex);
+      state_->cancelled = true;
+    }
+    impl_->close(state_);
+  }
+
+  int status() const override {
+    std::lock_guard lock(state_->mutex);
+    return state_->status;
+  }
+
+  Result<Poll> poll() override {
+    Poll poll;
+    bool resume = false;
+    {
+      std::lock_guard lock(state_->mutex);
+      // What came before the connection broke is still worth having.
+      if (state_->buffer.empty() && state_->error) return *state_->error;
+      poll.bytes.swap(state_->buffer);
+      poll.finished = state_->finished;
+      resume = std::exchange(state_->paused, false);
+    }
+    if (resume) impl_->resume(state_);
+    return poll;
+  }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<StreamState> state_;
+};
+
+}  // namespace
+
+CurlTransport::CurlTransport(CurlOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
+
+CurlTransport::~CurlTransport() { impl_->stop(); }
+
+Result<HttpResponse> CurlTransport::send(const HttpRequest& request) { return std::move(impl_->send_all({request}).front()); }
+
+std::vector<Result<HttpResponse>> CurlTransport::send_all(const std::vector<HttpRequest>& requests) {
+  return impl_->send_all(requests);
+}
+
+Result<std::unique_ptr<HttpStream>> CurlTransport::stream(const HttpRequest& request) {
+  auto state = impl_->open(request);
+  if (!state.ok()) return state.error();
+  return std::unique_ptr<HttpStream>(std::make_unique<CurlStream<Impl>>(impl_, std::move(*state)));
+}
+
+void CurlTransport::set_client_certificate(ClientCertificate certificate) { impl_->set_client(std::move(certificate)); }
+
+}  // namespace windlass::kube

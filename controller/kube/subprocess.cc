@@ -1,0 +1,176 @@
+// fork, exec, two pipes and a deadline.
+#include "controller/kube/subprocess.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace windlass::kube {
+namespace {
+
+constexpr std::size_t kMaxOutputBytes = 1 << 20;
+
+double steady_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// A file descriptor that closes itself.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() { close(); }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  void set(int fd) {
+    close();
+    fd_ = fd;
+  }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+struct Pipe {
+  Fd read, write;
+  bool open() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    read.set(ends[0]);
+    write.set(ends[1]);
+    return true;
+  }
+};
+
+// Where PATH has the command; empty: nowhere. Looked up before the fork, so that the child only calls what is safe there.
+std::string find_on_path(const std::string& command) {
+  if (command.find('/') != std::string::npos) return access(command.c_str(), X_OK) == 0 ? command : "";
+  const char* path = std::getenv("PATH");
+  std::string dirs = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  for (std::size_t begin = 0; begin <= dirs.size();) {
+    std::size_t end = std::min(dirs.find(':', begin), dirs.size());
+    std::string candidate = dirs.substr(begin, end - begin) + "/" + command;
+    if (end > begin && access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return "";
+}
+
+std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& extra) {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    std::string text = *entry;
+    bool replaced = false;
+    for (const auto& [name, value] : extra) replaced = replaced || text.starts_with(name + "=");
+    if (!replaced) out.push_back(std::move(text));
+  }
+  for (const auto& [name, value] : extra) out.push_back(name + "=" + value);
+  return out;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+// True while the pipe may bring more.
+bool read_some(Fd& from, std::string& into) {
+  char chunk[4096];
+  ssize_t got = ::read(from.get(), chunk, sizeof(chunk));
+  if (got > 0) {
+    into.append(chunk, static_cast<std::size_t>(got));
+    return true;
+  }
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  from.close();
+  return false;
+}
+
+}  // namespace
+
+Result<ProgramRun> run_program(const std::string& command, const std::vector<std::string>& args,
+                               const std::vector<std::pair<std::string, std::string>>& env, bool inherit_stdin,
+                               double timeout_s) {
+  std::string path = find_on_path(command);
+  if (path.empty()) return Error{ErrorCode::kNotFound, fmt::format("'{}': no such program (or not executable)", command)};
+  std::vector<std::string> words{command};
+  words.insert(words.end(), args.begin(), args.end());
+  std::vector<std::string> environment = merged_environment(env);
+  std::vector<char*> argv = pointers(words);
+  std::vector<char*> envp = pointers(environment);
+  Pipe out, err;
+  Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!out.open() || !err.open() || null.get() < 0) {
+    return Error{ErrorCode::kUnavailable, fmt::format("'{}': {}", command, std::strerror(errno))};
+  }
+  pid_t pid = fork();
+  if (pid < 0) return Error{ErrorCode::kUnavailable, fmt::format("'{}': fork: {}", command, std::strerror(errno))};
+  if (pid == 0) {
+    // A terminal's plugin stays in our group, or it could not read from the terminal.
+    if (!inherit_stdin) setpgid(0, 0);
+    if (!inherit_stdin) dup2(null.get(), STDIN_FILENO);
+    dup2(out.write.get(), STDOUT_FILENO);
+    dup2(err.write.get(), STDERR_FILENO);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    signal(SIGPIPE, SIG_DFL);
+    execve(path.c_str(), argv.data(), envp.data());
+    _exit(127);
+  }
+  out.write.close();
+  err.write.close();
+  ProgramRun run;
+  double deadline_s = steady_now() + timeout_s;
+  Error failed{ErrorCode::kInternal, ""};
+  bool give_up = false;
+  while (!give_up && (out.read.get() >= 0 || err.read.get() >= 0)) {
+    double left_s = deadline_s - steady_now();
+    if (left_s <= 0) {
+      failed = {ErrorCode::kDeadlineExceeded, fmt::format("'{}': did not end within {} s", command, timeout_s)};
+      give_up = true;
+      break;
+    }
+    pollfd waiting[2] = {{out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}};  // poll passes over negative descriptors
+    if (poll(waiting, 2, static_cast<int>(left_s * 1000) + 1) < 0 && errno != EINTR) break;
+    if (waiting[0].revents != 0) read_some(out.read, run.out);
+    if (waiting[1].revents != 0) read_some(err.read, run.err);
+    if (run.out.size() > kMaxOutputBytes || run.err.size() > kMaxOutputBytes) {
+      failed = {ErrorCode::kResourceExhausted, fmt::format("'{}': wrote more than {} bytes", command, kMaxOutputBytes)};
+      give_up = true;
+    }
+  }
+  // Its pipes are closed; it may still take a moment to end, or never do so.
+  int status = 0;
+  while (!give_up && waitpid(pid, &status, WNOHANG) == 0) {
+    if (steady_now() >= deadline_s) {
+      failed = {ErrorCode::kDeadlineExceeded, fmt::format("'{}': did not end within {} s", command, timeout_s)};
+      give_up = true;
+    } else {
+      poll(nullptr, 0, 5);
+    }
+  }
+  if (give_up) {
+    if (inherit_stdin || kill(-pid, SIGKILL) != 0) kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return failed;
+  }
+  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return run;
+}
+
+}  // namespace windlass::kube

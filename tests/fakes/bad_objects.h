@@ -1,0 +1,61 @@
+// Reads tests/golden/bad_objects.yaml, whose head says what the table means. Used by tests/unit/api and tests/cluster.
+#pragma once
+
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "controller/api/yaml.h"
+
+namespace windlass::fakes {
+
+struct ExpectedError {
+  std::string path;
+  std::string error_class;  // a cause's reason, or "UnknownField"
+  std::string message;      // a CEL rule's message; empty where none is expected word for word
+};
+
+struct BadObject {
+  std::string name;
+  nlohmann::json object;  // the base with its patch
+  std::vector<ExpectedError> errors;
+};
+
+struct BadObjectTable {
+  std::vector<nlohmann::json> good;  // the bases
+  std::vector<BadObject> cases;
+};
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// source_dir: WINDLASS_SOURCE_DIR. Throws what is wrong with the table: a test can't go on without it.
+inline BadObjectTable load_bad_objects(const std::string& source_dir) {
+  const std::string path = source_dir + "/tests/golden/bad_objects.yaml";
+  const auto table = api::yaml_to_json(read_text(path), path);
+  if (!table.ok()) throw std::runtime_error(table.error().message);
+  BadObjectTable out;
+  for (const auto& [kind, base] : table->at("bases").items()) out.good.push_back(base);
+  for (const auto& item : table->at("cases")) {
+    BadObject bad;
+    bad.name = item.at("name").get<std::string>();
+    bad.object = table->at("bases").at(item.at("base").get<std::string>());
+    bad.object.merge_patch(item.at("patch"));
+    for (const auto& error : item.at("errors")) {
+      bad.errors.push_back({error.at("path").get<std::string>(), error.at("class").get<std::string>(), error.value("message", "")});
+    }
+    out.cases.push_back(std::move(bad));
+  }
+  return out;
+}
+
+}  // namespace windlass::fakes
