@@ -1,0 +1,121 @@
+// Wiring, signals and the drain.
+#include "gateway/app.h"
+
+#include <array>
+#include <csignal>
+
+#include <boost/asio/signal_set.hpp>
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "gateway/dispatcher.h"
+#include "gateway/http_admin.h"
+#include "gateway/http_public.h"
+#include "gateway/net.h"
+#include "gateway/table_client.h"
+#include "metrics/bundles.h"
+#include "planner/dispatch/jffc.h"
+
+namespace windlass::gateway {
+namespace {
+
+constexpr auto kLastAnswers = std::chrono::seconds(1);  // after the drain's end: for the errors that then are written
+
+std::string default_id() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) return fmt::format("gateway-{}", ::getpid());
+  return fmt::format("{}-{}", host.data(), ::getpid());
+}
+
+class App {
+ public:
+  App(const Options& options)
+      : options_(options),
+        metrics_(registry_),
+        dispatcher_(io_, RouterOptions{options.max_queued, options.queue_timeout_s, options.request_timeout_s}, policy_,
+                    metrics_),
+        pool_(io_),
+        proxy_{dispatcher_, pool_},
+        public_(io_, public_handler(proxy_)),
+        admin_(io_, admin_handler(proxy_, dispatcher_, registry_)),
+        signals_(io_, SIGTERM, SIGINT) {}
+
+  int run() {
+    for (auto& [server, address] : {std::pair{&public_, options_.listen}, std::pair{&admin_, options_.admin_listen}}) {
+      if (const auto listening = server->listen(address); !listening.ok()) {
+        spdlog::error("{}", listening.error().message);
+        return 1;
+      }
+    }
+    const std::string id = options_.id.empty() ? default_id() : options_.id;
+    const std::string advertise = to_string(options_.advertise.value_or(admin_.bound()));
+    TableClient tables(
+        io_, TableClientOptions{options_.controllers, id, advertise},
+        [this](dispatch::RoutingTable table) {
+          const auto version = dispatch::to_string(table.version);
+          const auto models = table.models.size();
+          const bool newer = dispatcher_.table_changed(std::move(table));
+          if (newer) spdlog::info("routing table {}: {} model(s)", version, models);
+          return newer;
+        },
+        [this] { return dispatcher_.router().table().version; });
+    tables.start();
+    asio::co_spawn(io_, wait_for_end(tables), asio::detached);
+    spdlog::info("gateway {} listens on {}, admin on {}", id, to_string(public_.bound()), to_string(admin_.bound()));
+    io_.run();
+    return 0;
+  }
+
+ private:
+  asio::awaitable<void> wait_for_end(TableClient& tables) {
+    error_code error;
+    co_await signals_.async_wait(to(error));
+    spdlog::info("draining {} request(s), up to {} s", dispatcher_.router().open_requests(), options_.drain_timeout_s);
+    proxy_.draining = true;
+    public_.stop_accepting();
+    signals_.async_wait([this](const error_code& failed, int) {
+      if (!failed) io_.stop();
+    });
+    const double end_s = Dispatcher::now_s() + options_.drain_timeout_s;
+    asio::steady_timer timer(io_);
+    // Answers are written a moment after their request is over for the router: closing comes a round later.
+    while (dispatcher_.router().open_requests() > 0 && Dispatcher::now_s() < end_s) {
+      timer.expires_after(std::chrono::milliseconds(20));
+      co_await timer.async_wait(to(error));
+    }
+    const bool cut_short = dispatcher_.router().open_requests() > 0;
+    if (cut_short) spdlog::warn("{} request(s) did not finish in time", dispatcher_.router().open_requests());
+    dispatcher_.shut_down();
+    timer.expires_after(cut_short ? kLastAnswers : std::chrono::milliseconds(50));
+    co_await timer.async_wait(to(error));
+    tables.stop();
+    admin_.stop_accepting();
+    spdlog::info("drained");
+    io_.stop();
+  }
+
+  Options options_;
+  asio::io_context io_{1};
+  metrics::Registry registry_;
+  metrics::GatewayMetrics metrics_;
+  dispatch::Jffc policy_;
+  Dispatcher dispatcher_;
+  UpstreamPool pool_;
+  Proxy proxy_;
+  HttpServer public_;
+  HttpServer admin_;
+  asio::signal_set signals_;
+};
+
+}  // namespace
+
+int run_gateway(const Options& options) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("gateway"));
+  std::signal(SIGPIPE, SIG_IGN);
+  App app(options);
+  return app.run();
+}
+
+}  // namespace windlass::gateway

@@ -1,0 +1,190 @@
+// Actions to tickets, events to metrics.
+#include "gateway/dispatcher.h"
+
+#include <chrono>
+
+namespace windlass::gateway {
+namespace {
+
+// The label of requests whose model no table names: the client's text must not become a series.
+constexpr const char* kUnknownModel = "";
+
+}  // namespace
+
+Dispatcher::ModelMetrics::ModelMetrics(const metrics::GatewayMetrics& metrics, const std::string& model)
+    : started(metrics.requests_started.with({{"model", model}})),
+      attained(metrics.requests_attained.with({{"model", model}})),
+      judged(metrics.requests_judged.with({{"model", model}})),
+      prompt_tokens(metrics.request_prompt_tokens.with({{"model", model}})),
+      generation_tokens(metrics.request_generation_tokens.with({{"model", model}})),
+      measured(metrics.requests_measured.with({{"model", model}})),
+      queue_wait(metrics.queue_wait.with({{"model", model}})),
+      time_to_first_token(metrics.time_to_first_token.with({{"model", model}})),
+      time_per_output_token(metrics.time_per_output_token.with({{"model", model}})) {}
+
+Dispatcher::Dispatcher(asio::io_context& io, RouterOptions options, const dispatch::DispatchPolicy& policy,
+                       metrics::GatewayMetrics& metrics)
+    : io_(io), metrics_(metrics), router_(options, policy), timer_(io) {}
+
+double Dispatcher::now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::shared_ptr<Ticket> Dispatcher::arrived(const std::string& model, bool streamed) {
+  auto ticket = std::make_shared<Ticket>(io_, next_id_++);
+  ticket->arrived_s = now_s();
+  tickets_.emplace(ticket->id, ticket);
+  // A known model has its metrics since the table that listed it; an unknown one must not get any.
+  if (const auto known = models_.find(model); known != models_.end()) known->second.started.add();
+  apply(router_.arrived(ticket->arrived_s, ticket->id, model, streamed));
+  return ticket;
+}
+
+asio::awaitable<void> Dispatcher::decision(std::shared_ptr<Ticket> ticket) {
+  while (!ticket->dispatch.has_value() && !ticket->over()) {
+    error_code ignored;
+    ticket->wake.expires_at(asio::steady_timer::time_point::max());
+    co_await ticket->wake.async_wait(to(ignored));
+  }
+}
+
+void Dispatcher::refused(Ticket& ticket, const std::string& model, Refusal why) {
+  count_upstream_error(model, why == Refusal::kConnect ? "connect" : why == Refusal::kFull ? "full" : "draining");
+  apply(router_.refused(now_s(), ticket.id, why));
+}
+
+void Dispatcher::tokens_sent(Ticket& ticket, const std::string& model, int count) {
+  if (count <= 0) return;
+  const double now = now_s();
+  router_.tokens_sent(now, ticket.id, count);
+  if (ticket.token_seen) return;
+  ticket.token_seen = true;
+  of(model).time_to_first_token.observe(now - ticket.arrived_s);
+}
+
+void Dispatcher::completed(Ticket& ticket, const Router::Completion& completion) {
+  apply(router_.completed(now_s(), ticket.id, completion));
+}
+
+void Dispatcher::failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message) {
+  count_upstream_error(model, reason);
+  apply(router_.failed(now_s(), ticket.id, message));
+}
+
+void Dispatcher::client_gone(Ticket& ticket) {
+  ticket.client_gone = true;
+  apply(router_.client_gone(now_s(), ticket.id));
+  if (ticket.interrupt) ticket.interrupt();
+  ticket.wake.cancel();
+}
+
+bool Dispatcher::table_changed(dispatch::RoutingTable table) {
+  auto outcome = router_.table_changed(now_s(), std::move(table));
+  if (!outcome.accepted) return false;
+  metrics_.routing_table_term.set(static_cast<double>(router_.table().version.term));
+  metrics_.routing_table_counter.set(static_cast<double>(router_.table().version.counter));
+  // Every listed model shows its counters from the start: a reader must see 0, not nothing.
+  for (const auto& route : router_.table().models) of(route.served_name);
+  apply(outcome.actions);
+  return true;
+}
+
+void Dispatcher::shut_down() { apply(router_.shut_down(now_s())); }
+
+void Dispatcher::count_upstream_error(const std::string& model, const char* reason) {
+  metrics_.upstream_errors.with({{"model", model}, {"reason", reason}}).add();
+}
+
+void Dispatcher::apply(const Actions& actions) {
+  for (const Action& action : actions) {
+    if (const auto* finished = std::get_if<Finished>(&action)) {
+      count(*finished);
+      tickets_.erase(finished->id);
+      continue;
+    }
+    const RequestId id = std::visit([](const auto& a) { return a.id; }, action);
+    const auto found = tickets_.find(id);
+    if (found == tickets_.end()) continue;
+    Ticket& ticket = *found->second;
+    if (const auto* dispatch = std::get_if<Dispatch>(&action)) {
+      ticket.dispatch = *dispatch;
+    } else if (const auto* reject = std::get_if<Reject>(&action)) {
+      ticket.reject = *reject;
+    } else if (const auto* cancel = std::get_if<Cancel>(&action)) {
+      ticket.cancel = *cancel;
+      if (ticket.interrupt) ticket.interrupt();
+    }
+    ticket.wake.cancel();
+  }
+  arm_timer();
+}
+
+void Dispatcher::count(const Finished& finished) {
+  const RequestRecord& record = finished.record;
+  if (!finished.known_model) {
+    metrics_.requests_finished.with({{"model", kUnknownModel}, {"code", std::to_string(record.code)}}).add();
+    return;
+  }
+  ModelMetrics& model = of(record.model);
+  auto code = model.finished.find(record.code);
+  if (code == model.finished.end()) {
+    const auto counter = metrics_.requests_finished.with({{"model", record.model}, {"code", std::to_string(record.code)}});
+    code = model.finished.emplace(record.code, counter).first;
+  }
+  code->second.add();
+  if (finished.verdict != Verdict::kNotCounted) model.judged.add();
+  if (finished.verdict == Verdict::kAttained) model.attained.add();
+  if (record.dispatched_s.has_value()) model.queue_wait.observe(*record.dispatched_s - record.arrived_s);
+  if (record.code >= 300) return;
+  if (const auto tpot_s = time_per_output_token_s(record)) model.time_per_output_token.observe(*tpot_s);
+  if (record.prompt_tokens >= 0 && record.generation_tokens >= 0) {
+    model.prompt_tokens.add(record.prompt_tokens);
+    model.generation_tokens.add(record.generation_tokens);
+    model.measured.add();
+  }
+}
+
+// Leaves a timer that is due early enough: it fires, finds nothing to do, and is armed anew. Most requests then cost no timer.
+void Dispatcher::arm_timer() {
+  const auto next_s = router_.next_deadline_s();
+  if (!next_s.has_value() || (armed_s_.has_value() && *armed_s_ <= *next_s)) return;
+  armed_s_ = next_s;
+  const auto due = std::chrono::duration<double>(*next_s);
+  timer_.expires_at(asio::steady_timer::time_point(std::chrono::duration_cast<asio::steady_timer::duration>(due) +
+                                                   std::chrono::microseconds(1)));
+  timer_.async_wait([this](const error_code& error) {
+    if (error) return;
+    armed_s_.reset();
+    apply(router_.tick(now_s()));
+  });
+}
+
+Dispatcher::ModelMetrics& Dispatcher::of(const std::string& model) {
+  const auto found = models_.find(model);
+  if (found != models_.end()) return found->second;
+  return models_.emplace(model, ModelMetrics(metrics_, model)).first->second;
+}
+
+void Dispatcher::refresh_gauges() {
+  std::map<std::pair<std::string, std::string>, int> in_flight;
+  for (const auto& load : router_.chain_loads()) in_flight[{load.model, load.chain}] += load.in_flight;
+  for (const auto& [model, chain] : shown_chains_) {
+    if (!in_flight.contains({model, chain})) metrics_.requests_in_flight.remove({{"model", model}, {"chain", chain}});
+  }
+  shown_chains_.clear();
+  for (const auto& [key, count] : in_flight) {
+    metrics_.requests_in_flight.with({{"model", key.first}, {"chain", key.second}}).set(count);
+    shown_chains_.insert(key);
+  }
+  const auto queues = router_.queue_lengths();
+  for (const auto& model : shown_queues_) {
+    if (!queues.contains(model)) metrics_.queue_length.remove({{"model", model}});
+  }
+  shown_queues_.clear();
+  for (const auto& [model, length] : queues) {
+    metrics_.queue_length.with({{"model", model}}).set(length);
+    shown_queues_.insert(model);
+  }
+}
+
+}  // namespace windlass::gateway

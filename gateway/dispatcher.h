@@ -1,0 +1,92 @@
+// Dispatcher: the router with a clock, a timer and metrics. It carries the router's actions to the exchanges they are meant
+// for.
+//
+// One per gateway, on the shell's one thread. An exchange (http_exchange.h) holds a Ticket for its request and waits on it;
+// whatever the router decides lands in the ticket and wakes it. REQUIRES: the dispatcher outlives all tickets' exchanges.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "gateway/net.h"
+#include "gateway/router.h"
+#include "metrics/bundles.h"
+
+namespace windlass::gateway {
+
+struct Ticket {
+  Ticket(asio::io_context& io, RequestId request) : id(request), wake(io) {}
+
+  RequestId id;
+  double arrived_s = 0;
+  std::optional<Dispatch> dispatch;  // taken by the exchange when it acts on it
+  std::optional<Reject> reject;
+  std::optional<Cancel> cancel;
+  bool client_gone = false;
+  bool token_seen = false;
+  std::function<void()> interrupt;  // breaks off what the exchange is waiting for; set by it
+  asio::steady_timer wake;
+
+  [[nodiscard]] bool over() const { return client_gone || reject.has_value() || cancel.has_value(); }
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(asio::io_context& io, RouterOptions options, const dispatch::DispatchPolicy& policy,
+             metrics::GatewayMetrics& metrics);
+
+  [[nodiscard]] std::shared_ptr<Ticket> arrived(const std::string& model, bool streamed);
+  // Returns when the ticket holds a dispatch or is over.
+  [[nodiscard]] asio::awaitable<void> decision(std::shared_ptr<Ticket> ticket);
+
+  // The exchange's reports; see router.h.
+  void refused(Ticket& ticket, const std::string& model, Refusal why);
+  void accepted(Ticket& ticket) { router_.accepted(ticket.id); }
+  void response_started(Ticket& ticket) { router_.response_started(ticket.id); }
+  void tokens_sent(Ticket& ticket, const std::string& model, int count);
+  void completed(Ticket& ticket, const Router::Completion& completion);
+  void failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message);
+  void client_gone(Ticket& ticket);
+
+  // True when it was newer than the one in use.
+  bool table_changed(dispatch::RoutingTable table);
+  void shut_down();
+  void count_upstream_error(const std::string& model, const char* reason);
+
+  [[nodiscard]] const Router& router() const { return router_; }
+  // Brings the gauges up to date; call before a scrape is answered.
+  void refresh_gauges();
+
+  [[nodiscard]] static double now_s();
+
+ private:
+  struct ModelMetrics {
+    ModelMetrics(const metrics::GatewayMetrics& metrics, const std::string& model);
+    metrics::Counter started, attained, judged, prompt_tokens, generation_tokens, measured;
+    metrics::Histogram queue_wait, time_to_first_token, time_per_output_token;
+    std::map<int, metrics::Counter> finished;  // by status
+  };
+
+  void apply(const Actions& actions);
+  void count(const Finished& finished);
+  void arm_timer();
+  ModelMetrics& of(const std::string& model);
+
+  asio::io_context& io_;
+  metrics::GatewayMetrics& metrics_;
+  Router router_;
+  asio::steady_timer timer_;
+  std::optional<double> armed_s_;
+  RequestId next_id_ = 1;
+  std::unordered_map<RequestId, std::shared_ptr<Ticket>> tickets_;
+  std::unordered_map<std::string, ModelMetrics> models_;
+  std::set<std::pair<std::string, std::string>> shown_chains_;  // (model, chain) with an in-flight series
+  std::set<std::string> shown_queues_;
+};
+
+}  // namespace windlass::gateway

@@ -1,0 +1,48 @@
+// Three paths.
+#include "gateway/http_admin.h"
+
+#include "gateway/http_text.h"
+
+namespace windlass::gateway {
+namespace {
+
+constexpr auto kAnswerTimeout = std::chrono::seconds(10);
+
+std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry, const HttpRequest& request) {
+  const bool keep = request.keep_alive();
+  const std::string target(request.target());
+  const std::string path = target.substr(0, target.find('?'));
+  if (request.method() != http::verb::get)
+    return simple_response(405, "text/plain", "allowed is GET\n", keep, "Allow: GET\r\n");
+  if (path == "/metrics") {
+    dispatcher.refresh_gauges();
+    return simple_response(200, metrics::kExpositionContentType, registry.exposition(), keep);
+  }
+  if (path == "/health") return simple_response(200, "text/plain", "ok\n", keep);
+  if (path == "/ready") {
+    if (proxy.draining) return simple_response(503, "text/plain", "draining\n", keep);
+    if (!dispatcher.router().has_table()) return simple_response(503, "text/plain", "no routing table yet\n", keep);
+    return simple_response(200, "text/plain", "ok\n", keep);
+  }
+  return simple_response(404, "text/plain", "allowed are /metrics, /health and /ready\n", keep);
+}
+
+asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,
+                             beast::tcp_stream& stream, HttpRequest& request) {
+  const std::string text = answer(proxy, dispatcher, registry, request);
+  stream.expires_after(kAnswerTimeout);
+  error_code error;
+  co_await asio::async_write(stream, asio::buffer(text), to(error));
+  stream.expires_never();
+  co_return request.keep_alive() && !error;
+}
+
+}  // namespace
+
+HttpServer::Handler admin_handler(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry) {
+  return [&proxy, &dispatcher, &registry](beast::tcp_stream& stream, HttpRequest& request) {
+    return handle(proxy, dispatcher, registry, stream, request);
+  };
+}
+
+}  // namespace windlass::gateway

@@ -1,0 +1,292 @@
+// The life of one request. Each await may be broken off: by the client leaving or by the router's Cancel, both of which close
+// the upstream connection through Ticket::interrupt; the code after an await therefore looks at the ticket first.
+#include "gateway/http_exchange.h"
+
+#include <array>
+
+#include <boost/beast/http/chunk_encode.hpp>
+#include <fmt/format.h>
+
+#include "gateway/http_text.h"
+
+namespace windlass::gateway {
+namespace {
+
+constexpr std::size_t kMaxWholeAnswerBytes = 64U << 20U;
+constexpr std::uint32_t kMaxResponseHeadBytes = 64U << 10U;
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
+constexpr auto kFinalWriteTimeout = std::chrono::seconds(60);
+
+// Reads some more of a body; returns how many bytes landed in `into`.
+asio::awaitable<std::size_t> read_body(UpstreamConnection& upstream, http::response_parser<http::buffer_body>& parser,
+                                       char* into, std::size_t size, error_code& error) {
+  auto& body = parser.get().body();
+  body.data = into;
+  body.size = size;
+  body.more = true;
+  co_await http::async_read_some(upstream.stream, upstream.buffer, parser, to(error));
+  if (error == http::error::need_buffer) error = {};
+  co_return size - body.size;
+}
+
+bool is_event_stream(const http::fields& fields) {
+  return fields[http::field::content_type].substr(0, 17) == "text/event-stream";
+}
+
+}  // namespace
+
+asio::awaitable<bool> Exchange::run() {
+  ticket_ = proxy_.dispatcher.arrived(request_.head.model, request_.head.stream);
+  ticket_->interrupt = [this] {
+    if (upstream_ != nullptr) upstream_->close();
+    if (!writing_to_client_) return;
+    error_code ignored;
+    client_.socket().close(ignored);  // a client that takes nothing must not hold the exchange beyond its time
+  };
+  if (!ticket_->over()) watch_client();
+  while (true) {
+    co_await proxy_.dispatcher.decision(ticket_);
+    if (ticket_->over()) break;
+    Dispatch next = std::move(*ticket_->dispatch);
+    ticket_->dispatch.reset();
+    const Outcome outcome = co_await attempt(std::move(next));
+    if (outcome == Outcome::kOver) break;
+  }
+  // The ticket may outlive this exchange in the watcher of the client.
+  ticket_->interrupt = nullptr;
+  error_code ignored;
+  if (client_.socket().is_open()) client_.socket().cancel(ignored);
+  if (ticket_->client_gone || client_broken_) co_return false;
+  if (head_sent_) {
+    if (ticket_->cancel.has_value()) {
+      co_await end_broken_stream();
+      co_return false;
+    }
+  } else if (ticket_->reject.has_value()) {
+    co_await answer_error();
+  }
+  co_return request_.keep_alive && !client_broken_ && !(request_.http10 && head_sent_);
+}
+
+// Notices a client that leaves while the exchange waits for something else. A client that only pipelines its next request has
+// bytes to read; it is then watched no more, and its leaving shows at the next write.
+void Exchange::watch_client() {
+  client_.socket().async_wait(tcp::socket::wait_read, [ticket = ticket_, &socket = client_.socket(),
+                                                       &dispatcher = proxy_.dispatcher](const error_code& error) {
+    if (error || ticket->interrupt == nullptr) return;
+    char byte = 0;
+    error_code peeked;
+    socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, peeked);
+    if (peeked) dispatcher.client_gone(*ticket);
+  });
+}
+
+asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
+  Dispatcher& dispatcher = proxy_.dispatcher;
+  const std::string& model = request_.head.model;
+  chain_ = to_chain.chain;
+  const std::string head =
+      fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n", request_.target,
+                  to_chain.address, request_.headers, request_.request_id, request_.head.upstream_body.size());
+  bool may_reuse = !ambiguous_retry_used_;
+  while (true) {
+    error_code error;
+    upstream_ = may_reuse ? proxy_.pool.take_idle(to_chain.address) : nullptr;
+    if (upstream_ == nullptr) {
+      upstream_ = proxy_.pool.make();
+      error = co_await proxy_.pool.connect(*upstream_, to_chain.address);
+      if (ticket_->over()) co_return Outcome::kOver;
+      if (error) {
+        dispatcher.refused(*ticket_, model, Refusal::kConnect);
+        co_return Outcome::kAgain;
+      }
+    }
+    const std::array<asio::const_buffer, 2> message{asio::buffer(head), asio::buffer(request_.head.upstream_body)};
+    co_await asio::async_write(upstream_->stream, message, to(error));
+    if (ticket_->over()) co_return Outcome::kOver;
+    // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
+    http::response_parser<http::buffer_body> parser;
+    parser.header_limit(kMaxResponseHeadBytes);
+    parser.body_limit(boost::none);
+    co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
+    if (ticket_->over()) co_return Outcome::kOver;
+    if (error) {
+      // A kept connection that breaks before the first byte of an answer is, as a rule, one that the worker closed while it was
+      // idle. But it may also be a request that kills workers: therefore one such second try for a request, ever.
+      const bool stale = upstream_->reused && !parser.got_some() && !ambiguous_retry_used_;
+      upstream_->close();
+      if (stale) {
+        ambiguous_retry_used_ = true;
+        may_reuse = false;
+        dispatcher.count_upstream_error(model, "stale");
+        continue;
+      }
+      dispatcher.failed(*ticket_, model, "broken", fmt::format("The worker {} broke off before its answer.", chain_));
+      co_return Outcome::kOver;
+    }
+    const auto rejected = parser.get().find("X-Windlass-Rejected");
+    if (parser.get().result_int() == 503 && rejected != parser.get().end()) {
+      const Refusal why = rejected->value() == "draining" ? Refusal::kDraining : Refusal::kFull;
+      upstream_->close();
+      dispatcher.refused(*ticket_, model, why);
+      co_return Outcome::kAgain;
+    }
+    dispatcher.accepted(*ticket_);
+    bool complete = true;
+    if (is_event_stream(parser.get())) {
+      co_await pass_stream(parser);
+    } else {
+      complete = co_await pass_whole(parser);
+    }
+    if (complete && !ticket_->over() && parser.is_done() && parser.keep_alive()) {
+      proxy_.pool.release(to_chain.address, std::move(upstream_));
+    }
+    co_return Outcome::kOver;
+  }
+}
+
+asio::awaitable<void> Exchange::pass_stream(http::response_parser<http::buffer_body>& parser) {
+  Dispatcher& dispatcher = proxy_.dispatcher;
+  const std::string& model = request_.head.model;
+  const int status = static_cast<int>(parser.get().result_int());
+  SseFilter filter(request_.head.stream && !request_.head.include_usage);
+  std::array<char, 16384> bytes;
+  while (!parser.is_done()) {
+    error_code error;
+    const std::size_t n = co_await read_body(*upstream_, parser, bytes.data(), bytes.size(), error);
+    if (ticket_->over()) co_return;
+    SseFilter::Output output = filter.feed({bytes.data(), n});
+    co_await forward(parser, std::move(output));
+    if (ticket_->over()) co_return;
+    if (error) {
+      upstream_->close();
+      dispatcher.failed(*ticket_, model, "broken", fmt::format("The worker {} broke off in the middle of its answer.", chain_));
+      co_return;
+    }
+  }
+  SseFilter::Output rest = filter.finish();
+  co_await forward(parser, std::move(rest));
+  if (ticket_->over()) co_return;
+  if (status == 200 && !filter.done()) {
+    dispatcher.failed(*ticket_, model, "truncated", fmt::format("The worker {} ended its answer without [DONE].", chain_));
+    co_return;
+  }
+  if (!head_sent_) {
+    head_sent_ = true;
+    dispatcher.response_started(*ticket_);
+    std::string head = response_head(parser, "Content-Length: 0\r\n");
+    co_await send(std::move(head), {}, false);
+  } else if (!request_.http10) {
+    co_await send({}, kLastChunk, false);
+  }
+  if (ticket_->over()) co_return;
+  Router::Completion completion{status, -1, -1};
+  if (filter.usage().has_value()) {
+    completion.prompt_tokens = filter.usage()->prompt_tokens;
+    completion.generation_tokens = filter.usage()->generation_tokens;
+  }
+  dispatcher.completed(*ticket_, completion);
+}
+
+// Events to the client, the response's head with the first of them.
+asio::awaitable<void> Exchange::forward(http::response_parser<http::buffer_body>& parser, SseFilter::Output output) {
+  if (output.forward.empty()) co_return;
+  std::string head;
+  if (!head_sent_) {
+    head = response_head(parser, request_.http10 ? "Connection: close\r\n" : "Transfer-Encoding: chunked\r\n");
+    head_sent_ = true;
+    proxy_.dispatcher.response_started(*ticket_);
+  }
+  proxy_.dispatcher.tokens_sent(*ticket_, request_.head.model, output.content_events);
+  const bool written = co_await send(std::move(head), output.forward, !request_.http10);
+  if (!written && !ticket_->over()) proxy_.dispatcher.client_gone(*ticket_);
+}
+
+// Reads the answer to its end before the first byte is sent on: it is small, carries the usage figures, and where the worker
+// breaks off the client still gets a clean error.
+asio::awaitable<bool> Exchange::pass_whole(http::response_parser<http::buffer_body>& parser) {
+  Dispatcher& dispatcher = proxy_.dispatcher;
+  const std::string& model = request_.head.model;
+  const int status = static_cast<int>(parser.get().result_int());
+  std::string answer;
+  std::array<char, 16384> bytes;
+  while (!parser.is_done()) {
+    error_code error;
+    const std::size_t n = co_await read_body(*upstream_, parser, bytes.data(), bytes.size(), error);
+    if (ticket_->over()) co_return false;
+    answer.append(bytes.data(), n);
+    if (error || answer.size() > kMaxWholeAnswerBytes) {
+      upstream_->close();
+      dispatcher.failed(
+          *ticket_, model, error ? "broken" : "too_large",
+          error ? fmt::format("The worker {} broke off in the middle of its answer.", chain_)
+                : fmt::format("The answer of the worker {} is larger than {} bytes.", chain_, kMaxWholeAnswerBytes));
+      co_return false;
+    }
+  }
+  std::string framing = fmt::format("Content-Length: {}\r\n", answer.size());
+  if (!request_.keep_alive) framing += "Connection: close\r\n";
+  dispatcher.response_started(*ticket_);
+  head_sent_ = true;
+  const bool written = co_await send(response_head(parser, framing), answer, false);
+  if (ticket_->over()) co_return true;
+  if (!written) {
+    dispatcher.client_gone(*ticket_);
+    co_return true;
+  }
+  Router::Completion completion{status, -1, -1};
+  if (status == 200) {
+    if (const auto usage = usage_of(answer)) {
+      completion.prompt_tokens = usage->prompt_tokens;
+      completion.generation_tokens = usage->generation_tokens;
+    }
+  }
+  dispatcher.completed(*ticket_, completion);
+  co_return true;
+}
+
+asio::awaitable<void> Exchange::answer_error() {
+  const Reject& reject = *ticket_->reject;
+  std::string extra = fmt::format("X-Request-Id: {}\r\n", request_.request_id);
+  if (reject.retry_after_s > 0) extra += fmt::format("Retry-After: {}\r\n", reject.retry_after_s);
+  const std::string text = simple_response(reject.status, "application/json",
+                                           error_body(reject.status, reject.message, reject.code), request_.keep_alive, extra);
+  client_.expires_after(kFinalWriteTimeout);
+  error_code error;
+  co_await asio::async_write(client_, asio::buffer(text), to(error));
+  client_.expires_never();
+  if (error) client_broken_ = true;
+}
+
+// An answer that has begun cannot become an error response: the stream ends with an error event and without [DONE].
+asio::awaitable<void> Exchange::end_broken_stream() {
+  const std::string event = error_event(ticket_->cancel->status, ticket_->cancel->message, "stream_broken");
+  client_.expires_after(kFinalWriteTimeout);
+  if (!co_await send({}, event, !request_.http10)) co_return;
+  if (!request_.http10) co_await send({}, kLastChunk, false);
+}
+
+asio::awaitable<bool> Exchange::send(std::string head, std::string_view body, bool chunk) {
+  const std::string size = chunk ? fmt::format("{:x}\r\n", body.size()) : std::string();
+  const std::string_view end = chunk ? "\r\n" : "";
+  const std::array<asio::const_buffer, 4> buffers{asio::buffer(head), asio::buffer(size),
+                                                  asio::buffer(body.data(), body.size()), asio::buffer(end.data(), end.size())};
+  error_code error;
+  writing_to_client_ = true;
+  co_await asio::async_write(client_, buffers, to(error));
+  writing_to_client_ = false;
+  if (error) client_broken_ = true;
+  co_return !error;
+}
+
+std::string Exchange::own_headers() const {
+  return fmt::format("X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.request_id, chain_);
+}
+
+std::string Exchange::response_head(const http::response_parser<http::buffer_body>& parser, const std::string& framing) const {
+  const int status = static_cast<int>(parser.get().result_int());
+  return fmt::format("HTTP/1.1 {} {}\r\n{}{}{}\r\n", status, reason_phrase(status), end_to_end_headers(parser.get()),
+                     own_headers(), framing);
+}
+
+}  // namespace windlass::gateway

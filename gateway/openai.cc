@@ -1,0 +1,220 @@
+// Reads only the top level of a request. The body is parsed once, by a SAX reader that keeps nothing of it: prompts can be
+// long.
+#include "gateway/openai.h"
+
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace windlass::gateway {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string clipped(std::string_view text) { return std::string(text.substr(0, 64)) + (text.size() > 64 ? "..." : ""); }
+
+// What stands at the few members that matter: a description for errors, and the value where it is of use.
+struct Member {
+  std::string found;  // "a number", "null", "'text'"; empty: not there
+  std::optional<std::string> text;
+  std::optional<bool> flag;
+  bool object = false;
+};
+
+class HeadReader final : public Json::json_sax_t {
+ public:
+  Member model, stream, stream_options, include_usage;
+  bool is_object = false;
+  std::string top_found;
+  std::string parse_message;
+  std::size_t parse_byte = 0;
+
+  bool null() override { return value("null"); }
+  bool boolean(bool flag) override {
+    if (Member* member = target()) member->flag = flag;
+    return value(flag ? "true" : "false");
+  }
+  bool number_integer(std::int64_t) override { return value("a number"); }
+  bool number_unsigned(std::uint64_t) override { return value("a number"); }
+  bool number_float(double, const std::string&) override { return value("a number"); }
+  bool string(std::string& text) override {
+    if (Member* member = target()) member->text = text;
+    return value("a string");
+  }
+  bool binary(Json::binary_t&) override { return value("bytes"); }
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) is_object = true;
+    if (Member* member = target()) member->object = true;
+    value("an object");
+    if (depth_ == 1) in_options_ = key_ == "stream_options";
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (depth_ == 1) in_options_ = false;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    value("a list");
+    ++depth_;
+    ++lists_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    --lists_;
+    return true;
+  }
+  bool key(std::string& name) override {
+    if (lists_ == 0 && (depth_ == 1 || (depth_ == 2 && in_options_))) key_ = name;
+    return true;
+  }
+  bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception& error) override {
+    parse_byte = byte;
+    parse_message = error.what();
+    return false;
+  }
+
+ private:
+  Member* target() {
+    if (lists_ > 0) return nullptr;
+    if (depth_ == 1 && is_object) {
+      if (key_ == "model") return &model;
+      if (key_ == "stream") return &stream;
+      if (key_ == "stream_options") return &stream_options;
+    }
+    if (depth_ == 2 && in_options_ && key_ == "include_usage") return &include_usage;
+    return nullptr;
+  }
+  bool value(const char* found) {
+    if (depth_ == 0) top_found = found;
+    if (Member* member = target()) member->found = found;
+    return true;
+  }
+
+  int depth_ = 0;
+  int lists_ = 0;
+  bool in_options_ = false;
+  std::string key_;
+};
+
+Inspected problem(std::string message, std::string param) {
+  return Inspected{{}, BadRequest{std::move(message), std::move(param)}};
+}
+
+Json text_or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(std::string(text)); }
+
+const char* type_of(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 429: return "rate_limit_error";
+    case 503: return "service_unavailable_error";
+    default: return status >= 500 ? "server_error" : "invalid_request_error";
+  }
+}
+
+Json error_json(int status, std::string_view message, std::string_view code, std::string_view param) {
+  return Json{{"error",
+               {{"message", std::string(message)},
+                {"type", type_of(status)},
+                {"param", text_or_null(param)},
+                {"code", text_or_null(code)}}}};
+}
+
+Json model_json(const dispatch::ModelRoute& route) {
+  Json json{{"id", route.served_name}, {"object", "model"}, {"created", 0}, {"owned_by", "windlass"}};
+  if (route.max_context_tokens > 0) json["max_model_len"] = route.max_context_tokens;
+  return json;
+}
+
+// A name that is not UTF-8 must not end the program while it is quoted in an error.
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// The same body with stream_options.include_usage = true.
+std::string with_usage(std::string body, bool has_options) {
+  if (!has_options) {
+    const auto brace = body.find('{');
+    const bool empty = body.find_first_not_of(" \t\r\n", brace + 1) == body.find('}', brace);
+    body.insert(brace + 1,
+                empty ? R"("stream_options":{"include_usage":true})" : R"("stream_options":{"include_usage":true},)");
+    return body;
+  }
+  Json json = Json::parse(body, nullptr, false);
+  json["stream_options"]["include_usage"] = true;
+  return dump(json);
+}
+
+}  // namespace
+
+Inspected inspect_request(std::string body) {
+  HeadReader reader;
+  const bool parsed = Json::sax_parse(body, &reader);
+  if (!parsed) {
+    if (body.empty()) return problem("The request's body: found nothing, allowed is a JSON object.", "");
+    return problem(
+        fmt::format("The request's body is not JSON at byte {}: {}", reader.parse_byte, clipped(reader.parse_message)), "");
+  }
+  if (!reader.is_object)
+    return problem(fmt::format("The request's body: found {}, allowed is a JSON object.", reader.top_found), "");
+  if (!reader.model.text.has_value() || reader.model.text->empty()) {
+    const std::string found = reader.model.found.empty()      ? "nothing"
+                              : reader.model.text.has_value() ? "an empty string"
+                                                              : reader.model.found;
+    return problem(fmt::format("'model': found {}, allowed is a string with the name of a model.", found), "model");
+  }
+  Inspected result;
+  RequestHead& head = result.head;
+  head.model = *reader.model.text;
+  const bool stream_given = !reader.stream.found.empty() && reader.stream.found != "null";
+  if (stream_given && !reader.stream.flag.has_value()) {
+    return problem(fmt::format("'stream': found {}, allowed are true, false and null.", reader.stream.found), "stream");
+  }
+  head.stream = reader.stream.flag.value_or(false);
+  const bool options_given = !reader.stream_options.found.empty() && reader.stream_options.found != "null";
+  if (options_given && !reader.stream_options.object) {
+    return problem(fmt::format("'stream_options': found {}, allowed are an object and null.", reader.stream_options.found),
+                   "stream_options");
+  }
+  if (options_given && !head.stream) {
+    return problem("'stream_options': found an object, allowed is null unless 'stream' is true.", "stream_options");
+  }
+  const bool usage_given = !reader.include_usage.found.empty() && reader.include_usage.found != "null";
+  if (usage_given && !reader.include_usage.flag.has_value()) {
+    return problem(
+        fmt::format("'stream_options.include_usage': found {}, allowed are true and false.", reader.include_usage.found),
+        "stream_options.include_usage");
+  }
+  head.include_usage = reader.include_usage.flag.value_or(false);
+  head.upstream_body = std::move(body);
+  if (head.stream && !head.include_usage) {
+    head.upstream_body = with_usage(std::move(head.upstream_body), !reader.stream_options.found.empty());
+  }
+  return result;
+}
+
+std::string error_body(int status, std::string_view message, std::string_view code, std::string_view param) {
+  return dump(error_json(status, message, code, param));
+}
+
+std::string error_event(int status, std::string_view message, std::string_view code) {
+  return "data: " + dump(error_json(status, message, code, {})) + "\n\n";
+}
+
+std::string model_list(const dispatch::RoutingTable& table) {
+  Json data = Json::array();
+  for (const auto& route : table.models) data.push_back(model_json(route));
+  return dump(Json{{"object", "list"}, {"data", std::move(data)}});
+}
+
+std::string model_object(const dispatch::RoutingTable& table, std::string_view name) {
+  for (const auto& route : table.models) {
+    if (route.served_name == name) return dump(model_json(route));
+  }
+  return {};
+}
+
+}  // namespace windlass::gateway

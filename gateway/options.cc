@@ -1,0 +1,147 @@
+// Flags through CLI11, whose exceptions end here.
+#include "gateway/options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#ifndef WINDLASS_VERSION
+#define WINDLASS_VERSION "0.1.0"
+#endif
+
+namespace windlass::gateway {
+namespace {
+
+Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
+
+struct Unit {
+  std::string_view name;
+  double seconds;
+};
+constexpr Unit kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+
+}  // namespace
+
+Result<HostPort> parse_host_port(std::string_view text) {
+  const auto bad = [&] {
+    return invalid(fmt::format("found '{}', allowed is HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080", text));
+  };
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return bad();
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  if (host.front() == '[') {
+    if (host.back() != ']' || host.size() < 3) return bad();
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return bad();
+  }
+  if (host.find_first_of(" /\t\r\n@?#") != std::string_view::npos) return bad();
+  int number = -1;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535) return bad();
+  return HostPort{std::string(host), std::to_string(number)};
+}
+
+Result<HostPort> parse_http_url(std::string_view text) {
+  constexpr std::string_view kScheme = "http://";
+  if (text.substr(0, kScheme.size()) != kScheme) return invalid(fmt::format("found '{}', allowed is http://HOST:PORT", text));
+  std::string_view rest = text.substr(kScheme.size());
+  if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
+  const auto bracket = rest.rfind(']');
+  const bool has_port = rest.find(':', bracket == std::string_view::npos ? 0 : bracket) != std::string_view::npos;
+  auto parsed = parse_host_port(has_port ? std::string(rest) : std::string(rest) + ":80");
+  if (!parsed.ok() || parsed->port == "0") return invalid(fmt::format("found '{}', allowed is http://HOST:PORT", text));
+  return parsed;
+}
+
+std::string to_string(const HostPort& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return (v6 ? "[" + address.host + "]" : address.host) + ":" + address.port;
+}
+
+Result<double> parse_duration_s(std::string_view text) {
+  const auto bad = [&] { return invalid(fmt::format("found '{}', allowed is a duration such as 500ms, 30s or 5m", text)); };
+  if (text == "0") return 0.0;
+  std::string_view rest = text;
+  if (rest.empty()) return bad();
+  double total_s = 0;
+  while (!rest.empty()) {
+    const std::size_t digits = std::min(rest.find_first_not_of("0123456789."), rest.size());
+    double number = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + digits, number, std::chars_format::fixed);
+    if (error != std::errc() || end != rest.data() + digits) return bad();
+    rest.remove_prefix(digits);
+    const std::string_view name = rest.substr(0, std::min(rest.find_first_of("0123456789."), rest.size()));
+    const Unit* unit = nullptr;
+    for (const Unit& known : kUnits) {
+      if (known.name == name) unit = &known;
+    }
+    if (unit == nullptr) return bad();
+    rest.remove_prefix(name.size());
+    total_s += number * unit->seconds;
+  }
+  if (!std::isfinite(total_s) || total_s > 1e9) return bad();
+  return total_s;
+}
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CLI::App app{"windlass-gateway: the OpenAI-compatible entry of Windlass", "windlass-gateway"};
+  Options options;
+  std::string listen = to_string(options.listen);
+  std::string admin_listen = to_string(options.admin_listen);
+  std::string advertise;
+  std::vector<std::string> controllers;
+  std::string queue_timeout = "60s", request_timeout = "10m", drain_timeout = "30s";
+  app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);
+  app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
+  app.add_option("--admin-listen", admin_listen, "/metrics, /health and /ready, HOST:PORT")->capture_default_str();
+  app.add_option("--advertise", advertise,
+                 "the admin address as the controller reaches it, HOST:PORT; default: --admin-listen");
+  app.add_option("--controller", controllers, "http://HOST:PORT of a controller; repeatable")->required();
+  app.add_option("--id", options.id, "name of this gateway; default: host name and process id");
+  app.add_option("--max-queued", options.max_queued, "requests that may wait for one model")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--queue-timeout", queue_timeout, "how long a request may wait for a worker")->capture_default_str();
+  app.add_option("--request-timeout", request_timeout, "how long a request may take in all")->capture_default_str();
+  app.add_option("--drain-timeout", drain_timeout, "how long to finish what is in flight after SIGTERM")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return {std::nullopt, 0, app.help()};
+  } catch (const CLI::CallForVersion&) {
+    return {std::nullopt, 0, app.version() + "\n"};
+  } catch (const CLI::ParseError& error) {
+    return {std::nullopt, 2, fmt::format("windlass-gateway: {}\n", error.what())};
+  }
+  std::string problem;
+  const auto take = [&problem](const char* flag, auto parsed, auto& into) {
+    if (parsed.ok()) {
+      into = *parsed;
+    } else if (problem.empty()) {
+      problem = fmt::format("{}: {}", flag, parsed.error().message);
+    }
+  };
+  take("--listen", parse_host_port(listen), options.listen);
+  take("--admin-listen", parse_host_port(admin_listen), options.admin_listen);
+  if (!advertise.empty()) take("--advertise", parse_host_port(advertise), options.advertise);
+  for (const std::string& url : controllers) {
+    HostPort address;
+    take("--controller", parse_http_url(url), address);
+    options.controllers.push_back(address);
+  }
+  take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
+  take("--request-timeout", parse_duration_s(request_timeout), options.request_timeout_s);
+  take("--drain-timeout", parse_duration_s(drain_timeout), options.drain_timeout_s);
+  if (problem.empty() && options.request_timeout_s <= 0) problem = "--request-timeout: found 0, allowed is more than 0";
+  if (problem.empty() && options.id.find_first_of(" \t\r\n&?#%/") != std::string::npos) {
+    problem = fmt::format("--id: found '{}', allowed is a name without spaces and the characters &?#%/", options.id);
+  }
+  if (!problem.empty()) return {std::nullopt, 2, fmt::format("windlass-gateway: {}\n", problem)};
+  return {options, 0, ""};
+}
+
+}  // namespace windlass::gateway

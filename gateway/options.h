@@ -1,0 +1,50 @@
+// windlass-gateway's flags, and the small texts in them: durations, addresses, URLs. Pure but for the printing of --help.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::gateway {
+
+struct HostPort {
+  std::string host;  // a name or an address, without brackets
+  std::string port;  // digits, 0 to 65535
+
+  bool operator==(const HostPort&) const = default;
+};
+
+// "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Error: kInvalidArgument.
+[[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
+// "http://HOST:PORT" with an optional "/" at its end; without a port, 80.
+[[nodiscard]] Result<HostPort> parse_http_url(std::string_view text);
+[[nodiscard]] std::string to_string(const HostPort& address);  // brackets around IPv6
+
+// Go's: "500ms", "30s", "1h30m", "1.5s", "0". In seconds, not negative.
+[[nodiscard]] Result<double> parse_duration_s(std::string_view text);
+
+struct Options {
+  HostPort listen{"127.0.0.1", "8080"};
+  HostPort admin_listen{"127.0.0.1", "8081"};
+  std::optional<HostPort> advertise;  // the admin address as the controller reaches it; none: the bound admin address
+  std::vector<HostPort> controllers;  // at least one
+  std::string id;                     // empty: made from host name and process id
+  int max_queued = 10000;
+  double queue_timeout_s = 60;
+  double request_timeout_s = 600;
+  double drain_timeout_s = 30;
+};
+
+// What main() does after reading the flags: run, or print `text` (to stdout when the code is 0) and exit with the code.
+struct CommandLine {
+  std::optional<Options> options;
+  int exit_code = 0;
+  std::string text;
+};
+
+[[nodiscard]] CommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace windlass::gateway

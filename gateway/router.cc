@@ -1,0 +1,404 @@
+// The router's book-keeping. One place frees slots (release), one ends requests (finish), one fills slots (pump).
+#include "gateway/router.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace windlass::gateway {
+namespace {
+
+constexpr double kMaxBackoffS = 2.0;
+constexpr int kRetryAfterNoWorkerS = 5;
+constexpr int kMaxRetryAfterS = 60;
+constexpr const char* kShuttingDown = "The gateway is shutting down.";
+
+double backoff_s(Refusal why, int refusals) {
+  const double base_s = why == Refusal::kFull ? 0.05 : why == Refusal::kConnect ? 0.1 : 1.0;
+  return std::min(kMaxBackoffS, base_s * std::pow(2.0, std::min(refusals - 1, 10)));
+}
+
+}  // namespace
+
+// One chain as we load it. A slot outlives its place in the table while requests are in flight on it, and is found again by
+// (id, address) when the table brings it back, so that no request is ever forgotten in the count.
+struct Router::ChainSlot {
+  std::string id;
+  std::string address;
+  double service_rate_per_s = 0;
+  int capacity = 0;
+  bool draining = false;
+  bool listed = false;
+  int in_flight = 0;
+  int refusals = 0;            // in a row
+  double blocked_until_s = 0;  // it refused us: no new request before this
+};
+
+struct Router::Model {
+  dispatch::ModelRoute route;  // its chains are in `slots`
+  bool listed = false;
+  std::vector<std::shared_ptr<ChainSlot>> slots;  // listed, in the table's order; then those that still hold requests
+  std::map<std::uint64_t, RequestId> waiting;     // by order of arrival
+
+  [[nodiscard]] int in_flight() const {
+    int total = 0;
+    for (const auto& slot : slots) total += slot->in_flight;
+    return total;
+  }
+};
+
+struct Router::Request {
+  std::uint64_t sequence = 0;
+  RequestRecord record;
+  Objective objective;
+  std::shared_ptr<ChainSlot> slot;  // null while it waits
+  bool known_model = false;
+  bool response_started = false;
+  int tokens = 0;
+  std::multimap<double, RequestId>::iterator deadline;
+};
+
+Router::Router(RouterOptions options, const dispatch::DispatchPolicy& policy) : options_(options), policy_(policy) {}
+Router::~Router() = default;
+
+Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable table) {
+  if (has_table_ && table.version <= table_.version) return {};
+  TableOutcome outcome{true, {}};
+  has_table_ = true;
+  table_ = std::move(table);
+  for (auto& [name, model] : models_) {
+    model->listed = false;
+    for (auto& slot : model->slots) slot->listed = false;
+  }
+  for (const dispatch::ModelRoute& route : table_.models) {
+    auto& model = models_[route.served_name];
+    if (model == nullptr) model = std::make_unique<Model>();
+    model->listed = true;
+    std::vector<std::shared_ptr<ChainSlot>> slots;
+    for (const dispatch::Chain& chain : route.chains) {
+      // A request enters at a chain that serves it whole; prefill and decode chains are a later issue's.
+      if (chain.role != dispatch::Role::kUnified || chain.hops.empty()) continue;
+      auto known = std::find_if(model->slots.begin(), model->slots.end(),
+                                [&](const auto& slot) { return slot->id == chain.id && slot->address == chain.hops.front(); });
+      auto slot = known == model->slots.end() ? std::make_shared<ChainSlot>() : *known;
+      slot->id = chain.id;
+      slot->address = chain.hops.front();
+      slot->service_rate_per_s = chain.service_rate_per_s;
+      slot->capacity = chain.capacity;
+      slot->draining = chain.draining;
+      slot->listed = true;
+      slots.push_back(std::move(slot));
+    }
+    for (auto& slot : model->slots) {
+      if (!slot->listed && slot->in_flight > 0) slots.push_back(slot);
+    }
+    model->slots = std::move(slots);
+    model->route = route;
+    model->route.chains.clear();
+  }
+  std::vector<RequestId> orphans;  // ending a request may drop its model, so the walk over models only collects them
+  for (auto& [name, model] : models_) {
+    if (model->listed) {
+      pump(now_s, *model, outcome.actions);
+      continue;
+    }
+    for (const auto& [sequence, id] : model->waiting) orphans.push_back(id);
+  }
+  for (const RequestId id : orphans) {
+    const std::string message = fmt::format("The model '{}' is no longer served.", requests_.at(id).record.model);
+    reject(now_s, id, Reject{id, 404, "model_not_found", message, 0}, outcome.actions);
+  }
+  std::erase_if(models_, [](const auto& entry) { return !entry.second->listed && entry.second->slots.empty(); });
+  return outcome;
+}
+
+Actions Router::arrived(double now_s, RequestId id, const std::string& name, bool streamed) {
+  assert(!requests_.contains(id));
+  Actions actions;
+  Request& request = requests_[id];
+  request.sequence = next_sequence_++;
+  request.record.model = name;
+  request.record.streamed = streamed;
+  request.record.arrived_s = now_s;
+  request.deadline = deadlines_.emplace(now_s + std::min(options_.queue_timeout_s, options_.request_timeout_s), id);
+  const auto found = models_.find(name);
+  request.known_model = found != models_.end() && found->second->listed;
+  if (shutting_down_) {
+    reject(now_s, id, Reject{id, 503, "shutting_down", kShuttingDown, 1}, actions);
+    return actions;
+  }
+  if (!has_table_) {
+    reject(now_s, id,
+           Reject{id, 503, "no_routing_table", "The gateway has not heard from a controller yet.", kRetryAfterNoWorkerS},
+           actions);
+    return actions;
+  }
+  if (!request.known_model) {
+    reject(now_s, id, Reject{id, 404, "model_not_found", fmt::format("The model '{}' does not exist.", name), 0}, actions);
+    return actions;
+  }
+  Model& model = *found->second;
+  request.objective = Objective{model.route.ttft_slo_s, model.route.tpot_slo_s};
+  const auto waiting_before = model.waiting.size();
+  model.waiting.emplace(request.sequence, id);
+  pump(now_s, model, actions);
+  const auto limit = static_cast<std::size_t>(std::max(0, std::min(options_.max_queued, model.route.max_queued)));
+  if (requests_.contains(id) && request.slot == nullptr && waiting_before >= limit) {
+    reject(now_s, id,
+           Reject{id, 429, "queue_full",
+                  fmt::format("{} requests for the model '{}' are waiting, allowed are {}.", waiting_before, name, limit),
+                  retry_after_s(model)},
+           actions);
+  }
+  return actions;
+}
+
+Actions Router::refused(double now_s, RequestId id, Refusal why) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.slot == nullptr) return {};
+  Actions actions;
+  Request& request = found->second;
+  ChainSlot& slot = *request.slot;
+  ++slot.refusals;
+  slot.blocked_until_s = now_s + backoff_s(why, slot.refusals);
+  release(request);
+  request.record.chain.clear();
+  request.record.dispatched_s.reset();
+  deadlines_.erase(request.deadline);
+  request.deadline =
+      deadlines_.emplace(request.record.arrived_s + std::min(options_.queue_timeout_s, options_.request_timeout_s), id);
+  const auto model = models_.find(request.record.model);
+  if (model == models_.end() || !model->second->listed) {
+    reject(now_s, id,
+           Reject{id, 404, "model_not_found", fmt::format("The model '{}' is no longer served.", request.record.model), 0},
+           actions);
+    return actions;
+  }
+  model->second->waiting.emplace(request.sequence, id);
+  pump(now_s, *model->second, actions);
+  return actions;
+}
+
+void Router::accepted(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.slot == nullptr) return;
+  found->second.slot->refusals = 0;
+  found->second.slot->blocked_until_s = 0;
+}
+
+void Router::response_started(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found != requests_.end()) found->second.response_started = true;
+}
+
+void Router::tokens_sent(double now_s, RequestId id, int count) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || count <= 0) return;
+  Request& request = found->second;
+  if (!request.record.first_token_s.has_value()) request.record.first_token_s = now_s;
+  request.record.last_token_s = now_s;
+  request.tokens += count;
+}
+
+Actions Router::completed(double now_s, RequestId id, const Completion& completion) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return {};
+  Actions actions;
+  found->second.record.prompt_tokens = completion.prompt_tokens;
+  found->second.record.generation_tokens = completion.generation_tokens;
+  finish(now_s, id, completion.code, actions);
+  return actions;
+}
+
+Actions Router::failed(double now_s, RequestId id, const std::string& message) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return {};
+  Actions actions;
+  const bool nothing_sent = !found->second.response_started;
+  actions.emplace_back(std::in_place_type<Cancel>, id, 502, nothing_sent, message);
+  if (nothing_sent) {
+    reject(now_s, id, Reject{id, 502, "worker_failed", message, 0}, actions);
+  } else {
+    finish(now_s, id, 502, actions);
+  }
+  return actions;
+}
+
+Actions Router::client_gone(double now_s, RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return {};
+  Actions actions;
+  finish(now_s, id, kClientGone, actions);
+  return actions;
+}
+
+Actions Router::tick(double now_s) {
+  Actions actions;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_s) time_out(now_s, deadlines_.begin()->second, actions);
+  for (auto& [name, model] : models_) {
+    for (auto& slot : model->slots) {
+      if (slot->blocked_until_s <= now_s) slot->blocked_until_s = 0;  // waited out: no longer a reason to wake up
+    }
+    pump(now_s, *model, actions);
+  }
+  return actions;
+}
+
+Actions Router::shut_down(double now_s) {
+  Actions actions;
+  shutting_down_ = true;
+  while (!requests_.empty()) {
+    const auto& [id_of_first, request] = *requests_.begin();
+    const RequestId id = id_of_first;
+    const bool waits = request.slot == nullptr;
+    const bool nothing_sent = !request.response_started;
+    if (!waits) actions.emplace_back(std::in_place_type<Cancel>, id, 503, nothing_sent, kShuttingDown);
+    if (nothing_sent) {
+      reject(now_s, id, Reject{id, 503, "shutting_down", kShuttingDown, 1}, actions);
+    } else {
+      finish(now_s, id, 503, actions);
+    }
+  }
+  return actions;
+}
+
+std::optional<double> Router::next_deadline_s() const {
+  std::optional<double> next;
+  const auto earlier = [&next](double t) { next = next.has_value() ? std::min(*next, t) : t; };
+  if (!deadlines_.empty()) earlier(deadlines_.begin()->first);
+  for (const auto& [name, model] : models_) {
+    if (model->waiting.empty()) continue;
+    for (const auto& slot : model->slots) {
+      // Only a block that holds a free slot back is worth waking up for.
+      if (slot->listed && !slot->draining && slot->in_flight < slot->capacity && slot->blocked_until_s > 0) {
+        earlier(slot->blocked_until_s);
+      }
+    }
+  }
+  return next;
+}
+
+std::vector<Router::ChainLoad> Router::chain_loads() const {
+  std::vector<ChainLoad> loads;
+  for (const auto& [name, model] : models_) {
+    const auto begin = static_cast<std::ptrdiff_t>(loads.size());
+    for (const auto& slot : model->slots) {
+      loads.push_back({name, slot->id, slot->in_flight, slot->capacity, slot->draining || !slot->listed || !model->listed});
+    }
+    std::stable_sort(loads.begin() + begin, loads.end(), [](const auto& a, const auto& b) { return a.chain < b.chain; });
+  }
+  return loads;
+}
+
+std::map<std::string, int> Router::queue_lengths() const {
+  std::map<std::string, int> lengths;
+  for (const auto& [name, model] : models_) {
+    if (model->listed) lengths.emplace(name, static_cast<int>(model->waiting.size()));
+  }
+  return lengths;
+}
+
+// Gives waiting requests to free slots, oldest first, until the policy says wait.
+void Router::pump(double now_s, Model& model, Actions& actions) {
+  if (model.waiting.empty() || !model.listed || shutting_down_) return;
+  std::vector<dispatch::ChainState> states;  // one for each listed slot; those stand first
+  for (const auto& slot : model.slots) {
+    if (!slot->listed) break;
+    const bool closed = slot->draining || slot->blocked_until_s > now_s;
+    states.push_back({slot->service_rate_per_s, slot->capacity, slot->in_flight, closed});
+  }
+  while (!model.waiting.empty()) {
+    const auto choice = policy_.choose(states);
+    if (!choice.has_value()) return;
+    const RequestId id = model.waiting.begin()->second;
+    model.waiting.erase(model.waiting.begin());
+    Request& request = requests_.at(id);
+    request.slot = model.slots[*choice];
+    ++request.slot->in_flight;
+    ++states[*choice].in_flight;
+    request.record.chain = request.slot->id;
+    request.record.dispatched_s = now_s;
+    deadlines_.erase(request.deadline);
+    request.deadline = deadlines_.emplace(request.record.arrived_s + options_.request_timeout_s, id);
+    actions.push_back(Dispatch{id, request.slot->id, request.slot->address});
+  }
+}
+
+// Gives the slot back, or leaves the queue. The caller pumps.
+void Router::release(Request& request) {
+  if (request.slot != nullptr) {
+    --request.slot->in_flight;
+    request.slot.reset();
+    return;
+  }
+  const auto model = models_.find(request.record.model);
+  if (model != models_.end()) model->second->waiting.erase(request.sequence);
+}
+
+void Router::finish(double now_s, RequestId id, int code, Actions& actions) {
+  const auto found = requests_.find(id);
+  Request& request = found->second;
+  deadlines_.erase(request.deadline);
+  release(request);
+  request.record.code = code;
+  request.record.finished_s = now_s;
+  if (request.record.generation_tokens < 0 && request.record.streamed) request.record.generation_tokens = request.tokens;
+  const Verdict verdict = judge(request.record, request.objective);
+  const std::string name = request.record.model;
+  actions.push_back(Finished{id, std::move(request.record), verdict, request.known_model});
+  requests_.erase(found);
+  const auto model = models_.find(name);
+  if (model == models_.end()) return;
+  std::erase_if(model->second->slots, [](const auto& slot) { return !slot->listed && slot->in_flight == 0; });
+  if (model->second->listed) {
+    pump(now_s, *model->second, actions);
+  } else if (model->second->slots.empty() && model->second->waiting.empty()) {
+    models_.erase(model);
+  }
+}
+
+void Router::reject(double now_s, RequestId id, Reject rejection, Actions& actions) {
+  const int status = rejection.status;
+  actions.push_back(std::move(rejection));
+  finish(now_s, id, status, actions);
+}
+
+void Router::time_out(double now_s, RequestId id, Actions& actions) {
+  const Request& request = requests_.at(id);
+  if (request.slot != nullptr) {
+    const std::string message = fmt::format("The request took longer than {} s.", options_.request_timeout_s);
+    const bool nothing_sent = !request.response_started;
+    actions.emplace_back(std::in_place_type<Cancel>, id, 504, nothing_sent, message);
+    if (nothing_sent) {
+      reject(now_s, id, Reject{id, 504, "request_timeout", message, 0}, actions);
+    } else {
+      finish(now_s, id, 504, actions);
+    }
+    return;
+  }
+  const Model& model = *models_.at(request.record.model);
+  const bool has_chain =
+      std::any_of(model.slots.begin(), model.slots.end(), [](const auto& s) { return s->listed && !s->draining; });
+  const std::string what = has_chain ? "No slot became free" : "No worker is ready";
+  reject(now_s, id,
+         Reject{id, 503, has_chain ? "queue_timeout" : "no_worker",
+                fmt::format("{} for the model '{}' within {} s.", what, request.record.model,
+                            std::min(options_.queue_timeout_s, options_.request_timeout_s)),
+                retry_after_s(model)},
+         actions);
+}
+
+// How long the queue takes to drain at the chains' rates: what a client can usefully be told.
+int Router::retry_after_s(const Model& model) const {
+  double rate_per_s = 0;
+  for (const auto& slot : model.slots) {
+    if (slot->listed && !slot->draining) rate_per_s += slot->capacity * slot->service_rate_per_s;
+  }
+  if (!(rate_per_s > 0)) return kRetryAfterNoWorkerS;
+  return static_cast<int>(std::clamp(std::ceil((static_cast<double>(model.waiting.size()) + 1) / rate_per_s), 1.0,
+                                     static_cast<double>(kMaxRetryAfterS)));
+}
+
+}  // namespace windlass::gateway

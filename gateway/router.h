@@ -1,0 +1,161 @@
+// The router: every decision of the gateway about a request, and no I/O, thread or clock.
+//
+// Events go in (a request arrived, the table changed, a worker answered, the client left, time passed) with the time of one
+// monotonic clock; actions come out, to be carried out in their order. The shell (proxy.h) owns sockets and carries them out;
+// it reports what came of them as further events, never from within the call that returned them. Single-threaded.
+//
+// What holds after every event, and what the tests check over random event sequences:
+//   - every request that arrived gets exactly one Finished action, and after it nothing more
+//   - a chain holds at most its capacity of our requests, except where the table lowered it under what was in flight
+//   - a draining or vanished chain gets no new request; what it holds goes on
+//   - while a request waits, no chain of its model has a free slot (other than chains that refused us a moment ago)
+//   - requests of one model are dispatched in order of arrival; one that was refused returns to its old place
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gateway/attainment.h"
+#include "planner/dispatch/dispatch_policy.h"
+#include "planner/dispatch/routing_table.h"
+
+namespace windlass::gateway {
+
+using RequestId = std::uint64_t;
+
+// Send the request to this worker.
+struct Dispatch {
+  RequestId id = 0;
+  std::string chain;
+  std::string address;  // "host:port" of the first hop
+};
+
+// Answer the request with an error: nothing has been sent to the client yet, and no worker holds it any more.
+struct Reject {
+  RequestId id = 0;
+  int status = 0;
+  std::string code;  // of the OpenAI error body
+  std::string message;
+  int retry_after_s = 0;  // 0: no header
+};
+
+// Break off the exchange with the worker; if nothing was sent to the client yet a Reject follows, else end the stream with an
+// error.
+struct Cancel {
+  RequestId id = 0;
+  int status = 0;  // what it would have been answered with
+  bool nothing_sent = false;
+  std::string message;
+};
+
+// The request is over; the last action that names it. For metrics.
+struct Finished {
+  RequestId id = 0;
+  RequestRecord record;
+  Verdict verdict = Verdict::kNotCounted;
+  bool known_model = false;  // the table listed the model when the request arrived: safe to use as a metric's label
+};
+
+using Action = std::variant<Dispatch, Reject, Cancel, Finished>;
+using Actions = std::vector<Action>;
+
+struct RouterOptions {
+  int max_queued = 10000;  // per model; the table's max_queued may be lower
+  double queue_timeout_s = 60;
+  double request_timeout_s = 600;
+};
+
+// Why a worker did not take a request. It has done no work for it, so another worker may.
+enum class Refusal { kConnect, kFull, kDraining };
+
+class Router {
+ public:
+  Router(RouterOptions options, const dispatch::DispatchPolicy& policy);
+  ~Router();
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+
+  // ---- events ----
+
+  // Obeys it unless it is not newer than the one in use; `accepted` says which.
+  struct TableOutcome {
+    bool accepted = false;
+    Actions actions;
+  };
+  [[nodiscard]] TableOutcome table_changed(double now_s, dispatch::RoutingTable table);
+
+  // REQUIRES: an id never used before.
+  [[nodiscard]] Actions arrived(double now_s, RequestId id, const std::string& model, bool streamed);
+
+  // What follows about an id that is already over is ignored: the shell may learn of things in any order.
+
+  // The worker refused it before doing any work: it may go elsewhere.
+  [[nodiscard]] Actions refused(double now_s, RequestId id, Refusal why);
+  // The worker answers it (the head of a response came, whatever its status).
+  void accepted(RequestId id);
+  // First bytes are about to go to the client: from here on the request cannot be answered anew.
+  void response_started(RequestId id);
+  // A token (or `count` of them at once) goes to the client of a streamed request.
+  void tokens_sent(double now_s, RequestId id, int count);
+  // The answer is complete at the client. Counts of -1: not known; generation tokens then are those of tokens_sent.
+  struct Completion {
+    int code = 200;
+    int prompt_tokens = -1;
+    int generation_tokens = -1;
+  };
+  [[nodiscard]] Actions completed(double now_s, RequestId id, const Completion& completion);
+  // The worker broke off, or answered what is no HTTP. Never retried: it may have done work. Cancel, then Reject 502 if nothing
+  // was sent to the client.
+  [[nodiscard]] Actions failed(double now_s, RequestId id, const std::string& message);
+  [[nodiscard]] Actions client_gone(double now_s, RequestId id);
+  // Time-outs, and chains whose refusal has been waited out. Call at next_deadline_s() or somewhat later.
+  [[nodiscard]] Actions tick(double now_s);
+  // Every request that waits is rejected, and every one in flight cancelled, as the gateway ends.
+  [[nodiscard]] Actions shut_down(double now_s);
+
+  // ---- what it knows ----
+
+  [[nodiscard]] std::optional<double> next_deadline_s() const;
+  [[nodiscard]] bool has_table() const { return has_table_; }
+  [[nodiscard]] const dispatch::RoutingTable& table() const { return table_; }
+  [[nodiscard]] std::size_t open_requests() const { return requests_.size(); }
+
+  struct ChainLoad {
+    std::string model;
+    std::string chain;
+    int in_flight = 0;
+    int capacity = 0;
+    bool draining = false;  // or vanished from the table
+  };
+  [[nodiscard]] std::vector<ChainLoad> chain_loads() const;        // ordered by (model, chain)
+  [[nodiscard]] std::map<std::string, int> queue_lengths() const;  // by model, those in the table
+
+ private:
+  struct ChainSlot;
+  struct Model;
+  struct Request;
+
+  void pump(double now_s, Model& model, Actions& actions);
+  void release(Request& request);
+  void finish(double now_s, RequestId id, int code, Actions& actions);
+  void reject(double now_s, RequestId id, Reject rejection, Actions& actions);
+  void time_out(double now_s, RequestId id, Actions& actions);
+  [[nodiscard]] int retry_after_s(const Model& model) const;
+
+  RouterOptions options_;
+  const dispatch::DispatchPolicy& policy_;
+  bool has_table_ = false;
+  bool shutting_down_ = false;
+  dispatch::RoutingTable table_;
+  std::map<std::string, std::unique_ptr<Model>> models_;
+  std::map<RequestId, Request> requests_;
+  std::multimap<double, RequestId> deadlines_;
+  std::uint64_t next_sequence_ = 0;
+};
+
+}  // namespace windlass::gateway

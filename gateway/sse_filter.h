@@ -1,0 +1,53 @@
+// SseFilter: reads the event stream of one answer as it passes, and takes out what the client did not ask for. Pure.
+//
+// It counts the events that carry generated text, finds the usage figures and the closing [DONE], and drops the extra usage
+// chunk when the gateway, not the client, had asked for it. Events leave as they came, byte for byte, and as soon as they are
+// complete; nothing else is parsed, so that the cost of a token stays at a few scans over its bytes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace windlass::gateway {
+
+struct Usage {
+  int prompt_tokens = -1;
+  int generation_tokens = -1;
+
+  bool operator==(const Usage&) const = default;
+};
+
+// The "usage" member of a JSON object (an answer's body, or one event's data); -1 for what it does not say.
+[[nodiscard]] std::optional<Usage> usage_of(std::string_view json);
+
+class SseFilter {
+ public:
+  // drop_usage_chunk: take out the chunk with usage and no choices.
+  explicit SseFilter(bool drop_usage_chunk) : drop_usage_chunk_(drop_usage_chunk) {}
+
+  struct Output {
+    std::string forward;     // whole events for the client; may be empty
+    int content_events = 0;  // how many of them carry generated text
+  };
+
+  // Takes the next bytes of the body, cut anywhere.
+  [[nodiscard]] Output feed(std::string_view bytes);
+
+  // What is left when the body ends: an event without its empty line.
+  [[nodiscard]] Output finish();
+
+  [[nodiscard]] bool done() const { return done_; }  // [DONE] has passed
+  [[nodiscard]] const std::optional<Usage>& usage() const { return usage_; }
+
+ private:
+  void event(std::string_view event, Output& output);
+
+  bool drop_usage_chunk_;
+  bool done_ = false;
+  std::optional<Usage> usage_;
+  std::string partial_;
+  std::size_t scanned_ = 0;  // of partial_: holds no end of an event before here
+};
+
+}  // namespace windlass::gateway
