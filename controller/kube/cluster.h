@@ -14,8 +14,8 @@
 namespace windlass::kube {
 
 struct ClusterOptions {
-  KubeClientOptions client;
-  std::function<void()> on_activity;  // see CurlOptions::on_activity
+  KubeClientOptions client = {};
+  std::function<void()> on_activity = {};  // see CurlOptions::on_activity
 };
 
 class Cluster {

@@ -20,8 +20,8 @@
 namespace windlass::kube {
 
 struct CurlOptions {
-  TlsOptions tls;
-  std::string proxy_url;  // empty: none; the environment's proxies are not used
+  TlsOptions tls = {};
+  std::string proxy_url = {};  // empty: none; the environment's proxies are not used
   double connect_timeout_s = 10;
   std::size_t max_stream_buffer_bytes = 1 << 20;            // what one stream holds before its peer is paused
   std::size_t max_response_bytes = std::size_t{256} << 20;  // a larger body of send() is an error (kResourceExhausted)
@@ -29,7 +29,7 @@ struct CurlOptions {
 
   // Called from the I/O thread, without a lock held, when a stream has something new to poll. Must be quick and must not call
   // the transport; an app's loop is woken with it.
-  std::function<void()> on_activity;
+  std::function<void()> on_activity = {};
 };
 
 class CurlTransport final : public HttpTransport {

@@ -20,7 +20,7 @@ enum class EventType { kNormal, kWarning };
 
 struct EventOptions {
   std::string component = "windlass-controller";  // reportingComponent and source.component
-  std::string instance;                           // which process: the pod's name
+  std::string instance = {};                      // which process: the pod's name
   double window_s = 600;                          // within it the same event is counted, not repeated
   double repeat_every_s = 30;                     // and its count is written at most this often
   double burst = 25;                              // new Events that one object may start at once

@@ -19,13 +19,13 @@ namespace windlass::kube {
 enum class ExecInteractiveMode { kNever, kIfAvailable, kAlways };
 
 struct ExecPlugin {
-  std::string api_version;  // client.authentication.k8s.io/v1 or /v1beta1
-  std::string command;      // a path when it holds a '/', else looked up on PATH
-  std::vector<std::string> args;
-  std::vector<std::pair<std::string, std::string>> env;  // added to our own environment
+  std::string api_version = {};  // client.authentication.k8s.io/v1 or /v1beta1
+  std::string command = {};      // a path when it holds a '/', else looked up on PATH
+  std::vector<std::string> args = {};
+  std::vector<std::pair<std::string, std::string>> env = {};  // added to our own environment
   ExecInteractiveMode interactive_mode = ExecInteractiveMode::kIfAvailable;
-  std::string install_hint;  // shown when the command is not found
-  std::string cluster_info;  // KUBERNETES_EXEC_INFO's spec.cluster as JSON when provideClusterInfo; else empty
+  std::string install_hint = {};  // shown when the command is not found
+  std::string cluster_info = {};  // KUBERNETES_EXEC_INFO's spec.cluster as JSON when provideClusterInfo; else empty
   double timeout_s = 60;
 };
 

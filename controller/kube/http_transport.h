@@ -17,9 +17,9 @@ namespace windlass::kube {
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string url;  // absolute: scheme://host:port/path?query
-  std::map<std::string, std::string> headers;
-  std::string body;
+  std::string url = {};  // absolute: scheme://host:port/path?query
+  std::map<std::string, std::string> headers = {};
+  std::string body = {};
   double timeout_s = 30;  // for the whole exchange; for a stream: to connect and to get the response's head
 };
 

@@ -26,16 +26,16 @@ namespace windlass::kube {
 
 struct KubeClientOptions {
   std::string user_agent = "windlass";
-  std::string field_manager = "windlass";  // of every write, unless WriteOptions says another
-  double timeout_s = 30;                   // of one request
-  std::function<double()> wall_clock;      // Unix seconds, for token expiry; empty: the system's clock
+  std::string field_manager = "windlass";   // of every write, unless WriteOptions says another
+  double timeout_s = 30;                    // of one request
+  std::function<double()> wall_clock = {};  // Unix seconds, for token expiry; empty: the system's clock
 };
 
 struct ListOptions {
-  std::string label_selector;    // "windlass.dev/service=chat"
-  std::string field_selector;    // "status.phase=Pending"
-  std::string resource_version;  // empty: the newest, read through the quorum
-  int page_size = 500;           // objects fetched per request; 0: all at once
+  std::string label_selector = {};    // "windlass.dev/service=chat"
+  std::string field_selector = {};    // "status.phase=Pending"
+  std::string resource_version = {};  // empty: the newest, read through the quorum
+  int page_size = 500;                // objects fetched per request; 0: all at once
 };
 
 struct ObjectList {
@@ -44,18 +44,18 @@ struct ObjectList {
 };
 
 struct WatchOptions {
-  std::string label_selector;
-  std::string field_selector;
-  std::string resource_version;
+  std::string label_selector = {};
+  std::string field_selector = {};
+  std::string resource_version = {};
   bool bookmarks = true;
   double timeout_s = 300;         // timeoutSeconds: the server ends the watch after it
   double connect_timeout_s = 30;  // for the response's head
 };
 
 struct WriteOptions {
-  std::string subresource;    // "status", "scale", "binding", "eviction"; empty: the object itself
-  std::string field_manager;  // empty: KubeClientOptions::field_manager
-  bool strict = true;         // fieldValidation=Strict: unknown fields are refused, not dropped
+  std::string subresource = {};    // "status", "scale", "binding", "eviction"; empty: the object itself
+  std::string field_manager = {};  // empty: KubeClientOptions::field_manager
+  bool strict = true;              // fieldValidation=Strict: unknown fields are refused, not dropped
   bool dry_run = false;
   bool force = false;        // apply() only: take fields that another manager owns
   bool passes_gate = false;  // only for the Lease itself
@@ -65,10 +65,10 @@ struct WriteOptions {
 enum class PatchType { kMerge, kJson, kStrategic };
 
 struct DeleteOptions {
-  std::string uid;                             // precondition; empty: none
-  std::string resource_version;                // precondition; empty: none
-  std::optional<std::int64_t> grace_period_s;  // empty: the object's own
-  std::string propagation = "Background";      // Background | Foreground | Orphan
+  std::string uid = {};                             // precondition; empty: none
+  std::string resource_version = {};                // precondition; empty: none
+  std::optional<std::int64_t> grace_period_s = {};  // empty: the object's own
+  std::string propagation = "Background";           // Background | Foreground | Orphan
   bool dry_run = false;
 };
 

@@ -25,8 +25,8 @@ struct ClusterConfig {
 };
 
 struct KubeconfigOptions {
-  std::vector<std::filesystem::path> files;  // joined: the first file that has a name, a value or a current-context wins
-  std::string context;                       // overrides current-context
+  std::vector<std::filesystem::path> files = {};  // joined: the first file that has a name, a value or a current-context wins
+  std::string context = {};                       // overrides current-context
 };
 
 // The files that KUBECONFIG's value (colon-separated) names; when it is empty, HOME's .kube/config.
@@ -37,8 +37,8 @@ struct KubeconfigOptions {
 
 struct InClusterOptions {
   std::filesystem::path root = "/var/run/secrets/kubernetes.io/serviceaccount";  // token, ca.crt, namespace
-  std::string host;                                                              // KUBERNETES_SERVICE_HOST
-  std::string port;                                                              // KUBERNETES_SERVICE_PORT
+  std::string host = {};                                                         // KUBERNETES_SERVICE_HOST
+  std::string port = {};                                                         // KUBERNETES_SERVICE_PORT
 };
 
 [[nodiscard]] Result<ClusterConfig> load_in_cluster(const InClusterOptions& options);

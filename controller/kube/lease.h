@@ -24,9 +24,9 @@
 namespace windlass::kube {
 
 struct LeaseOptions {
-  std::string name_space;
+  std::string name_space = {};
   std::string name = "windlass-controller";
-  std::string identity;  // of this process; a holder with our name whose tenure we did not begin counts as a rival
+  std::string identity = {};  // of this process; a holder with our name whose tenure we did not begin counts as a rival
   double lease_duration_s = 15;
   double renew_deadline_s = 10;
   double retry_period_s = 2;

@@ -21,16 +21,18 @@
 namespace windlass::kube {
 
 struct ReflectorOptions {
-  Resource resource;
-  std::string name_space;  // empty: all
-  std::string label_selector;
-  std::string field_selector;
+  Resource resource = {};
+  std::string name_space = {};  // empty: all
+  std::string label_selector = {};
+  std::string field_selector = {};
   int page_size = 500;
   double watch_timeout_min_s = 300;  // a watch lasts a random time in between, so that many do not end together
   double watch_timeout_max_s = 600;
-  double watch_grace_s = 30;           // heard nothing for timeout + grace: the connection is half-open
-  std::optional<double> idle_limit_s;  // heard nothing for this long: reconnect from the last version (cheap); unset: never
-  double connect_timeout_s = 30;       // for the response's head of a watch
+  double watch_grace_s = 30;  // heard nothing for timeout + grace: the connection is half-open
+  // Heard nothing, not even a bookmark (a real server sends one a minute), for this long: reconnect from the last version,
+  // which is cheap. Unset: only watch_grace_s counts, and a half-open watch may go unnoticed for minutes.
+  std::optional<double> idle_limit_s = {};
+  double connect_timeout_s = 30;  // for the response's head of a watch
   double backoff_min_s = 0.8;
   double backoff_max_s = 30;
   double backoff_reset_s = 120;  // a watch that lived this long has earned a fresh backoff

@@ -7,16 +7,16 @@
 namespace windlass::kube {
 
 struct ClientCertificate {
-  std::string certificate_pem;  // the leaf first, then its chain
-  std::string private_key_pem;
+  std::string certificate_pem = {};  // the leaf first, then its chain
+  std::string private_key_pem = {};
 
   bool operator==(const ClientCertificate&) const = default;
 };
 
 struct TlsOptions {
-  std::string ca_pem;  // who may sign the peer's certificate; empty: the system's store
-  ClientCertificate client;
-  std::string server_name;            // the name expected in the peer's certificate; empty: the URL's host
+  std::string ca_pem = {};  // who may sign the peer's certificate; empty: the system's store
+  ClientCertificate client = {};
+  std::string server_name = {};       // the name expected in the peer's certificate; empty: the URL's host
   bool insecure_skip_verify = false;  // only where a person wrote so in a kubeconfig
 
   bool operator==(const TlsOptions&) const = default;

@@ -278,6 +278,9 @@ HttpResponse FakeApiServer::insert(Write& write, json object, std::optional<Fiel
                    fmt::format("Invalid value: \"{}\": a lowercase RFC 1123 subdomain is needed", name));
   }
   json& metadata = object["metadata"];
+  if (!metadata.is_object()) metadata = json::object();
+  metadata["name"] = name;
+  if (kind.resource.namespaced) metadata["namespace"] = write.route.name_space;
   for (const char* field : {"uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
                             "managedFields", "resourceVersion", "generateName"}) {
     metadata.erase(field);

@@ -161,6 +161,7 @@ FakeApiServer::Shared FakeApiServer::store(const Kind& kind, const Key& key, jso
   next["apiVersion"] = kind.resource.api_version();
   next["kind"] = kind.resource.kind;
   json& metadata = next["metadata"];
+  if (!metadata.is_object()) metadata = json::object();
   if (kind.resource.namespaced) metadata["namespace"] = key.first;
   metadata["name"] = key.second;
   metadata.erase("managedFields");
@@ -261,7 +262,8 @@ json FakeApiServer::seed_object(json object) {
   }
   std::string name_space = kind->resource.namespaced ? text_in(object, "metadata", "namespace") : "";
   if (kind->resource.namespaced && name_space.empty()) name_space = "default";
-  return *store(*kind, {name_space, text_in(object, "metadata", "name")}, std::move(object));
+  Key key{name_space, text_in(object, "metadata", "name")};
+  return *store(*kind, key, std::move(object));
 }
 
 std::optional<json> FakeApiServer::object(const Resource& resource, const std::string& name_space,

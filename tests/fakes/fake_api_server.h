@@ -41,7 +41,7 @@ struct FakeApiOptions {
   double wall_epoch_s = 1767225600;  // Unix seconds at now = 0 (2026-01-01), for creationTimestamp and the like
   double bookmark_every_s = 60;      // a bookmark on each watch that asked for them
   std::size_t history = 1000;        // watch events kept; older versions are Gone
-  std::string token;                 // a bearer token that every request must carry; empty: none
+  std::string token = {};            // a bearer token that every request must carry; empty: none
 };
 
 // How often (probability per request or per poll) things go wrong on one client's wire. All zero: a perfect network.
@@ -120,21 +120,21 @@ class FakeConnection final : public kube::HttpTransport {
 struct PodReport {
   std::string phase = "Running";  // Pending | Running | Succeeded | Failed
   bool ready = false;
-  std::string pod_ip;  // empty: kept as it is
-  std::string node;    // empty: kept as it is
+  std::string pod_ip = {};  // empty: kept as it is
+  std::string node = {};    // empty: kept as it is
   int restarts = 0;
-  std::string waiting_reason;  // "CrashLoopBackOff", "ImagePullBackOff": containers wait with it
-  std::string waiting_message;
-  std::optional<int> exit_code;  // of a terminated container (Succeeded, Failed)
-  std::string unschedulable;     // message of PodScheduled=False/Unschedulable; empty: scheduled once `node` is known
+  std::string waiting_reason = {};  // "CrashLoopBackOff", "ImagePullBackOff": containers wait with it
+  std::string waiting_message = {};
+  std::optional<int> exit_code = {};  // of a terminated container (Succeeded, Failed)
+  std::string unschedulable = {};     // message of PodScheduled=False/Unschedulable; empty: scheduled once `node` is known
 };
 
 // A refusal: what the Status says.
 struct Refusal {
   int code = 403;
   std::string reason = "Forbidden";
-  std::string message;
-  std::vector<std::pair<std::string, std::string>> causes;  // field, message
+  std::string message = {};
+  std::vector<std::pair<std::string, std::string>> causes = {};  // field, message
 };
 
 // The refusal that a ResourceQuota gives ("... is forbidden: exceeded quota: ...").
