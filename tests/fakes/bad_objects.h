@@ -51,7 +51,8 @@ inline BadObjectTable load_bad_objects(const std::string& source_dir) {
     bad.object = table->at("bases").at(item.at("base").get<std::string>());
     bad.object.merge_patch(item.at("patch"));
     for (const auto& error : item.at("errors")) {
-      bad.errors.push_back({error.at("path").get<std::string>(), error.at("class").get<std::string>(), error.value("message", "")});
+      bad.errors.push_back(
+          {error.at("path").get<std::string>(), error.at("class").get<std::string>(), error.value("message", "")});
     }
     out.cases.push_back(std::move(bad));
   }

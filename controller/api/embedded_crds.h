@@ -1,0 +1,16 @@
+// The files of crds/ as text inside the binary; made by CMakeLists.txt at configure time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace windlass::api {
+
+struct EmbeddedCrd {
+  std::string name;  // "modelservices.yaml"
+  std::string yaml;
+};
+
+[[nodiscard]] std::vector<EmbeddedCrd> embedded_crd_files();
+
+}  // namespace windlass::api

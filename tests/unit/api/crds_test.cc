@@ -1,0 +1,197 @@
+// crds/, charts/ and examples/ as files: every field is described, copies are copies, examples load, the chart renders as it
+// did.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/load.h"
+#include "controller/api/schema.h"
+#include "controller/api/yaml.h"
+#include "tests/fakes/bad_objects.h"
+
+namespace windlass::api {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+std::vector<fs::path> yaml_files(const std::string& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(WINDLASS_SOURCE_DIR "/" + folder)) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Calls visit(path, schema) for every property below a schema, list items and map values included.
+template <class Visit>
+void each_field(const json& schema, const std::string& path, const Visit& visit) {
+  if (schema.contains("properties")) {
+    for (const auto& [name, child] : schema["properties"].items()) {
+      visit(path + "." + name, child);
+      each_field(child, path + "." + name, visit);
+    }
+  }
+  for (const char* key : {"items", "additionalProperties"}) {
+    if (!schema.contains(key)) continue;
+    visit(path + "[]", schema[key]);
+    each_field(schema[key], path + "[]", visit);
+  }
+}
+
+json schema_of(const fs::path& file) {
+  const auto crd = yaml_to_json(fakes::read_text(file), file);
+  EXPECT_TRUE(crd.ok()) << crd.error().message;
+  return crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema");
+}
+
+// Given each CRD, a description is expected on every field (but metadata, where the API server allows none), as a sentence.
+TEST(Crds, DescribeEveryField) {
+  int fields = 0;
+  for (const fs::path& file : yaml_files("crds")) {
+    each_field(schema_of(file), "", [&](const std::string& path, const json& field) {
+      ++fields;
+      if (path == ".metadata") return;
+      const std::string description = field.value("description", "");
+      EXPECT_GT(description.size(), 8U) << file << path;
+      EXPECT_TRUE(description.empty() || description.back() == '.') << file << path << ": " << description;
+    });
+  }
+  EXPECT_GT(fields, 130);
+}
+
+// Given each CRD, a maximum is expected on everything that the user writes and a rule may read: texts, lists and maps of spec.
+TEST(Crds, LimitTheSizeOfEverythingInSpec) {
+  for (const fs::path& file : yaml_files("crds")) {
+    each_field(schema_of(file)["properties"]["spec"], ".spec", [&](const std::string& path, const json& field) {
+      const std::string type = field.value("type", "");
+      const bool text = type == "string" || field.value("x-kubernetes-int-or-string", false);
+      EXPECT_TRUE(!text || field.contains("enum") || field.contains("maxLength")) << file << path;
+      EXPECT_TRUE(type != "array" || field.contains("maxItems")) << file << path;
+      EXPECT_TRUE(!field.contains("additionalProperties") || field.contains("maxProperties")) << file << path;
+      EXPECT_TRUE(type != "integer" || (field.contains("minimum") && field.contains("maximum"))) << file << path;
+    });
+  }
+}
+
+// Given a keyword or a rule that we don't interpret, loading the CRD is expected to fail with its file and line.
+TEST(Crds, RefuseWhatIsNotInterpreted) {
+  const std::string good = fakes::read_text(yaml_files("crds").front());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    const auto crd = load_crd(text, "crd.yaml");
+    return crd.ok() ? std::string("loaded") : crd.error().message;
+  };
+  EXPECT_EQ(with("minProperties: 1", "oneOf: [{}]").rfind("crd.yaml:", 0), 0U);
+  EXPECT_NE(with("minProperties: 1", "oneOf: [{}]").find("oneOf: this keyword is not interpreted"), std::string::npos);
+  EXPECT_NE(with("rule: self.mode != 'Elastic'", "rule: quantity(self.mode) != 'Elastic'").find("found 'quantity'"),
+            std::string::npos);
+  EXPECT_NE(with("reason: FieldValueRequired", "messageExpression: self.x").find("not interpreted"), std::string::npos);
+  EXPECT_NE(with("pattern: ^", "pattern: (^").find("does not compile"), std::string::npos);
+}
+
+// Given the chart's copies of the CRDs, they are expected to be exactly crds/.
+TEST(Charts, HoldExactCopiesOfTheCrds) {
+  const auto sources = yaml_files("crds");
+  const auto copies = yaml_files("charts/windlass-crds/files");
+  ASSERT_EQ(sources.size(), copies.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    EXPECT_EQ(sources[i].filename(), copies[i].filename());
+    EXPECT_TRUE(fakes::read_text(sources[i]) == fakes::read_text(copies[i]))
+        << copies[i] << " differs: cp crds/*.yaml charts/windlass-crds/files/";
+  }
+}
+
+// Given each example, it is expected to load without a mistake.
+TEST(Examples, Load) {
+  int services = 0;
+  for (const fs::path& file : yaml_files("examples")) {
+    const auto objects = load_objects(fakes::read_text(file), file.filename());
+    ASSERT_TRUE(objects.ok()) << objects.error().message;
+    for (const Object& object : *objects) services += std::holds_alternative<ModelService>(object.value) ? 1 : 0;
+  }
+  EXPECT_EQ(services, 3);
+}
+
+// What a command writes, standard error left out; nothing when it fails.
+std::string run(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
+  if (pipe == nullptr) return "";
+  std::string out;
+  std::array<char, 4096> buffer{};
+  for (std::size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe.get())) > 0;) out.append(buffer.data(), n);
+  return out;
+}
+
+// The real helm: on PATH, or as tests/cluster/tools built it. Empty when there is none.
+std::string helm() {
+  std::string found = run("command -v helm");
+  if (found.empty())
+    found = run("f=$(" WINDLASS_SOURCE_DIR "/tests/cluster/tools/build --check) && [ -x $f/helm ] && echo $f/helm");
+  return found.empty() ? "" : found.substr(0, found.find('\n'));
+}
+
+// Given the real helm, the chart with its default values is expected to render to the golden file, and its AcceleratorClasses
+// to be valid. WINDLASS_UPDATE_GOLDEN=1 writes the golden file anew.
+TEST(Charts, RenderAsTheyDid) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const std::string rendered =
+      run(program + " template windlass " WINDLASS_SOURCE_DIR "/charts/windlass --namespace windlass-system");
+  ASSERT_FALSE(rendered.empty());
+  const std::string golden = WINDLASS_SOURCE_DIR "/tests/golden/chart_windlass.yaml";
+  if (std::getenv("WINDLASS_UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << rendered;
+  EXPECT_TRUE(rendered == fakes::read_text(golden)) << "differs from " << golden << "; WINDLASS_UPDATE_GOLDEN=1 writes it anew";
+
+  const auto documents = parse_yaml(rendered, "chart");
+  ASSERT_TRUE(documents.ok()) << documents.error().message;
+  int classes = 0;
+  for (const YamlDocument& document : *documents) {
+    const json object = json::parse(document.json);
+    if (object["kind"] != "AcceleratorClass") continue;
+    ++classes;
+    const auto loaded = load_objects(to_yaml(object), "chart");
+    EXPECT_TRUE(loaded.ok()) << loaded.error().message;
+  }
+  EXPECT_EQ(classes, 6);
+}
+
+// Given the real helm, both charts are expected to pass its strict lint, and a value that is not listed to be refused.
+TEST(Charts, PassHelmsLint) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  for (const char* chart : {"windlass", "windlass-crds"}) {
+    EXPECT_NE(run(program + " lint --strict " WINDLASS_SOURCE_DIR "/charts/" + chart).find("0 chart(s) failed"),
+              std::string::npos);
+  }
+  const std::string bad =
+      run("(" + program + " template x " WINDLASS_SOURCE_DIR "/charts/windlass --set gateway.replica=3 2>&1)");
+  EXPECT_NE(bad.find("'replica' not allowed"), std::string::npos) << bad;
+}
+
+// Given the real helm, the CRD chart is expected to render the files of crds/ with the annotation that keeps them.
+TEST(Charts, RenderTheCrdsToBeKept) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto documents = parse_yaml(run(program + " template x " WINDLASS_SOURCE_DIR "/charts/windlass-crds"), "chart");
+  ASSERT_TRUE(documents.ok()) << documents.error().message;
+  const auto sources = yaml_files("crds");
+  ASSERT_EQ(documents->size(), sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    json rendered = json::parse((*documents)[i].json);
+    EXPECT_EQ(rendered["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    rendered["metadata"].erase("annotations");
+    EXPECT_EQ(rendered, *yaml_to_json(fakes::read_text(sources[i]), "crd"));
+  }
+}
+
+}  // namespace
+}  // namespace windlass::api

@@ -1,0 +1,179 @@
+// Objects to JSON and YAML and back: nothing is lost, and what is printed passes the validator.
+#include <random>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/json.h"
+#include "controller/api/load.h"
+#include "controller/api/validation.h"
+#include "controller/api/yaml.h"
+
+namespace windlass::api {
+namespace {
+
+class Maker {
+ public:
+  explicit Maker(std::uint64_t seed) : random_(seed) {}
+
+  ModelService service() {
+    ModelService out;
+    out.metadata = meta();
+    out.metadata.name_space = "team-a";
+    if (coin()) out.spec.model.served_name = "org/Model-" + std::to_string(below(100)) + ".v1";
+    out.spec.model.uri = "hf://org/model@" + std::to_string(below(9));
+    if (coin()) {
+      out.spec.model.architecture = "llama3-8b";
+    } else if (coin()) {
+      out.spec.model.config_inline_json = R"({"hidden_size":256,"rms_norm_eps":1e-05,"tied":true})";
+    } else {
+      out.spec.model.config_map_key_ref = KeyRef{"config", "config.json"};
+    }
+    if (coin()) out.spec.model.max_context_tokens = 1 + below(100000);
+    if (coin()) out.spec.model.dtype = static_cast<Dtype>(below(5));
+    out.spec.engine.type = static_cast<EngineType>(below(5));
+    out.spec.engine.image = "registry/worker:" + std::to_string(below(9));
+    for (int i = below(3); i > 0; --i) out.spec.engine.args.push_back("--flag=" + std::to_string(i));
+    if (coin()) out.spec.engine.env = {{"A", "yes", {}, {}}, {"B", "", KeyRef{"s", "k"}, {}}, {"C", "", {}, KeyRef{"c", "k"}}};
+    if (coin()) out.spec.engine.pod_template_json = R"({"metadata":{"labels":{"a":"1"}},"spec":{"hostNetwork":true}})";
+    out.spec.slo = {(1 + below(5000)) / 1000.0, (1 + below(900)) / 10000.0, coin() ? 95 : 99.9, 60.0 * (1 + below(100))};
+    if (coin()) out.spec.workload = {below(1000) / 8.0, 1 + below(1000), std::nullopt};
+    for (int i = below(4); i > 0; --i) {
+      out.spec.accelerators.push_back({"class-" + std::to_string(i), coin() ? std::optional<std::int64_t>(i) : std::nullopt});
+    }
+    ScalingSpec& scaling = out.spec.scaling;
+    scaling.strategy = coin() ? Strategy::kAuto : Strategy::kReplicated;
+    scaling.min_workers = below(3);
+    if (coin()) scaling.max_workers = 3 + below(5);
+    if (coin()) scaling.max_cost_per_hour = 0.25 + below(100);
+    if (scaling.min_workers == 0 && coin()) scaling.idle_to_zero_after_s = 1 + below(1000);
+    scaling.drain_timeout_s = below(1000);
+    scaling.scale_up_stabilization_s = below(10);
+    scaling.scale_down_stabilization_s = below(1000) / 4.0;
+    scaling.mode = static_cast<ScalingMode>(below(3));
+    if (coin()) out.spec.priority_class_name = "high";
+    if (coin()) out.status = status();
+    return out;
+  }
+
+  AcceleratorClass accelerator() {
+    AcceleratorClass out;
+    out.metadata = meta();
+    if (coin()) out.spec.node_selector = {{"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}};
+    out.spec.resource_name = coin() ? "nvidia.com/gpu" : "windlass.dev/cpu";
+    out.spec.memory_bytes = (1 + below(200)) * (std::int64_t{1} << 29);
+    for (int i = 1 + below(5); i > 0; --i) out.spec.peak_flops_per_s[static_cast<Dtype>(i - 1)] = (1 + below(5000)) * 0.5e12;
+    out.spec.memory_bandwidth_bytes_per_s = (1 + below(5000)) * 1e9;
+    if (coin()) out.spec.intra_node_link = LinkSpec{450e9, below(100) / 1e6};
+    if (coin()) out.spec.inter_node_link = LinkSpec{12.5e9, 2.5e-6};
+    out.spec.gpus_per_node = 1 + below(8);
+    if (coin()) out.spec.price_per_hour = below(100) / 8.0;
+    if (coin()) out.spec.power_watts = 700;
+    if (coin()) out.spec.capacity = {CapacityMode::kElastic, 1 + below(64)};
+    if (coin()) out.status = {3, 2, 16, 12, 4, {condition("Ready")}};
+    return out;
+  }
+
+ private:
+  int below(int bound) { return static_cast<int>(random_() % static_cast<std::uint64_t>(bound)); }
+  bool coin() { return below(2) == 0; }
+
+  ObjectMeta meta() {
+    ObjectMeta out;
+    out.name = "object-" + std::to_string(below(1000));
+    if (coin()) out.labels = {{"team", "a"}, {"windlass.dev/x", "yes"}};
+    if (coin()) {
+      out.uid = "0123";
+      out.resource_version = "17";
+      out.generation = 1 + below(9);
+      out.creation_timestamp = "2026-01-31T10:00:00Z";
+      out.finalizers = {"windlass.dev/drain"};
+      out.annotations = {{"note", "a: b # c"}};
+      out.owner_references = {{"v1", "ConfigMap", "owner", "77", true, coin()}};
+    }
+    return out;
+  }
+
+  Condition condition(const std::string& type) {
+    return {
+        type, static_cast<ConditionStatus>(below(3)), below(5), "2026-01-31T10:00:00Z", "BecauseOfThis", "a message: \"x\""};
+  }
+
+  ModelServiceStatus status() {
+    ModelServiceStatus out;
+    out.observed_generation = below(9);
+    out.selector = "windlass.dev/service=a";
+    out.plan.strategy = Strategy::kReplicated;
+    out.plan.pools = {{"main", PoolRole::kUnified, "h100", 2, below(9), ""}, {"p", PoolRole::kPrefill, "a100", 1, 1, "0-15"}};
+    out.plan.predicted = {0.43, 0.0123, 12.5, 0.987};
+    out.plan.reasons = {{"RateNeeds", "needs 3", {{"requestsPerSecond", "12.5"}}}, {"Held", "held", {}}};
+    out.workers = {below(9), below(9), below(9), below(9), below(9)};
+    out.gpus = below(99);
+    if (coin()) out.cost_per_hour = 12.25;
+    out.load = {1.5, 200, 33.25, below(9)};
+    out.slo = {0.9876, 0.5, 0.05};
+    out.conditions = {condition(kReady), condition(kSloMet)};
+    return out;
+  }
+
+  std::mt19937_64 random_;
+};
+
+// Given 500 random services, each is expected back from its JSON and from its YAML, and to pass the validator as printed.
+TEST(RoundTrip, ModelServices) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const ModelService service = Maker(seed).service();
+    const nlohmann::json printed = to_json(service);
+    const auto errors = validate(printed);
+    EXPECT_TRUE(errors.empty()) << "seed " << seed << ": " << errors[0].text();
+    const auto back = model_service_from_json(with_defaults(printed));
+    ASSERT_TRUE(back.ok()) << "seed " << seed << ": " << back.error().message;
+    EXPECT_EQ(to_json(*back), printed) << "seed " << seed;
+    EXPECT_TRUE(*back == service) << "seed " << seed << "\n" << printed.dump(2);
+    const auto from_yaml = load_objects(to_yaml(printed), "printed.yaml");
+    ASSERT_TRUE(from_yaml.ok()) << "seed " << seed << ": " << from_yaml.error().message << "\n" << to_yaml(printed);
+    EXPECT_TRUE(std::get<ModelService>(from_yaml->front().value) == service) << "seed " << seed << "\n" << to_yaml(printed);
+  }
+}
+
+// Given 500 random classes, the same.
+TEST(RoundTrip, AcceleratorClasses) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const AcceleratorClass accelerator = Maker(seed).accelerator();
+    const nlohmann::json printed = to_json(accelerator);
+    const auto errors = validate(printed);
+    EXPECT_TRUE(errors.empty()) << "seed " << seed << ": " << errors[0].text();
+    const auto from_yaml = load_objects(to_yaml(printed), "printed.yaml");
+    ASSERT_TRUE(from_yaml.ok()) << "seed " << seed << ": " << from_yaml.error().message << "\n" << to_yaml(printed);
+    EXPECT_TRUE(std::get<AcceleratorClass>(from_yaml->front().value) == accelerator) << "seed " << seed << "\n"
+                                                                                     << to_yaml(printed);
+  }
+}
+
+// Given JSON that no API server would send, an error with the object and the field's path is expected.
+TEST(RoundTrip, NamesTheFieldThatDoesNotFit) {
+  nlohmann::json object = to_json(Maker(1).service());
+  object["metadata"]["name"] = "bad";
+  object["spec"]["slo"]["window"] = "soon";
+  const auto back = model_service_from_json(object);
+  ASSERT_FALSE(back.ok());
+  EXPECT_EQ(back.error().message,
+            "ModelService team-a/bad: spec.slo.window: found \"soon\", allowed is a duration such as 500ms, 30s, 5m or 1h30m");
+}
+
+// Given conditions that are set again, the time is expected to change only with the status.
+TEST(Conditions, KeepTheTimeOfTheLastTransition) {
+  std::vector<Condition> conditions;
+  EXPECT_TRUE(set_condition(conditions, {kReady, ConditionStatus::kFalse, 1, "", "Starting", "x"}, "t1"));
+  EXPECT_FALSE(set_condition(conditions, {kReady, ConditionStatus::kFalse, 1, "", "Starting", "x"}, "t2"));
+  EXPECT_EQ(conditions[0].last_transition_time, "t1");
+  EXPECT_TRUE(set_condition(conditions, {kReady, ConditionStatus::kFalse, 1, "", "Draining", "x"}, "t3"));
+  EXPECT_EQ(conditions[0].last_transition_time, "t1");
+  EXPECT_TRUE(set_condition(conditions, {kReady, ConditionStatus::kTrue, 1, "", "Ready", "x"}, "t4"));
+  EXPECT_EQ(conditions[0].last_transition_time, "t4");
+  ASSERT_NE(find_condition(conditions, kReady), nullptr);
+  EXPECT_EQ(find_condition(conditions, kSloMet), nullptr);
+}
+
+}  // namespace
+}  // namespace windlass::api
