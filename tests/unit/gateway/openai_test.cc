@@ -1,0 +1,111 @@
+// What the gateway reads of a request, and the bodies that it writes itself.
+#include "gateway/openai.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace windlass::gateway {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+// Given good requests; model and stream are read, and a streamed one asks for usage without losing anything else.
+TEST(InspectRequest, GoodOnes) {
+  auto plain = inspect_request(R"({"model":"tiny","prompt":"hi","seed":12345678901234567890})");
+  ASSERT_EQ(plain.problem.message, "");
+  EXPECT_EQ(plain.head.model, "tiny");
+  EXPECT_FALSE(plain.head.stream);
+  EXPECT_EQ(plain.head.upstream_body, R"({"model":"tiny","prompt":"hi","seed":12345678901234567890})");
+
+  for (
+      const char* body :
+      {R"( { "messages":[{"role":"user","content":"{\"model\":1}"}],"model":"t\u0069ny","stream":true})",
+       R"({"model":"tiny","messages":[{"role":"user","content":"{\"model\":1}"}],"stream":true,"stream_options":null})",
+       R"({"model":"tiny","messages":[{"role":"user","content":"{\"model\":1}"}],"stream":true,"stream_options":{"include_usage":false}})",
+       R"({"model":"tiny","messages":[{"role":"user","content":"{\"model\":1}"}],"stream":true,"stream_options":{"x":{"include_usage":3}}})"}) {
+    auto streamed = inspect_request(body);
+    ASSERT_EQ(streamed.problem.message, "") << body;
+    EXPECT_EQ(streamed.head.model, "tiny");
+    EXPECT_TRUE(streamed.head.stream);
+    EXPECT_FALSE(streamed.head.include_usage);
+    const Json sent = Json::parse(streamed.head.upstream_body);
+    EXPECT_EQ(sent["stream_options"]["include_usage"], true) << body;
+    EXPECT_EQ(sent["messages"], Json::parse(body)["messages"]);
+    EXPECT_EQ(sent["stream"], true);
+  }
+
+  auto asked = inspect_request(R"({"model":"tiny","stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_TRUE(asked.head.include_usage);
+  EXPECT_EQ(asked.head.upstream_body, R"({"model":"tiny","stream":true,"stream_options":{"include_usage":true}})");
+}
+
+// Given bad bodies; the message names the field, what was found and what is allowed.
+TEST(InspectRequest, BadOnes) {
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"", "found nothing, allowed is a JSON object", ""},
+      {"{", "not JSON at byte", ""},
+      {"{\"model\":\"a\"} x", "not JSON at byte", ""},
+      {"{\"model\":\"\xff\"}", "not JSON at byte", ""},
+      {"[1]", "found a list, allowed is a JSON object", ""},
+      {"\"x\"", "found a string, allowed is a JSON object", ""},
+      {"{}", "'model': found nothing", "model"},
+      {R"({"model":3})", "'model': found a number", "model"},
+      {R"({"model":null})", "'model': found null", "model"},
+      {R"({"model":""})", "'model': found an empty string", "model"},
+      {R"({"model":["a"]})", "'model': found a list", "model"},
+      {R"({"model":{"model":"a"}})", "'model': found an object", "model"},
+      {R"([{"model":"a"}])", "found a list", ""},
+      {R"({"x":{"model":"a"}})", "'model': found nothing", "model"},
+      {R"({"model":"a","stream":"yes"})", "'stream': found a string, allowed are true, false and null", "stream"},
+      {R"({"model":"a","stream":true,"stream_options":7})", "'stream_options': found a number", "stream_options"},
+      {R"({"model":"a","stream_options":{}})", "unless 'stream' is true", "stream_options"},
+      {R"({"model":"a","stream":true,"stream_options":{"include_usage":1}})", "'stream_options.include_usage': found a number",
+       "stream_options.include_usage"},
+  };
+  for (const auto& [body, message, param] : cases) {
+    const auto inspected = inspect_request(body);
+    EXPECT_THAT(inspected.problem.message, HasSubstr(message)) << body;
+    EXPECT_EQ(inspected.problem.param, param) << body;
+  }
+}
+
+// Given a body nested a hundred thousand deep; it is refused or taken, and the stack holds.
+TEST(InspectRequest, DeepNesting) {
+  const std::string deep = R"({"model":"a","x":)" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_EQ(inspect_request(deep).problem.message, "");
+  EXPECT_NE(inspect_request(R"({"model":"a","x":)" + std::string(100000, '[')).problem.message, "");
+}
+
+// Given errors; the body is OpenAI's shape, with null where nothing is known, and bytes that are not UTF-8 do no harm.
+TEST(Errors, Bodies) {
+  const Json error = Json::parse(error_body(400, "'model': bad \xff", "bad_request", "model"))["error"];
+  EXPECT_EQ(error["type"], "invalid_request_error");
+  EXPECT_EQ(error["param"], "model");
+  EXPECT_EQ(error["code"], "bad_request");
+  EXPECT_TRUE(Json::parse(error_body(502, "x", "y"))["error"]["param"].is_null());
+  EXPECT_EQ(Json::parse(error_body(429, "x", "y"))["error"]["type"], "rate_limit_error");
+  const std::string event = error_event(502, "broken", "stream_broken");
+  EXPECT_THAT(event, ::testing::StartsWith("data: {"));
+  EXPECT_THAT(event, ::testing::EndsWith("\n\n"));
+}
+
+// Given a table; /v1/models lists its models in OpenAI's shape.
+TEST(Models, FromTheTable) {
+  dispatch::RoutingTable table;
+  table.models.resize(2);
+  table.models[0].served_name = "big/model";
+  table.models[0].max_context_tokens = 4096;
+  table.models[1].served_name = "tiny";
+  const Json list = Json::parse(model_list(table));
+  EXPECT_EQ(list["object"], "list");
+  EXPECT_EQ(list["data"][0]["id"], "big/model");
+  EXPECT_EQ(list["data"][0]["max_model_len"], 4096);
+  EXPECT_EQ(list["data"][1]["object"], "model");
+  EXPECT_EQ(Json::parse(model_object(table, "tiny"))["id"], "tiny");
+  EXPECT_EQ(model_object(table, "other"), "");
+}
+
+}  // namespace
+}  // namespace windlass::gateway

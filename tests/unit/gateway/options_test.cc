@@ -1,0 +1,121 @@
+// Flags and the small texts in them; and which headers pass through the proxy.
+#include "gateway/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gateway/http_text.h"
+
+namespace windlass::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+
+CommandLine parse(std::vector<const char*> args) {
+  args.insert(args.begin(), "windlass-gateway");
+  return parse_command_line(static_cast<int>(args.size()), args.data());
+}
+
+// Given all flags; each lands in its field.
+TEST(CommandLine, AllFlags) {
+  const auto line = parse({"--listen",
+                           "0.0.0.0:1",
+                           "--admin-listen",
+                           "[::1]:2",
+                           "--advertise",
+                           "gw.default:3",
+                           "--controller",
+                           "http://a:9401",
+                           "--controller",
+                           "http://[::1]:9/",
+                           "--id",
+                           "g1",
+                           "--max-queued",
+                           "5",
+                           "--queue-timeout",
+                           "500ms",
+                           "--request-timeout",
+                           "1m30s",
+                           "--drain-timeout",
+                           "0"});
+  ASSERT_TRUE(line.options.has_value()) << line.text;
+  EXPECT_EQ(line.options->listen, (HostPort{"0.0.0.0", "1"}));
+  EXPECT_EQ(line.options->admin_listen, (HostPort{"::1", "2"}));
+  EXPECT_EQ(to_string(line.options->admin_listen), "[::1]:2");
+  EXPECT_EQ(line.options->advertise, (HostPort{"gw.default", "3"}));
+  EXPECT_EQ(line.options->controllers, (std::vector<HostPort>{{"a", "9401"}, {"::1", "9"}}));
+  EXPECT_EQ(line.options->max_queued, 5);
+  EXPECT_EQ(line.options->queue_timeout_s, 0.5);
+  EXPECT_EQ(line.options->request_timeout_s, 90);
+  EXPECT_EQ(line.options->drain_timeout_s, 0);
+}
+
+// Given bad flags; one line names the flag, what was found and what is allowed, and the exit code is 2.
+TEST(CommandLine, BadFlags) {
+  const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
+      {{}, "--controller"},
+      {{"--controller", "a:1"}, "--controller: found 'a:1', allowed is http://HOST:PORT"},
+      {{"--controller", "http://a:0"}, "--controller"},
+      {{"--controller", "http://a:1/path"}, "--controller"},
+      {{"--controller", "http://a", "--listen", "8080"}, "--listen: found '8080'"},
+      {{"--controller", "http://a", "--listen", "h:70000"}, "--listen"},
+      {{"--controller", "http://a", "--listen", "::1:80"}, "--listen"},
+      {{"--controller", "http://a", "--queue-timeout", "5"}, "--queue-timeout: found '5', allowed is a duration"},
+      {{"--controller", "http://a", "--queue-timeout", "-5s"}, "--queue-timeout"},
+      {{"--controller", "http://a", "--request-timeout", "0"}, "--request-timeout"},
+      {{"--controller", "http://a", "--max-queued", "-1"}, "--max-queued"},
+      {{"--controller", "http://a", "--id", "a b"}, "--id"},
+      {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
+  };
+  for (const auto& [args, expected] : cases) {
+    const auto line = parse(args);
+    EXPECT_FALSE(line.options.has_value()) << expected;
+    EXPECT_EQ(line.exit_code, 2);
+    EXPECT_THAT(line.text, HasSubstr(expected));
+    EXPECT_EQ(std::count(line.text.begin(), line.text.end(), '\n'), 1) << line.text;
+  }
+}
+
+// Given --help and --version; the text is for stdout and the code is 0.
+TEST(CommandLine, HelpAndVersion) {
+  EXPECT_EQ(parse({"--help"}).exit_code, 0);
+  EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-timeout"));
+  EXPECT_THAT(parse({"--version"}).text, HasSubstr("windlass-gateway 0."));
+}
+
+// Given Go's durations; they parse, and what Go refuses is refused.
+TEST(Durations, Table) {
+  EXPECT_EQ(*parse_duration_s("500ms"), 0.5);
+  EXPECT_EQ(*parse_duration_s("1.5s"), 1.5);
+  EXPECT_EQ(*parse_duration_s("1h2m3s"), 3723);
+  EXPECT_EQ(*parse_duration_s("0"), 0);
+  EXPECT_EQ(*parse_duration_s("250us"), 0.00025);
+  for (const char* bad : {"", "5", "s", "1d", "1.2.3s", "1e3s", "-1s", "+1s", "1s ", "inf", "1ss", "99999999h"}) {
+    EXPECT_FALSE(parse_duration_s(bad).ok()) << bad;
+  }
+}
+
+// Given a request's headers; hop-by-hop ones, those that Connection names and the gateway's own do not pass.
+TEST(Headers, EndToEnd) {
+  http::fields fields;
+  fields.insert("Content-Type", "application/json");
+  fields.insert("Connection", "keep-alive, X-Secret");
+  fields.insert("X-Secret", "1");
+  fields.insert("Keep-Alive", "5");
+  fields.insert("TE", "trailers");
+  fields.insert("Transfer-Encoding", "chunked");
+  fields.insert("Host", "a");
+  fields.insert("Content-Length", "3");
+  fields.insert("X-Windlass-Worker", "forged");
+  fields.insert("X-Request-Id", "abc-1");
+  fields.insert("Authorization", "Bearer t");
+  EXPECT_EQ(end_to_end_headers(fields), "Content-Type: application/json\r\nAuthorization: Bearer t\r\n");
+  EXPECT_EQ(request_id(fields), "abc-1");
+  fields.set("X-Request-Id", "with space");
+  EXPECT_NE(request_id(fields), "with space");
+  EXPECT_EQ(request_id(fields).size(), 32U);
+  EXPECT_NE(request_id(fields), request_id(fields));
+}
+
+}  // namespace
+}  // namespace windlass::gateway

@@ -1,0 +1,246 @@
+// The router, one rule at a time.
+#include "gateway/router.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/dispatch/jffc.h"
+
+namespace windlass::gateway {
+namespace {
+
+dispatch::Chain chain(const std::string& id, double rate, int capacity, bool draining = false) {
+  return {id, {id + ":80"}, dispatch::Role::kUnified, rate, capacity, draining};
+}
+
+dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued = 10,
+                             std::int64_t term = 1) {
+  dispatch::ModelRoute route;
+  route.served_name = "tiny";
+  route.ttft_slo_s = 0.5;
+  route.tpot_slo_s = 0.05;
+  route.max_queued = max_queued;
+  route.chains = std::move(chains);
+  return {{term, counter}, {route}};
+}
+
+template <class T>
+std::vector<T> all(const Actions& actions) {
+  std::vector<T> found;
+  for (const Action& action : actions) {
+    if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
+  }
+  return found;
+}
+
+class RouterTest : public ::testing::Test {
+ protected:
+  Actions use(double now_s, dispatch::RoutingTable next) {
+    auto outcome = router.table_changed(now_s, std::move(next));
+    EXPECT_TRUE(outcome.accepted);
+    return outcome.actions;
+  }
+  int in_flight(const std::string& id) {
+    int total = 0;
+    for (const auto& load : router.chain_loads()) total += load.chain == id ? load.in_flight : 0;
+    return total;
+  }
+
+  dispatch::Jffc policy;
+  RouterOptions options{100, 60, 600};
+  Router router{options, policy};
+};
+
+// Given two chains; the fastest free one is chosen, then the other, then requests wait and go in order of arrival.
+TEST_F(RouterTest, FastestFreeChainThenQueue) {
+  EXPECT_TRUE(use(0, table(1, {chain("slow", 1, 1), chain("fast", 5, 1)})).empty());
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).at(0).chain, "fast");
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true)).at(0).address, "slow:80");
+  EXPECT_TRUE(router.arrived(1, 3, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(1, 4, "tiny", true).empty());
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 2);
+  const auto actions = router.completed(2, 2, {});
+  ASSERT_EQ(actions.size(), 2U);
+  EXPECT_EQ(all<Finished>(actions).at(0).id, 2U);
+  EXPECT_EQ(all<Dispatch>(actions).at(0).id, 3U);
+  EXPECT_EQ(all<Dispatch>(router.completed(3, 3, {})).at(0).id, 4U);
+}
+
+// Given no table, an unknown model, a full queue; the answers are 503, 404 and 429, with Retry-After where a retry makes sense.
+TEST_F(RouterTest, Rejections) {
+  auto rejected = all<Reject>(router.arrived(0, 1, "tiny", true));
+  EXPECT_EQ(rejected.at(0).status, 503);
+  EXPECT_GT(rejected.at(0).retry_after_s, 0);
+  use(0, table(1, {chain("a", 0.5, 1)}, 1));
+  const auto unknown = router.arrived(0, 2, "huge", true);
+  EXPECT_EQ(all<Reject>(unknown).at(0).status, 404);
+  EXPECT_EQ(all<Finished>(unknown).at(0).verdict, Verdict::kNotCounted);
+  EXPECT_FALSE(all<Finished>(unknown).at(0).known_model);
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());
+  const auto full = router.arrived(0, 5, "tiny", true);
+  EXPECT_EQ(all<Reject>(full).at(0).status, 429);
+  EXPECT_EQ(all<Reject>(full).at(0).retry_after_s, 6);  // itself, the one that waits and the one it would join, at 0.5 a second
+  EXPECT_EQ(all<Finished>(full).at(0).verdict, Verdict::kMissed);
+}
+
+// Given a model without a chain; requests wait, and go when the table brings one. Without one in time: 503 with Retry-After.
+TEST_F(RouterTest, WaitsForAWorker) {
+  use(0, table(1, {}));
+  EXPECT_TRUE(router.arrived(1, 1, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(20, 2, "tiny", true).empty());
+  EXPECT_EQ(router.next_deadline_s(), 61);
+  const auto late = router.tick(61);
+  EXPECT_EQ(all<Reject>(late).at(0).id, 1U);
+  EXPECT_EQ(all<Reject>(late).at(0).status, 503);
+  EXPECT_EQ(all<Reject>(late).at(0).code, "no_worker");
+  EXPECT_GT(all<Reject>(late).at(0).retry_after_s, 0);
+  EXPECT_EQ(all<Dispatch>(use(62, table(2, {chain("a", 1, 4)}))).at(0).id, 2U);
+}
+
+// Given tables out of order; older and equal ones are ignored, a higher term wins with any counter.
+TEST_F(RouterTest, TableVersions) {
+  use(0, table(5, {chain("a", 1, 1)}));
+  EXPECT_FALSE(router.table_changed(1, table(4, {})).accepted);
+  EXPECT_FALSE(router.table_changed(1, table(5, {})).accepted);
+  EXPECT_EQ(router.chain_loads().size(), 1U);
+  EXPECT_TRUE(router.table_changed(1, table(1, {}, 10, 2)).accepted);
+  EXPECT_FALSE(router.table_changed(1, table(99, {}, 10, 1)).accepted);
+}
+
+// Given a chain that begins to drain, then vanishes; it gets nothing new at once, and what it holds goes on and is counted.
+TEST_F(RouterTest, Draining) {
+  use(0, table(1, {chain("a", 1, 4)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).size(), 1U);
+  use(1, table(2, {chain("a", 1, 4, true)}));
+  EXPECT_TRUE(router.arrived(1, 2, "tiny", true).empty());
+  use(1, table(3, {}));
+  EXPECT_EQ(in_flight("a"), 1);
+  EXPECT_TRUE(router.chain_loads().at(0).draining);
+  EXPECT_EQ(all<Finished>(router.completed(2, 1, {})).at(0).record.code, 200);
+  EXPECT_TRUE(router.chain_loads().empty());
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
+}
+
+// Given a vanished chain that comes back while it still holds a request; the old request keeps its slot.
+TEST_F(RouterTest, AChainThatComesBackIsStillLoaded) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).size(), 1U);
+  use(1, table(2, {}));
+  use(2, table(3, {chain("a", 1, 1)}));
+  EXPECT_TRUE(router.arrived(3, 2, "tiny", true).empty());
+  EXPECT_EQ(all<Dispatch>(router.completed(4, 1, {})).at(0).id, 2U);
+  // The same name at another address is another worker.
+  auto moved = chain("a", 1, 1);
+  moved.hops = {"b:80"};
+  use(5, table(4, {moved}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(5, 3, "tiny", true)).at(0).address, "b:80");
+}
+
+// Given a worker that refuses; the request goes to another one in its old order, and the refusing chain rests for a while.
+TEST_F(RouterTest, Refusals) {
+  use(0, table(1, {chain("a", 9, 1), chain("b", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
+  EXPECT_EQ(all<Dispatch>(router.refused(0.01, 1, Refusal::kConnect)).at(0).chain, "b");
+  EXPECT_TRUE(router.arrived(0.02, 2, "tiny", true).empty());
+  EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.11);
+  EXPECT_TRUE(router.tick(0.1).empty());
+  EXPECT_EQ(all<Dispatch>(router.tick(0.12)).at(0).id, 2U);
+  // Refused again: twice as long; and an older request would go before a younger one.
+  EXPECT_TRUE(router.refused(0.13, 2, Refusal::kConnect).empty());
+  EXPECT_TRUE(router.arrived(0.14, 3, "tiny", true).empty());
+  EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.33);
+  EXPECT_EQ(all<Dispatch>(router.completed(0.2, 1, {})).at(0).id, 2U);
+  EXPECT_EQ(all<Dispatch>(router.tick(0.34)).at(0).id, 3U);
+  router.accepted(3);
+  // Taken at last: the pauses begin anew.
+  EXPECT_TRUE(router.refused(0.4, 3, Refusal::kFull).empty());
+  EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.45);
+}
+
+// Given a worker that breaks; before a byte was sent it is a 502, after that the stream is cancelled, and neither is retried.
+TEST_F(RouterTest, BrokenWorkers) {
+  use(0, table(1, {chain("a", 1, 4), chain("b", 1, 4)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  auto actions = router.failed(1, 1, "gone");
+  EXPECT_TRUE(all<Dispatch>(actions).empty());
+  EXPECT_TRUE(all<Cancel>(actions).at(0).nothing_sent);
+  EXPECT_EQ(all<Reject>(actions).at(0).status, 502);
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).size(), 1U);
+  router.response_started(2);
+  router.tokens_sent(0.1, 2, 1);
+  actions = router.failed(1, 2, "gone");
+  EXPECT_FALSE(all<Cancel>(actions).at(0).nothing_sent);
+  EXPECT_TRUE(all<Reject>(actions).empty());
+  EXPECT_EQ(all<Finished>(actions).at(0).verdict, Verdict::kMissed);
+  EXPECT_EQ(all<Finished>(actions).at(0).record.code, 502);
+  EXPECT_TRUE(router.failed(2, 2, "again").empty());
+}
+
+// Given a request that takes too long in flight; it is cancelled, and its slot goes to the next.
+TEST_F(RouterTest, RequestTimeout) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", false)).size(), 1U);
+  EXPECT_TRUE(router.arrived(590, 2, "tiny", false).empty());
+  const auto actions = router.tick(600);
+  EXPECT_EQ(all<Cancel>(actions).at(0).id, 1U);
+  EXPECT_EQ(all<Reject>(actions).at(0).status, 504);
+  EXPECT_EQ(all<Dispatch>(actions).at(0).id, 2U);
+}
+
+// Given clients that leave, waiting or in flight; the slot or place is free at once and nothing is sent to them.
+TEST_F(RouterTest, ClientsThatLeave) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 2, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
+  auto actions = router.client_gone(0.1, 2);
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(all<Finished>(actions).at(0).record.code, kClientGone);
+  actions = router.client_gone(0.2, 1);
+  EXPECT_EQ(all<Finished>(actions).at(0).verdict, Verdict::kNotCounted);
+  EXPECT_EQ(all<Dispatch>(actions).at(0).id, 3U);
+  EXPECT_TRUE(router.client_gone(0.3, 1).empty());
+}
+
+// Given a model that leaves the table; those that wait for it get 404, what is in flight goes on.
+TEST_F(RouterTest, AModelLeaves) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 2, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
+  const auto actions = use(1, dispatch::RoutingTable{{1, 2}, {}});
+  ASSERT_EQ(all<Reject>(actions).size(), 2U);
+  EXPECT_EQ(all<Reject>(actions).at(1).status, 404);
+  EXPECT_EQ(all<Reject>(router.arrived(1, 4, "tiny", true)).at(0).status, 404);
+  EXPECT_EQ(all<Finished>(router.completed(2, 1, {})).size(), 1U);
+  EXPECT_TRUE(router.chain_loads().empty());
+  EXPECT_EQ(router.open_requests(), 0U);
+  // A model that waits with nothing in flight leaves as cleanly.
+  use(3, table(3, {}));
+  EXPECT_TRUE(router.arrived(3, 5, "tiny", true).empty());
+  EXPECT_EQ(all<Reject>(use(4, dispatch::RoutingTable{{1, 4}, {}})).size(), 1U);
+}
+
+// Given the end of the gateway; all that is open is answered, and a freed slot starts nothing new.
+TEST_F(RouterTest, ShutDown) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 2, "tiny", true).empty());
+  const auto actions = router.shut_down(1);
+  EXPECT_EQ(all<Reject>(actions).size(), 2U);
+  EXPECT_EQ(all<Cancel>(actions).size(), 1U);
+  EXPECT_TRUE(all<Dispatch>(actions).empty());
+  EXPECT_EQ(router.open_requests(), 0U);
+  EXPECT_EQ(all<Reject>(router.arrived(2, 3, "tiny", true)).at(0).status, 503);
+}
+
+// Given chains of roles that a request cannot enter at; they are not used.
+TEST_F(RouterTest, OnlyUnifiedChainsAreEntered) {
+  auto prefill = chain("p", 9, 4);
+  prefill.role = dispatch::Role::kPrefill;
+  use(0, table(1, {prefill}));
+  EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
+}
+
+}  // namespace
+}  // namespace windlass::gateway

@@ -1,0 +1,109 @@
+// Event streams cut anywhere: what passes, what is counted, what is taken out.
+#include "gateway/sse_filter.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace windlass::gateway {
+namespace {
+
+const std::string kRole =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}],\"usage\":null}\n\n";
+const std::string kToken =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a \\\"content\\\":\\\"b\"}}],\"usage\":null}\n\n";
+const std::string kSpaced = "data: {\"choices\": [{\"index\": 0, \"text\": \"x\"}]}\r\n\r\n";
+const std::string kEnd = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const std::string kUsage =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10}}\n\n";
+const std::string kDone = "data: [DONE]\n\n";
+
+// Given a chat stream cut into random pieces (2,000 seeded cuts); the same bytes come out without the usage chunk, and what is
+// counted does not depend on the cuts.
+TEST(SseFilter, AnyCutGivesTheSame) {
+  const std::string all = kRole + ": a comment\n\n" + kToken + kSpaced + kToken + kEnd + kUsage + kDone;
+  const std::string wanted = kRole + ": a comment\n\n" + kToken + kSpaced + kToken + kEnd + kDone;
+  std::mt19937_64 rng(11);
+  for (int round = 0; round < 2000; ++round) {
+    SseFilter filter(true);
+    std::string out;
+    int events = 0;
+    for (std::size_t at = 0; at < all.size();) {
+      const std::size_t n = std::min<std::size_t>(1 + rng() % (round % 2 == 0 ? 3 : 90), all.size() - at);
+      const auto output = filter.feed(std::string_view(all).substr(at, n));
+      out += output.forward;
+      events += output.content_events;
+      at += n;
+    }
+    ASSERT_EQ(out, wanted) << "round " << round;
+    ASSERT_EQ(filter.finish().forward, "");
+    ASSERT_EQ(events, 3);
+    ASSERT_TRUE(filter.done());
+    ASSERT_EQ(filter.usage()->prompt_tokens, 7);
+    ASSERT_EQ(filter.usage()->generation_tokens, 3);
+  }
+}
+
+// Given a whole event in one piece; it leaves at once, not with the next one.
+TEST(SseFilter, ACompleteEventIsNotHeldBack) {
+  SseFilter filter(true);
+  EXPECT_EQ(filter.feed(kToken).forward, kToken);
+  EXPECT_EQ(filter.feed(kToken + "data: {").forward, kToken);
+  EXPECT_FALSE(filter.done());
+}
+
+// Given a client that asked for usage; its chunk passes too. One with choices and usage always passes.
+TEST(SseFilter, UsageThatTheClientAskedFor) {
+  SseFilter filter(false);
+  EXPECT_EQ(filter.feed(kUsage).forward, kUsage);
+  EXPECT_EQ(filter.usage()->generation_tokens, 3);
+  SseFilter other(true);
+  const std::string last = "data: {\"choices\":[{\"text\":\"z\"}],\"usage\":{\"completion_tokens\":4}}\n\n";
+  EXPECT_EQ(other.feed(last).forward, last);
+  EXPECT_EQ(other.usage()->generation_tokens, 4);
+  EXPECT_EQ(other.usage()->prompt_tokens, -1);
+}
+
+// Given a stream without a final empty line; what is left comes out at the end, [DONE] included.
+TEST(SseFilter, AnUnfinishedEventComesAtTheEnd) {
+  SseFilter filter(true);
+  EXPECT_EQ(filter.feed("data: [DONE]\n").forward, "");
+  EXPECT_FALSE(filter.done());
+  EXPECT_EQ(filter.finish().forward, "data: [DONE]\n");
+  EXPECT_TRUE(filter.done());
+}
+
+// Given an event beyond any sane size; it passes instead of filling memory.
+TEST(SseFilter, AGiantEventPasses) {
+  SseFilter filter(true);
+  const std::string giant = "data: " + std::string((1U << 20U) + 1, 'x');
+  EXPECT_EQ(filter.feed(giant).forward, giant);
+}
+
+// Given 20,000 seeded mutations of a stream; nothing is lost or invented but whole usage chunks, and nothing crashes.
+TEST(SseFilter, TornStreams) {
+  std::mt19937_64 rng(5);
+  const std::string all = kRole + kToken + kSpaced + kEnd + kDone;
+  for (int round = 0; round < 20000; ++round) {
+    std::string torn = all;
+    for (int i = 0; i < 3; ++i) torn[rng() % torn.size()] = static_cast<char>(rng() % 256);
+    SseFilter filter(true);
+    std::string out = filter.feed(torn).forward;
+    out += filter.finish().forward;
+    if (!filter.usage().has_value()) {
+      ASSERT_EQ(out, torn) << "round " << round;
+    }
+  }
+}
+
+// Given answers' bodies; the usage is read where it is an object with whole, sane counts.
+TEST(UsageOf, ReadsCounts) {
+  EXPECT_EQ(usage_of("{\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}")->generation_tokens, 2);
+  EXPECT_EQ(usage_of("{\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":1.5}}")->generation_tokens, -1);
+  EXPECT_EQ(usage_of("{\"usage\":null}"), std::nullopt);
+  EXPECT_EQ(usage_of("[]"), std::nullopt);
+  EXPECT_EQ(usage_of("{"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace windlass::gateway
