@@ -83,10 +83,13 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
   const Configuration& chosen = *draft.chosen;
   int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, chosen.pool.name));
   if (draft.target.allowed == 0) still_needed = 0;
+  std::map<std::string, int> left = free_gpus;
   for (Configuration pool : draft.as_is) {
     if (pool.pool.name == chosen.pool.name) continue;
-    pool.pool.workers = std::min(still_needed, count_existing(service, pool.pool.name));
+    const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
+    pool.pool.workers = std::min({still_needed, count_existing(service, pool.pool.name), affordable});
     still_needed -= pool.pool.workers;
+    left[pool.pool.accelerator] -= gpus_of(pool);
     if (pool.pool.workers > 0) draft.retiring.push_back(std::move(pool));
   }
   if (draft.retiring.empty()) return;
@@ -246,7 +249,7 @@ void finish(Draft& draft, double now_s) {
   for (const Configuration& pool : effective) plan.pools.push_back(pool.pool);
   if (draft.applies()) {
     plan.memory = draft.target.memory;
-    plan.memory.desired = draft.granted;
+    plan.memory.desired = draft.target.wanted;
   } else {
     plan.memory =
         draft.chosen ? draft.target.memory : remember(service.memory, service.scaling, now_s, current_workers(service));

@@ -134,8 +134,9 @@ struct Recommendation {
 struct PolicyMemory {
   std::optional<double> history_since_s;        // nothing is known before this time
   std::vector<Recommendation> recommendations;  // oldest first; each holds until the next
-  std::optional<int> desired;  // workers of the chosen pool in the last plan; unlike Service::last_desired without those that
-                               // only stay until a new configuration is ready
+  // Workers that the last plan wanted, before limits and arbitration: unlike Service::last_desired it does not fall when GPUs
+  // are short, and does not count workers that only stay until a new configuration is ready.
+  std::optional<int> desired;
 
   bool operator==(const PolicyMemory&) const = default;
 };

@@ -22,7 +22,7 @@ struct Target {
   PolicyMemory memory;
 };
 
-// What the last plan asked for, by our own memory or else by the status; where there was none, the workers that are there.
+// What the last plan wanted, by our own memory or else by the status; where there was none, the workers that are there.
 [[nodiscard]] int current_workers(const Service& service);
 
 // Workers that the arrivals and the backlog need with this configuration.

@@ -1,0 +1,81 @@
+// Arbitration: floors first, then priority, then what one has, then growth in turn; never more than there is.
+#include "planner/policy/arbitration.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+
+namespace windlass::planner {
+namespace {
+
+// Given room for all, expect everybody to get what they want.
+TEST(Arbitration, EnoughForAll) {
+  EXPECT_EQ(arbitrate({{0, "a", 2, 1, 1, 3}, {9, "a", 1, 0, 0, 2}}, {{"a", 8}}), (std::vector<int>{3, 2}));
+}
+
+// Given too little, expect the low priority's floor before the high priority's growth, and that growth before anything more.
+TEST(Arbitration, FloorsThenPriority) {
+  EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 4}, {9, "a", 1, 1, 0, 4}}, {{"a", 4}}), (std::vector<int>{1, 3}));
+}
+
+// Given equals of which one runs already, expect it to keep what it has, and growth one by one in turn.
+TEST(Arbitration, EqualsKeepWhatTheyHave) {
+  EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 9}, {0, "a", 1, 1, 4, 5}}, {{"a", 6}}), (std::vector<int>{2, 4}));
+  EXPECT_EQ(arbitrate({{0, "a", 1, 0, 0, 9}, {0, "a", 1, 0, 0, 9}}, {{"a", 5}}), (std::vector<int>{3, 2}));
+}
+
+// Given a wide worker that does not fit, expect the narrow one to get the rest; given an unknown class or less than nothing,
+// expect nothing.
+TEST(Arbitration, NoRoom) {
+  EXPECT_EQ(arbitrate({{9, "a", 4, 1, 0, 2}, {0, "a", 1, 1, 0, 9}}, {{"a", 6}}), (std::vector<int>{1, 2}));
+  EXPECT_EQ(arbitrate({{0, "b", 1, 1, 0, 2}}, {{"a", 6}}), (std::vector<int>{0}));
+  EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 2}}, {{"a", -3}}), (std::vector<int>{0}));
+}
+
+// Given 5,000 random claims, expect: no class overdrawn; nobody above what they want; no GPU idle that somebody could use; and
+// no growth for a lower priority while a higher one's worker of the same width on the same class is denied.
+TEST(Arbitration, HoldsItsRules) {
+  Rng rng(61, "claims");
+  for (int i = 0; i < 5000; ++i) {
+    std::map<std::string, int> free = {{"a", static_cast<int>(rng.integer(0, 20))},
+                                       {"b", static_cast<int>(rng.integer(0, 20))}};
+    std::vector<Claim> claims(static_cast<std::size_t>(rng.integer(1, 6)));
+    for (Claim& claim : claims) {
+      claim.priority = static_cast<int>(rng.integer(0, 2));
+      claim.accelerator = rng.integer(0, 1) == 0 ? "a" : "b";
+      claim.gpus_per_worker = static_cast<int>(rng.integer(1, 4));
+      claim.wanted = static_cast<int>(rng.integer(0, 6));
+      claim.floor = static_cast<int>(rng.integer(0, claim.wanted));
+      claim.keep = static_cast<int>(rng.integer(0, claim.wanted));
+    }
+    const std::vector<int> granted = arbitrate(claims, free);
+    std::map<std::string, int> left = free;
+    for (std::size_t k = 0; k < claims.size(); ++k) {
+      ASSERT_GE(granted[k], 0);
+      ASSERT_LE(granted[k], claims[k].wanted);
+      left[claims[k].accelerator] -= granted[k] * claims[k].gpus_per_worker;
+    }
+    for (const auto& [name, gpus] : left) ASSERT_GE(gpus, 0);
+    for (std::size_t k = 0; k < claims.size(); ++k) {
+      if (granted[k] < claims[k].wanted) {
+        ASSERT_LT(left[claims[k].accelerator], claims[k].gpus_per_worker);
+      }
+      for (std::size_t other = 0; other < claims.size(); ++other) {
+        const bool same_kind =
+            claims[k].accelerator == claims[other].accelerator && claims[k].gpus_per_worker == claims[other].gpus_per_worker;
+        if (same_kind && claims[k].priority > claims[other].priority && granted[k] < claims[k].wanted) {
+          ASSERT_LE(granted[other], claims[other].floor);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windlass::planner

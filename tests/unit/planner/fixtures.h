@@ -1,0 +1,119 @@
+// What the planner's tests share: accelerators with the figures of real data sheets, a service that can be served, ready
+// workers.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/catalog/accelerator.h"
+#include "planner/catalog/model_shape.h"
+#include "planner/policy/plan.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::planner::testing {
+
+inline constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+inline AcceleratorSpec h100() {
+  AcceleratorSpec spec;
+  spec.name = "h100";
+  spec.memory_bytes = 80 * kGiB;
+  spec.peak_flops = {{DType::kBFloat16, 989e12}, {DType::kFloat8, 1979e12}, {DType::kFloat32, 67e12}};
+  spec.memory_bandwidth_bytes_per_s = 3.35e12;
+  spec.intra_link_bandwidth_bytes_per_s = 450e9;
+  spec.intra_link_latency_s = 3e-6;
+  spec.gpus_per_node = 8;
+  spec.price_per_hour = 4;
+  return spec;
+}
+
+inline AcceleratorSpec a100() {
+  AcceleratorSpec spec = h100();
+  spec.name = "a100";
+  spec.peak_flops = {{DType::kBFloat16, 312e12}, {DType::kFloat32, 19.5e12}};
+  spec.memory_bandwidth_bytes_per_s = 2.039e12;
+  spec.intra_link_bandwidth_bytes_per_s = 300e9;
+  spec.price_per_hour = 2;
+  return spec;
+}
+
+inline AcceleratorSpec l4() {
+  AcceleratorSpec spec;
+  spec.name = "l4";
+  spec.memory_bytes = 24 * kGiB;
+  spec.peak_flops = {{DType::kBFloat16, 121e12}, {DType::kFloat32, 30e12}};
+  spec.memory_bandwidth_bytes_per_s = 300e9;
+  spec.gpus_per_node = 1;
+  spec.price_per_hour = 0.7;
+  return spec;
+}
+
+inline AcceleratorState with_gpus(AcceleratorSpec spec, int gpus) {
+  AcceleratorState state;
+  state.spec = std::move(spec);
+  state.allocatable_gpus = gpus;
+  return state;
+}
+
+// llama3-8b, 512 + 256 tokens, 1 s to the first token and 50 ms a token; on h100 one worker serves about 16 requests/s.
+inline Service chat_service(const std::string& name = "chat") {
+  Service service;
+  service.id = ServiceId{"default", name, "uid-" + name};
+  service.generation = 1;
+  service.served_name = name;
+  service.shape = model_shape_by_name("llama3-8b").value();
+  service.slo = Slo{1.0, 0.05, 95, 300};
+  service.workload = AssumedWorkload{0, 512, 256};
+  service.accelerators = {AllowedAccelerator{"h100", std::nullopt}};
+  service.scaling.min_workers = 1;
+  service.scaling.scale_down_stabilization_s = 300;
+  return service;
+}
+
+inline Worker ready_worker(const std::string& pool, const std::string& accelerator, int gpus, int slot, double now_s,
+                           double running = 0) {
+  Worker worker;
+  worker.name = pool + "-" + std::to_string(slot);
+  worker.pool = pool;
+  worker.slot = slot;
+  worker.accelerator = accelerator;
+  worker.gpus = gpus;
+  worker.state = WorkerState::kReady;
+  worker.created_s = now_s - 1000;
+  worker.ready_s = now_s - 900;
+  worker.running = Reading{running, now_s};
+  worker.waiting = Reading{0, now_s};
+  worker.address = "10.0.0.1:8000";
+  worker.max_concurrency = 256;
+  return worker;
+}
+
+inline void observe(Service& service, double now_s, double arrivals_per_s, double queued = 0) {
+  service.demand.arrivals_per_s = Reading{arrivals_per_s, now_s};
+  service.demand.queued = Reading{queued, now_s};
+  if (arrivals_per_s > 0) service.demand.last_arrival_at_s = now_s;
+}
+
+// As if the plan had been carried out at once: its workers are there and ready, its memory is handed back.
+inline void carry_out(const ServicePlan& plan, Service& service, double now_s) {
+  service.memory = plan.memory;
+  service.last_desired = plan.desired_workers();
+  service.workers.clear();
+  for (const PoolPlan& pool : plan.pools) {
+    for (int slot = 0; slot < pool.workers; ++slot) {
+      Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slot, now_s);
+      worker.max_concurrency = pool.max_concurrency;
+      service.workers.push_back(std::move(worker));
+    }
+  }
+}
+
+inline bool has_reason(const ServicePlan& plan, const std::string& code) {
+  for (const Reason& reason : plan.reasons) {
+    if (reason.code == code) return true;
+  }
+  return false;
+}
+
+}  // namespace windlass::planner::testing

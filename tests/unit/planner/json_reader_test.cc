@@ -1,0 +1,66 @@
+// JsonReader: the first mistake with its path, what was found and what is allowed.
+#include "planner/base/json_reader.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string mistake(const std::string& text) {
+  const auto document = parse_json(text, "it").value();
+  JsonReader reader(document, "top");
+  static_cast<void>(reader.string("name"));
+  static_cast<void>(reader.int32("count", 1, 9));
+  static_cast<void>(reader.number("rate"));
+  static_cast<void>(reader.boolean("flag"));
+  reader.list("items", [](const nlohmann::json&, const std::string&) {});
+  const Result<void> read = reader.finish();
+  return read.ok() ? "" : read.error().message;
+}
+
+// Given objects with one mistake each, expect its path, what was found and what is allowed.
+TEST(JsonReader, NamesTheFirstMistake) {
+  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1.5,"flag":true,"items":[]})"), "");
+  EXPECT_EQ(mistake(R"({"name":5,"count":3,"rate":1.5,"flag":true,"items":[]})"), "top.name: found 5, must be a string");
+  EXPECT_EQ(mistake(R"({"count":3,"rate":1.5,"flag":true,"items":[]})"), "top.name: missing");
+  EXPECT_EQ(mistake(R"({"name":"a","count":10,"rate":1.5,"flag":true,"items":[]})"),
+            "top.count: found 10, must be an integer from 1 to 9");
+  EXPECT_EQ(mistake(R"({"name":"a","count":3.5,"rate":1.5,"flag":true,"items":[]})"),
+            "top.count: found 3.5, must be an integer from 1 to 9");
+  EXPECT_EQ(mistake(R"({"name":"a","count":99999999999999999999,"rate":1.5,"flag":true,"items":[]})"),
+            "top.count: found 1e+20, must be an integer from 1 to 9");
+  EXPECT_EQ(mistake(R"({"name":"a","count":18446744073709551615,"rate":1.5,"flag":true,"items":[]})"),
+            "top.count: found 18446744073709551615, must be an integer from 1 to 9");
+  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":"fast","flag":true,"items":[]})"),
+            "top.rate: found \"fast\", must be a number");
+  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1,"flag":1,"items":[]})"), "top.flag: found 1, must be true or false");
+  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1,"flag":true,"items":{}})"), "top.items: found {}, must be a list");
+  EXPECT_EQ(mistake("[]"), "top: found [], must be an object");
+  EXPECT_THAT(mistake(R"({"name":"a","count":3,"rate":1,"flag":true,"items":[],"extra":0})"),
+              HasSubstr("top.extra: unknown field; allowed are count, flag, items, name, rate"));
+}
+
+// Given text that is not JSON, expect an error that names the text.
+TEST(JsonReader, RefusesWhatIsNotJson) {
+  const auto result = parse_json("{", "routing table");
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().message, HasSubstr("routing table: not valid JSON"));
+}
+
+// Given a number that JSON lacks, expect it back from its name.
+TEST(JsonReader, KeepsNumbersThatJsonLacks) {
+  const nlohmann::json object = {{"nan", json_number(NAN)}, {"more", json_number(INFINITY)}, {"less", json_number(-INFINITY)}};
+  JsonReader reader(object, "");
+  EXPECT_TRUE(std::isnan(reader.number("nan")));
+  EXPECT_EQ(reader.number("more"), INFINITY);
+  EXPECT_EQ(reader.number("less"), -INFINITY);
+  EXPECT_TRUE(reader.finish().ok());
+}
+
+}  // namespace
+}  // namespace windlass

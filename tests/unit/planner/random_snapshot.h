@@ -1,0 +1,125 @@
+// Random snapshots from a seed: everything that a real one may hold, and what a broken one may hold besides.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/base/rng.h"
+#include "tests/unit/planner/fixtures.h"
+
+namespace windlass::planner::testing {
+
+inline bool chance(Rng& rng, double probability) { return rng.uniform() < probability; }
+
+inline int between(Rng& rng, int low, int high) { return static_cast<int>(rng.integer(low, high)); }
+
+// Fresh in most cases; else missing, stale, NaN, infinite or negative.
+inline std::optional<Reading> random_reading(Rng& rng, double value, double now_s) {
+  switch (rng.integer(0, 19)) {
+    case 0: return std::nullopt;
+    case 1: return Reading{value, now_s - 100};
+    case 2: return Reading{std::numeric_limits<double>::quiet_NaN(), now_s};
+    case 3: return Reading{std::numeric_limits<double>::infinity(), now_s};
+    case 4: return Reading{-value - 1, now_s};
+    default: return Reading{value, now_s - rng.uniform(0, 20)};
+  }
+}
+
+inline Worker random_worker(Rng& rng, const Snapshot& snapshot, int slot) {
+  const auto& spec =
+      snapshot
+          .accelerators[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(snapshot.accelerators.size()) - 1))]
+          .spec;
+  const int gpus = 1 << between(rng, 0, 1);
+  Worker worker = ready_worker(spec.name + "-" + std::to_string(gpus), spec.name, gpus, slot, snapshot.now_s);
+  const WorkerState states[] = {WorkerState::kReady,        WorkerState::kReady,    WorkerState::kReady,
+                                WorkerState::kStarting,     WorkerState::kDraining, WorkerState::kFailed,
+                                WorkerState::kUnschedulable};
+  worker.state = states[between(rng, 0, 6)];
+  worker.running = random_reading(rng, between(rng, 0, 40), snapshot.now_s);
+  worker.waiting = random_reading(rng, between(rng, 0, 5), snapshot.now_s);
+  worker.max_concurrency = between(rng, 0, 256);
+  return worker;
+}
+
+inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
+  Service service = chat_service("s" + std::to_string(index));
+  const auto names = model_shape_names();
+  service.shape =
+      model_shape_by_name(names[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(names.size()) - 1))]).value();
+  if (chance(rng, 0.05)) {
+    service.shape.reset();
+    service.shape_unknown_reason = "neither architecture nor config is given";
+  }
+  service.slo = Slo{rng.uniform(0.05, 4), rng.uniform(0.005, 0.2), rng.uniform(50, 99.9), 300};
+  service.workload = AssumedWorkload{chance(rng, 0.5) ? rng.uniform(0, 30) : 0, rng.uniform(1, 2000), rng.uniform(1, 600)};
+  service.accelerators.clear();
+  if (chance(rng, 0.6)) {
+    for (const AcceleratorState& state : snapshot.accelerators) {
+      if (chance(rng, 0.7))
+        service.accelerators.push_back({state.spec.name, chance(rng, 0.3) ? std::optional(between(rng, 0, 12)) : std::nullopt});
+    }
+    if (chance(rng, 0.1)) service.accelerators.push_back({"unheard-of", std::nullopt});
+  }
+  Scaling& scaling = service.scaling;
+  const Strategy strategies[] = {Strategy::kAuto, Strategy::kAuto, Strategy::kReplicated, Strategy::kReplicated,
+                                 Strategy::kChained};
+  scaling.strategy = strategies[between(rng, 0, 4)];
+  scaling.min_workers = between(rng, 0, 3);
+  if (chance(rng, 0.4)) scaling.max_workers = scaling.min_workers + between(rng, 0, 6);
+  if (chance(rng, 0.3)) scaling.max_cost_per_hour = rng.uniform(0, 60);
+  if (chance(rng, 0.3)) {
+    scaling.min_workers = 0;
+    scaling.idle_to_zero_after_s = rng.uniform(10, 1000);
+  }
+  scaling.scale_down_stabilization_s = chance(rng, 0.2) ? 0 : rng.uniform(0, 600);
+  scaling.scale_up_stabilization_s = chance(rng, 0.8) ? 0 : rng.uniform(0, 60);
+  const Mode modes[] = {Mode::kApply, Mode::kApply, Mode::kApply, Mode::kApply, Mode::kRecommend, Mode::kPaused};
+  scaling.mode = modes[between(rng, 0, 5)];
+  service.priority = between(rng, 0, 2);
+
+  const int workers = between(rng, 0, 6);
+  for (int slot = 0; slot < workers; ++slot) service.workers.push_back(random_worker(rng, snapshot, slot));
+  if (chance(rng, 0.8)) service.last_desired = between(rng, 0, 6);
+  const double load = chance(rng, 0.3) ? 0 : rng.uniform(0, 60);
+  service.demand.arrivals_per_s = random_reading(rng, load, snapshot.now_s);
+  service.demand.arrivals_window_s = rng.uniform(1, 120);
+  service.demand.queued = random_reading(rng, chance(rng, 0.6) ? 0 : between(rng, 0, 300), snapshot.now_s);
+  service.demand.input_tokens = random_reading(rng, rng.uniform(1, 4000), snapshot.now_s);
+  service.demand.output_tokens = random_reading(rng, rng.uniform(1, 1000), snapshot.now_s);
+  if (chance(rng, 0.7)) service.demand.last_arrival_at_s = snapshot.now_s - rng.uniform(0, 2000);
+  service.demand.attainment = random_reading(rng, rng.uniform(), snapshot.now_s);
+  if (chance(rng, 0.7)) {
+    service.memory.history_since_s = snapshot.now_s - rng.uniform(0, 2000);
+    for (double at_s = *service.memory.history_since_s; at_s < snapshot.now_s; at_s += rng.uniform(1, 300)) {
+      service.memory.recommendations.push_back({at_s, between(rng, 0, 6)});
+    }
+    if (chance(rng, 0.5)) service.memory.desired = service.last_desired;
+  }
+  return service;
+}
+
+inline Snapshot random_snapshot(std::uint64_t seed) {
+  Rng rng(seed, "snapshot");
+  Snapshot snapshot;
+  snapshot.now_s = 1e6 + rng.uniform(0, 1e6);
+  for (const AcceleratorSpec& spec : {h100(), a100(), l4()}) {
+    if (!snapshot.accelerators.empty() && chance(rng, 0.3)) continue;
+    AcceleratorState state = with_gpus(spec, between(rng, 0, 16));
+    state.spec.price_per_hour = chance(rng, 0.2) ? 0 : rng.uniform(0.2, 8);
+    state.used_by_others = between(rng, 0, 4);
+    if (chance(rng, 0.3)) {
+      state.mode = CapacityMode::kElastic;
+      state.max_gpus = between(rng, 0, 24);
+    }
+    snapshot.accelerators.push_back(std::move(state));
+  }
+  const int services = between(rng, 1, 4);
+  for (int index = 0; index < services; ++index) snapshot.services.push_back(random_service(rng, snapshot, index));
+  return snapshot;
+}
+
+}  // namespace windlass::planner::testing

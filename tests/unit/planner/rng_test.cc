@@ -1,0 +1,62 @@
+// Rng: streams that are the same everywhere, and draws that have the distribution they are named after.
+#include "planner/base/rng.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace windlass {
+namespace {
+
+// Given a fixed seed and name, expect the very numbers that every other platform draws.
+TEST(Rng, DrawsTheSameEverywhere) {
+  Rng rng(1, "arrivals");
+  const std::vector<std::uint64_t> first = {rng.bits(), rng.bits(), rng.bits()};
+  EXPECT_EQ(first, (std::vector<std::uint64_t>{7232479601932914702ULL, 5194243865129371613ULL, 1738460931711307923ULL}));
+}
+
+// Given two names or two seeds, expect different streams; given the same, the same stream.
+TEST(Rng, StreamsAreTheirOwn) {
+  EXPECT_EQ(Rng(7, "a").bits(), Rng(7, "a").bits());
+  EXPECT_NE(Rng(7, "a").bits(), Rng(7, "b").bits());
+  EXPECT_NE(Rng(7, "a").bits(), Rng(8, "a").bits());
+}
+
+// Given 200,000 draws, expect the mean and variance of each distribution within five standard errors.
+TEST(Rng, HasTheMomentsOfItsDistributions) {
+  constexpr int kDraws = 200'000;
+  auto check = [&](double mean, double variance, auto draw) {
+    double sum = 0;
+    double squares = 0;
+    for (int i = 0; i < kDraws; ++i) {
+      const auto x = static_cast<double>(draw());
+      sum += x;
+      squares += x * x;
+    }
+    const double found = sum / kDraws;
+    EXPECT_NEAR(found, mean, 5 * std::sqrt(variance / kDraws));
+    EXPECT_NEAR(squares / kDraws - found * found, variance, 0.05 * variance);
+  };
+  Rng rng(3, "moments");
+  check(0.5, 1.0 / 12, [&] { return rng.uniform(); });
+  check(2, 4, [&] { return rng.exponential(0.5); });
+  check(6, 6, [&] { return rng.poisson(6); });
+  check(3, 2, [&] { return rng.integer(1, 5); });
+}
+
+// Given bounds, expect every integer between them and none outside, at the extremes too.
+TEST(Rng, IntegersCoverTheirRange) {
+  Rng rng(4, "integers");
+  std::vector<int> seen(3, 0);
+  for (int i = 0; i < 1000; ++i) ++seen.at(static_cast<std::size_t>(rng.integer(-1, 1) + 1));
+  for (int count : seen) EXPECT_GT(count, 250);
+  EXPECT_EQ(rng.integer(5, 5), 5);
+  EXPECT_LE(rng.integer(INT64_MIN, INT64_MAX), INT64_MAX);
+}
+
+// Given a mean of zero, expect no events.
+TEST(Rng, PoissonOfNothingIsZero) { EXPECT_EQ(Rng(5, "zero").poisson(0), 0); }
+
+}  // namespace
+}  // namespace windlass

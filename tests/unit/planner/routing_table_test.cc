@@ -1,0 +1,82 @@
+// The routing table's JSON both ways, and every mistake by its path.
+#include "planner/dispatch/routing_table.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass::dispatch {
+namespace {
+
+using ::testing::HasSubstr;
+
+RoutingTable example() {
+  RoutingTable table;
+  table.version = {3, 17};
+  ModelRoute route;
+  route.served_name = "chat";
+  route.name_space = "default";
+  route.service = "chat-service";
+  route.ttft_slo_s = 0.5;
+  route.tpot_slo_s = 0.05;
+  route.max_queued = 100;
+  route.max_context_tokens = 8192;
+  route.chains = {Chain{"default/chat-h100-1-0", {"10.0.0.1:8000"}, Role::kUnified, 0.123456789012345678, 8, false},
+                  Chain{"default/chat-p-0", {"10.0.0.2:8000", "10.0.0.3:8000"}, Role::kPrefill, 0.1, 0, true}};
+  table.models = {route, ModelRoute{}};
+  return table;
+}
+
+// Given a table with two models, chains of one and two hops and a draining one, expect the same table back, to the last bit.
+TEST(RoutingTable, SurvivesTheWire) { EXPECT_EQ(routing_table_from_json(to_json(example())).value(), example()); }
+
+// Given a table with no models, expect the same table back.
+TEST(RoutingTable, EmptyTableSurvivesTheWire) {
+  EXPECT_EQ(routing_table_from_json(to_json(RoutingTable{})).value(), RoutingTable{});
+}
+
+// Given one mistake each, expect its path, what was found and what is allowed.
+TEST(RoutingTable, NamesEveryMistake) {
+  const std::string good = to_json(example());
+  auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const std::pair<std::string, std::string> mistakes[] = {
+      {"nonsense", "routing table: not valid JSON"},
+      {"{}", "routing table: version: missing"},
+      {with("\"capacity\":8", "\"capacity\":-1"), "models[0].chains[0].capacity: found -1, must be an integer from 0"},
+      {with("\"unified\"", "\"both\""),
+       "models[0].chains[0].role: found \"both\", must be \"unified\", \"prefill\" or \"decode\""},
+      {with("[\"10.0.0.1:8000\"]", "[]"), "models[0].chains[0].hops: found [], must name at least one worker"},
+      {with("[\"10.0.0.1:8000\"]", "[7]"), "models[0].chains[0].hops[0]: found 7, must be \"host:port\""},
+      {with("\"ttftSloS\":0.5", "\"ttftSloS\":-0.5"), "models[0].ttftSloS: found -0.5, must be a number of at least 0"},
+      {with("\"ttftSloS\":0.5", "\"ttftSloS\":\"NaN\""), "models[0].ttftSloS: found \"NaN\", must be a number of at least 0"},
+      {with("\"term\":3", "\"term\":\"3\""), "version.term: found \"3\", must be an integer"},
+      {with("\"service\":", "\"servise\":"), "models[0].service: missing"},
+      {with("\"draining\":false", "\"draining\":false,\"weight\":1"), "models[0].chains[0].weight: unknown field"}};
+  for (const auto& [text, message] : mistakes) {
+    const auto result = routing_table_from_json(text);
+    ASSERT_FALSE(result.ok()) << message;
+    EXPECT_THAT(result.error().message, HasSubstr(message));
+  }
+}
+
+// Given versions, expect their text and back; a later term to be newer than any counter of an earlier one; and bad texts
+// refused.
+TEST(TableVersion, TextAndOrder) {
+  EXPECT_EQ(to_string(TableVersion{3, 17}), "3.17");
+  EXPECT_EQ(table_version_from_string("3.17").value(), (TableVersion{3, 17}));
+  EXPECT_LT((TableVersion{3, 999}), (TableVersion{4, 0}));
+  for (const char* bad : {"", "3", "3.", ".3", "3.1.2", "a.b", "-1.2", "3.-1", "3.1 ", "99999999999999999999.1"}) {
+    const auto result = table_version_from_string(bad);
+    ASSERT_FALSE(result.ok()) << bad;
+    EXPECT_THAT(result.error().message, HasSubstr("must be TERM.COUNTER"));
+  }
+}
+
+}  // namespace
+}  // namespace windlass::dispatch
