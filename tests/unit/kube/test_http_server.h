@@ -1,0 +1,80 @@
+// A small HTTP/1.1 server on 127.0.0.1, with TLS or without, that lets a test hold every byte in its hand: what the client's
+// side of a real connection is tested against. One thread per connection; all end with the object.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "controller/kube/tls.h"
+
+namespace windlass::kube {
+
+class TestHttpServer {
+ public:
+  struct Request {
+    std::string method, target;
+    std::map<std::string, std::string> headers;  // names in lower case
+    std::string body;
+    std::string client_name;  // common name of the client's certificate; empty: none
+    int connection = 0;       // counted from 1
+  };
+
+  // One connection while a request is answered.
+  class Answer {
+   public:
+    virtual ~Answer() = default;
+    virtual bool write(const std::string& bytes) = 0;  // false: the client is gone
+    virtual bool wait_until_client_leaves() = 0;       // true: it left; false: the server stops
+    virtual void close() = 0;                          // no further request on this connection
+    // A whole response with Content-Length.
+    bool send(int status, const std::string& body, const std::string& extra_headers = "");
+  };
+  using Handler = std::function<void(const Request&, Answer&)>;
+
+  struct Tls {
+    ClientCertificate own;
+    std::string client_ca_pem = {};  // not empty: clients must present a certificate that it signed
+  };
+
+  TestHttpServer(Handler handler, std::optional<Tls> tls = {});
+  ~TestHttpServer();
+
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] std::string url() const;
+  [[nodiscard]] int connections() const { return connections_; }  // accepted so far
+
+  // A latch that handlers may wait at; false when the server stops meanwhile.
+  bool wait_for_gate(int number);
+  void open_gate(int number);
+
+ private:
+  class Connection;
+  void accept_all();
+
+  Handler handler_;
+  struct TlsContext;
+  std::unique_ptr<TlsContext> tls_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::atomic<int> connections_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int gate_ = 0;
+  std::vector<int> open_fds_;
+  std::vector<std::thread> threads_;
+  std::thread acceptor_;
+};
+
+// Waits until the condition holds, at most ten seconds; answers whether it does.
+bool eventually(const std::function<bool()>& condition);
+
+}  // namespace windlass::kube
