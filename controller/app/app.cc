@@ -1,9 +1,6 @@
 // See app.h.
 #include "controller/app/app.h"
 
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -17,6 +14,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "controller/app/clock.h"
 #include "controller/app/http_server.h"
@@ -73,7 +72,8 @@ struct KubernetesParts final : Parts {
   void stop() override {
     if (lease == nullptr) return;
     // Best effort: a lease that is not given back runs out.
-    if (const auto released = lease->release(now()); !released.ok()) spdlog::info("lease not released: {}", released.error().message);
+    if (const auto released = lease->release(now()); !released.ok())
+      spdlog::info("lease not released: {}", released.error().message);
   }
 };
 
@@ -119,7 +119,8 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   // The fence: whatever else goes wrong, nothing is written after the renew deadline.
   client.set_write_gate([leader = parts->leader.get()] { return leader->leading(now().monotonic_s); });
   parts->store_ = std::make_unique<KubernetesStore>(client, identity, seed + 1);
-  parts->runtime_ = std::make_unique<KubernetesRuntime>(client, PodDefaults{options.worker_image, options.fetch_image}, seed + 3);
+  parts->runtime_ =
+      std::make_unique<KubernetesRuntime>(client, PodDefaults{options.worker_image, options.fetch_image}, seed + 3);
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
@@ -181,16 +182,19 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
 
   LocalRuntimeOptions runtime;
   std::error_code failed;
-  runtime.worker_binary = options.worker_binary.empty() ? (fs::read_symlink("/proc/self/exe", failed).parent_path() / "windlass-worker").string()
-                                                        : options.worker_binary;
+  runtime.worker_binary = options.worker_binary.empty()
+                              ? (fs::read_symlink("/proc/self/exe", failed).parent_path() / "windlass-worker").string()
+                              : options.worker_binary;
   if (::access(runtime.worker_binary.c_str(), X_OK) != 0) {
-    return Error{ErrorCode::kNotFound, fmt::format("--worker-binary: found '{}', which is no program that can be run", runtime.worker_binary)};
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("--worker-binary: found '{}', which is no program that can be run", runtime.worker_binary)};
   }
   runtime.log_directory = (directory / "logs").string();
   fs::create_directories(runtime.log_directory, failed);
   if (failed) return Error{ErrorCode::kPermissionDenied, fmt::format("{}: {}", runtime.log_directory, failed.message())};
   runtime.model_root = options.model_root;
-  runtime.gpus = options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  runtime.gpus =
+      options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   parts->runtime_ = std::make_unique<LocalRuntime>(runtime, *parts->transport);
   return std::unique_ptr<Parts>(std::move(parts));
 }

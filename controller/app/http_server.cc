@@ -1,13 +1,13 @@
 // See http_server.h.
 #include "controller/app/http_server.h"
 
-#include <cpprest/http_listener.h>
-
 #include <algorithm>
 #include <list>
 #include <mutex>
 #include <optional>
+#include <utility>  // boost 1.74 forgets it
 
+#include <cpprest/http_listener.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +25,8 @@ using web::http::status_codes;
 constexpr double kLongestWaitS = 60;
 constexpr const char* kJson = "application/json";
 
-void answer(const http_request& request, int status, const std::string& body, const std::string& type = "text/plain; charset=utf-8") {
+void answer(const http_request& request, int status, const std::string& body,
+            const std::string& type = "text/plain; charset=utf-8") {
   http_response response(static_cast<web::http::status_code>(status));
   response.set_body(body, type);
   // The peer may be gone; nobody is left to tell.
@@ -66,11 +67,14 @@ struct HttpServer::Impl {
       return answer(request, ready ? 200 : 503, ready ? "ok\n" : "reading the cluster for the first time\n");
     }
     if (path == "/metrics") return answer(request, 200, registry.exposition(), metrics::kExpositionContentType);
-    if (path == "/v1/snapshot") return show_json(request, [](const auto& decision) { return planner::to_json(decision.first, true); });
-    if (path == "/v1/plan") return show_json(request, [](const auto& decision) { return planner::to_json(decision.second, true); });
+    if (path == "/v1/snapshot")
+      return show_json(request, [](const auto& decision) { return planner::to_json(decision.first, true); });
+    if (path == "/v1/plan")
+      return show_json(request, [](const auto& decision) { return planner::to_json(decision.second, true); });
     if (path == "/v1/routing-table") return routing_table(request);
-    refuse(request, status_codes::NotFound,
-           fmt::format("found {}; allowed are /healthz, /readyz, /metrics, /v1/routing-table, /v1/snapshot and /v1/plan", path));
+    refuse(
+        request, status_codes::NotFound,
+        fmt::format("found {}; allowed are /healthz, /readyz, /metrics, /v1/routing-table, /v1/snapshot and /v1/plan", path));
   }
 
   template <class Print>
@@ -80,7 +84,8 @@ struct HttpServer::Impl {
       const std::lock_guard lock(mutex);
       decision = last;
     }
-    if (decision == nullptr) return refuse(request, status_codes::ServiceUnavailable, "no decision has been made by this process");
+    if (decision == nullptr)
+      return refuse(request, status_codes::ServiceUnavailable, "no decision has been made by this process");
     answer(request, 200, print(*decision) + "\n", kJson);
   }
 
@@ -171,7 +176,8 @@ Result<void> HttpServer::open(const std::string& address) {
   } catch (const std::exception& e) {
     impl_->listener.reset();
     return Error{ErrorCode::kUnavailable,
-                 fmt::format("--listen: found '{}', cannot listen there: {}; allowed is a free HOST:PORT of this machine", address, e.what())};
+                 fmt::format("--listen: found '{}', cannot listen there: {}; allowed is a free HOST:PORT of this machine",
+                             address, e.what())};
   }
   return {};
 }
@@ -180,7 +186,8 @@ void HttpServer::close() {
   if (impl_->listener == nullptr) return;
   {
     const std::lock_guard lock(impl_->mutex);
-    for (Impl::Waiting& one : impl_->waiters) refuse(one.request, status_codes::ServiceUnavailable, "this controller is ending");
+    for (Impl::Waiting& one : impl_->waiters)
+      refuse(one.request, status_codes::ServiceUnavailable, "this controller is ending");
     impl_->waiters.clear();
   }
   try {

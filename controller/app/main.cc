@@ -1,10 +1,10 @@
 // windlass-controller: flags, signals, and the composition root.
-#include <pplx/threadpool.h>
-#include <signal.h>
-
 #include <iostream>
 #include <thread>
+#include <utility>  // boost 1.74 forgets it
 
+#include <pplx/threadpool.h>
+#include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 

@@ -1,8 +1,9 @@
 // See options.h.
 #include "controller/app/options.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
+
+#include <CLI/CLI.hpp>
 
 #include "controller/api/duration.h"
 
@@ -21,7 +22,8 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, double& second
           [&seconds, name](const std::string& text) {
             const auto parsed = api::parse_duration_s(text);
             if (!parsed.ok() || *parsed <= 0) {
-              throw CLI::ValidationError(name, parsed.ok() ? "found '" + text + "', allowed is more than 0" : parsed.error().message);
+              throw CLI::ValidationError(name,
+                                         parsed.ok() ? "found '" + text + "', allowed is more than 0" : parsed.error().message);
             }
             seconds = *parsed;
           },
@@ -34,7 +36,8 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, double& second
 ParsedFlags parse_flags(int argc, const char* const* argv) {
   ParsedFlags out;
   AppOptions& o = out.options;
-  CLI::App app("windlass-controller: keeps every ModelService inside its objectives at the lowest cost.", "windlass-controller");
+  CLI::App app("windlass-controller: keeps every ModelService inside its objectives at the lowest cost.",
+               "windlass-controller");
   app.set_version_flag("--version", std::string("windlass-controller " WINDLASS_VERSION));
   const CLI::Validator store_kind(
       [](std::string& text) {
@@ -43,10 +46,13 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       },
       "kubernetes|dir:PATH");
   app.add_option("--store", o.store, "where the objects are")->check(store_kind)->capture_default_str();
-  app.add_option("--runtime", o.runtime, "where the workers run")->check(CLI::IsMember({"kubernetes", "local"}))->capture_default_str();
+  app.add_option("--runtime", o.runtime, "where the workers run")
+      ->check(CLI::IsMember({"kubernetes", "local"}))
+      ->capture_default_str();
   app.add_option("--listen", o.listen, "HOST:PORT of health, metrics and the routing table")->capture_default_str();
   add_duration(app, "--tick", o.tick_s, "time between two decisions when nothing happens [1s]");
-  add_duration(app, "--load-status-period", o.load_status_period_s, "figures of load are written to status at most this often [30s]");
+  add_duration(app, "--load-status-period", o.load_status_period_s,
+               "figures of load are written to status at most this often [30s]");
   app.add_option("--max-queued", o.max_queued, "requests that may wait at one gateway for one model")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

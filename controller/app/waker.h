@@ -30,8 +30,8 @@ class Waker {
     return stopped_;
   }
 
-  // Until somebody wakes or stops, or `seconds` have passed; but for at least `least_seconds`, so that a chatty peer cannot make
-  // the loop spin.
+  // Until somebody wakes or stops, or `seconds` have passed; but for at least `least_seconds`, so that a chatty peer cannot
+  // make the loop spin.
   void wait(double least_seconds, double seconds) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::duration<double>(least_seconds), [&] { return stopped_; });

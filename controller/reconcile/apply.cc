@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kBackoffMinS = 1;
 constexpr double kBackoffMaxS = 60;
-constexpr double kOverdueGraceS = 5;   // for a worker that has outlived its drainTimeout
-constexpr double kSettleS = 5;         // after taking the lead: time for the gateways to find us before anything is ended
+constexpr double kOverdueGraceS = 5;  // for a worker that has outlived its drainTimeout
+constexpr double kSettleS = 5;        // after taking the lead: time for the gateways to find us before anything is ended
 constexpr const char* kWorkerFailed = "WorkerFailed";
-constexpr double kQuietGraceS = 30;    // for a worker that nobody uses any more; it ends at once, unless we were wrong
+constexpr double kQuietGraceS = 30;  // for a worker that nobody uses any more; it ends at once, unless we were wrong
 
 class Applier {
  public:
@@ -52,7 +52,8 @@ class Applier {
       // Ended by itself (evicted, refused by its node): its successor must not follow at once, again and again.
       if (worker.failed && !worker.terminating) {
         back_off(service, state_.services[service.metadata.uid], worker.name,
-                 Error{ErrorCode::kUnavailable, fmt::format("worker {} failed: {}", worker.name, worker.message)}, kWorkerFailed);
+                 Error{ErrorCode::kUnavailable, fmt::format("worker {} failed: {}", worker.name, worker.message)},
+                 kWorkerFailed);
       }
       note(context_.runtime.release(worker), "releasing " + chain_id(worker));
       return;
@@ -67,7 +68,8 @@ class Applier {
     if (drained_s >= drain_timeout_s) {
       note(context_.runtime.terminate(worker, kOverdueGraceS), "ending " + chain_id(worker));
     } else if (quiet(worker)) {
-      note(context_.runtime.terminate(worker, std::max(kQuietGraceS, drain_timeout_s - drained_s)), "ending " + chain_id(worker));
+      note(context_.runtime.terminate(worker, std::max(kQuietGraceS, drain_timeout_s - drained_s)),
+           "ending " + chain_id(worker));
     }
   }
 
@@ -148,7 +150,8 @@ class Applier {
       if (load_a != load_b) return load_a < load_b;
       return a->slot > b->slot;
     });
-    for (int i = 0; i < count && i < static_cast<int>(candidates.size()); ++i) drain(service, *candidates[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < count && i < static_cast<int>(candidates.size()); ++i)
+      drain(service, *candidates[static_cast<std::size_t>(i)]);
   }
 
   void drain(const api::ModelService& service, const Worker& worker) {
@@ -186,8 +189,8 @@ class Applier {
       }
       if (memory.create_backoff && memory.create_backoff->code != kWorkerFailed) memory.create_backoff.reset();
       applied_.changed = true;
-      applied_.happenings.push_back(
-          {&service, false, "WorkerCreated", fmt::format("created worker {} on {} x {}", spec.name, spec.gpus, spec.accelerator)});
+      applied_.happenings.push_back({&service, false, "WorkerCreated",
+                                     fmt::format("created worker {} on {} x {}", spec.name, spec.gpus, spec.accelerator)});
       --count;
     }
     return 0;
@@ -210,8 +213,8 @@ class Applier {
 
   // Workers of a configuration that is no longer wanted go as the new ones become ready; where the new ones find no room, one
   // of the old ones makes it.
-  void replace(const api::ModelService& service, const std::vector<const Worker*>& active, const std::set<const Worker*>& current,
-               int ready_current, int desired, bool stuck) {
+  void replace(const api::ModelService& service, const std::vector<const Worker*>& active,
+               const std::set<const Worker*>& current, int ready_current, int desired, bool stuck) {
     std::vector<const Worker*> outdated;
     int ready_outdated = 0;
     for (const Worker* worker : active) {

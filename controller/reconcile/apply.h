@@ -1,6 +1,6 @@
-// apply: from a plan to workers. Creates what is missing, drains what is too much or outdated, ends what has drained, lets go of
-// what has ended. Level-based: it may run twice or after a crash and comes to the same end. One worker's trouble never holds up
-// another's.
+// apply: from a plan to workers. Creates what is missing, drains what is too much or outdated, ends what has drained, lets go
+// of what has ended. Level-based: it may run twice or after a crash and comes to the same end. One worker's trouble never holds
+// up another's.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct Happening {  // for an event
 };
 
 struct Applied {
-  bool changed = false;             // workers were created, drained or ended: the observation is out of date
-  bool waiting = false;             // something is on its way that will need a further step soon
+  bool changed = false;  // workers were created, drained or ended: the observation is out of date
+  bool waiting = false;  // something is on its way that will need a further step soon
   std::vector<Happening> happenings;
   std::vector<std::string> errors;  // each is tried again by a later step
 };

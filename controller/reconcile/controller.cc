@@ -15,8 +15,8 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kSoonS = 0.25;       // while workers start, drain or end
-constexpr double kStandbyMaxS = 2;    // a standby looks at the lease at least this often
+constexpr double kSoonS = 0.25;     // while workers start, drain or end
+constexpr double kStandbyMaxS = 2;  // a standby looks at the lease at least this often
 
 template <class Family>
 void drop_unused(const Family& family, std::set<std::map<std::string, std::string>>& before,
@@ -60,11 +60,11 @@ Outcome Controller::step(Instant now) {
     last_problem_ = problem;
   }
   if (!problem.empty()) metrics_.reconcile_errors.with({{"step", "observe"}}).add();
-  if (!store_.synced() || !runtime_.synced()) return Retry{problem.empty() ? "reading the cluster for the first time" : problem};
+  if (!store_.synced() || !runtime_.synced())
+    return Retry{problem.empty() ? "reading the cluster for the first time" : problem};
 
   if (now.monotonic_s >= next_scrape_s_) scrape(now);
-  const Observation observation =
-      observe(store_, runtime_, *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
+  const Observation observation = observe(store_, runtime_, *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
   planner::Plan plan = planner::make_plan(observation.snapshot);
   remember(observation, plan);
 
@@ -149,8 +149,9 @@ void Controller::write_statuses(const Observation& observation, const planner::P
   for (std::size_t i = 0; i < observation.services.size(); ++i) {
     const api::ModelService& service = *observation.services[i];
     ServiceMemory& memory = state_.services[service.metadata.uid];
-    const api::ModelServiceStatus status = status_of(service, observation.snapshot.services[i],
-                                                     observation.workers.at(service.metadata.uid), plan.services.at(i), &memory, time);
+    const api::ModelServiceStatus status =
+        status_of(service, observation.snapshot.services[i], observation.workers.at(service.metadata.uid), plan.services.at(i),
+                  &memory, time);
     write(service, status, memory);
   }
   for (const api::ModelService& service : store_.model_services()) {
@@ -165,7 +166,8 @@ void Controller::write_statuses(const Observation& observation, const planner::P
     const api::AcceleratorClassStatus status =
         status_of(*object, capacity == observation.capacity.end() ? GpuCapacity{} : capacity->second, observation);
     if (status == object->status) continue;
-    if (const auto written = store_.write_status(*object, status); !written.ok() && written.error().code != ErrorCode::kNotFound) {
+    if (const auto written = store_.write_status(*object, status);
+        !written.ok() && written.error().code != ErrorCode::kNotFound) {
       errors.push_back(written.error().within("writing the status of AcceleratorClass " + name).message);
     }
   }
@@ -186,9 +188,10 @@ void Controller::count(const Observation& observation, const planner::Plan& plan
     }
     const std::map<std::string, std::string> labels = {{"namespace", id.name_space}, {"name", id.name}};
     const auto& workers = observation.workers.at(id.uid);
-    metrics_.ready_workers.with(labels).set(static_cast<double>(std::count_if(workers.begin(), workers.end(), [](const Worker& one) {
-      return one.ready && !one.draining_since_s && !one.terminating;
-    })));
+    metrics_.ready_workers.with(labels).set(
+        static_cast<double>(std::count_if(workers.begin(), workers.end(), [](const Worker& one) {
+          return one.ready && !one.draining_since_s && !one.terminating;
+        })));
     service_now.insert(labels);
     if (const auto& attainment = observation.snapshot.services[i].demand.attainment) {
       metrics_.slo_attainment_ratio.with(labels).set(attainment->value);

@@ -14,9 +14,9 @@ class Leadership {
 
   virtual void step(Instant now) = 0;
   [[nodiscard]] virtual bool leading(double monotonic_s) const = 0;
-  [[nodiscard]] virtual std::int64_t term() const = 0;          // grows with every tenure of anyone
-  [[nodiscard]] virtual double next_step_at() const = 0;        // monotonic; when step() wants to be called again
-  [[nodiscard]] virtual std::string problem() const = 0;        // "" if there is none
+  [[nodiscard]] virtual std::int64_t term() const = 0;    // grows with every tenure of anyone
+  [[nodiscard]] virtual double next_step_at() const = 0;  // monotonic; when step() wants to be called again
+  [[nodiscard]] virtual std::string problem() const = 0;  // "" if there is none
 };
 
 // The only one there can be. `term` is given by whoever knows how often this has been said before.

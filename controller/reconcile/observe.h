@@ -16,12 +16,12 @@ namespace windlass::controller {
 struct Observation {
   planner::Snapshot snapshot;  // services in the order of (namespace, name)
 
-  std::vector<const api::ModelService*> services;                 // beside snapshot.services
-  std::map<std::string, const api::AcceleratorClass*> classes;    // by name
-  std::map<std::string, std::vector<Worker>> workers;             // by the owning service's UID; services above only
-  std::vector<Worker> orphans;                                    // workers whose service is gone, going or not served
-  std::map<std::string, std::string> names_taken;                 // UID of a service whose served name an older one holds -> that one
-  std::map<std::string, GpuCapacity> capacity;                    // by class
+  std::vector<const api::ModelService*> services;               // beside snapshot.services
+  std::map<std::string, const api::AcceleratorClass*> classes;  // by name
+  std::map<std::string, std::vector<Worker>> workers;           // by the owning service's UID; services above only
+  std::vector<Worker> orphans;                                  // workers whose service is gone, going or not served
+  std::map<std::string, std::string> names_taken;  // UID of a service whose served name an older one holds -> that one
+  std::map<std::string, GpuCapacity> capacity;     // by class
 };
 
 // `plan_now_s` is the clock of the snapshot: it only grows and is near wall time. REQUIRES: store and runtime are synced.

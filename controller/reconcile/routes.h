@@ -13,6 +13,7 @@ namespace windlass::controller {
 [[nodiscard]] std::string chain_id(const Worker& worker);
 
 // `max_queued`: requests that may wait at one gateway for one model.
-[[nodiscard]] std::vector<dispatch::ModelRoute> routes(const Observation& observation, const ControllerState& state, int max_queued);
+[[nodiscard]] std::vector<dispatch::ModelRoute> routes(const Observation& observation, const ControllerState& state,
+                                                       int max_queued);
 
 }  // namespace windlass::controller

@@ -18,7 +18,8 @@ std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const std::string& i
   return share_of(id);
 }
 
-std::optional<dispatch::RoutingTable> RoutingPublisher::newer(const std::string& id, dispatch::TableVersion after, double now_s) {
+std::optional<dispatch::RoutingTable> RoutingPublisher::newer(const std::string& id, dispatch::TableVersion after,
+                                                              double now_s) {
   const std::lock_guard lock(mutex_);
   const auto found = gateways_.find(id);
   if (found != gateways_.end()) found->second.last_seen_s = now_s;

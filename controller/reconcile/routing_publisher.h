@@ -17,9 +17,9 @@ namespace windlass::controller {
 
 struct GatewayPeer {
   std::string id;
-  std::string admin_address;              // where its /metrics are
-  dispatch::TableVersion acknowledged;    // the table it holds
-  double last_seen_s = 0;                 // monotonic
+  std::string admin_address;            // where its /metrics are
+  dispatch::TableVersion acknowledged;  // the table it holds
+  double last_seen_s = 0;               // monotonic
 };
 
 class RoutingPublisher {

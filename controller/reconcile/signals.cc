@@ -44,7 +44,8 @@ void Signals::scrape(const std::vector<GatewayPeer>& gateways, const std::vector
   for (const GatewayPeer& gateway : gateways) requests.push_back(metrics_of(gateway.admin_address, options_.timeout_s));
   std::vector<const Worker*> asked;
   for (const Worker& worker : workers) {
-    if (worker.address.empty() || worker.finished || (!worker.ready && !worker.draining_since_s && !worker.terminating)) continue;
+    if (worker.address.empty() || worker.finished || (!worker.ready && !worker.draining_since_s && !worker.terminating))
+      continue;
     asked.push_back(&worker);
     requests.push_back(metrics_of(worker.address, options_.timeout_s));
   }
@@ -145,7 +146,8 @@ planner::Demand Signals::demand(const ServiceQuery& query, double now_s) const {
     };
     sum_into(ttft, series.ttft);
     sum_into(tpot, series.tpot);
-    if (series.last_arrival_s) demand.last_arrival_at_s = std::max(demand.last_arrival_at_s.value_or(0), *series.last_arrival_s);
+    if (series.last_arrival_s)
+      demand.last_arrival_at_s = std::max(demand.last_arrival_at_s.value_or(0), *series.last_arrival_s);
   }
   const auto reading = [&](double value) { return planner::Reading{value, oldest_s}; };
   if (all_read && arrivals_known && arrivals) demand.arrivals_per_s = reading(*arrivals);

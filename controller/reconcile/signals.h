@@ -55,7 +55,8 @@ class Signals {
 
   // Requests that the gateways have in flight on the chain, and the oldest of the scrapes that say so; nullopt if a gateway of
   // `gateways` has not been read yet.
-  [[nodiscard]] std::optional<planner::Reading> in_flight(const std::vector<GatewayPeer>& gateways, const std::string& chain) const;
+  [[nodiscard]] std::optional<planner::Reading> in_flight(const std::vector<GatewayPeer>& gateways,
+                                                          const std::string& chain) const;
 
  private:
   struct ModelSeries {
@@ -75,8 +76,8 @@ class Signals {
   kube::HttpTransport& transport_;
   metrics::ControllerMetrics& metrics_;
   SignalOptions options_;
-  std::map<std::string, Gateway> gateways_;     // by id; only those known at the last scrape
-  std::map<std::string, WorkerLoad> workers_;   // by uid
+  std::map<std::string, Gateway> gateways_;    // by id; only those known at the last scrape
+  std::map<std::string, WorkerLoad> workers_;  // by uid
 };
 
 }  // namespace windlass::controller

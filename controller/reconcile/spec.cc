@@ -44,7 +44,8 @@ std::optional<int> narrow(const std::optional<std::int64_t>& value) {
 
 }  // namespace
 
-Result<planner::ModelShape> model_shape_of(const api::ModelServiceSpec& spec, const std::optional<std::string>& config_map_text) {
+Result<planner::ModelShape> model_shape_of(const api::ModelServiceSpec& spec,
+                                           const std::optional<std::string>& config_map_text) {
   Result<planner::ModelShape> shape = [&]() -> Result<planner::ModelShape> {
     if (!spec.model.architecture.empty()) {
       auto named = planner::model_shape_by_name(spec.model.architecture);
@@ -58,9 +59,10 @@ Result<planner::ModelShape> model_shape_of(const api::ModelServiceSpec& spec, co
       auto parsed = planner::model_shape_from_config_json(*config_map_text);
       return parsed.ok() ? parsed : parsed.error().within("spec.model.config.configMapKeyRef");
     }
-    return Error{ErrorCode::kFailedPrecondition,
-                 "the model's shape is not known: set spec.model.architecture or spec.model.config (windlass model describe DIR "
-                 "prints it)"};
+    return Error{
+        ErrorCode::kFailedPrecondition,
+        "the model's shape is not known: set spec.model.architecture or spec.model.config (windlass model describe DIR "
+        "prints it)"};
   }();
   if (shape.ok() && spec.model.dtype) shape->dtype = to_planner(*spec.model.dtype);
   return shape;
@@ -119,7 +121,8 @@ planner::AcceleratorState to_planner(const api::AcceleratorClass& object, const 
   out.spec.gpus_per_node = static_cast<int>(spec.gpus_per_node);
   out.spec.price_per_hour = spec.price_per_hour.value_or(0);
   out.spec.power_watts = spec.power_watts.value_or(0);
-  out.mode = spec.capacity.mode == api::CapacityMode::kElastic ? planner::CapacityMode::kElastic : planner::CapacityMode::kObserved;
+  out.mode =
+      spec.capacity.mode == api::CapacityMode::kElastic ? planner::CapacityMode::kElastic : planner::CapacityMode::kObserved;
   out.max_gpus = narrow(spec.capacity.max_gpus);
   out.allocatable_gpus = capacity.allocatable;
   out.used_by_others = capacity.used_by_others;

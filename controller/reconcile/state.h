@@ -23,7 +23,8 @@ struct Backoff {
 struct ServiceMemory {
   planner::PolicyMemory policy;
   std::optional<int> last_desired;
-  std::map<std::string, planner::PoolPlan> pools;  // as last planned, by name: workers of a pool that is going still need a rate
+  std::map<std::string, planner::PoolPlan>
+      pools;  // as last planned, by name: workers of a pool that is going still need a rate
   std::optional<Backoff> create_backoff;
   double status_written_s = 0;  // monotonic
 };

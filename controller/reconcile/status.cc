@@ -51,7 +51,8 @@ api::Condition condition(const api::ModelService& service, const char* type, pla
 
 planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Worker>& all) {
   if (workers.desired == 0 && workers.current == 0) {
-    return {planner::Truth::kFalse, "ScaledToZero", "no workers: nothing has asked for the model; the first request starts one"};
+    return {planner::Truth::kFalse, "ScaledToZero",
+            "no workers: nothing has asked for the model; the first request starts one"};
   }
   const std::string count = fmt::format("{} of {} workers ready", workers.ready, workers.desired);
   if (workers.ready > 0) return {planner::Truth::kTrue, workers.ready >= workers.desired ? "WorkersReady" : "Scaling", count};
@@ -73,8 +74,9 @@ std::optional<double> value_of(const std::optional<planner::Reading>& reading) {
 
 }  // namespace
 
-api::ModelServiceStatus status_of(const api::ModelService& service, const planner::Service& observed, const std::vector<Worker>& all,
-                                  const planner::ServicePlan& plan, const ServiceMemory* memory, const std::string& now_rfc3339) {
+api::ModelServiceStatus status_of(const api::ModelService& service, const planner::Service& observed,
+                                  const std::vector<Worker>& all, const planner::ServicePlan& plan, const ServiceMemory* memory,
+                                  const std::string& now_rfc3339) {
   api::ModelServiceStatus out;
   out.observed_generation = service.metadata.generation;
   out.selector = fmt::format("app.kubernetes.io/component=worker,windlass.dev/service={}", service.metadata.name);
@@ -126,21 +128,24 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   return out;
 }
 
-api::ModelServiceStatus name_taken_status(const api::ModelService& service, const std::string& holder, const std::string& now_rfc3339) {
+api::ModelServiceStatus name_taken_status(const api::ModelService& service, const std::string& holder,
+                                          const std::string& now_rfc3339) {
   api::ModelServiceStatus out;
   out.observed_generation = service.metadata.generation;
   out.conditions = service.status.conditions;
-  api::set_condition(out.conditions,
-                     condition(service, api::kReady,
-                               {planner::Truth::kFalse, "NameTaken",
-                                fmt::format("spec.model.servedName: '{}' is already served by {}, which is older; allowed is a name "
-                                            "that no other ModelService has",
-                                            service.served_name(), holder)}),
-                     now_rfc3339);
+  api::set_condition(
+      out.conditions,
+      condition(service, api::kReady,
+                {planner::Truth::kFalse, "NameTaken",
+                 fmt::format("spec.model.servedName: '{}' is already served by {}, which is older; allowed is a name "
+                             "that no other ModelService has",
+                             service.served_name(), holder)}),
+      now_rfc3339);
   return out;
 }
 
-api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const GpuCapacity& capacity, const Observation& observation) {
+api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const GpuCapacity& capacity,
+                                      const Observation& observation) {
   api::AcceleratorClassStatus out;
   out.observed_generation = object.metadata.generation;
   out.nodes = capacity.nodes;

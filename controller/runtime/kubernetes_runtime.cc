@@ -34,9 +34,8 @@ bool selected(const json& node, const std::map<std::string, std::string>& select
 bool usable(const json& node) {
   if (member(node, "spec").value("unschedulable", false)) return false;
   const json& conditions = member(member(node, "status"), "conditions");
-  return std::any_of(conditions.begin(), conditions.end(), [](const json& one) {
-    return one.value("type", "") == "Ready" && one.value("status", "") == "True";
-  });
+  return std::any_of(conditions.begin(), conditions.end(),
+                     [](const json& one) { return one.value("type", "") == "Ready" && one.value("status", "") == "True"; });
 }
 
 int allocatable(const json& node, const std::string& resource) {
@@ -110,7 +109,8 @@ Result<void> KubernetesRuntime::begin_drain(const Worker& worker, Instant now) {
   if (pod == nullptr) return Error{ErrorCode::kNotFound, fmt::format("pod {}/{} is gone", worker.name_space, worker.name)};
   json finalizers = member(member(*pod, "metadata"), "finalizers");
   if (!finalizers.is_array()) finalizers = json::array();
-  if (std::find(finalizers.begin(), finalizers.end(), kDrainFinalizer) == finalizers.end()) finalizers.push_back(kDrainFinalizer);
+  if (std::find(finalizers.begin(), finalizers.end(), kDrainFinalizer) == finalizers.end())
+    finalizers.push_back(kDrainFinalizer);
   // One write for mark and finalizer, and only on the very pod that was decided on.
   const json patch = {{"metadata",
                        {{"uid", worker.uid},
@@ -138,7 +138,8 @@ Result<void> KubernetesRuntime::release(const Worker& worker) {
       finalizers.erase(kept, finalizers.end());
       const json patch = {
           {"metadata", {{"uid", worker.uid}, {"resourceVersion", worker.resource_version}, {"finalizers", finalizers}}}};
-      const auto patched = client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
+      const auto patched =
+          client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
       if (!patched.ok() && patched.error().code != ErrorCode::kNotFound) return patched.error();
       return {};  // the object goes, or comes back without the finalizer and is deleted then
     }

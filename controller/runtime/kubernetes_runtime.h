@@ -32,7 +32,7 @@ class KubernetesRuntime final : public WorkerRuntime {
 
   kube::KubeClient& client_;
   PodDefaults defaults_;
-  kube::Reflector pods_;   // of all namespaces and owners: what others use counts too
+  kube::Reflector pods_;  // of all namespaces and owners: what others use counts too
   kube::Reflector nodes_;
 };
 

@@ -1,8 +1,13 @@
 // fork, exec, wait and signals; see local_runtime.h.
 #include "controller/runtime/local_runtime.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,12 +15,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-
-#include <fmt/format.h>
 
 namespace windlass::controller {
 namespace {
@@ -50,10 +49,11 @@ Result<std::string> model_folder(const std::string& uri, const std::string& root
   if (path.empty() || path.front() != '/') path = root.empty() ? path : root + "/" + path;
   struct stat info {};
   if (::stat((path + "/config.json").c_str(), &info) != 0) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("spec.model.uri: found '{}', but {} is not there; allowed is a Hugging Face model folder (windlass "
-                             "model init makes a small one)",
-                             uri, path + "/config.json")};
+    return Error{
+        ErrorCode::kNotFound,
+        fmt::format("spec.model.uri: found '{}', but {} is not there; allowed is a Hugging Face model folder (windlass "
+                    "model init makes a small one)",
+                    uri, path + "/config.json")};
   }
   return path;
 }
@@ -130,8 +130,8 @@ void LocalRuntime::reap(Process& process) {
     return;
   }
   ++process.crashes;
-  const double wait_s =
-      std::min(options_.restart_backoff_max_s, options_.restart_backoff_s * static_cast<double>(1 << std::min(process.crashes - 1, 10)));
+  const double wait_s = std::min(options_.restart_backoff_max_s,
+                                 options_.restart_backoff_s * static_cast<double>(1 << std::min(process.crashes - 1, 10)));
   process.restart_at_s = now_.monotonic_s + wait_s;
   process.worker.failed = true;
   const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
@@ -231,9 +231,10 @@ Result<void> LocalRuntime::start(Process& process) {
   for (char** entry = environ; *entry != nullptr; ++entry) words.emplace_back(*entry);
   for (const WorkerEnv& one : spec.env) {
     if (one.secret || one.config_map) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("spec.engine.env: {} refers to a Secret or ConfigMap; processes on this machine can only take values",
-                               one.name)};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("spec.engine.env: {} refers to a Secret or ConfigMap; processes on this machine can only take values",
+                      one.name)};
     }
     words.push_back(one.name + "=" + one.value);
   }
@@ -249,7 +250,7 @@ Result<void> LocalRuntime::start(Process& process) {
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(127);  // the parent died between fork and prctl
-    ::setpgid(0, 0);  // Ctrl-C in a terminal is for the parent, which drains first
+    ::setpgid(0, 0);                          // Ctrl-C in a terminal is for the parent, which drains first
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -3,9 +3,9 @@
 // adopt after a crash. Single-threaded; owned by the composition root.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
+
+#include <sys/types.h>
 
 #include "controller/kube/http_transport.h"
 #include "controller/runtime/worker_runtime.h"
@@ -13,11 +13,11 @@
 namespace windlass::controller {
 
 struct LocalRuntimeOptions {
-  std::string worker_binary;       // path of windlass-worker
-  std::string log_directory;       // one file per worker; must exist
-  std::string model_root;          // file:// paths that are not absolute start here
-  int gpus = 1;                    // what this machine offers of every class
-  double restart_backoff_s = 1;    // doubles with every crash up to restart_backoff_max_s
+  std::string worker_binary;     // path of windlass-worker
+  std::string log_directory;     // one file per worker; must exist
+  std::string model_root;        // file:// paths that are not absolute start here
+  int gpus = 1;                  // what this machine offers of every class
+  double restart_backoff_s = 1;  // doubles with every crash up to restart_backoff_max_s
   double restart_backoff_max_s = 60;
   double probe_period_s = 0.5;
 };

@@ -18,9 +18,9 @@ constexpr int kPort = 8000;
 constexpr const char* kModelMount = "/models";
 
 struct ModelMount {
-  std::string path;             // that the engine is given
-  json volume;                  // null: none
-  json init_container;          // null: none
+  std::string path;     // that the engine is given
+  json volume;          // null: none
+  json init_container;  // null: none
 };
 
 Result<ModelMount> mount_model(const WorkerSpec& spec, const PodDefaults& defaults) {
@@ -33,7 +33,8 @@ Result<ModelMount> mount_model(const WorkerSpec& spec, const PodDefaults& defaul
     const std::string claim = rest->substr(0, slash);
     const std::string inside = slash == std::string::npos ? "" : rest->substr(slash);
     if (claim.empty()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("spec.model.uri: found '{}'; allowed is pvc://CLAIM/PATH", spec.model_uri)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("spec.model.uri: found '{}'; allowed is pvc://CLAIM/PATH", spec.model_uri)};
     }
     return ModelMount{kModelMount + inside,
                       {{"name", "model"}, {"persistentVolumeClaim", {{"claimName", claim}, {"readOnly", true}}}},
@@ -42,10 +43,11 @@ Result<ModelMount> mount_model(const WorkerSpec& spec, const PodDefaults& defaul
   if (const auto rest = rest_of("hf://")) {
     if (spec.engine != "Windlass") return ModelMount{*rest, nullptr, nullptr};  // these engines fetch for themselves
     if (defaults.fetch_image.empty()) {
-      return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("spec.model.uri: found '{}', but the controller has no --fetch-image that could fetch it; allowed "
-                               "without one is pvc://",
-                               spec.model_uri)};
+      return Error{
+          ErrorCode::kFailedPrecondition,
+          fmt::format("spec.model.uri: found '{}', but the controller has no --fetch-image that could fetch it; allowed "
+                      "without one is pvc://",
+                      spec.model_uri)};
     }
     const auto at = rest->find('@');
     json command = {"hf", "download", rest->substr(0, at), "--local-dir", kModelMount};
@@ -77,12 +79,22 @@ Result<std::vector<std::string>> engine_args(const WorkerSpec& spec, const std::
             "--max-concurrent=" + concurrency, fmt::format("--drain-timeout={:.0f}s", spec.drain_timeout_s)};
     if (bounded) args.push_back("--max-context-tokens=" + context);
   } else if (spec.engine == "VLLM") {
-    args = {"--model", model, "--served-model-name", spec.served_name, "--host", "$(POD_IP)", "--port", port,
-            "--tensor-parallel-size", gpus, "--max-num-seqs", concurrency};
+    args = {"--model",
+            model,
+            "--served-model-name",
+            spec.served_name,
+            "--host",
+            "$(POD_IP)",
+            "--port",
+            port,
+            "--tensor-parallel-size",
+            gpus,
+            "--max-num-seqs",
+            concurrency};
     if (bounded) args.insert(args.end(), {"--max-model-len", context});
   } else if (spec.engine == "SGLang") {
-    args = {"--model-path", model, "--served-model-name", spec.served_name, "--host", "$(POD_IP)", "--port", port,
-            "--tp", gpus, "--max-running-requests", concurrency};
+    args = {"--model-path", model, "--served-model-name",    spec.served_name, "--host", "$(POD_IP)", "--port", port,
+            "--tp",         gpus,  "--max-running-requests", concurrency};
     if (bounded) args.insert(args.end(), {"--context-length", context});
   } else if (spec.engine == "TensorRTLLM") {
     args = {model, "--host", "$(POD_IP)", "--port", port, "--tp_size", gpus, "--max_batch_size", concurrency};
@@ -98,7 +110,10 @@ Result<std::vector<std::string>> engine_args(const WorkerSpec& spec, const std::
 }
 
 json probe(const char* path, int period_s, int failures) {
-  return {{"httpGet", {{"path", path}, {"port", "http"}}}, {"periodSeconds", period_s}, {"timeoutSeconds", 2}, {"failureThreshold", failures}};
+  return {{"httpGet", {{"path", path}, {"port", "http"}}},
+          {"periodSeconds", period_s},
+          {"timeoutSeconds", 2},
+          {"failureThreshold", failures}};
 }
 
 // Ours over theirs: objects are merged, our scalars win, lists of named things (containers, volumes, env) are merged by name.
@@ -109,7 +124,8 @@ json merge_under(const json& theirs, const json& ours) {
     return out;
   }
   const auto named = [](const json& list) {
-    return list.is_array() && std::all_of(list.begin(), list.end(), [](const json& one) { return one.is_object() && one.contains("name"); });
+    return list.is_array() &&
+           std::all_of(list.begin(), list.end(), [](const json& one) { return one.is_object() && one.contains("name"); });
   };
   if (named(theirs) && named(ours)) {
     json out = ours;
@@ -252,7 +268,8 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
               {"spec", pod_spec}};
   if (!spec.pod_template_json.empty()) {
     const json theirs = json::parse(spec.pod_template_json, nullptr, false);
-    if (!theirs.is_object()) return Error{ErrorCode::kInvalidArgument, "spec.engine.podTemplate: found no object; allowed is {metadata, spec}"};
+    if (!theirs.is_object())
+      return Error{ErrorCode::kInvalidArgument, "spec.engine.podTemplate: found no object; allowed is {metadata, spec}"};
     pod = merge_under(theirs, pod);
   }
   return pod;
@@ -266,7 +283,8 @@ std::optional<Worker> worker_of(const json& pod) {
            text_at(one, {"apiVersion"}).rfind("windlass.dev/", 0) == 0;
   });
   const json* labels = at(pod, {"metadata", "labels"});
-  if (owner == owners->end() || labels == nullptr || text_at(*labels, {"app.kubernetes.io/component"}) != "worker") return std::nullopt;
+  if (owner == owners->end() || labels == nullptr || text_at(*labels, {"app.kubernetes.io/component"}) != "worker")
+    return std::nullopt;
 
   Worker worker;
   worker.name = text_at(pod, {"metadata", "name"});
@@ -287,7 +305,8 @@ std::optional<Worker> worker_of(const json& pod) {
   const std::string draining = text_at(pod, {"metadata", "annotations", kDrainingSince});
   if (!draining.empty()) worker.draining_since_s = std::strtod(draining.c_str(), nullptr);
   const std::string ip = text_at(pod, {"status", "podIP"});
-  if (!ip.empty()) worker.address = ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, kPort) : fmt::format("[{}]:{}", ip, kPort);
+  if (!ip.empty())
+    worker.address = ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, kPort) : fmt::format("[{}]:{}", ip, kPort);
 
   const std::string phase = text_at(pod, {"status", "phase"});
   const json* ready = condition(pod, "Ready");

@@ -25,7 +25,8 @@ struct PodDefaults {
 // nullopt: not a worker of ours (no controller owner of kind ModelService, or labels missing).
 [[nodiscard]] std::optional<Worker> worker_of(const nlohmann::json& pod);
 
-// Units of `resource` that the pod holds on its node: the sum over its containers, or the largest init container if that is more.
+// Units of `resource` that the pod holds on its node: the sum over its containers, or the largest init container if that is
+// more.
 [[nodiscard]] int requested(const nlohmann::json& pod, const std::string& resource);
 
 // Whether the pod is bound to a node and its resources are still held.

@@ -73,10 +73,10 @@ struct Worker {
 
   std::string address;  // "host:port", empty until it is known
   bool ready = false;
-  bool failed = false;         // it ended or crashes again and again; see message
-  bool unschedulable = false;  // no node has room for it
-  bool terminating = false;    // it was told to end
-  bool finished = false;       // nothing of it runs any more
+  bool failed = false;                     // it ended or crashes again and again; see message
+  bool unschedulable = false;              // no node has room for it
+  bool terminating = false;                // it was told to end
+  bool finished = false;                   // nothing of it runs any more
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
   double created_s = 0;                    // wall clock
   std::optional<double> ready_s;

@@ -171,11 +171,13 @@ Result<void> DirectoryStore::write_status(const api::ModelService& object, const
   const auto held = std::find_if(services_.begin(), services_.end(),
                                  [&](const api::ModelService& one) { return one.metadata.uid == object.metadata.uid; });
   if (held == services_.end()) {
-    return Error{ErrorCode::kNotFound, fmt::format("ModelService {}/{} is gone", object.metadata.name_space, object.metadata.name)};
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("ModelService {}/{} is gone", object.metadata.name_space, object.metadata.name)};
   }
   api::ModelService whole = *held;
   whole.status = status;
-  WINDLASS_RETURN_IF_ERROR(write_file(status_file(api::ModelService::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+  WINDLASS_RETURN_IF_ERROR(
+      write_file(status_file(api::ModelService::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
   held->status = status;
   return {};
 }
@@ -183,10 +185,12 @@ Result<void> DirectoryStore::write_status(const api::ModelService& object, const
 Result<void> DirectoryStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
   const auto held = std::find_if(classes_.begin(), classes_.end(),
                                  [&](const api::AcceleratorClass& one) { return one.metadata.uid == object.metadata.uid; });
-  if (held == classes_.end()) return Error{ErrorCode::kNotFound, fmt::format("AcceleratorClass {} is gone", object.metadata.name)};
+  if (held == classes_.end())
+    return Error{ErrorCode::kNotFound, fmt::format("AcceleratorClass {} is gone", object.metadata.name)};
   api::AcceleratorClass whole = *held;
   whole.status = status;
-  WINDLASS_RETURN_IF_ERROR(write_file(status_file(api::AcceleratorClass::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+  WINDLASS_RETURN_IF_ERROR(
+      write_file(status_file(api::AcceleratorClass::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
   held->status = status;
   return {};
 }
@@ -207,10 +211,11 @@ Result<void> DirectoryStore::record_event(const api::ModelService& object, bool 
 }
 
 Result<std::string> DirectoryStore::config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant) {
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("spec.model.config.configMapKeyRef: found {}/{}, but a folder of files holds no ConfigMaps; allowed are "
-                           "spec.model.config.inline and spec.model.architecture",
-                           name_space, ref.name)};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("spec.model.config.configMapKeyRef: found {}/{}, but a folder of files holds no ConfigMaps; allowed are "
+                  "spec.model.config.inline and spec.model.architecture",
+                  name_space, ref.name)};
 }
 
 Result<int> DirectoryStore::priority(const std::string& priority_class, Instant) {

@@ -26,10 +26,12 @@ class DirectoryStore final : public ObjectStore {
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
-  [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) override;
+  [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object,
+                                          const api::AcceleratorClassStatus& status) override;
   [[nodiscard]] Result<void> record_event(const api::ModelService& object, bool warning, const std::string& reason,
                                           const std::string& message, Instant now) override;
-  [[nodiscard]] Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant now) override;
+  [[nodiscard]] Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref,
+                                                     Instant now) override;
   [[nodiscard]] Result<int> priority(const std::string& priority_class, Instant now) override;
 
  private:

@@ -55,8 +55,7 @@ bool KubernetesStore::synced() const { return service_cache_.synced() && class_c
 void KubernetesStore::step(Instant now) {
   service_cache_.step(now.monotonic_s);
   class_cache_.step(now.monotonic_s);
-  const bool changed =
-      service_generation_ != service_cache_.generation() || class_generation_ != class_cache_.generation();
+  const bool changed = service_generation_ != service_cache_.generation() || class_generation_ != class_cache_.generation();
   if (changed) {
     service_generation_ = service_cache_.generation();
     class_generation_ = class_cache_.generation();
@@ -79,7 +78,8 @@ void KubernetesStore::step(Instant now) {
       if (auto one = api::accelerator_class_from_json(object); one.ok()) {
         classes.push_back(std::move(*one));
       } else {
-        unreadable_ += fmt::format("{}AcceleratorClass {}: {}", unreadable_.empty() ? "" : "\n", key.substr(1), one.error().message);
+        unreadable_ +=
+            fmt::format("{}AcceleratorClass {}: {}", unreadable_.empty() ? "" : "\n", key.substr(1), one.error().message);
         for (const api::AcceleratorClass& old : classes_) {
           if ("/" + old.metadata.name == key) classes.push_back(old);
         }
@@ -115,8 +115,8 @@ Result<std::string> KubernetesStore::config_map_value(const std::string& name_sp
     WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json map, client_.get(kube::resources::kConfigMaps, name_space, ref.name));
     const auto data = map.find("data");
     if (data == map.end() || !data->is_object() || !data->contains(ref.key)) {
-      return Error{ErrorCode::kNotFound,
-                   fmt::format("spec.model.config.configMapKeyRef: ConfigMap {}/{} has no key '{}'", name_space, ref.name, ref.key)};
+      return Error{ErrorCode::kNotFound, fmt::format("spec.model.config.configMapKeyRef: ConfigMap {}/{} has no key '{}'",
+                                                     name_space, ref.name, ref.key)};
     }
     return data->at(ref.key).get<std::string>();
   }();
