@@ -1,0 +1,146 @@
+// One forward pass: all tokens of all chunks go through each matrix together; only attention looks at single sequences.
+#include "worker/backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cassert>
+#include <new>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "worker/backend/cpu/ops.h"
+
+namespace windlass::worker {
+namespace {
+
+std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const ModelConfig& config, ModelWeights weights, const CpuBackendOptions& options)
+      : config_(config),
+        weights_(std::move(weights)),
+        options_(options),
+        rope_(cpu::make_rope_table(config, options.max_context_tokens)),
+        keys_(floats(config.layers * layer_cache_size())),
+        values_(floats(config.layers * layer_cache_size())),
+        residual_(floats(options.max_batch_tokens * config.hidden_size)),
+        normed_(floats(options.max_batch_tokens * config.hidden_size)),
+        qkv_(floats(options.max_batch_tokens * qkv_width())),
+        mixed_(floats(options.max_batch_tokens * config.q_size())),
+        gate_up_(floats(options.max_batch_tokens * 2 * config.intermediate_size)),
+        activated_(floats(options.max_batch_tokens * config.intermediate_size)),
+        last_(floats(options.max_logit_rows * config.hidden_size)),
+        logits_(floats(options.max_logit_rows * config.vocab_size)) {}
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return config_.vocab_size; }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
+
+  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) override {
+    std::int64_t tokens = 0;
+    std::int64_t rows = 0;
+    for (const SequenceChunk& chunk : chunks) {
+      tokens += static_cast<std::int64_t>(chunk.tokens.size());
+      rows += chunk.wants_logits ? 1 : 0;
+    }
+    if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
+      return Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
+                                                     tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
+    }
+    const std::int64_t hidden = config_.hidden_size;
+    const auto eps = static_cast<float>(config_.rms_norm_eps);
+    embed(chunks);
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
+      cpu::rms_norm(residual_.data(), layer.attention_norm.data(), normed_.data(), tokens, hidden, eps);
+      cpu::matmul(normed_.data(), layer.qkv.data(), qkv_.data(), tokens, hidden, qkv_width());
+      attend(chunks, i);
+      cpu::matmul(mixed_.data(), layer.attention_out.data(), residual_.data(), tokens, config_.q_size(), hidden, true);
+      cpu::rms_norm(residual_.data(), layer.mlp_norm.data(), normed_.data(), tokens, hidden, eps);
+      cpu::matmul(normed_.data(), layer.gate_up.data(), gate_up_.data(), tokens, hidden, 2 * config_.intermediate_size);
+      cpu::swiglu(gate_up_.data(), activated_.data(), tokens, config_.intermediate_size);
+      cpu::matmul(activated_.data(), layer.down.data(), residual_.data(), tokens, config_.intermediate_size, hidden, true);
+    }
+    std::int64_t row = 0;
+    std::int64_t end = 0;
+    for (const SequenceChunk& chunk : chunks) {
+      end += static_cast<std::int64_t>(chunk.tokens.size());
+      if (chunk.wants_logits) std::copy_n(residual_.data() + (end - 1) * hidden, hidden, last_.data() + hidden * row++);
+    }
+    if (rows > 0) {
+      cpu::rms_norm(last_.data(), weights_.final_norm.data(), last_.data(), rows, hidden, eps);
+      cpu::matmul(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden, config_.vocab_size);
+    }
+    return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
+  }
+
+ private:
+  [[nodiscard]] std::int64_t layer_cache_size() const { return options_.kv_blocks * kKvBlockTokens * config_.kv_size(); }
+  [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
+
+  void embed(std::span<const SequenceChunk> chunks) {
+    float* to = residual_.data();
+    for (const SequenceChunk& chunk : chunks) {
+      for (const std::int32_t token : chunk.tokens) {
+        assert(token >= 0 && token < config_.vocab_size);
+        std::copy_n(weights_.embedding.data() + token * config_.hidden_size, config_.hidden_size, to);
+        to += config_.hidden_size;
+      }
+    }
+  }
+
+  // Rotates queries and keys, stores keys and values in the cache, then mixes: qkv_ -> mixed_.
+  void attend(std::span<const SequenceChunk> chunks, std::int64_t layer) {
+    const std::int64_t kv_size = config_.kv_size();
+    float* keys = keys_.data() + layer * layer_cache_size();
+    float* values = values_.data() + layer * layer_cache_size();
+    std::int64_t first = 0;
+    for (const SequenceChunk& chunk : chunks) {
+      const auto count = static_cast<std::int64_t>(chunk.tokens.size());
+      for (std::int64_t t = 0; t < count; ++t) {
+        const std::int64_t position = chunk.start + t;
+        float* row = qkv_.data() + (first + t) * qkv_width();
+        // Query and key heads stand side by side, so one rotation takes both.
+        cpu::rope(row, config_.heads + config_.kv_heads, rope_, position);
+        const std::int64_t slot =
+            chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens + position % kKvBlockTokens;
+        std::copy_n(row + config_.q_size(), kv_size, keys + slot * kv_size);
+        std::copy_n(row + config_.q_size() + kv_size, kv_size, values + slot * kv_size);
+      }
+      cpu::attention(config_, qkv_.data() + first * qkv_width(), qkv_width(), count, chunk.start, {keys, values, chunk.blocks},
+                     mixed_.data() + first * config_.q_size(), scratch_);
+      first += count;
+    }
+  }
+
+  ModelConfig config_;
+  ModelWeights weights_;
+  CpuBackendOptions options_;
+  cpu::RopeTable rope_;
+  std::vector<float> keys_;    // (layers, kv_blocks, kKvBlockTokens, kv_size)
+  std::vector<float> values_;  // the same
+  std::vector<float> residual_, normed_, qkv_, mixed_, gate_up_, activated_, last_, logits_;
+  cpu::AttentionScratch scratch_;
+};
+
+}  // namespace
+
+std::int64_t kv_bytes_per_token(const ModelConfig& config) {
+  return 2 * config.layers * config.kv_size() * static_cast<std::int64_t>(sizeof(float));
+}
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, ModelWeights weights,
+                                                  const CpuBackendOptions& options) {
+  try {
+    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(config, std::move(weights), options));
+  } catch (const std::exception&) {
+    const auto cache_bytes = static_cast<double>(options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config));
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format("a KV cache of {} tokens ({:.1f} GiB) does not fit into this machine's memory; lower --kv-cache-tokens or "
+                    "--max-context-tokens",
+                    options.kv_blocks * kKvBlockTokens, cache_bytes / (1ULL << 30U))};
+  }
+}
+
+}  // namespace windlass::worker

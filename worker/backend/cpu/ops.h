@@ -1,0 +1,62 @@
+// The operations of a Llama layer on the CPU, FP32: the reference for every other backend.
+//
+// Pure functions over row-major arrays; shapes stand at each one. matmul() runs in OpenBLAS with the process's BLAS thread
+// count; the rest runs on the caller's thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/model/config.h"
+
+namespace windlass::worker::cpu {
+
+// y (T, out) = x (T, in) * w (out, in)^T, or y += that.
+void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
+            bool accumulate = false);
+
+// y (T, H): y = x / rms(x) * weight, row by row. y may be x.
+void rms_norm(const float* x, const float* weight, float* y, std::int64_t tokens, std::int64_t hidden, float eps);
+
+// out (T, I) = silu(gate) * up, of gate_up (T, 2 I): gate, then up, in each row.
+void swiglu(const float* gate_up, float* out, std::int64_t tokens, std::int64_t intermediate);
+
+// Rotation angles of each position, after the config's scaling. cos and sin are (positions, head_dim / 2).
+struct RopeTable {
+  std::vector<float> cos;
+  std::vector<float> sin;
+  std::int64_t half = 0;
+};
+[[nodiscard]] RopeTable make_rope_table(const ModelConfig& config, std::int64_t positions);
+// head_dim / 2 angles per position step. Sources: Su et al. 2021; for kLlama3 Meta's llama-models, apply_scaling.
+[[nodiscard]] std::vector<double> rope_frequencies(const ModelConfig& config);
+
+// Rotates one row of `heads` heads in place: dimension i pairs with i + head_dim / 2, as Hugging Face checkpoints expect.
+void rope(float* row, std::int64_t heads, const RopeTable& table, std::int64_t position);
+
+// One sequence's view of a layer's cache. keys and values are (blocks, kKvBlockTokens, kv_heads * head_dim).
+struct PagedKv {
+  const float* keys = nullptr;
+  const float* values = nullptr;
+  std::span<const std::int32_t> blocks;
+};
+
+// Memory that attention() needs; kept by the caller so that a step allocates nothing once it has grown.
+struct AttentionScratch {
+  std::vector<float> scores;
+  std::vector<float> keys;
+  std::vector<float> values;
+  std::vector<float> queries;
+  std::vector<float> mixed;
+};
+
+// Causal grouped-query attention for T new tokens at positions start ... start + T - 1 whose keys and values are in the cache.
+// q (T, heads * head_dim) with row stride q_stride; out (T, heads * head_dim), dense.
+void attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
+               const PagedKv& kv, float* out, AttentionScratch& scratch);
+
+// Number of threads for matmul(), for the whole process.
+void set_blas_threads(int threads);
+
+}  // namespace windlass::worker::cpu

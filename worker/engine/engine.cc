@@ -1,0 +1,271 @@
+// The iteration: plan, forward, sample, finish.
+#include "worker/engine/engine.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include <fmt/core.h>
+
+namespace windlass::worker {
+
+const char* to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kCancelled: return "abort";
+    case FinishReason::kError: return "error";
+  }
+  return "error";
+}
+
+struct Engine::Sequence {
+  Sequence(RequestId request_id, std::uint64_t order, GenerationRequest from)
+      : id(request_id),
+        arrival(order),
+        request(std::move(from)),
+        tokens(request.prompt),
+        sampler(request.sampling),
+        text(request.stop) {}
+
+  RequestId id;
+  std::uint64_t arrival;  // order among all requests: lower is older
+  GenerationRequest request;
+  std::vector<std::int32_t> tokens;  // prompt, then what was generated
+  std::int64_t cached = 0;           // leading tokens whose keys and values are in the cache
+  std::vector<std::int32_t> blocks;
+  Sampler sampler;
+  TextStream text;
+  RequestTimes times;
+  bool planned = false;   // has work in this step
+  bool finished = false;  // to be dropped at the end of this step
+
+  [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
+  [[nodiscard]] std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size() - request.prompt.size()); }
+};
+
+Engine::Engine(EngineOptions options, Backend& backend, TokenBytes token_bytes, const Clock& clock)
+    : options_(std::move(options)),
+      backend_(backend),
+      token_bytes_(std::move(token_bytes)),
+      clock_(clock),
+      kv_(backend.kv_blocks()) {
+  assert(options_.max_running >= 1 && options_.max_batch_tokens >= options_.max_running);
+  assert(kv_.total() >= blocks_for(options_.max_context_tokens));
+  plan_.reserve(static_cast<std::size_t>(options_.max_running));
+  chunks_.reserve(static_cast<std::size_t>(options_.max_running));
+}
+
+Engine::~Engine() = default;
+
+Result<void> Engine::check(const EngineOptions& options, std::int64_t vocab_size, const GenerationRequest& request) {
+  const auto bad = [](std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; };
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  if (length == 0) return bad("the prompt has no tokens; allowed is at least 1");
+  if (length >= options.max_context_tokens) {
+    return bad(
+        fmt::format("the prompt has {} tokens, but the context holds {} tokens and the answer needs at least one of them",
+                    length, options.max_context_tokens));
+  }
+  if (request.max_tokens < 1) return bad(fmt::format("max_tokens: found {}, allowed is at least 1", request.max_tokens));
+  for (const std::int32_t token : request.prompt) {
+    if (token < 0 || token >= vocab_size) {
+      return bad(fmt::format("prompt: found token id {}, allowed is 0 to {}", token, vocab_size - 1));
+    }
+  }
+  return {};
+}
+
+Result<void> Engine::submit(RequestId id, GenerationRequest request, double arrived_s) {
+  WINDLASS_RETURN_IF_ERROR(check(options_, backend_.vocab_size(), request));
+  const auto waiting = static_cast<std::int64_t>(waiting_.size());
+  const std::int64_t free_places = std::max<std::int64_t>(0, options_.max_running - static_cast<std::int64_t>(running_.size()));
+  if (waiting >= options_.max_waiting + free_places) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("{} requests run and {} wait, allowed are {} and {}", running_.size(), waiting,
+                             options_.max_running, options_.max_waiting)};
+  }
+  auto sequence = std::make_unique<Sequence>(id, arrivals_++, std::move(request));
+  sequence->times.arrived_s = arrived_s;
+  waiting_.push_back(std::move(sequence));
+  return {};
+}
+
+void Engine::release(Sequence& sequence) {
+  kv_.give_back(sequence.blocks);
+  sequence.blocks.clear();
+  sequence.cached = 0;
+}
+
+TokenEvent Engine::end_event(Sequence& sequence, FinishReason reason, const std::string& why) const {
+  TokenEvent event;
+  event.request = sequence.id;
+  event.text = sequence.text.finish();
+  event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
+  event.generated_tokens = sequence.generated();
+  event.finish = reason;
+  event.error = why;
+  event.times = sequence.times;
+  return event;
+}
+
+std::optional<TokenEvent> Engine::cancel(RequestId id, const std::string& why) {
+  for (Sequences* list : {&running_, &waiting_}) {
+    const auto it = std::find_if(list->begin(), list->end(), [&](const auto& sequence) { return sequence->id == id; });
+    if (it == list->end()) continue;
+    TokenEvent event = end_event(**it, FinishReason::kCancelled, why);
+    release(**it);
+    list->erase(it);
+    return event;
+  }
+  return std::nullopt;
+}
+
+void Engine::preempt(Sequence& sequence) {
+  ++preemptions_;
+  if (sequence.planned) {
+    const auto work = std::find_if(plan_.begin(), plan_.end(), [&](const Work& w) { return w.sequence == &sequence; });
+    budget_ += work->tokens;
+    plan_.erase(work);
+    sequence.planned = false;
+  }
+  release(sequence);
+  const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
+  const auto place =
+      std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& s) { return s->arrival > sequence.arrival; });
+  waiting_.insert(place, std::move(*it));
+  running_.erase(it);
+}
+
+// Gives the sequence blocks for that many positions, from younger ones if need be.
+bool Engine::make_room(Sequence& sequence, std::int64_t positions) {
+  const auto needed = blocks_for(positions);
+  while (static_cast<std::int64_t>(sequence.blocks.size()) < needed) {
+    if (kv_.available() > 0) {
+      sequence.blocks.push_back(kv_.take());
+      continue;
+    }
+    Sequence& youngest = *running_.back();
+    if (youngest.arrival <= sequence.arrival) return false;
+    preempt(youngest);
+  }
+  return true;
+}
+
+void Engine::schedule(Sequence& sequence, std::int64_t tokens) {
+  if (!make_room(sequence, sequence.cached + tokens)) return;
+  plan_.push_back({&sequence, tokens});
+  sequence.planned = true;
+  budget_ -= tokens;
+}
+
+void Engine::admit() {
+  while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
+    Sequence& next = *waiting_.front();
+    // Room for all that is known of it and one more token: else it would take blocks only to lose them again.
+    if (kv_.available() < blocks_for(static_cast<std::int64_t>(next.tokens.size()) + 1)) return;
+    // A preempted one comes back among those that are younger; running_ stays ordered by arrival.
+    const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s->arrival > next.arrival; });
+    running_.insert(place, std::move(waiting_.front()));
+    waiting_.pop_front();
+    schedule(next, std::min(next.pending(), budget_));
+  }
+}
+
+void Engine::plan_step() {
+  plan_.clear();
+  budget_ = options_.max_batch_tokens;
+  // Index loops: preempt() takes from the back of running_ while we walk.
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->pending() == 1) schedule(*running_[i], 1);
+  }
+  for (std::size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (!sequence.planned && sequence.pending() > 1) schedule(sequence, std::min(sequence.pending(), budget_));
+  }
+  admit();
+}
+
+TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, double now_s) {
+  const Result<std::int32_t> sampled = sequence.sampler.sample(logits);
+  if (!sampled.ok()) {
+    sequence.finished = true;
+    return end_event(sequence, FinishReason::kError, sampled.error().message);
+  }
+  const std::int32_t token = *sampled;
+  sequence.tokens.push_back(token);
+  if (sequence.generated() == 1) sequence.times.first_token_s = now_s;
+  sequence.times.last_token_s = now_s;
+
+  const auto holds = [&](const std::vector<std::int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  const bool ends_turn = !sequence.request.ignore_eos && (holds(options_.eos_token_ids) || holds(sequence.request.stop_tokens));
+  TextStream::Piece piece;
+  if (!ends_turn) piece = sequence.text.push(token_bytes_(token));
+  const bool full = sequence.generated() >= sequence.request.max_tokens ||
+                    static_cast<std::int64_t>(sequence.tokens.size()) >= options_.max_context_tokens;
+
+  TokenEvent event;
+  event.request = sequence.id;
+  event.text = std::move(piece.text);
+  event.has_token = true;
+  event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
+  event.generated_tokens = sequence.generated();
+  event.times = sequence.times;
+  if (piece.stopped || ends_turn) {
+    event.finish = FinishReason::kStop;
+  } else if (full) {
+    event.finish = FinishReason::kLength;
+  }
+  if (event.finish) {
+    if (!piece.stopped) event.text += sequence.text.finish();
+    sequence.finished = true;
+  }
+  return event;
+}
+
+void Engine::drop_finished() {
+  for (const auto& sequence : running_) {
+    if (sequence->finished) release(*sequence);
+  }
+  std::erase_if(running_, [](const auto& sequence) { return sequence->finished; });
+}
+
+std::vector<TokenEvent> Engine::step() {
+  std::vector<TokenEvent> events;
+  if (idle()) return events;
+  plan_step();
+  assert(!plan_.empty());  // the oldest sequence always has work and always gets room
+  std::sort(plan_.begin(), plan_.end(), [](const Work& a, const Work& b) { return a.sequence->arrival < b.sequence->arrival; });
+  chunks_.clear();
+  for (const Work& work : plan_) {
+    const Sequence& sequence = *work.sequence;
+    chunks_.push_back(
+        {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.cached), static_cast<std::size_t>(work.tokens)),
+         sequence.cached, sequence.blocks, work.tokens == sequence.pending()});
+  }
+  const auto logits = backend_.forward(chunks_);
+  const double now_s = clock_.now_s();
+  const auto vocab = static_cast<std::size_t>(backend_.vocab_size());
+  std::size_t row = 0;
+  for (const Work& work : plan_) {
+    Sequence& sequence = *work.sequence;
+    sequence.planned = false;
+    if (!logits.ok()) {
+      sequence.finished = true;
+      events.push_back(end_event(sequence, FinishReason::kError, logits.error().message));
+      continue;
+    }
+    const bool complete = work.tokens == sequence.pending();
+    sequence.cached += work.tokens;
+    if (complete) events.push_back(advance(sequence, logits->subspan(vocab * row++, vocab), now_s));
+  }
+  drop_finished();
+  return events;
+}
+
+EngineLoad Engine::load() const {
+  return {static_cast<std::int64_t>(running_.size()), static_cast<std::int64_t>(waiting_.size()), kv_.used(), kv_.total()};
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,165 @@
+// Inbox in, steps, events out.
+#include "worker/engine/engine_loop.h"
+
+#include <chrono>
+
+#include <fmt/core.h>
+
+namespace windlass::worker {
+
+EngineLoop::EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
+                       const metrics::WorkerMetrics& metrics)
+    : options_(std::move(options)),
+      backend_(std::move(backend)),
+      vocab_size_(backend_->vocab_size()),
+      clock_(clock),
+      metrics_(metrics),
+      engine_(options_, *backend_, std::move(token_bytes), clock) {
+  publish_load();
+  thread_ = std::thread([this] { run(); });
+}
+
+EngineLoop::~EngineLoop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    draining_ = true;
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Result<RequestId> EngineLoop::submit(GenerationRequest request, Sink sink) {
+  WINDLASS_RETURN_IF_ERROR(Engine::check(options_, vocab_size_, request));
+  RequestId id = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (draining_) return Error{ErrorCode::kFailedPrecondition, "this worker is draining and takes no new requests"};
+    const auto allowed = static_cast<std::size_t>(options_.max_running + options_.max_waiting);
+    if (sinks_.size() >= allowed) {
+      return Error{ErrorCode::kResourceExhausted,
+                   fmt::format("this worker is full: found {} requests in flight, allowed are {} running and {} waiting",
+                               sinks_.size(), options_.max_running, options_.max_waiting)};
+    }
+    id = next_id_++;
+    sinks_.emplace(id, std::move(sink));
+    arrivals_.push_back({id, std::move(request), clock_.now_s()});
+  }
+  changed_.notify_all();
+  return id;
+}
+
+void EngineLoop::cancel(RequestId id, const std::string& why) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (sinks_.count(id) == 0) return;
+    cancels_.emplace_back(id, why);
+  }
+  changed_.notify_all();
+}
+
+void EngineLoop::cancel_all(const std::string& why) {
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [id, sink] : sinks_) cancels_.emplace_back(id, why);
+  }
+  changed_.notify_all();
+}
+
+void EngineLoop::drain() {
+  const std::scoped_lock lock(mutex_);
+  draining_ = true;
+}
+
+bool EngineLoop::draining() const {
+  const std::scoped_lock lock(mutex_);
+  return draining_;
+}
+
+std::int64_t EngineLoop::in_flight() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::int64_t>(sinks_.size());
+}
+
+bool EngineLoop::wait_idle(double seconds) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return sinks_.empty(); });
+}
+
+void EngineLoop::publish_load() {
+  const EngineLoad load = engine_.load();
+  metrics_.requests_running.set(static_cast<double>(load.running));
+  metrics_.requests_waiting.set(static_cast<double>(load.waiting));
+  metrics_.kv_cache_usage_ratio.set(static_cast<double>(load.kv_blocks_used) / static_cast<double>(load.kv_blocks));
+}
+
+void EngineLoop::deliver(const TokenEvent& event) {
+  if (event.has_token) {
+    metrics_.generation_tokens.add(1);
+    if (event.generated_tokens == 1) {
+      metrics_.prompt_tokens.add(static_cast<double>(event.prompt_tokens));
+      metrics_.time_to_first_token.observe(event.times.first_token_s - event.times.arrived_s);
+    }
+  }
+  if (event.finish) {
+    metrics_.requests_finished(to_string(*event.finish)).add(1);
+    if (event.generated_tokens > 1) {
+      metrics_.time_per_output_token.observe((event.times.last_token_s - event.times.first_token_s) /
+                                             static_cast<double>(event.generated_tokens - 1));
+    }
+    metrics_.e2e_request_latency.observe(clock_.now_s() - event.times.arrived_s);
+  }
+  Sink sink;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto it = sinks_.find(event.request);
+    if (it == sinks_.end()) return;
+    sink = it->second;
+  }
+  sink(event);
+  if (!event.finish) return;
+  {
+    // Only after the sink heard of the end: who waits for idle may then take the sink's world apart.
+    const std::scoped_lock lock(mutex_);
+    sinks_.erase(event.request);
+  }
+  changed_.notify_all();
+}
+
+void EngineLoop::run() {
+  for (;;) {
+    std::vector<Arrival> arrivals;
+    std::vector<std::pair<RequestId, std::string>> cancels;
+    bool stopping = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || !arrivals_.empty() || !cancels_.empty() || !engine_.idle(); });
+      arrivals.swap(arrivals_);
+      cancels.swap(cancels_);
+      stopping = stopping_;
+      if (stopping) {
+        cancels.clear();
+        for (const auto& [id, sink] : sinks_) cancels.emplace_back(id, "the worker stops");
+      }
+    }
+    for (Arrival& arrival : arrivals) {
+      const Result<void> taken = engine_.submit(arrival.id, std::move(arrival.request), arrival.arrived_s);
+      if (taken.ok()) continue;
+      TokenEvent event;
+      event.request = arrival.id;
+      event.finish = FinishReason::kError;
+      event.error = taken.error().message;
+      event.times.arrived_s = arrival.arrived_s;
+      deliver(event);
+    }
+    for (const auto& [id, why] : cancels) {
+      if (const auto event = engine_.cancel(id, why)) deliver(*event);
+    }
+    if (stopping) return;
+    const std::vector<TokenEvent> events = engine_.step();
+    publish_load();
+    for (const TokenEvent& event : events) deliver(event);
+  }
+}
+
+}  // namespace windlass::worker

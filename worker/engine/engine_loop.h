@@ -1,0 +1,83 @@
+// EngineLoop: the thread that steps an Engine, and the door to it for other threads.
+//
+// submit(), cancel(), drain() and the getters may be called from any thread; they never wait for a step. Sinks are called on
+// the loop's thread, in order, once for each TokenEvent of their request; they must not block and must not call back into the
+// loop. Counts and times go into the injected WorkerMetrics before a sink hears of them.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "metrics/bundles.h"
+#include "worker/engine/engine.h"
+
+namespace windlass::worker {
+
+class EngineLoop {
+ public:
+  using Sink = std::function<void(const TokenEvent&)>;
+
+  // REQUIRES: clock and metrics outlive this.
+  EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
+             const metrics::WorkerMetrics& metrics);
+  // Ends what is still in flight with kCancelled and joins the thread.
+  ~EngineLoop();
+  EngineLoop(const EngineLoop&) = delete;
+  EngineLoop& operator=(const EngineLoop&) = delete;
+
+  // Takes the request; from now on its sink hears of it until an event with `finish`. Errors, before any work is done:
+  // kFailedPrecondition (draining), kResourceExhausted (full), kInvalidArgument (Engine::check).
+  [[nodiscard]] Result<RequestId> submit(GenerationRequest request, Sink sink);
+
+  // Ends the request soon; its sink hears kCancelled unless it had ended by itself.
+  void cancel(RequestId id, const std::string& why);
+  void cancel_all(const std::string& why);
+
+  // No new requests from now on. Those that are here go on.
+  void drain();
+  [[nodiscard]] bool draining() const;
+
+  // Requests taken whose end their sink has not heard yet.
+  [[nodiscard]] std::int64_t in_flight() const;
+  // True once nothing is in flight; false when that took longer.
+  [[nodiscard]] bool wait_idle(double seconds) const;
+
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+
+ private:
+  struct Arrival {
+    RequestId id;
+    GenerationRequest request;
+    double arrived_s;
+  };
+
+  void run();
+  void deliver(const TokenEvent& event);
+  void publish_load();
+
+  const EngineOptions options_;
+  const std::unique_ptr<Backend> backend_;
+  const std::int64_t vocab_size_;
+  const Clock& clock_;
+  const metrics::WorkerMetrics& metrics_;
+  Engine engine_;  // the loop's thread alone
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<Arrival> arrivals_;
+  std::vector<std::pair<RequestId, std::string>> cancels_;
+  std::unordered_map<RequestId, Sink> sinks_;  // of all in flight
+  RequestId next_id_ = 1;
+  bool draining_ = false;
+  bool stopping_ = false;
+
+  std::thread thread_;  // last: starts when all else stands
+};
+
+}  // namespace windlass::worker

@@ -1,0 +1,60 @@
+// What goes into the engine and what comes out: plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/engine/sampler.h"
+
+namespace windlass::worker {
+
+using RequestId = std::uint64_t;
+
+struct GenerationRequest {
+  std::vector<std::int32_t> prompt;  // at least one token
+  SamplingParams sampling;
+  std::int64_t max_tokens = 16;           // at least 1; the context limit cuts it
+  std::vector<std::string> stop;          // none empty
+  std::vector<std::int32_t> stop_tokens;  // beyond the model's end-of-sequence tokens
+  bool ignore_eos = false;                // generate until max_tokens: end-of-sequence and stop tokens are ordinary
+};
+
+enum class FinishReason {
+  kStop,       // end-of-sequence token or stop string
+  kLength,     // max_tokens or the context limit
+  kCancelled,  // the client left, or drain ran out of time
+  kError,
+};
+
+// "stop", "length", "abort", "error".
+[[nodiscard]] const char* to_string(FinishReason reason);
+
+// When things happened to a request, on the engine's clock.
+struct RequestTimes {
+  double arrived_s = 0;
+  double first_token_s = 0;
+  double last_token_s = 0;
+};
+
+// One token of one request, or its end. Exactly one event with `finish` ends each request.
+struct TokenEvent {
+  RequestId request = 0;
+  std::string text;        // valid UTF-8; empty while text is held back (text_stream.h)
+  bool has_token = false;  // false: only the request's end
+  std::int64_t prompt_tokens = 0;
+  std::int64_t generated_tokens = 0;  // with this one
+  std::optional<FinishReason> finish;
+  std::string error;  // for kError and kCancelled: why
+  RequestTimes times;
+};
+
+struct EngineLoad {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  std::int64_t kv_blocks_used = 0;
+  std::int64_t kv_blocks = 0;
+};
+
+}  // namespace windlass::worker

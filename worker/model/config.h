@@ -1,0 +1,56 @@
+// ModelConfig: the shape of a Llama-architecture model, from a Hugging Face config.json.
+//
+// What is read is checked at once and completely: an error names the file and every bad or missing field with what was found
+// and what is allowed. Plain data; pure functions; any thread. The planner has a reader of its own (planner/catalog), which
+// needs less; the two share no code because a worker must not depend on the planner.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::worker {
+
+// How rotary frequencies are stretched beyond the trained context.
+struct RopeScaling {
+  enum class Kind { kNone, kLinear, kLlama3 };
+  Kind kind = Kind::kNone;
+  double factor = 1;
+  double low_freq_factor = 1;         // kLlama3 alone
+  double high_freq_factor = 4;        // kLlama3 alone
+  double original_max_tokens = 8192;  // kLlama3 alone
+};
+
+struct ModelConfig {
+  std::int64_t hidden_size = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;  // even
+  std::int64_t intermediate_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_context_tokens = 0;  // max_position_embeddings
+  double rms_norm_eps = 1e-5;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling;
+  bool tie_word_embeddings = false;
+  std::vector<std::int32_t> eos_token_ids;  // generation_config.json's, else config.json's
+
+  [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
+  [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
+};
+
+// `file` is only named in messages.
+[[nodiscard]] Result<ModelConfig> parse_model_config(std::string_view json, const std::string& file);
+
+// eos_token_id of a generation_config.json; empty when it has none.
+[[nodiscard]] Result<std::vector<std::int32_t>> parse_generation_eos(std::string_view json, const std::string& file);
+
+// Reads folder/config.json and, where it exists, folder/generation_config.json.
+[[nodiscard]] Result<ModelConfig> load_model_config(const std::filesystem::path& folder);
+
+}  // namespace windlass::worker

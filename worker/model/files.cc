@@ -1,0 +1,51 @@
+// Whole-file reads and atomic writes.
+#include "worker/model/files.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/core.h>
+
+namespace windlass::worker {
+
+Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(path, failure);
+  if (!std::filesystem::exists(status)) return Error{ErrorCode::kNotFound, fmt::format("{}: no such file", path.string())};
+  if (!std::filesystem::is_regular_file(status)) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: not a regular file", path.string())};
+  }
+  const auto size = std::filesystem::file_size(path, failure);
+  if (!failure && size > max_bytes) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: found {} bytes, allowed are at most {}", path.string(), size, max_bytes)};
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.good() && !in.eof()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno))};
+  }
+  return bytes;
+}
+
+Result<void> write_file(const std::filesystem::path& path, const std::string& bytes) {
+  const std::filesystem::path neighbour = path.string() + ".partial";
+  {
+    std::ofstream out(neighbour, std::ios::binary | std::ios::trunc);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    out.flush();
+    if (!out) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno))};
+    }
+  }
+  std::error_code failure;
+  std::filesystem::rename(neighbour, path, failure);
+  if (failure) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path.string(), failure.message())};
+  }
+  return {};
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,304 @@
+// The five files of a made model.
+#include "worker/model/model_init.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/base/rng.h"
+#include "worker/model/files.h"
+#include "worker/model/pretokenizer.h"
+#include "worker/model/safetensors.h"
+#include "worker/model/tokenizer.h"
+#include "worker/model/vocabulary_init.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kMaxParameters = 4LL << 30U;
+// The constant in hidden dimension 0, and how strongly lm_head's column 0 speaks against a token.
+constexpr float kCarrier = 4;
+constexpr float kAgainst = -16;
+
+std::int32_t id_of(const ModelShape& shape, const char* special) {
+  const auto& all = init_special_tokens();
+  const auto at = std::find(all.begin(), all.end(), special) - all.begin();
+  return static_cast<std::int32_t>(shape.vocab - static_cast<std::int64_t>(all.size()) + at);
+}
+
+std::string in_alphabet(const std::string& bytes) {
+  std::string out;
+  for (const char c : bytes) out += byte_alphabet()[static_cast<unsigned char>(c)];
+  return out;
+}
+
+InitVocabulary vocabulary_of(const ModelShape& shape) {
+  return make_vocabulary(shape.vocab - 256 - static_cast<std::int64_t>(init_special_tokens().size()), shape.seed);
+}
+
+std::string config_json(const ModelShape& shape) {
+  const ordered_json root = {{"architectures", {"LlamaForCausalLM"}},
+                             {"attention_bias", false},
+                             {"bos_token_id", id_of(shape, "<|begin_of_text|>")},
+                             {"eos_token_id", {id_of(shape, "<|end_of_text|>"), id_of(shape, "<|eot_id|>")}},
+                             {"head_dim", shape.hidden / shape.heads},
+                             {"hidden_act", "silu"},
+                             {"hidden_size", shape.hidden},
+                             {"intermediate_size", shape.intermediate},
+                             {"max_position_embeddings", shape.max_context},
+                             {"mlp_bias", false},
+                             {"model_type", "llama"},
+                             {"num_attention_heads", shape.heads},
+                             {"num_hidden_layers", shape.layers},
+                             {"num_key_value_heads", shape.kv_heads},
+                             {"rms_norm_eps", 1e-5},
+                             {"rope_scaling", nullptr},
+                             {"rope_theta", 10000.0},
+                             {"tie_word_embeddings", false},
+                             {"torch_dtype", "bfloat16"},
+                             {"vocab_size", shape.vocab}};
+  return root.dump(2) + "\n";
+}
+
+std::string generation_json(const ModelShape& shape) {
+  const ordered_json root = {{"bos_token_id", id_of(shape, "<|begin_of_text|>")},
+                             {"eos_token_id", {id_of(shape, "<|end_of_text|>"), id_of(shape, "<|eot_id|>")}}};
+  return root.dump(2) + "\n";
+}
+
+std::string tokenizer_config_json(const ModelShape& shape) {
+  // The chat template for readers that interpret Jinja; our own worker knows it by the special tokens (chat_template.h).
+  const ordered_json root = {
+      {"bos_token", "<|begin_of_text|>"},
+      {"chat_template",
+       "{{ bos_token }}{% for message in messages %}<|start_header_id|>{{ message['role'] }}<|end_header_id|>\n\n"
+       "{{ message['content'] }}<|eot_id|>{% endfor %}{% if add_generation_prompt "
+       "%}<|start_header_id|>assistant<|end_header_id|>\n\n"
+       "{% endif %}"},
+      {"eos_token", "<|eot_id|>"},
+      {"model_max_length", shape.max_context},
+      {"tokenizer_class", "PreTrainedTokenizerFast"}};
+  return root.dump(2) + "\n";
+}
+
+// One tensor of the file: its name, shape and values, in the order in which they are drawn.
+class TensorFile {
+ public:
+  explicit TensorFile(std::uint64_t seed) : seed_(seed) {}
+
+  // Uniform with this standard deviation; each tensor has its own stream. No libm but a square root, which IEEE 754 rounds
+  // correctly everywhere, and no sum that a compiler could fuse with a product and so round otherwise (2u - 1 is exact).
+  std::vector<float> random(const std::string& name, std::int64_t count, double deviation) const {
+    Rng rng(seed_, name);
+    const double half_width = std::sqrt(3.0) * deviation;
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = static_cast<float>(half_width * (2 * rng.uniform() - 1));
+    return values;
+  }
+
+  void add(const std::string& name, const std::vector<std::int64_t>& shape, const std::vector<float>& values) {
+    const std::size_t begin = data_.size();
+    data_.resize(begin + 2 * values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint16_t bits = bf16_from_float(values[i]);
+      data_[begin + 2 * i] = static_cast<char>(bits & 0xFFU);
+      data_[begin + 2 * i + 1] = static_cast<char>(bits >> 8U);
+    }
+    header_[name] = {{"dtype", "BF16"}, {"shape", shape}, {"data_offsets", {begin, data_.size()}}};
+  }
+
+  [[nodiscard]] std::string bytes() const {
+    ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
+    header.update(header_);
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // keep the data aligned
+    std::string out;
+    for (unsigned shift = 0; shift < 64; shift += 8)
+      out += static_cast<char>((static_cast<std::uint64_t>(text.size()) >> shift) & 0xFFU);
+    return out + text + data_;
+  }
+
+ private:
+  std::uint64_t seed_;
+  ordered_json header_ = ordered_json::object();
+  std::string data_;
+};
+
+// A token that a random model may say: printable ASCII.
+bool sayable(const std::string& bytes) {
+  for (const char c : bytes) {
+    if (c < ' ' || c > '~') return false;
+  }
+  return true;
+}
+
+std::string weights_bytes(const ModelShape& shape) {
+  const std::int64_t head_dim = shape.hidden / shape.heads;
+  const std::int64_t kv_size = shape.kv_heads * head_dim;
+  const auto fan = [](std::int64_t in) { return 1.0 / std::sqrt(static_cast<double>(in)); };
+  const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(shape.layers));
+  TensorFile file(shape.seed);
+  const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, double deviation, bool writes_residual) {
+    auto values = file.random(name, out * in, deviation);
+    // Nothing writes to dimension 0 of the residual stream, so the carrier stays.
+    if (writes_residual) std::fill(values.begin(), values.begin() + in, 0.0F);
+    file.add(name, {out, in}, values);
+  };
+  const auto ones = [&](const std::string& name) {
+    file.add(name, {shape.hidden}, std::vector<float>(static_cast<std::size_t>(shape.hidden), 1.0F));
+  };
+
+  auto embedding = file.random("model.embed_tokens.weight", shape.vocab * shape.hidden, 1.0);
+  for (std::int64_t id = 0; id < shape.vocab; ++id) embedding[static_cast<std::size_t>(id * shape.hidden)] = kCarrier;
+  file.add("model.embed_tokens.weight", {shape.vocab, shape.hidden}, embedding);
+  for (std::int64_t i = 0; i < shape.layers; ++i) {
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    ones(prefix + "input_layernorm.weight");
+    matrix(prefix + "self_attn.q_proj.weight", shape.hidden, shape.hidden, fan(shape.hidden), false);
+    matrix(prefix + "self_attn.k_proj.weight", kv_size, shape.hidden, fan(shape.hidden), false);
+    matrix(prefix + "self_attn.v_proj.weight", kv_size, shape.hidden, fan(shape.hidden), false);
+    matrix(prefix + "self_attn.o_proj.weight", shape.hidden, shape.hidden, 2 * fan(shape.hidden) * into_residual, true);
+    ones(prefix + "post_attention_layernorm.weight");
+    matrix(prefix + "mlp.gate_proj.weight", shape.intermediate, shape.hidden, fan(shape.hidden), false);
+    matrix(prefix + "mlp.up_proj.weight", shape.intermediate, shape.hidden, fan(shape.hidden), false);
+    matrix(prefix + "mlp.down_proj.weight", shape.hidden, shape.intermediate, 2 * fan(shape.intermediate) * into_residual,
+           true);
+  }
+  ones("model.norm.weight");
+  const InitVocabulary vocabulary = vocabulary_of(shape);
+  auto head = file.random("lm_head.weight", shape.vocab * shape.hidden, 1.5 * fan(shape.hidden));
+  for (std::int64_t id = 0; id < shape.vocab; ++id) {
+    const bool said =
+        id < static_cast<std::int64_t>(vocabulary.tokens.size()) && sayable(vocabulary.tokens[static_cast<std::size_t>(id)]);
+    head[static_cast<std::size_t>(id * shape.hidden)] = said ? 0.0F : kAgainst;
+  }
+  file.add("lm_head.weight", {shape.vocab, shape.hidden}, head);
+  return file.bytes();
+}
+
+}  // namespace
+
+const std::vector<std::string>& init_special_tokens() {
+  static const auto* const kTokens = new std::vector<std::string>{"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
+                                                                  "<|end_header_id|>", "<|eot_id|>",      "<|pad|>"};
+  return *kTokens;
+}
+
+Result<void> check_model_shape(const ModelShape& shape) {
+  std::vector<std::string> complaints;
+  const auto range = [&](const char* flag, std::int64_t found, std::int64_t low, std::int64_t high) {
+    if (found < low || found > high)
+      complaints.push_back(fmt::format("{}: found {}, allowed is {} to {}", flag, found, low, high));
+  };
+  range("layers", shape.layers, 1, 1024);
+  range("hidden", shape.hidden, 8, 65536);
+  range("heads", shape.heads, 1, 1024);
+  range("kv-heads", shape.kv_heads, 1, 1024);
+  range("intermediate", shape.intermediate, 8, 1 << 20);
+  range("vocab", shape.vocab, 256 + static_cast<std::int64_t>(init_special_tokens().size()), 1 << 18);
+  range("max-context", shape.max_context, 16, 1 << 20);
+  if (complaints.empty()) {
+    if (shape.hidden % (2 * shape.heads) != 0) {
+      complaints.push_back(
+          fmt::format("hidden: found {}, allowed is a multiple of 2 * heads ({})", shape.hidden, 2 * shape.heads));
+    }
+    if (shape.heads % shape.kv_heads != 0) {
+      complaints.push_back(fmt::format("kv-heads: found {}, allowed is a divisor of heads ({})", shape.kv_heads, shape.heads));
+    }
+    const std::int64_t parameters = 2 * shape.vocab * shape.hidden +
+                                    shape.layers * (4 * shape.hidden * shape.hidden + 3 * shape.hidden * shape.intermediate);
+    if (parameters > kMaxParameters) {
+      complaints.push_back(fmt::format("layers, hidden, intermediate, vocab: found about {} parameters, allowed are at most {}",
+                                       parameters, kMaxParameters));
+    }
+  }
+  if (complaints.empty()) return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}", fmt::join(complaints, "; "))};
+}
+
+std::string make_tokenizer_json(const ModelShape& shape) {
+  using nlohmann::json;  // sorted keys: quick for a large vocabulary
+  const InitVocabulary vocabulary = vocabulary_of(shape);
+  json vocab = json::object();
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[in_alphabet(vocabulary.tokens[id])] = id;
+  json merges = json::array();
+  for (const auto& [a, b] : vocabulary.merges) {
+    merges.push_back({in_alphabet(vocabulary.tokens[static_cast<std::size_t>(a)]),
+                      in_alphabet(vocabulary.tokens[static_cast<std::size_t>(b)])});
+  }
+  json added = json::array();
+  for (const std::string& content : init_special_tokens()) {
+    added.push_back({{"id", id_of(shape, content.c_str())},
+                     {"content", content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const std::string bos = "<|begin_of_text|>";
+  const json text_a = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const json text_b = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  const json begin = {{"SpecialToken", {{"id", bos}, {"type_id", 0}}}};
+  const json root = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer", nullptr},
+      {"pre_tokenizer",
+       {{"type", "Sequence"},
+        {"pretokenizers", json::array({{{"type", "Split"},
+                                        {"pattern", {{"Regex", std::string(kLlama3Pattern)}}},
+                                        {"behavior", "Isolated"},
+                                        {"invert", false}},
+                                       byte_level})}}},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", json::array({begin, text_a})},
+        {"pair", json::array({begin, text_a, text_b})},
+        {"special_tokens",
+         {{bos, {{"id", bos}, {"ids", json::array({id_of(shape, bos.c_str())})}, {"tokens", json::array({bos})}}}}}}},
+      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", false},
+        {"vocab", vocab},
+        {"merges", merges}}}};
+  return root.dump(1) + "\n";
+}
+
+Result<void> init_model(const ModelShape& shape, const std::filesystem::path& folder) {
+  WINDLASS_RETURN_IF_ERROR(check_model_shape(shape));
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: cannot be made a folder: {}", folder.string(), failure.message())};
+  }
+  try {
+    WINDLASS_RETURN_IF_ERROR(write_file(folder / "tokenizer.json", make_tokenizer_json(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_file(folder / "tokenizer_config.json", tokenizer_config_json(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_file(folder / "generation_config.json", generation_json(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_file(folder / "model.safetensors", weights_bytes(shape)));
+    // Last: a folder with a config.json is a whole model.
+    return write_file(folder / "config.json", config_json(shape));
+  } catch (const std::exception& e) {
+    return Error{ErrorCode::kResourceExhausted, fmt::format("{}: the model could not be made: {}", folder.string(), e.what())};
+  }
+}
+
+}  // namespace windlass::worker

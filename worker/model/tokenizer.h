@@ -1,0 +1,59 @@
+// Tokenizer: byte-level BPE from a Hugging Face tokenizer.json.
+//
+// Supported: model BPE over the GPT-2 byte alphabet (merges as "a b" or ["a","b"], ignore_merges), added tokens, normalizer
+// none or NFC, the pretokenizers of pretokenizer.h, and a TemplateProcessing post-processor that puts special tokens before the
+// text. Anything else is refused with the field's name rather than encoded to wrong ids. Immutable after load; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::worker {
+
+// Whether the text of special tokens ("<|eot_id|>") stands for the token, or is ordinary text as a user typed it.
+enum class SpecialText { kParse, kLiteral };
+
+class Tokenizer {
+ public:
+  // `file` is only named in messages.
+  [[nodiscard]] static Result<Tokenizer> parse(std::string_view json, const std::string& file);
+  [[nodiscard]] static Result<Tokenizer> load(const std::filesystem::path& folder);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // Without prefix(). Any bytes may come in; decode(encode(x)) == x unless a normalizer is set.
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special) const;
+
+  // The bytes of one token, perhaps a part of a UTF-8 sequence; empty for special tokens and for ids that have no token.
+  [[nodiscard]] std::string_view token_bytes(std::int32_t id) const;
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
+
+  // The id of an added token with this exact text.
+  [[nodiscard]] std::optional<std::int32_t> added_token(std::string_view content) const;
+
+  // What the post-processor puts before a text: usually the beginning-of-text token.
+  [[nodiscard]] const std::vector<std::int32_t>& prefix() const;
+
+  // One more than the largest id.
+  [[nodiscard]] std::int64_t size() const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// GPT-2's alphabet: every byte as one printable character, in UTF-8. Index: the byte.
+[[nodiscard]] const std::vector<std::string>& byte_alphabet();
+
+}  // namespace windlass::worker

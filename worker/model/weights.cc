@@ -1,0 +1,84 @@
+// Names of the tensors in a Hugging Face Llama checkpoint and where each one goes.
+#include "worker/model/weights.h"
+
+#include <new>
+#include <string>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+namespace windlass::worker {
+namespace {
+
+class Loader {
+ public:
+  explicit Loader(const TensorStore& store) : store_(store) {}
+
+  // Appends the tensor to `to`; on a mismatch appends nothing and remembers why.
+  void append(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
+    const TensorView* tensor = store_.find(name);
+    if (tensor == nullptr) {
+      complain(fmt::format("{}: tensor '{}': found none, expected shape {}", store_.file(), name, shape_text(expected)));
+    } else if (tensor->shape != expected) {
+      complain(fmt::format("{}: tensor '{}': found shape {}, expected {}", tensor->file, name, shape_text(tensor->shape),
+                           shape_text(expected)));
+    } else if (tensor->dtype == Dtype::kOther) {
+      complain(fmt::format("{}: tensor '{}': found dtype {}, allowed are F32, F16 and BF16", tensor->file, name,
+                           tensor->dtype_name));
+    } else {
+      const std::size_t before = to.size();
+      to.resize(before + static_cast<std::size_t>(tensor->elements()));
+      copy_as_float(*tensor, std::span<float>(to).subspan(before));
+    }
+  }
+
+  [[nodiscard]] Result<void> outcome() const {
+    if (complaints_.empty()) return {};
+    const std::size_t shown = std::min<std::size_t>(complaints_.size(), 8);
+    std::string text = fmt::format("{}", fmt::join(complaints_.begin(), complaints_.begin() + static_cast<long>(shown), "; "));
+    if (complaints_.size() > shown) text += fmt::format("; and {} more", complaints_.size() - shown);
+    return Error{ErrorCode::kInvalidArgument, text};
+  }
+
+ private:
+  void complain(std::string text) { complaints_.push_back(std::move(text)); }
+
+  const TensorStore& store_;
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace
+
+Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
+  try {
+    Loader loader(store);
+    ModelWeights weights;
+    const std::int64_t hidden = config.hidden_size;
+    loader.append(weights.embedding, "model.embed_tokens.weight", {config.vocab_size, hidden});
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      const std::string prefix = fmt::format("model.layers.{}.", i);
+      LayerWeights layer;
+      layer.qkv.reserve(static_cast<std::size_t>((config.q_size() + 2 * config.kv_size()) * hidden));
+      layer.gate_up.reserve(static_cast<std::size_t>(2 * config.intermediate_size * hidden));
+      loader.append(layer.attention_norm, prefix + "input_layernorm.weight", {hidden});
+      loader.append(layer.qkv, prefix + "self_attn.q_proj.weight", {config.q_size(), hidden});
+      loader.append(layer.qkv, prefix + "self_attn.k_proj.weight", {config.kv_size(), hidden});
+      loader.append(layer.qkv, prefix + "self_attn.v_proj.weight", {config.kv_size(), hidden});
+      loader.append(layer.attention_out, prefix + "self_attn.o_proj.weight", {hidden, config.q_size()});
+      loader.append(layer.mlp_norm, prefix + "post_attention_layernorm.weight", {hidden});
+      loader.append(layer.gate_up, prefix + "mlp.gate_proj.weight", {config.intermediate_size, hidden});
+      loader.append(layer.gate_up, prefix + "mlp.up_proj.weight", {config.intermediate_size, hidden});
+      loader.append(layer.down, prefix + "mlp.down_proj.weight", {hidden, config.intermediate_size});
+      weights.layers.push_back(std::move(layer));
+    }
+    loader.append(weights.final_norm, "model.norm.weight", {hidden});
+    if (!config.tie_word_embeddings) loader.append(weights.lm_head, "lm_head.weight", {config.vocab_size, hidden});
+    WINDLASS_RETURN_IF_ERROR(loader.outcome());
+    return weights;
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("{}: the weights do not fit into this machine's memory as FP32", store.file())};
+  }
+}
+
+}  // namespace windlass::worker

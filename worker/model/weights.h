@@ -1,0 +1,36 @@
+// ModelWeights: a Llama model's parameters as FP32, checked against the config's shape.
+//
+// Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in one matrix, gate and up
+// in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses it.
+#pragma once
+
+#include <vector>
+
+#include "planner/base/result.h"
+#include "worker/model/config.h"
+#include "worker/model/safetensors.h"
+
+namespace windlass::worker {
+
+struct LayerWeights {
+  std::vector<float> attention_norm;  // (hidden)
+  std::vector<float> qkv;             // (q + 2 kv, hidden): q rows, then k, then v
+  std::vector<float> attention_out;   // (hidden, q)
+  std::vector<float> mlp_norm;        // (hidden)
+  std::vector<float> gate_up;         // (2 intermediate, hidden): gate rows, then up
+  std::vector<float> down;            // (hidden, intermediate)
+};
+
+struct ModelWeights {
+  std::vector<float> embedding;  // (vocab, hidden)
+  std::vector<LayerWeights> layers;
+  std::vector<float> final_norm;  // (hidden)
+  std::vector<float> lm_head;     // (vocab, hidden); empty when tied to the embedding
+
+  [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
+};
+
+// Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight).
+[[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store);
+
+}  // namespace windlass::worker

@@ -1,0 +1,141 @@
+// A signal is a byte in a pipe. Blocking signals and waiting for them would be simpler, but OpenBLAS starts threads before main
+// does anything, and a signal that meets a thread without the mask would end the process.
+#include "worker/serve/app.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <future>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "metrics/bundles.h"
+#include "worker/engine/clock.h"
+#include "worker/serve/http_server.h"
+#include "worker/serve/served_model.h"
+
+namespace windlass::worker {
+namespace {
+
+constexpr int kTickMs = 100;
+// A request may be on its way while the signal comes in: it still meets an open port and is told to go elsewhere.
+constexpr double kLingerSeconds = 0.3;
+// How long answers other than generations may take to leave once the engine is idle.
+constexpr double kFlushSeconds = 5;
+
+int signal_pipe[2] = {-1, -1};
+
+extern "C" void on_stop_signal(int /*signal*/) {
+  const int saved = errno;
+  const char byte = 0;
+  if (::write(signal_pipe[1], &byte, 1) < 0) {
+    // The pipe is full of signals already.
+  }
+  errno = saved;
+}
+
+// Waits one tick; true when asked to stop.
+bool stop_signal_within_tick() {
+  pollfd wait{signal_pipe[0], POLLIN, 0};
+  if (::poll(&wait, 1, kTickMs) <= 0) return false;
+  char byte = 0;
+  return ::read(signal_pipe[0], &byte, 1) == 1;
+}
+
+// Waits until everything in flight is answered. False when the time ran out or a second signal came.
+bool drained(HttpServer& server, EngineLoop& engine, const Clock& clock, double limit_s) {
+  const double begun_s = clock.now_s();
+  double idle_since_s = -1;
+  for (;;) {
+    const bool again = stop_signal_within_tick();
+    const double now_s = clock.now_s();
+    server.tick();
+    if (engine.in_flight() == 0) {
+      if (idle_since_s < 0) idle_since_s = now_s;
+      const bool flushed = server.open_exchanges() == 0 || now_s - idle_since_s > kFlushSeconds;
+      if (flushed && now_s - begun_s >= kLingerSeconds) return true;
+    } else if (again || now_s - begun_s > limit_s) {
+      return false;
+    }
+  }
+}
+
+}  // namespace
+
+void catch_stop_signals() {
+  if (::pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0) std::abort();
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int serve_model(const ServeFlags& flags) {
+  const SteadyClock clock;
+  metrics::Registry registry;
+  const metrics::WorkerMetrics metrics(registry, flags.served_name);
+  for (const char* reason : {"stop", "length", "abort", "error", "rejected"}) metrics.requests_finished(reason).add(0);
+  HttpServer server({flags.host, flags.port, flags.served_name}, registry, metrics, clock);
+  if (const auto opened = server.open(); !opened.ok()) {
+    spdlog::error("{}", opened.error().message);
+    return 1;
+  }
+  spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
+
+  auto loading = std::async(std::launch::async, [&] { return load_served_model(flags, clock, metrics); });
+  while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    if (stop_signal_within_tick()) {
+      spdlog::info("asked to stop while loading");
+      spdlog::shutdown();
+      std::_Exit(0);
+    }
+  }
+  auto loaded = loading.get();
+  if (!loaded.ok()) {
+    spdlog::error("{}", loaded.error().message);
+    spdlog::shutdown();
+    std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
+  }
+  const std::unique_ptr<ServedModel> model = std::move(loaded).value();
+  EngineLoop& engine = *model->engine;
+  server.serve(*model);
+  spdlog::info("serving '{}': {} layers, hidden {}, vocabulary {}, context {}, {} concurrent", flags.served_name,
+               model->config.layers, model->config.hidden_size, model->config.vocab_size, engine.options().max_context_tokens,
+               flags.max_concurrent);
+
+  while (!stop_signal_within_tick()) server.tick();
+
+  server.drain();
+  engine.drain();
+  spdlog::info("draining: {} requests in flight, at most {} s", engine.in_flight(), flags.drain_timeout_s);
+  const bool whole = drained(server, engine, clock, flags.drain_timeout_s);
+  bool settled = true;
+  if (!whole) {
+    spdlog::warn("drain ended early: {} requests in flight are cut", engine.in_flight());
+    engine.cancel_all("this worker was stopped before the answer was complete");
+    settled = engine.wait_idle(kFlushSeconds);
+    // The last events are in buffers; clients should still hear them.
+    for (const double cut_s = clock.now_s(); server.open_exchanges() > 0 && clock.now_s() - cut_s < kFlushSeconds;) {
+      static_cast<void>(stop_signal_within_tick());
+    }
+  }
+  const bool closed = server.close(kFlushSeconds);
+  spdlog::info("stopped");
+  const int code = whole ? 0 : 1;
+  if (!closed || !settled) {
+    // Somebody may still hold what destructors would take apart.
+    spdlog::shutdown();
+    std::_Exit(code);
+  }
+  return code;
+}
+
+}  // namespace windlass::worker

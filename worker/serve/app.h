@@ -1,0 +1,15 @@
+// The worker's life: listen, load, serve, drain, exit. Belongs to main's thread, which also waits for signals.
+#pragma once
+
+#include "worker/serve/flags.h"
+
+namespace windlass::worker {
+
+// From now on SIGTERM and SIGINT are what serve_model() waits for. Call once, before serve_model().
+void catch_stop_signals();
+
+// Returns the exit code: 0 after a drain that finished everything, 1 when the model or the address is unusable or the drain ran
+// out of time.
+[[nodiscard]] int serve_model(const ServeFlags& flags);
+
+}  // namespace windlass::worker

@@ -1,0 +1,140 @@
+// Streams through a producer_consumer_buffer: each event is put and synced, so that it leaves at once as a chunk of its own.
+#include "worker/serve/exchange.h"
+
+namespace windlass::worker {
+namespace {
+
+constexpr double kQuietSeconds = 1;
+
+}  // namespace
+
+void send_response(const web::http::http_request& request, int status, const std::string& body, const std::string& content_type,
+                   const std::vector<std::pair<std::string, std::string>>& headers, std::shared_ptr<void> token) {
+  web::http::http_response response(static_cast<web::http::status_code>(status));
+  if (request.method() != web::http::methods::HEAD) response.set_body(body, content_type);
+  for (const auto& [name, value] : headers) response.headers().add(name, value);
+  request.reply(response).then([token = std::move(token)](const pplx::task<void>& sent) {
+    try {
+      sent.get();
+    } catch (const std::exception&) {
+      // The client left before it had its answer: nobody is there to be told.
+    }
+  });
+}
+
+ApiError failure_of(const TokenEvent& event) {
+  ApiError error;
+  error.status = event.finish == FinishReason::kCancelled ? 503 : 500;
+  error.message = event.error;
+  error.type = "server_error";
+  error.code = event.finish == FinishReason::kCancelled ? "aborted" : "internal_error";
+  return error;
+}
+
+void Exchange::reply(web::http::http_response response) {
+  if (!parts_.request_id.empty()) response.headers().add("X-Request-Id", parts_.request_id);
+  parts_.request.reply(std::move(response)).then([self = shared_from_this()](const pplx::task<void>& sent) {
+    try {
+      sent.get();
+    } catch (const std::exception&) {
+      self->client_left();
+    }
+  });
+}
+
+void Exchange::client_left() {
+  std::function<void()> cancel;
+  {
+    const std::scoped_lock lock(mutex_);
+    left_ = true;
+    if (!finished_) cancel = cancel_;
+  }
+  if (cancel) cancel();
+}
+
+void Exchange::start_body(const std::string& content_type) {
+  buffer_.emplace();
+  web::http::http_response response(web::http::status_codes::OK);
+  response.headers().set_cache_control("no-cache");
+  response.set_body(buffer_->create_istream(), content_type);  // no length: chunked
+  reply(std::move(response));
+}
+
+void Exchange::write(const std::string& bytes) {
+  // The buffer is memory without a bound of its own; max_tokens bounds what is put in. Both calls complete at once.
+  buffer_->putn_nocopy(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  buffer_->sync();
+  wrote_ = true;
+}
+
+void Exchange::accepted(std::function<void()> cancel) {
+  bool left = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    cancel_ = std::move(cancel);
+    if (parts_.stream && !buffer_) start_body("text/event-stream");
+    left = left_ && !finished_;
+  }
+  if (left) client_left();
+}
+
+void Exchange::on_event(const TokenEvent& event) {
+  const std::scoped_lock lock(mutex_);
+  if (parts_.stream && !buffer_) start_body("text/event-stream");
+  if (event.has_token && parts_.stream) write(parts_.format.chunk(event));
+  if (!parts_.stream) text_ += event.text;
+  if (!event.finish) return;
+  finished_ = true;
+  if (parts_.stream) {
+    finish_stream(event);
+  } else {
+    finish_whole(event);
+  }
+}
+
+void Exchange::finish_stream(const TokenEvent& event) {
+  if (*event.finish == FinishReason::kStop || *event.finish == FinishReason::kLength) {
+    if (parts_.include_usage) write(parts_.format.usage_chunk(event));
+    write(std::string(kStreamEnd));
+  } else {
+    write(error_chunk(failure_of(event)));  // and no [DONE]: the answer is not whole
+  }
+  buffer_->close(std::ios_base::out);
+}
+
+void Exchange::finish_whole(const TokenEvent& event) {
+  const bool good = *event.finish == FinishReason::kStop || *event.finish == FinishReason::kLength;
+  const ApiError error = good ? ApiError{} : failure_of(event);
+  const std::string body = good ? parts_.format.whole(text_, event) : error_body(error);
+  if (!buffer_) {
+    web::http::http_response response(static_cast<web::http::status_code>(good ? 200 : error.status));
+    response.set_body(body, "application/json");
+    reply(std::move(response));
+    return;
+  }
+  if (good) {
+    write(body);
+    buffer_->close(std::ios_base::out);
+  } else {
+    // The status is out and says 200: break the connection rather than end it as if all were well.
+    buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
+  }
+}
+
+void Exchange::tick(double now_s) {
+  const std::scoped_lock lock(mutex_);
+  if (wrote_) {
+    last_write_s_ = now_s;
+    wrote_ = false;
+  }
+  if (finished_ || left_ || !cancel_ || now_s - last_write_s_ < kQuietSeconds) return;
+  if (!buffer_) start_body("application/json");
+  write(parts_.stream ? ": waiting\n\n" : " ");
+}
+
+bool Exchange::finished() const {
+  const std::scoped_lock lock(mutex_);
+  return finished_;
+}
+
+}  // namespace windlass::worker

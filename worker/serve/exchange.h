@@ -1,0 +1,73 @@
+// Exchange: the answer to one generation request, streamed or whole, written through cpprestsdk.
+//
+// on_event() runs on the engine's thread, tick() on main's, the end of the reply on one of cpprestsdk's; a mutex joins them.
+// cpprestsdk tells of a client that left only when a write fails, so tick() writes something harmless to a quiet connection: an
+// SSE comment into a stream, JSON white space before a body. Kept alive by those who still call it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <cpprest/http_msg.h>
+#include <cpprest/producerconsumerstream.h>
+
+#include "worker/serve/openai_api.h"
+
+namespace windlass::worker {
+
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  struct Parts {
+    web::http::http_request request;
+    ResponseFormat format;
+    std::string request_id;  // echoed as X-Request-Id; may be empty
+    bool stream = false;
+    bool include_usage = false;
+    double started_s = 0;
+    std::shared_ptr<void> token;  // held until the answer is out
+  };
+  explicit Exchange(Parts parts) : parts_(std::move(parts)), last_write_s_(parts_.started_s) {}
+
+  // The engine took the request: cancel ends it there. A stream's status and headers leave now.
+  void accepted(std::function<void()> cancel);
+
+  // REQUIRES: called in order; nothing after an event with `finish`.
+  void on_event(const TokenEvent& event);
+
+  // Writes to a connection that has been quiet for a second.
+  void tick(double now_s);
+
+  [[nodiscard]] bool finished() const;
+
+ private:
+  using Buffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
+
+  void start_body(const std::string& content_type);  // REQUIRES: mutex_ held, as for the next three
+  void write(const std::string& bytes);
+  void finish_stream(const TokenEvent& event);
+  void finish_whole(const TokenEvent& event);
+  void reply(web::http::http_response response);
+  void client_left();
+
+  mutable std::mutex mutex_;
+  Parts parts_;
+  std::function<void()> cancel_;
+  bool left_ = false;
+  bool finished_ = false;
+  double last_write_s_;
+  bool wrote_ = false;
+  std::string text_;              // of a whole answer so far
+  std::optional<Buffer> buffer_;  // once the status line is out
+};
+
+// Sends a complete response; `token` is held until it is written.
+void send_response(const web::http::http_request& request, int status, const std::string& body, const std::string& content_type,
+                   const std::vector<std::pair<std::string, std::string>>& headers, std::shared_ptr<void> token);
+
+// The HTTP status and OpenAI type of a generation that failed.
+[[nodiscard]] ApiError failure_of(const TokenEvent& event);
+
+}  // namespace windlass::worker

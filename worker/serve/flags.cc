@@ -1,0 +1,158 @@
+// CLI11 reads; we check what it cannot.
+#include "worker/serve/flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+namespace windlass::worker {
+namespace {
+
+Error bad(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
+
+Result<void> in_range(const char* flag, std::int64_t found, std::int64_t low, std::int64_t high) {
+  if (found >= low && found <= high) return {};
+  return bad(fmt::format("{}: found {}, allowed is {} to {}", flag, found, low, high));
+}
+
+std::string last_component(const std::string& folder) {
+  const auto path = std::filesystem::absolute(folder).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// What the user wrote for serving, before it is checked.
+struct RawServe {
+  std::string listen;
+  int port = -1;
+  std::string drain_timeout = "30m";
+};
+
+Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
+  if (flags.model_folder.empty()) return bad("--model: found nothing, allowed is a model folder (see --help)");
+  if (raw.listen.empty() && raw.port < 0) return bad("--port: found nothing, allowed is --port N or --listen HOST:PORT");
+  if (raw.port >= 0 || raw.listen.empty()) {
+    WINDLASS_RETURN_IF_ERROR(in_range("--port", raw.port, 1, 65535));
+    flags.port = raw.port;
+  }
+  if (!raw.listen.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(const HostPort address, parse_host_port(raw.listen));
+    if (raw.port >= 0 && raw.port != address.port) {
+      return bad(fmt::format("--port: found {}, but --listen says {}; allowed is one of the two", raw.port, address.port));
+    }
+    flags.host = address.host;
+    flags.port = address.port;
+  }
+  if (flags.served_name.empty()) flags.served_name = last_component(flags.model_folder);
+  if (flags.backend != "cpu" && flags.backend != "cuda") {
+    return bad(fmt::format("--backend: found '{}', allowed is cpu or cuda", flags.backend));
+  }
+  WINDLASS_RETURN_IF_ERROR(in_range("--max-concurrent", flags.max_concurrent, 1, 1024));
+  WINDLASS_RETURN_IF_ERROR(in_range("--threads", flags.threads, 1, 1024));
+  if (flags.kv_cache_tokens != 0) WINDLASS_RETURN_IF_ERROR(in_range("--kv-cache-tokens", flags.kv_cache_tokens, 1, 1LL << 32U));
+  if (flags.max_context_tokens != 0)
+    WINDLASS_RETURN_IF_ERROR(in_range("--max-context-tokens", flags.max_context_tokens, 2, 1LL << 28U));
+  const auto drain = parse_duration_s(raw.drain_timeout);
+  if (!drain.ok()) return drain.error().within("--drain-timeout");
+  flags.drain_timeout_s = *drain;
+  return flags;
+}
+
+}  // namespace
+
+Result<double> parse_duration_s(std::string_view text) {
+  const Error error = bad(fmt::format("found '{}', allowed is a duration such as 500ms, 30s, 5m or 1h30m", text));
+  if (text == "0") return 0.0;
+  static constexpr std::pair<std::string_view, double> kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
+                                                                   {"s", 1},     {"m", 60},    {"h", 3600}};
+  if (text.empty()) return error;
+  double total = 0;
+  while (!text.empty()) {
+    double amount = 0;
+    if (text.front() < '0' || text.front() > '9') return error;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), amount, std::chars_format::fixed);
+    if (failure != std::errc{}) return error;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    const auto* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                    [&](const auto& u) { return text.substr(0, u.first.size()) == u.first; });
+    if (unit == std::end(kUnits)) return error;
+    text.remove_prefix(unit->first.size());
+    total += amount * unit->second;
+  }
+  return total;
+}
+
+Result<HostPort> parse_host_port(std::string_view text) {
+  const Error error = bad(fmt::format("--listen: found '{}', allowed is HOST:PORT with a port from 1 to 65535", text));
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || text.find(':') != colon) return error;
+  HostPort address;
+  address.host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
+  if (failure != std::errc{} || end != digits.data() + digits.size() || address.port < 1 || address.port > 65535) return error;
+  return address;
+}
+
+Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
+  CLI::App app("windlass-worker: serves one Llama-architecture model over the OpenAI API");
+  app.set_version_flag("--version", version_text);
+  app.require_subcommand(0, 1);
+  ServeFlags serve;
+  RawServe raw;
+  app.add_option("--model", serve.model_folder, "model folder: config.json, model.safetensors, tokenizer.json");
+  app.add_option("--port", raw.port, "listen on 127.0.0.1:PORT");
+  app.add_option("--listen", raw.listen, "listen on HOST:PORT");
+  app.add_option("--name", serve.served_name, "the model's name in the API (default: the folder's last component)");
+  app.add_option("--backend", serve.backend, "cpu or cuda (default cpu)");
+  app.add_option("--max-concurrent", serve.max_concurrent, "requests that run at once; twice as many may wait (default 8)");
+  app.add_option("--kv-cache-tokens", serve.kv_cache_tokens,
+                 "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB)");
+  app.add_option("--max-context-tokens", serve.max_context_tokens,
+                 "prompt and answer together (default: the model's own limit)");
+  app.add_option("--drain-timeout", raw.drain_timeout, "after SIGTERM, how long requests in flight may take (default 30m)");
+  app.add_option("--threads", serve.threads, "threads for matrix products (default 1)");
+
+  ModelInitFlags init;
+  CLI::App* model = app.add_subcommand("model", "work on model folders");
+  model->require_subcommand(1);
+  CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
+  make->add_option("--layers", init.shape.layers, "transformer layers")->capture_default_str();
+  make->add_option("--hidden", init.shape.hidden, "hidden size")->capture_default_str();
+  make->add_option("--heads", init.shape.heads, "query heads")->capture_default_str();
+  make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads")->capture_default_str();
+  make->add_option("--intermediate", init.shape.intermediate, "width of the MLP")->capture_default_str();
+  make->add_option("--vocab", init.shape.vocab, "vocabulary, the 256 bytes and special tokens included")->capture_default_str();
+  make->add_option("--max-context", init.shape.max_context, "context in tokens")->capture_default_str();
+  make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")->capture_default_str();
+  make->add_option("folder", init.folder, "where to write")->required();
+
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants a vector
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return Command(PrintAndExit{app.help()});
+  } catch (const CLI::CallForAllHelp&) {
+    return Command(PrintAndExit{app.help("", CLI::AppFormatMode::All)});
+  } catch (const CLI::CallForVersion& version) {
+    return Command(PrintAndExit{std::string(version.what()) + "\n"});
+  } catch (const CLI::Error& e) {
+    return bad(one_line(e.what()));
+  }
+  if (make->parsed()) {
+    if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
+    return Command(init);
+  }
+  WINDLASS_ASSIGN_OR_RETURN(ServeFlags flags, checked(std::move(serve), raw));
+  return Command(std::move(flags));
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,53 @@
+// The flags of windlass-worker: parsing and checking, nothing else. Pure; called once by main.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "worker/model/model_init.h"
+
+namespace windlass::worker {
+
+struct ServeFlags {
+  std::string model_folder;
+  std::string host = "127.0.0.1";
+  int port = 0;
+  std::string served_name;  // default: the folder's last component
+  std::string backend = "cpu";
+  std::int64_t max_concurrent = 8;
+  std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent whole contexts, within 2 GiB
+  std::int64_t max_context_tokens = 0;  // 0: the model's own
+  double drain_timeout_s = 1800;
+  int threads = 1;
+};
+
+struct ModelInitFlags {
+  ModelShape shape;
+  std::string folder;
+};
+
+// --help or --version: text for stdout, exit 0.
+struct PrintAndExit {
+  std::string text;
+};
+
+using Command = std::variant<ServeFlags, ModelInitFlags, PrintAndExit>;
+
+// arguments: without the program's name. Error: kInvalidArgument, one line that names flag, found and allowed.
+[[nodiscard]] Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text);
+
+// Go's syntax: "500ms", "30s", "1h30m", "0". In seconds.
+[[nodiscard]] Result<double> parse_duration_s(std::string_view text);
+
+// "HOST:PORT"; the host is a name or an IPv4 address.
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+[[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
+
+}  // namespace windlass::worker

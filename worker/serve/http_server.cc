@@ -1,0 +1,291 @@
+// Routing, limits and refusals.
+#include "worker/serve/http_server.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <list>
+#include <random>
+#include <thread>
+
+#include <cpprest/http_listener.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <pplx/threadpool.h>
+#include <spdlog/spdlog.h>
+
+#include "worker/serve/exchange.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::ordered_json;
+using web::http::http_request;
+
+constexpr std::size_t kMaxBodyBytes = 4U << 20U;
+constexpr std::size_t kMaxHeaderBytes = 32U << 10U;
+constexpr std::size_t kHttpThreads = 8;  // cpprestsdk's default is 40
+constexpr std::size_t kReadBytes = 16U << 10U;
+
+enum class Phase { kLoading, kReady, kDraining };
+
+// A body as far as it is allowed; the rest is read and thrown away, because cpprestsdk answers only after the whole body came
+// in and would otherwise keep it in memory.
+struct Body {
+  std::string bytes;
+  bool too_large = false;
+  std::array<std::uint8_t, kReadBytes> piece;
+};
+
+pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::shared_ptr<Body> body) {
+  auto buffer = request.body().streambuf();
+  return buffer.getn(body->piece.data(), body->piece.size()).then([request, body](std::size_t count) {
+    if (count == 0) return pplx::task_from_result(body);
+    if (body->bytes.size() + count > kMaxBodyBytes) {
+      body->too_large = true;
+      body->bytes.clear();
+    }
+    if (!body->too_large) body->bytes.append(reinterpret_cast<const char*>(body->piece.data()), count);
+    return read_body(request, body);
+  });
+}
+
+// A client's request id, if it is one that may go back into a header.
+std::string request_id_of(const http_request& request) {
+  const auto it = request.headers().find("X-Request-Id");
+  if (it == request.headers().end() || it->second.size() > 128) return "";
+  for (const char c : it->second) {
+    if (c <= ' ' || c > '~') return "";
+  }
+  return it->second;
+}
+
+std::int64_t unix_now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
+  Impl(HttpServerOptions o, const metrics::Registry& r, const metrics::WorkerMetrics& m, const Clock& c)
+      : options(std::move(o)), registry(r), metrics(m), clock(c), created(unix_now_s()) {}
+
+  const HttpServerOptions options;
+  const metrics::Registry& registry;
+  const metrics::WorkerMetrics& metrics;
+  const Clock& clock;
+  const std::int64_t created;
+  std::atomic<Phase> phase{Phase::kLoading};
+  std::atomic<const ServedModel*> model{nullptr};
+  std::atomic<std::uint64_t> next_response{1};
+  std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
+  std::unique_ptr<web::http::experimental::listener::http_listener> listener;
+  std::mutex mutex;
+  std::list<std::weak_ptr<Exchange>> exchanges;
+  std::mt19937_64 seeds{std::random_device{}()};
+
+  using Token = std::shared_ptr<void>;
+  Token make_token() const {
+    ++*open;
+    return {nullptr, [count = open](void*) { --*count; }};
+  }
+
+  void handle(const http_request& request);
+  void route(const http_request& request, const std::string& body, const Token& token);
+  void generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token);
+  void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
+              const std::string& allow = "");
+  std::string models_body() const;
+};
+
+void HttpServer::Impl::refuse(const http_request& request, const ApiError& error, const Token& token,
+                              const std::string& rejected, const std::string& allow) {
+  std::vector<std::pair<std::string, std::string>> headers;
+  if (!rejected.empty()) {
+    headers.emplace_back("X-Windlass-Rejected", rejected);
+    headers.emplace_back("Retry-After", "1");
+    metrics.requests_finished("rejected").add(1);
+  }
+  if (!allow.empty()) headers.emplace_back("Allow", allow);
+  if (phase.load() == Phase::kDraining) headers.emplace_back("Connection", "close");
+  if (const std::string id = request_id_of(request); !id.empty()) headers.emplace_back("X-Request-Id", id);
+  send_response(request, error.status, error_body(error), "application/json", headers, token);
+}
+
+void HttpServer::Impl::handle(const http_request& request) {
+  const Token token = make_token();
+  std::size_t header_bytes = 0;
+  for (const auto& [name, value] : request.headers()) header_bytes += name.size() + value.size() + 4;
+  read_body(request, std::make_shared<Body>())
+      .then([self = shared_from_this(), request, token, header_bytes](const pplx::task<std::shared_ptr<Body>>& read) {
+        try {
+          const auto body = read.get();
+          if (header_bytes > kMaxHeaderBytes) {
+            self->refuse(request,
+                         {431, fmt::format("headers: found {} bytes, allowed are at most {}", header_bytes, kMaxHeaderBytes)},
+                         token);
+          } else if (body->too_large) {
+            self->refuse(request, {413, fmt::format("the body is larger than the {} bytes allowed", kMaxBodyBytes)}, token);
+          } else {
+            self->route(request, body->bytes, token);
+          }
+        } catch (const std::exception& e) {
+          spdlog::warn("request failed: {}", e.what());
+          try {
+            self->refuse(request, {500, "the request could not be read or answered", "server_error"}, token);
+          } catch (const std::exception&) {
+            // Already answered, or nobody is there any more.
+          }
+        }
+      });
+}
+
+void HttpServer::Impl::route(const http_request& request, const std::string& body, const Token& token) {
+  const std::string path = request.relative_uri().path();
+  const std::string method = request.method();
+  const bool post = path == "/v1/chat/completions" || path == "/v1/completions";
+  const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models";
+  if (!post && !get) {
+    return refuse(request,
+                  {404,
+                   fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /health, "
+                               "/ready and /metrics",
+                               path),
+                   "invalid_request_error", "", "not_found"},
+                  token);
+  }
+  const std::string allowed = post ? "POST" : "GET";
+  if (method != allowed) {
+    return refuse(request,
+                  {405, fmt::format("method: found {}, {} allows {}", method, path, allowed), "invalid_request_error", "",
+                   "method_not_allowed"},
+                  token, "", allowed);
+  }
+  if (post)
+    return generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
+  if (path == "/metrics") return send_response(request, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
+  if (path == "/v1/models") return send_response(request, 200, models_body(), "application/json", {}, token);
+  if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
+  const Phase now = phase.load();
+  const char* status = now == Phase::kReady ? "ready" : now == Phase::kLoading ? "loading" : "draining";
+  send_response(request, now == Phase::kReady ? 200 : 503, fmt::format(R"({{"status":"{}"}})", status), "application/json", {},
+                token);
+}
+
+std::string HttpServer::Impl::models_body() const {
+  ordered_json entry = {{"id", options.served_name}, {"object", "model"}, {"created", created}, {"owned_by", "windlass"}};
+  if (const ServedModel* loaded = model.load()) entry["max_model_len"] = loaded->engine->options().max_context_tokens;
+  const ordered_json body = {{"object", "list"}, {"data", ordered_json::array({entry})}};
+  return body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token) {
+  const Phase now = phase.load();
+  const ServedModel* loaded = model.load();
+  if (now != Phase::kReady || loaded == nullptr) {
+    const std::string why = now == Phase::kDraining ? "draining" : "loading";
+    return refuse(request, {503, fmt::format("this worker is {} and takes no requests", why), "server_error", "", why}, token,
+                  why);
+  }
+  EngineLoop& engine = *loaded->engine;
+  std::uint64_t seed = 0;
+  {
+    const std::scoped_lock lock(mutex);
+    seed = seeds();
+  }
+  const ApiModel against{loaded->served_name, loaded->tokenizer, loaded->chat, engine.options(), loaded->config.vocab_size};
+  auto parsed = parse_request(endpoint, body, against, seed);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(request, *error, token);
+  ApiRequest& api = std::get<ApiRequest>(parsed);
+
+  const std::uint64_t number = next_response.fetch_add(1);
+  const std::string id =
+      fmt::format("{}-{:x}-{}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl", created, number);
+  auto exchange =
+      std::make_shared<Exchange>(Exchange::Parts{request, ResponseFormat(endpoint, id, loaded->served_name, unix_now_s()),
+                                                 request_id_of(request), api.stream, api.include_usage, clock.now_s(), token});
+  const auto taken =
+      engine.submit(std::move(api.generation), [exchange](const TokenEvent& event) { exchange->on_event(event); });
+  if (!taken.ok()) {
+    const bool full = taken.error().code == ErrorCode::kResourceExhausted;
+    const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
+    if (!full && !draining) return refuse(request, {400, taken.error().message}, token);
+    const std::string why = full ? "full" : "draining";
+    return refuse(request, {503, taken.error().message, "server_error", "", why}, token, why);
+  }
+  {
+    const std::scoped_lock lock(mutex);
+    exchanges.push_back(exchange);
+  }
+  // The engine outlives every exchange: main closes the listener before it takes the model apart.
+  exchange->accepted([&engine, request_number = *taken] { engine.cancel(request_number, "the client left"); });
+}
+
+HttpServer::HttpServer(HttpServerOptions options, const metrics::Registry& registry, const metrics::WorkerMetrics& metrics,
+                       const Clock& clock)
+    : impl_(std::make_shared<Impl>(std::move(options), registry, metrics, clock)) {}
+
+HttpServer::~HttpServer() = default;
+
+Result<void> HttpServer::open() {
+  const std::string address = fmt::format("http://{}:{}", impl_->options.host, impl_->options.port);
+  try {
+    crossplat::threadpool::initialize_with_threads(kHttpThreads);
+    web::http::experimental::listener::http_listener_config config;
+    config.set_backlog(256);
+    impl_->listener = std::make_unique<web::http::experimental::listener::http_listener>(web::uri(address + "/"), config);
+    const auto handler = [impl = std::weak_ptr<Impl>(impl_)](const http_request& request) {
+      if (const auto self = impl.lock()) self->handle(request);
+    };
+    impl_->listener->support(handler);
+    // These two have handlers of cpprestsdk's own unless they are named.
+    impl_->listener->support(web::http::methods::OPTIONS, handler);
+    impl_->listener->support(web::http::methods::TRCE, handler);
+    impl_->listener->open().get();
+    return {};
+  } catch (const std::exception& e) {
+    return Error{ErrorCode::kUnavailable, fmt::format("cannot listen on {}: {}", address, e.what())};
+  }
+}
+
+void HttpServer::serve(const ServedModel& model) {
+  impl_->model.store(&model);
+  impl_->phase.store(Phase::kReady);
+}
+
+void HttpServer::drain() { impl_->phase.store(Phase::kDraining); }
+
+void HttpServer::tick() {
+  std::vector<std::shared_ptr<Exchange>> live;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->exchanges.remove_if([&](const std::weak_ptr<Exchange>& weak) {
+      auto exchange = weak.lock();
+      if (!exchange || exchange->finished()) return true;
+      live.push_back(std::move(exchange));
+      return false;
+    });
+  }
+  const double now_s = impl_->clock.now_s();
+  for (const auto& exchange : live) exchange->tick(now_s);
+}
+
+int HttpServer::open_exchanges() const { return impl_->open->load(); }
+
+bool HttpServer::close(double limit_s) {
+  auto done = std::make_shared<std::promise<void>>();
+  auto future = done->get_future();
+  // On a thread of its own: cpprestsdk waits for connections without a limit.
+  std::thread([impl = impl_, done] {
+    try {
+      impl->listener->close().get();
+    } catch (const std::exception&) {
+      // It was not open any more.
+    }
+    done->set_value();
+  }).detach();
+  return future.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready;
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,42 @@
+// windlass-worker: serves a model, or makes one (`windlass-worker model init DIR`).
+#include <cstdio>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <fmt/core.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "worker/backend/cuda/ops.h"
+#include "worker/model/model_init.h"
+#include "worker/serve/app.h"
+#include "worker/serve/flags.h"
+
+int main(int argc, char** argv) {
+  using namespace windlass;
+  using namespace windlass::worker;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const auto command =
+      parse_flags(arguments, fmt::format("windlass-worker {} (backends: cpu; {})", WINDLASS_VERSION, cuda::describe()));
+  if (!command.ok()) {
+    fmt::print(stderr, "windlass-worker: {}\n", command.error().message);
+    return 2;
+  }
+  if (const auto* print = std::get_if<PrintAndExit>(&*command)) {
+    fmt::print("{}", print->text);
+    return 0;
+  }
+  if (const auto* init = std::get_if<ModelInitFlags>(&*command)) {
+    const auto made = init_model(init->shape, init->folder);
+    if (!made.ok()) {
+      fmt::print(stderr, "windlass-worker: {}\n", made.error().message);
+      return 1;
+    }
+    fmt::print("{}\n", init->folder);
+    return 0;
+  }
+  catch_stop_signals();
+  spdlog::set_default_logger(spdlog::stderr_color_mt("windlass-worker"));
+  return serve_model(std::get<ServeFlags>(*command));
+}
