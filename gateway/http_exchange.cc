@@ -3,6 +3,7 @@
 #include "gateway/http_exchange.h"
 
 #include <array>
+#include <limits>
 
 #include <boost/beast/http/chunk_encode.hpp>
 #include <fmt/format.h>
@@ -107,7 +108,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
     http::response_parser<http::buffer_body> parser;
     parser.header_limit(kMaxResponseHeadBytes);
-    parser.body_limit(boost::none);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
     co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
     if (ticket_->over()) co_return Outcome::kOver;
     if (error) {

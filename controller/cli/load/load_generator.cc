@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <deque>
+#include <limits>
 #include <utility>  // Asio 1.18's awaitable.h uses std::exchange without it
 
 #include <boost/asio/awaitable.hpp>
@@ -241,7 +242,7 @@ class Generator {
     co_await asio::async_write(stream, asio::buffer(message), to(error));
     beast::flat_buffer buffer;
     http::response_parser<http::buffer_body> parser;
-    parser.body_limit(boost::none);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
     co_await http::async_read_header(stream, buffer, parser, to(error));
     if (error) {
       result.problem = fmt::format("no answer: {}", error == beast::error::timeout ? "timeout" : error.message());

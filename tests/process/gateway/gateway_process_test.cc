@@ -1,0 +1,377 @@
+// The real gateway: routing, refusals, limits, and a controller that comes and goes.
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/gateway/harness.h"
+
+namespace windlass::gateway::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kRequest = post("/v1/chat/completions", chat("tiny", "hi", false));
+
+// A worker that answers every request with its own name.
+FakeServer::Handler named(const std::string& name) {
+  return [name](Connection& connection, const Message&) { connection.write(json_response(200, completion(name))); };
+}
+
+std::string text_of(const Message& answer) {
+  return nlohmann::json::parse(answer.body)["choices"][0]["message"]["content"].get<std::string>();
+}
+
+// Given a worker that is gone (connection refused) and one that rejects as full or draining; the request goes to the next one
+// each time, the client sees one good answer, and the refusals are counted.
+TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
+  int dead_port = 0;
+  { dead_port = FakeServer(named("dead")).port(); }
+  std::atomic<int> full_calls = 0, draining_calls = 0;
+  FakeServer full([&](Connection& connection, const Message&) {
+    ++full_calls;
+    connection.write(json_response(503, "{}", "X-Windlass-Rejected: full\r\n"));
+  });
+  FakeServer draining([&](Connection& connection, const Message&) {
+    ++draining_calls;
+    connection.write(json_response(503, "{}", "X-Windlass-Rejected: draining\r\n"));
+  });
+  FakeServer good(named("good"));
+  FakeController controller;
+  controller.set_table(
+      table(1, {chain("dead", "127.0.0.1:" + std::to_string(dead_port), 9), chain("draining", draining.address(), 8),
+                chain("full", full.address(), 7), chain("good", good.address(), 1)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const auto answer = ask(gateway.port(), kRequest);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 200);
+  EXPECT_EQ(answer->header("x-windlass-worker"), "good");
+  EXPECT_EQ(text_of(*answer), "good");
+  EXPECT_EQ(full_calls, 1);
+  EXPECT_EQ(draining_calls, 1);
+  for (const char* reason : {"connect", "full", "draining"}) {
+    EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", reason}}), 1) << reason;
+  }
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 1);
+}
+
+// Given workers that fail in ways that are not a refusal: no answer at all, half an answer, a 503 of their own, a 500; none is
+// sent to the other worker, and the client gets 502 or the worker's own answer.
+TEST(Gateway, OtherFailuresAreNotRetried) {
+  std::atomic<int> calls = 0;
+  const auto failing = [&](Connection& connection, const Message& request) {
+    ++calls;
+    if (request.body.find("nothing") != std::string::npos) connection.shut_down();
+    if (request.body.find("half") != std::string::npos) {
+      connection.write("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"a\":");
+      connection.shut_down();
+    }
+    if (request.body.find("garbage") != std::string::npos) {
+      connection.write("SMTP what\r\n\r\n");
+      connection.shut_down();
+    }
+    if (request.body.find("busy") != std::string::npos) connection.write(json_response(503, "{\"own\":1}"));
+    if (request.body.find("bug") != std::string::npos) connection.write(json_response(500, "{\"own\":2}"));
+    if (request.body.find("wrong") != std::string::npos) connection.write(json_response(400, "{\"own\":3}"));
+  };
+  FakeServer worker_a(failing), worker_b(failing);
+  FakeController controller;
+  controller.set_table(table(1, {chain("a", worker_a.address()), chain("b", worker_b.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  int sent = 0;
+  for (const auto& [what, status] : std::vector<std::pair<std::string, int>>{
+           {"nothing", 502}, {"half", 502}, {"garbage", 502}, {"busy", 503}, {"bug", 500}, {"wrong", 400}}) {
+    const auto answer = ask(gateway.port(), post("/v1/chat/completions", chat("tiny", what, false)));
+    ASSERT_TRUE(answer) << what;
+    EXPECT_EQ(answer->status(), status) << what;
+    EXPECT_EQ(calls, ++sent) << what;
+    if (status == 502) {
+      EXPECT_TRUE(nlohmann::json::parse(answer->body)["error"]["message"].is_string()) << what;
+    }
+  }
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_judged_total"), 5);
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_attained_total"), 0);
+}
+
+// Given a worker that closed a kept connection behind the gateway's back, after the gateway looked; the request is sent once
+// more on a new connection and answered once.
+TEST(Gateway, AStaleConnectionIsReplaced) {
+  std::atomic<int> answered = 0;
+  FakeServer worker([&](Connection& connection, const Message& request) {
+    // The second request on any connection is met with silence: to the gateway it looks like a connection closed while idle.
+    if (request.header("x-request-id") == "second" && answered == 1) {
+      ++answered;
+      connection.shut_down();
+      return;
+    }
+    ++answered;
+    connection.write(json_response(200, completion("x")));
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  for (const char* id : {"first", "second"}) {
+    const auto answer = ask(
+        gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false), std::string("X-Request-Id: ") + id + "\r\n"));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status(), 200) << id;
+  }
+  EXPECT_EQ(answered, 3);
+  EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "stale"}}), 1);
+}
+
+// Given a worker that hangs; the request times out with 504, its connection is closed, and it counts as a miss.
+TEST(Gateway, AWorkerThatHangs) {
+  Gate closed;
+  FakeServer worker([&](Connection& connection, const Message&) {
+    if (connection.peer_closes()) closed.open();
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()}, {"--request-timeout", "300ms"});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const auto answer = ask(gateway.port(), kRequest);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 504);
+  EXPECT_TRUE(closed.wait());
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_judged_total"), 1);
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_attained_total"), 0);
+}
+
+// Given one slot and room for one that waits; the third request gets 429 with Retry-After, and the two others are served in
+// turn.
+TEST(Gateway, QueueFull) {
+  Gate go_on;
+  FakeServer worker([&](Connection& connection, const Message&) {
+    if (!go_on.wait()) return;
+    connection.write(json_response(200, completion("x")));
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address(), 0.5, 1)}, 1));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto first = Connection::connect(gateway.port());
+  ASSERT_TRUE(first && first->write(kRequest));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "w"}}) == 1; }));
+  auto second = Connection::connect(gateway.port());
+  ASSERT_TRUE(second && second->write(kRequest));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == 1; }));
+  const auto third = ask(gateway.port(), kRequest);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->status(), 429);
+  EXPECT_GT(std::atoi(third->header("retry-after").c_str()), 0);
+  EXPECT_EQ(nlohmann::json::parse(third->body)["error"]["type"], "rate_limit_error");
+  go_on.open();
+  EXPECT_EQ(read_message(*first)->status(), 200);
+  EXPECT_EQ(read_message(*second)->status(), 200);
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_started_total", {{"model", "tiny"}}), 3);
+}
+
+// Given a model without a worker; a request waits, is served when the table brings one, and another one that waits too long
+// gets 503 with Retry-After.
+TEST(Gateway, NoWorkerYet) {
+  FakeServer worker(named("late"));
+  FakeController controller;
+  controller.set_table(table(1, {}));
+  GatewayProcess gateway({controller.url()}, {"--queue-timeout", "3s"});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto client = Connection::connect(gateway.port());
+  ASSERT_TRUE(client && client->write(kRequest));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == 1; }));
+  controller.set_table(table(2, {chain("w", worker.address())}));
+  const auto answer = read_message(*client);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 200);
+  EXPECT_EQ(text_of(*answer), "late");
+  controller.set_table(table(3, {}));
+  ASSERT_TRUE(gateway.obeys({1, 3}));
+  const auto timed_out = ask(gateway.port(), kRequest);
+  ASSERT_TRUE(timed_out);
+  EXPECT_EQ(timed_out->status(), 503);
+  EXPECT_GT(std::atoi(timed_out->header("retry-after").c_str()), 0);
+  EXPECT_THAT(timed_out->body, HasSubstr("No worker is ready"));
+}
+
+// Given a controller that goes away; the last table stays in use. One that comes back with an older table is not obeyed; a new
+// leader with a higher term and a lower counter is. A table that does not parse changes nothing.
+TEST(Gateway, TheControllerComesAndGoes) {
+  FakeServer worker_a(named("a")), worker_b(named("b"));
+  auto controller = std::make_unique<FakeController>();
+  controller->set_table(table(7, {chain("a", worker_a.address())}));
+  FakeController other;
+  other.answer_with(503);
+  GatewayProcess gateway({other.url(), controller->url()});
+  ASSERT_TRUE(gateway.started());
+  ASSERT_TRUE(gateway.obeys({1, 7}));
+  ASSERT_TRUE(wait_until([&] { return controller->acknowledged() == dispatch::TableVersion{1, 7}; }));
+  EXPECT_THAT(controller->targets().back(), HasSubstr("gateway=gw&admin=127.0.0.1:" + std::to_string(gateway.admin_port())));
+  const int port = controller->port();
+  controller->stop();
+  EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "a");
+
+  controller = std::make_unique<FakeController>(port);
+  controller->set_table(table(3, {chain("b", worker_b.address())}));
+  ASSERT_TRUE(wait_until([&] { return controller->targets().size() >= 3; }));
+  EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "a");
+  EXPECT_EQ(gateway.metric("windlass_gateway_routing_table_counter"), 7);
+
+  controller->answer_with(200);  // with the body "{}", which is no table
+  const auto polls = controller->targets().size();
+  ASSERT_TRUE(wait_until([&] { return controller->targets().size() > polls + 1; }));
+  EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "a");
+
+  controller->answer_with(503);
+  other.set_table(table(1, {chain("b", worker_b.address())}, 100, 2));
+  other.answer_with(0);
+  ASSERT_TRUE(gateway.obeys({2, 1}));
+  EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "b");
+}
+
+// Given no controller at all; the gateway is alive and not ready, and requests get 503 with Retry-After at once.
+TEST(Gateway, WithoutAController) {
+  int dead_port = 0;
+  { dead_port = FakeServer(named("dead")).port(); }
+  GatewayProcess gateway({"http://127.0.0.1:" + std::to_string(dead_port)});
+  ASSERT_TRUE(gateway.started());
+  EXPECT_EQ(ask(gateway.admin_port(), get("/health"))->status(), 200);
+  EXPECT_FALSE(gateway.ready());
+  const auto answer = ask(gateway.port(), kRequest);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_NE(answer->header("retry-after"), "");
+}
+
+// Given requests that are wrong; each gets its status and an OpenAI error body that says what was found and what is allowed.
+TEST(Gateway, WrongRequests) {
+  FakeServer worker(named("w"));
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  EXPECT_TRUE(gateway.ready());
+  const std::string long_header = "X-Long: " + std::string(20000, 'x') + "\r\n";
+  const std::vector<std::tuple<std::string, int, std::string>> cases = {
+      {get("/nowhere"), 404, "Found path /nowhere"},
+      {get("/v1/chat/completions"), 405, "allowed is POST"},
+      {post("/v1/models", "{}"), 405, "allowed is GET"},
+      {get("/v1/models/huge"), 404, "The model 'huge' does not exist"},
+      {post("/v1/chat/completions", chat("huge", "hi", true)), 404, "The model 'huge' does not exist"},
+      {post("/v1/chat/completions", "{"), 400, "not JSON"},
+      {post("/v1/completions", "{\"model\":7}"), 400, "'model': found a number"},
+      {post("/v1/chat/completions", "{}", long_header), 431, "allowed are 16384"},
+      {"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", 413, "allowed are 16777216"},
+      {"NONSENSE\r\n\r\n", 400, "not HTTP/1.1"},
+      {"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400, "not HTTP/1.1"},
+  };
+  for (const auto& [request, status, message] : cases) {
+    const auto answer = ask(gateway.port(), request);
+    ASSERT_TRUE(answer) << request.substr(0, 60);
+    EXPECT_EQ(answer->status(), status) << request.substr(0, 60);
+    const auto body = nlohmann::json::parse(answer->body, nullptr, false);
+    ASSERT_TRUE(body.is_object()) << answer->body;
+    EXPECT_THAT(body["error"]["message"].get<std::string>(), HasSubstr(message));
+    EXPECT_TRUE(body["error"].contains("type") && body["error"].contains("param") && body["error"].contains("code"));
+  }
+  // None of it was demand, and the client's text is no label.
+  EXPECT_EQ(gateway.metric("windlass_gateway_requests_started_total"), 0);
+  EXPECT_TRUE(gateway.metrics().find("windlass_gateway_requests_finished_total", {{"model", "huge"}}).empty());
+  const auto models = ask(gateway.port(), get("/v1/models"));
+  EXPECT_EQ(nlohmann::json::parse(models->body)["data"][0]["id"], "tiny");
+  // A body in chunks that turns out too long is cut off as well.
+  auto endless = Connection::connect(gateway.port());
+  ASSERT_TRUE(endless && endless->write("POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"));
+  const std::string megabyte = chunk(std::string(1U << 20U, 'x'));
+  for (int i = 0; i < 17 && endless->write(megabyte); ++i) continue;
+  EXPECT_EQ(read_message(*endless)->status(), 413);
+}
+
+// Given requests sent one behind the other without waiting, on one connection, byte by byte at their seams; answers come in
+// order.
+TEST(Gateway, Pipelining) {
+  FakeServer worker([](Connection& connection, const Message& request) {
+    const auto body = nlohmann::json::parse(request.body);
+    connection.write(json_response(200, completion(body["messages"][0]["content"].get<std::string>())));
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto client = Connection::connect(gateway.port());
+  ASSERT_TRUE(client);
+  std::string all;
+  for (int i = 0; i < 20; ++i)
+    all += post("/v1/chat/completions", chat("tiny", "p" + std::to_string(i), false)) + get("/v1/models");
+  for (std::size_t at = 0; at < all.size(); at += 97) ASSERT_TRUE(client->write(std::string_view(all).substr(at, 97)));
+  for (int i = 0; i < 20; ++i) {
+    const auto answer = read_message(*client);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(text_of(*answer), "p" + std::to_string(i));
+    const auto models = read_message(*client);
+    ASSERT_TRUE(models);
+    EXPECT_THAT(models->body, HasSubstr("\"list\""));
+  }
+}
+
+// Given Expect: 100-continue, HTTP/1.0 and a request that closes its connection; each is served as its protocol says.
+TEST(Gateway, ProtocolVariants) {
+  FakeServer worker([](Connection& connection, const Message& request) {
+    if (request.body.find("true") == std::string::npos) {
+      connection.write(json_response(200, completion("x")));
+      return;
+    }
+    connection.write(stream_head() + chunk(token_event("one")) + chunk(kDoneEvent) + kLastChunk);
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const std::string body = chat("tiny", "hi", false);
+  auto client = Connection::connect(gateway.port());
+  ASSERT_TRUE(client &&
+              client->write("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: " +
+                            std::to_string(body.size()) + "\r\n\r\n"));
+  EXPECT_EQ(read_head(*client)->status(), 100);
+  ASSERT_TRUE(client->write(body));
+  EXPECT_EQ(read_message(*client)->status(), 200);
+
+  const std::string streamed = chat("tiny", "hi", true);
+  auto old = Connection::connect(gateway.port());
+  ASSERT_TRUE(old && old->write("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " + std::to_string(streamed.size()) +
+                                "\r\n\r\n" + streamed));
+  const auto head = read_head(*old);
+  ASSERT_TRUE(head);
+  EXPECT_EQ(head->header("transfer-encoding"), "");
+  const std::string wanted = token_event("one") + kDoneEvent;
+  EXPECT_EQ(old->read_exact(wanted.size()), wanted);
+  EXPECT_TRUE(old->peer_closes());
+
+  auto closing = Connection::connect(gateway.port());
+  ASSERT_TRUE(closing && closing->write(post("/v1/chat/completions", body, "Connection: close\r\n")));
+  EXPECT_EQ(read_message(*closing)->status(), 200);
+  EXPECT_TRUE(closing->peer_closes());
+}
+
+// Given bad flags and a port that is taken; one line on stderr says so, and the exit code is 2 and 1. --help and --version
+// work.
+TEST(Gateway, CommandLine) {
+  const auto bad = run_program({"--controller", "ftp://x"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("--controller: found 'ftp://x', allowed is http://HOST:PORT"));
+  EXPECT_EQ(std::count(bad.err.begin(), bad.err.end(), '\n'), 1);
+  const auto help = run_program({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--admin-listen"));
+  EXPECT_EQ(run_program({"--version"}).exit_code, 0);
+  FakeServer taken(named("x"));
+  const auto busy =
+      run_program({"--controller", "http://127.0.0.1:1", "--listen", taken.address(), "--admin-listen", "127.0.0.1:0"});
+  EXPECT_EQ(busy.exit_code, 1);
+  EXPECT_THAT(busy.err, HasSubstr("cannot listen on " + taken.address()));
+}
+
+}  // namespace
+}  // namespace windlass::gateway::testing

@@ -1,0 +1,477 @@
+// Sockets, threads and a child process, by POSIX.
+#include "tests/process/gateway/harness.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <nlohmann/json.hpp>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace windlass::gateway::testing {
+namespace {
+
+const char* const kProgram = WINDLASS_BINARY_DIR "/windlass-gateway";
+
+void set_deadline(int fd) {
+  timeval limit{static_cast<time_t>(kDeadlineS), 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+int spawn(const std::vector<std::string>& flags, int out_fd, int err_fd) {
+  std::vector<char*> argv{const_cast<char*>(kProgram)};
+  for (const auto& flag : flags) argv.push_back(const_cast<char*>(flag.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (out_fd >= 0) posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
+  posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
+  pid_t pid = -1;
+  const int failed = ::posix_spawn(&pid, kProgram, &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  return failed != 0 ? -1 : pid;
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> bytes;
+  for (auto n = ::read(fd, bytes.data(), bytes.size()); n > 0; n = ::read(fd, bytes.data(), bytes.size())) {
+    text.append(bytes.data(), static_cast<std::size_t>(n));
+  }
+  ::close(fd);
+  return text;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+bool wait_until(const std::function<bool()>& condition, double deadline_s) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+std::optional<Connection> Connection::connect(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto address = loopback(port);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    ::close(fd);
+    return std::nullopt;
+  }
+  set_deadline(fd);
+  return Connection(fd);
+}
+
+bool Connection::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+bool Connection::fill() {
+  std::array<char, 65536> bytes;
+  const auto n = ::recv(fd_, bytes.data(), bytes.size(), 0);
+  if (n <= 0) return false;
+  buffer_.append(bytes.data(), static_cast<std::size_t>(n));
+  return true;
+}
+
+std::optional<std::string> Connection::read_line() {
+  for (auto at = buffer_.find('\n'); at == std::string::npos; at = buffer_.find('\n')) {
+    if (!fill()) return std::nullopt;
+  }
+  const auto at = buffer_.find('\n');
+  std::string line = buffer_.substr(0, at);
+  buffer_.erase(0, at + 1);
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return line;
+}
+
+std::optional<std::string> Connection::read_exact(std::size_t n) {
+  while (buffer_.size() < n) {
+    if (!fill()) return std::nullopt;
+  }
+  std::string bytes = buffer_.substr(0, n);
+  buffer_.erase(0, n);
+  return bytes;
+}
+
+bool Connection::peer_closes() {
+  std::array<char, 4096> bytes;
+  while (true) {
+    const auto n = ::recv(fd_, bytes.data(), bytes.size(), 0);
+    if (n == 0) return true;
+    if (n < 0) return errno == ECONNRESET;
+  }
+}
+
+void Connection::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+void Connection::shut_down() {
+  if (fd_ >= 0) ::shutdown(fd_, SHUT_RDWR);
+}
+
+void Connection::reset() {
+  const linger hard{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+  close();
+}
+
+void Connection::finish_writing() { ::shutdown(fd_, SHUT_WR); }
+
+int Message::status() const { return start_line.size() > 12 ? std::atoi(start_line.c_str() + 9) : 0; }
+
+std::string Message::target() const {
+  const auto begin = start_line.find(' ') + 1;
+  return start_line.substr(begin, start_line.find(' ', begin) - begin);
+}
+
+std::string Message::header(const std::string& name) const {
+  const auto found = headers.find(name);
+  return found == headers.end() ? "" : found->second;
+}
+
+std::optional<Message> read_head(Connection& connection) {
+  Message message;
+  auto line = connection.read_line();
+  if (!line) return std::nullopt;
+  message.start_line = *line;
+  while (true) {
+    line = connection.read_line();
+    if (!line) return std::nullopt;
+    if (line->empty()) return message;
+    const auto colon = line->find(':');
+    const auto value = line->find_first_not_of(' ', colon + 1);
+    message.headers[lower(line->substr(0, colon))] = value == std::string::npos ? "" : line->substr(value);
+  }
+}
+
+std::optional<std::string> read_chunk(Connection& connection) {
+  const auto size = connection.read_line();
+  if (!size || size->empty()) return std::nullopt;
+  auto bytes = connection.read_exact(std::stoul(*size, nullptr, 16));
+  if (!bytes || !connection.read_line()) return std::nullopt;
+  return bytes;
+}
+
+std::optional<Message> read_message(Connection& connection) {
+  auto message = read_head(connection);
+  if (!message) return std::nullopt;
+  if (message->header("transfer-encoding") == "chunked") {
+    while (true) {
+      const auto bytes = read_chunk(connection);
+      if (!bytes) return std::nullopt;
+      if (bytes->empty()) return message;
+      message->body += *bytes;
+    }
+  }
+  const std::string length = message->header("content-length");
+  if (length.empty()) return message;
+  const auto body = connection.read_exact(std::stoul(length));
+  if (!body) return std::nullopt;
+  message->body = *body;
+  return message;
+}
+
+std::optional<Message> ask(int port, const std::string& request) {
+  auto connection = Connection::connect(port);
+  if (!connection || !connection->write(request)) return std::nullopt;
+  return read_message(*connection);
+}
+
+std::string get(const std::string& target) { return "GET " + target + " HTTP/1.1\r\nHost: test\r\n\r\n"; }
+
+std::string post(const std::string& target, const std::string& body, const std::string& extra_headers) {
+  return fmt::format("POST {} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}",
+                     target, extra_headers, body.size(), body);
+}
+
+std::string chat(const std::string& model, const std::string& prompt, bool stream) {
+  return nlohmann::json{{"model", model}, {"messages", {{{"role", "user"}, {"content", prompt}}}}, {"stream", stream}}.dump();
+}
+
+FakeServer::FakeServer(Handler handler, int port) : handler_(std::move(handler)) {
+  listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  ::setsockopt(listen_fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  auto address = loopback(port);
+  socklen_t size = sizeof address;
+  if (::bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listen_fd_, 128) != 0) {
+    throw std::runtime_error(fmt::format("cannot listen on port {}: {}", port, std::strerror(errno)));
+  }
+  ::getsockname(listen_fd_, reinterpret_cast<sockaddr*>(&address), &size);
+  port_ = ntohs(address.sin_port);
+  acceptor_ = std::thread([this] { accept_loop(); });
+}
+
+FakeServer::~FakeServer() { stop(); }
+
+void FakeServer::accept_loop() {
+  while (true) {
+    const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || fd < 0) {
+      if (fd >= 0) ::close(fd);
+      return;
+    }
+    set_deadline(fd);
+    connections_.emplace_back(fd);
+    Connection& connection = connections_.back();
+    threads_.emplace_back([this, &connection] {
+      while (const auto request = read_message(connection)) handler_(connection, *request);
+      connection.shut_down();
+    });
+  }
+}
+
+void FakeServer::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    stopping_ = true;
+    ::shutdown(listen_fd_, SHUT_RDWR);
+    for (auto& connection : connections_) connection.shut_down();
+  }
+  acceptor_.join();
+  for (auto& thread : threads_) thread.join();
+  ::close(listen_fd_);
+  connections_.clear();
+}
+
+FakeController::FakeController(int port) {
+  server_ = std::make_unique<FakeServer>(
+      [this](Connection& connection, const Message& request) { answer(connection, request); }, port);
+}
+
+FakeController::~FakeController() { stop(); }
+
+void FakeController::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  server_->stop();
+}
+
+void FakeController::set_table(dispatch::RoutingTable table) {
+  const std::lock_guard lock(mutex_);
+  table_ = std::move(table);
+  changed_.notify_all();
+}
+
+void FakeController::answer_with(int status) {
+  const std::lock_guard lock(mutex_);
+  status_ = status;
+  changed_.notify_all();
+}
+
+std::vector<std::string> FakeController::targets() const {
+  const std::lock_guard lock(mutex_);
+  return targets_;
+}
+
+dispatch::TableVersion FakeController::acknowledged() const {
+  const std::lock_guard lock(mutex_);
+  return acknowledged_;
+}
+
+void FakeController::answer(Connection& connection, const Message& request) {
+  const std::string target = request.target();
+  const auto at = target.find("after=") + 6;
+  const auto after = dispatch::table_version_from_string(target.substr(at, target.find('&', at) - at)).value();
+  std::unique_lock lock(mutex_);
+  targets_.push_back(target);
+  acknowledged_ = std::max(acknowledged_, after);
+  changed_.wait_for(lock, std::chrono::seconds(20),
+                    [&] { return stopping_ || status_ != 0 || (table_.has_value() && table_->version != after); });
+  if (stopping_) {
+    connection.shut_down();
+    return;
+  }
+  std::string response = "HTTP/1.1 304 Not Modified\r\n\r\n";
+  if (status_ != 0) {
+    response = json_response(status_, "{}");
+  } else if (table_.has_value() && table_->version != after) {
+    response = json_response(200, dispatch::to_json(*table_));
+  }
+  lock.unlock();
+  connection.write(response);
+}
+
+void Gate::open() {
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  opened_.notify_all();
+}
+
+bool Gate::wait(double deadline_s) {
+  std::unique_lock lock(mutex_);
+  return opened_.wait_for(lock, std::chrono::duration<double>(deadline_s), [this] { return open_; });
+}
+
+GatewayProcess::GatewayProcess(const std::vector<std::string>& controllers, std::vector<std::string> flags) {
+  flags.insert(flags.begin(), {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--id", "gw"});
+  for (const auto& url : controllers) flags.insert(flags.end(), {"--controller", url});
+  std::array<int, 2> pipe_fds{};
+  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return;
+  pid_ = spawn(flags, -1, pipe_fds[1]);
+  ::close(pipe_fds[1]);
+  reader_ = std::thread([this, fd = pipe_fds[0]] { read_log(fd); });
+  const bool listens = wait_until([this] { return log().find("admin on 127.0.0.1:") != std::string::npos; });
+  if (!listens) return;
+  const std::string text = log();
+  const auto port_after = [&text](std::string_view words) { return std::atoi(text.c_str() + text.find(words) + words.size()); };
+  admin_port_ = port_after("admin on 127.0.0.1:");
+  port_ = port_after("listens on 127.0.0.1:");
+}
+
+GatewayProcess::~GatewayProcess() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (reader_.joinable()) reader_.join();
+}
+
+void GatewayProcess::read_log(int fd) {
+  std::array<char, 4096> bytes;
+  for (auto n = ::read(fd, bytes.data(), bytes.size()); n > 0; n = ::read(fd, bytes.data(), bytes.size())) {
+    const std::lock_guard lock(mutex_);
+    log_.append(bytes.data(), static_cast<std::size_t>(n));
+  }
+  ::close(fd);
+}
+
+void GatewayProcess::signal(int number) const { ::kill(pid_, number); }
+
+std::optional<int> GatewayProcess::wait_exit(double deadline_s) {
+  int status = 0;
+  const bool ended = wait_until([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, deadline_s);
+  if (!ended) return std::nullopt;
+  pid_ = -1;
+  return WIFEXITED(status) ? std::optional<int>(WEXITSTATUS(status)) : std::nullopt;
+}
+
+std::string GatewayProcess::log() const {
+  const std::lock_guard lock(mutex_);
+  return log_;
+}
+
+metrics::Exposition GatewayProcess::metrics() const {
+  const auto page = ask(admin_port_, get("/metrics"));
+  if (!page) return {};
+  return windlass::metrics::parse_exposition(page->body).value_or({});
+}
+
+double GatewayProcess::metric(const std::string& name, const std::map<std::string, std::string>& match) const {
+  return metrics().sum(name, match).value_or(0);
+}
+
+bool GatewayProcess::ready() const {
+  const auto answer = ask(admin_port_, get("/ready"));
+  return answer && answer->status() == 200;
+}
+
+bool GatewayProcess::obeys(dispatch::TableVersion version) const {
+  return wait_until([&] {
+    const auto page = metrics();
+    return page.sum("windlass_gateway_routing_table_term").value_or(-1) == static_cast<double>(version.term) &&
+           page.sum("windlass_gateway_routing_table_counter").value_or(-1) == static_cast<double>(version.counter);
+  });
+}
+
+ProgramResult run_program(const std::vector<std::string>& flags) {
+  std::array<int, 2> out{}, err{};
+  if (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0) return {};
+  const int pid = spawn(flags, out[1], err[1]);
+  ::close(out[1]);
+  ::close(err[1]);
+  ProgramResult result;
+  result.out = read_all(out[0]);
+  result.err = read_all(err[0]);
+  int status = 0;
+  if (pid > 0 && ::waitpid(pid, &status, 0) == pid && WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  return result;
+}
+
+dispatch::Chain chain(const std::string& id, const std::string& address, double rate, int capacity, bool draining) {
+  return {id, {address}, dispatch::Role::kUnified, rate, capacity, draining};
+}
+
+dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued, std::int64_t term) {
+  dispatch::ModelRoute route;
+  route.served_name = "tiny";
+  route.name_space = "default";
+  route.service = "tiny";
+  route.ttft_slo_s = 5;
+  route.tpot_slo_s = 1;
+  route.max_queued = max_queued;
+  route.max_context_tokens = 2048;
+  route.chains = std::move(chains);
+  return {{term, counter}, {route}};
+}
+
+std::string json_response(int status, const std::string& body, const std::string& extra_headers) {
+  return fmt::format("HTTP/1.1 {} X\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", status, extra_headers,
+                     body.size(), body);
+}
+
+std::string completion(const std::string& text, int tokens) {
+  return nlohmann::json{{"choices", {{{"index", 0}, {"message", {{"role", "assistant"}, {"content", text}}}}}},
+                        {"usage", {{"prompt_tokens", 5}, {"completion_tokens", tokens}}}}
+      .dump();
+}
+
+std::string stream_head() { return "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"; }
+
+std::string chunk(const std::string& bytes) { return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes); }
+
+std::string token_event(const std::string& text) {
+  return "data: " + nlohmann::json{{"choices", {{{"index", 0}, {"delta", {{"content", text}}}}}}}.dump() + "\n\n";
+}
+
+std::string usage_event(int prompt_tokens, int tokens) {
+  return "data: " +
+         nlohmann::json{{"choices", nlohmann::json::array()},
+                        {"usage", {{"prompt_tokens", prompt_tokens}, {"completion_tokens", tokens}}}}
+             .dump() +
+         "\n\n";
+}
+
+}  // namespace windlass::gateway::testing

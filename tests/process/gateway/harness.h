@@ -1,0 +1,205 @@
+// What the gateway's process tests stand on: the gateway as a child process, and servers in the test that play its controller
+// and its workers over real sockets.
+//
+// Sockets block, each with a deadline; every server runs a thread for each connection. Nothing here sleeps to be right: tests
+// wait on conditions (wait_until) or on each other (Gate).
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "metrics/exposition_parser.h"
+#include "planner/dispatch/routing_table.h"
+
+namespace windlass::gateway::testing {
+
+inline constexpr double kDeadlineS = 20;
+
+// Polls until true; false when the deadline passes.
+[[nodiscard]] bool wait_until(const std::function<bool()>& condition, double deadline_s = kDeadlineS);
+
+// A blocking TCP connection on loopback. Reads give up after kDeadlineS.
+class Connection {
+ public:
+  explicit Connection(int fd) : fd_(fd) {}
+  ~Connection() { close(); }
+  Connection(Connection&& other) noexcept : fd_(std::exchange(other.fd_, -1)), buffer_(std::move(other.buffer_)) {}
+  Connection& operator=(Connection&&) = delete;
+
+  [[nodiscard]] static std::optional<Connection> connect(int port);
+
+  bool write(std::string_view bytes);
+  // Without the line's end; nullopt at the end of the connection.
+  std::optional<std::string> read_line();
+  std::optional<std::string> read_exact(std::size_t n);
+  // True when the peer closes (or resets) within the deadline; what it sends before that is dropped.
+  bool peer_closes();
+  void close();
+  // Ends both directions, so that a thread which reads wakes up.
+  void shut_down();
+  // Closes with a reset instead of an orderly end.
+  void reset();
+  // Nothing more will be written; reading goes on.
+  void finish_writing();
+
+ private:
+  bool fill();
+
+  int fd_;
+  std::string buffer_;
+};
+
+struct Message {
+  std::string start_line;
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+
+  [[nodiscard]] int status() const;          // of a response
+  [[nodiscard]] std::string target() const;  // of a request
+  [[nodiscard]] std::string header(const std::string& name) const;
+};
+
+[[nodiscard]] std::optional<Message> read_head(Connection& connection);
+// One chunk of a chunked body; empty: the last one. nullopt: the connection broke.
+[[nodiscard]] std::optional<std::string> read_chunk(Connection& connection);
+// Head and whole body; nullopt when it breaks off.
+[[nodiscard]] std::optional<Message> read_message(Connection& connection);
+
+// One request on a connection of its own, and its whole answer.
+[[nodiscard]] std::optional<Message> ask(int port, const std::string& request);
+[[nodiscard]] std::string get(const std::string& target);
+[[nodiscard]] std::string post(const std::string& target, const std::string& body, const std::string& extra_headers = {});
+// A chat request's body.
+[[nodiscard]] std::string chat(const std::string& model, const std::string& prompt, bool stream);
+
+// An HTTP server for the test's parts: calls the handler for each request of each connection, each connection on its thread.
+class FakeServer {
+ public:
+  using Handler = std::function<void(Connection&, const Message&)>;
+
+  explicit FakeServer(Handler handler, int port = 0);
+  ~FakeServer();
+
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // Refuses new connections, breaks the open ones, joins all threads.
+  void stop();
+
+ private:
+  void accept_loop();
+
+  Handler handler_;
+  int listen_fd_ = -1;
+  int port_ = 0;
+  std::mutex mutex_;
+  bool stopping_ = false;
+  std::list<Connection> connections_;
+  std::vector<std::thread> threads_;
+  std::thread acceptor_;
+};
+
+// Plays the controller: long-polls of the routing table.
+class FakeController {
+ public:
+  explicit FakeController(int port = 0);
+  ~FakeController();
+
+  void set_table(dispatch::RoutingTable table);
+  // Answers every poll with this status instead; 0: none.
+  void answer_with(int status);
+  void stop();
+
+  [[nodiscard]] std::string url() const { return "http://" + server_->address(); }
+  [[nodiscard]] int port() const { return server_->port(); }
+  [[nodiscard]] std::vector<std::string> targets() const;
+  // The newest version that a gateway said to obey.
+  [[nodiscard]] dispatch::TableVersion acknowledged() const;
+
+ private:
+  void answer(Connection& connection, const Message& request);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<dispatch::RoutingTable> table_;
+  int status_ = 0;
+  bool stopping_ = false;
+  std::vector<std::string> targets_;
+  dispatch::TableVersion acknowledged_;
+  std::unique_ptr<FakeServer> server_;
+};
+
+// A door that one thread opens and others wait at.
+class Gate {
+ public:
+  void open();
+  [[nodiscard]] bool wait(double deadline_s = kDeadlineS);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+// windlass-gateway as a child. REQUIRES: built in WINDLASS_BINARY_DIR.
+class GatewayProcess {
+ public:
+  explicit GatewayProcess(const std::vector<std::string>& controllers, std::vector<std::string> flags = {});
+  ~GatewayProcess();
+
+  [[nodiscard]] bool started() const { return port_ > 0; }
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] int admin_port() const { return admin_port_; }
+  void signal(int number) const;
+  // The exit code; nullopt when it does not end in time or ends by a signal.
+  [[nodiscard]] std::optional<int> wait_exit(double deadline_s = kDeadlineS);
+  [[nodiscard]] std::string log() const;
+  [[nodiscard]] metrics::Exposition metrics() const;
+  // A sum over a metric's series; 0 when there is none.
+  [[nodiscard]] double metric(const std::string& name, const std::map<std::string, std::string>& match = {}) const;
+  [[nodiscard]] bool ready() const;
+  // Waits until it obeys that version.
+  [[nodiscard]] bool obeys(dispatch::TableVersion version) const;
+
+ private:
+  void read_log(int fd);
+
+  int pid_ = -1;
+  int port_ = 0;
+  int admin_port_ = 0;
+  mutable std::mutex mutex_;
+  std::string log_;
+  std::thread reader_;
+};
+
+// Runs the gateway's program to its end; its stderr and exit code.
+struct ProgramResult {
+  int exit_code = -1;
+  std::string out, err;
+};
+[[nodiscard]] ProgramResult run_program(const std::vector<std::string>& flags);
+
+[[nodiscard]] dispatch::Chain chain(const std::string& id, const std::string& address, double rate = 1, int capacity = 4,
+                                    bool draining = false);
+[[nodiscard]] dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued = 100,
+                                           std::int64_t term = 1);
+
+// Answers of a worker.
+[[nodiscard]] std::string json_response(int status, const std::string& body, const std::string& extra_headers = {});
+[[nodiscard]] std::string completion(const std::string& text, int tokens = 2);
+[[nodiscard]] std::string stream_head();
+[[nodiscard]] std::string chunk(const std::string& bytes);
+[[nodiscard]] std::string token_event(const std::string& text);
+[[nodiscard]] std::string usage_event(int prompt_tokens, int tokens);
+inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
+inline constexpr const char* kLastChunk = "0\r\n\r\n";
+
+}  // namespace windlass::gateway::testing
