@@ -56,7 +56,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<PlanOptions>();
   auto* source = command->add_option_group("source", "What to plan from");
   auto* files =
-      source->add_option("-f,--file", options->files, "YAML file with ModelServices and AcceleratorClasses; repeatable");
+      source->add_option("-f,--file,FILE", options->files, "YAML file with ModelServices and AcceleratorClasses; repeatable");
   source->add_option("--snapshot", options->snapshot, "What a controller saw (GET /v1/snapshot): gives the same plan again")
       ->excludes(files);
   source->require_option(1);

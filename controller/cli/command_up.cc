@@ -131,7 +131,7 @@ int up(const LocalStackOptions& options, Console& console) {
 void add_up(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("up", "Run everything on this machine: controller, gateway and workers, until Ctrl-C");
   auto options = std::make_shared<LocalStackOptions>();
-  command->add_option("-f,--file", options->files, "YAML file with ModelServices and AcceleratorClasses; repeatable")
+  command->add_option("-f,--file,FILE", options->files, "YAML file with ModelServices and AcceleratorClasses; repeatable")
       ->required();
   command->add_option("--dir", options->directory, "Folder for objects, status and logs")->capture_default_str();
   command->add_option("--listen", options->listen, "Where the gateway takes requests")->capture_default_str();

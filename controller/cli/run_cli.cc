@@ -40,6 +40,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
   add_top(app, context);
   add_wait(app, context);
   add_explain(app, context);
+  add_load(app, context);
   add_version(app, context);
 
   if (arguments.empty()) {

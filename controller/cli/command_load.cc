@@ -1,0 +1,153 @@
+// `windlass load`: sends phases of requests to an OpenAI-compatible endpoint and says what became of them.
+#include <ostream>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "controller/api/duration.h"
+#include "controller/cli/commands.h"
+#include "controller/cli/load/load_generator.h"
+#include "controller/cli/text_table.h"
+
+namespace windlass::cli {
+namespace {
+
+struct LoadFlags {
+  load::LoadOptions options;
+  std::string phases;
+  std::string ttft;
+  std::string tpot;
+  std::string output = "text";
+  bool constant = false;
+  bool whole = false;
+  bool quiet = false;
+};
+
+// Turns the first SIGINT or SIGTERM into a stop request, so that what was measured is still summed up.
+class StopOnSignal {
+ public:
+  StopOnSignal() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    waiter_ = std::jthread([this](const std::stop_token& done) {
+      const timespec wait{0, 100'000'000};
+      while (!done.stop_requested()) {
+        if (sigtimedwait(&set_, nullptr, &wait) > 0) stop_.request_stop();
+      }
+    });
+  }
+  ~StopOnSignal() {
+    waiter_.request_stop();
+    waiter_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  StopOnSignal(const StopOnSignal&) = delete;
+  StopOnSignal& operator=(const StopOnSignal&) = delete;
+
+  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  sigset_t set_{};
+  sigset_t before_{};
+  std::stop_source stop_;
+  std::jthread waiter_;
+};
+
+std::string progress_text(const load::LoadProgress& progress) {
+  return fmt::format(
+      "{:5.1f} of {:.0f}s: {} of {} sent, {} in flight, {} answered, {} refused, {} lost; {}/s, TTFT p95 {}, TPOT p95 {}",
+      progress.elapsed_s, progress.total_s, progress.sent, progress.planned, progress.in_flight, progress.completed,
+      progress.rejected, progress.lost, number_text(progress.arrivals_per_s, 1), seconds_text(progress.ttft_p95_s),
+      seconds_text(progress.tpot_p95_s));
+}
+
+// For a program: the names of the columns and one line.
+std::string csv(const load::LoadResult& result) {
+  const auto p95 = [](const std::optional<load::Percentiles>& p) { return p ? fmt::format("{:.4f}", p->p95) : std::string(); };
+  return "sent,completed,rejected,lost,duplicated,retried,elapsed_s,ttft_p95_s,tpot_p95_s,latency_p95_s,attainment\n" +
+         fmt::format("{},{},{},{},{},{},{:.1f},{},{},{},{}\n", result.sent, result.completed, result.rejected, result.lost,
+                     result.duplicated, result.retried, result.elapsed_s, p95(result.ttft_s), p95(result.tpot_s),
+                     p95(result.latency_s), result.attainment ? fmt::format("{:.4f}", *result.attainment) : "");
+}
+
+Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
+  flags.options.stream = !flags.whole;
+  flags.options.arrivals = flags.constant ? load::Arrivals::kConstant : load::Arrivals::kPoisson;
+  auto phases = load::parse_phases(flags.phases);
+  if (!phases.ok()) return phases.error().within("--phases");
+  flags.options.phases = std::move(phases).value();
+  if (!flags.ttft.empty()) flags.options.ttft_slo_s = api::parse_duration_s(flags.ttft).value_or(0);
+  if (!flags.tpot.empty()) flags.options.tpot_slo_s = api::parse_duration_s(flags.tpot).value_or(0);
+  const StopOnSignal signals;
+  double next_s = 0;
+  return load::run_load(
+      flags.options,
+      [&](const load::LoadProgress& progress) {
+        if (flags.quiet || progress.elapsed_s < next_s) return;
+        next_s = progress.elapsed_s + 5;
+        console.err << progress_text(progress) << "\n" << std::flush;
+      },
+      signals.token());
+}
+
+std::string duration_trouble(const std::string& text) {
+  const auto parsed = api::parse_duration_s(text);
+  return parsed.ok() ? std::string() : parsed.error().message;
+}
+
+}  // namespace
+
+void add_load(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("load", "Send phases of requests to the gateway and measure what a client sees");
+  auto flags = std::make_shared<LoadFlags>();
+  auto& options = flags->options;
+  const CLI::Validator duration([](std::string& text) { return duration_trouble(text); }, "DURATION");
+  const CLI::Validator phases(
+      [](std::string& text) {
+        const auto parsed = load::parse_phases(text);
+        return parsed.ok() ? std::string() : parsed.error().message;
+      },
+      "RATE/DURATION,...");
+  command->add_option("--url", options.url, "Where the gateway takes requests")->capture_default_str();
+  command->add_option("--model", options.model, "The served name")->required();
+  command->add_option("--phases", flags->phases, "Requests a second and for how long, in turn: 2/10s,12/30s,0.5/1m")
+      ->required()
+      ->check(phases);
+  command->add_option("--prompt-tokens", options.prompt_tokens, "Words in a prompt")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--max-tokens", options.max_tokens, "Tokens in an answer")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--seed", options.seed, "Of arrival times and prompts")->capture_default_str();
+  command->add_flag("--constant", flags->constant, "Even gaps between requests; else they come as a Poisson process");
+  command->add_flag("--whole", flags->whole, "Ask for whole answers; else they are streamed");
+  command->add_flag("--retry", options.retry, "Obey Retry-After of 429 and 503 and send again");
+  command->add_option("--ttft", flags->ttft, "Objective for the first token, for attainment: 500ms")->check(duration);
+  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(duration);
+  command->add_option("-o,--output", flags->output, "text, json (with every request) or csv")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+  command->add_flag("-q,--quiet", flags->quiet, "No progress on stderr");
+  command->footer("Exits 1 when a request was lost or answered twice.");
+  command->callback([&context, flags] {
+    const auto result = run(*flags, context.console);
+    if (!result.ok()) {
+      context.console.err << "windlass load: " << result.error().message << "\n";
+      context.exit_code = kFailed;
+      return;
+    }
+    if (flags->output == "json") {
+      context.console.out << load::to_json(*result, true) << "\n";
+    } else {
+      context.console.out << (flags->output == "csv" ? csv(*result) : load::to_text(*result));
+    }
+    context.exit_code = result->lost > 0 || result->duplicated > 0 ? kFailed : kDone;
+  });
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,148 @@
+// Starts and watches a whole local Windlass for tests; see local_run.h.
+#include "tests/process/cli/local_run.h"
+
+#include <chrono>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "controller/cli/clock.h"
+#include "controller/cli/local_stack.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr const char* kTagVariable = "WINDLASS_TEST_RUN";
+
+std::string read_all(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+bool eventually(double patience_s, const std::function<bool()>& condition) {
+  const double deadline = monotonic_s() + patience_s;
+  while (!condition()) {
+    if (monotonic_s() > deadline) return false;
+    poll(nullptr, 0, 50);
+  }
+  return true;
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), transport_(kube::CurlOptions{.max_parallel = 16}) {
+  const std::string binaries = WINDLASS_BINARY_DIR;
+  const auto made =
+      run_program({binaries + "/windlass", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads",
+                   "2", "--intermediate", "128", "--max-context", "512", (folder_.path() / "model").string()});
+  EXPECT_TRUE(made.ok() && *made == 0) << "windlass model init failed";
+  port_ = free_port().value_or(0);
+  setenv(kTagVariable, tag_.c_str(), 1);
+  auto up = ChildProcess::start("windlass up",
+                                {binaries + "/windlass", "up", "-f", folder_.file("tiny.yaml", yaml(workers)), "--dir",
+                                 directory(), "--listen", fmt::format("127.0.0.1:{}", port_)},
+                                (folder_.path() / "up.log").string());
+  unsetenv(kTagVariable);
+  EXPECT_TRUE(up.ok()) << up.error().message;
+  if (up.ok()) up_.emplace(std::move(up).value());
+}
+
+LocalRun::~LocalRun() {
+  up_.reset();
+  // What a failing test has left behind shall not disturb the next.
+  for (const int pid : processes()) kill(pid, SIGKILL);
+}
+
+std::string LocalRun::yaml(int workers) const {
+  std::string text = replaced(kTinyYaml, "file:///nonexistent/windlass-model", "file://" + (folder_.path() / "model").string());
+  return text + fmt::format(
+                    "  scaling: {{minWorkers: {}, maxWorkers: {}, drainTimeout: 60s, behavior: {{scaleDown: "
+                    "{{stabilizationWindow: 0s}}}}}}\n",
+                    workers, workers);
+}
+
+void LocalRun::scale_to(int workers) {
+  const auto target = std::filesystem::path(directory()) / "objects" / "tiny.yaml";
+  const std::string draft = folder_.file("tiny.yaml.draft", yaml(workers));
+  std::filesystem::rename(draft, target);
+}
+
+std::optional<ServiceRow> LocalRun::row() {
+  if (!observer_) {
+    EndpointOptions options;
+    options.directory = directory();
+    const auto endpoints = options.resolve();
+    if (!endpoints.ok()) return std::nullopt;
+    endpoints_ = *endpoints;
+    observer_ = std::make_unique<Observer>(*endpoints);
+  }
+  LiveView view;
+  if (!observer_->observe(monotonic_s(), view).ok() || view.rows().size() != 1) return std::nullopt;
+  return view.rows()[0];
+}
+
+bool LocalRun::at_rest(int workers) {
+  const auto now = row();
+  return now && now->desired == workers && now->ready == workers && now->starting == 0 && now->draining == 0;
+}
+
+kube::HttpRequest LocalRun::chat(const std::string& content, int max_tokens, bool stream) const {
+  kube::HttpRequest request;
+  request.method = "POST";
+  request.url = gateway_url() + "/v1/chat/completions";
+  request.headers = {{"Content-Type", "application/json"}};
+  request.body = nlohmann::json{{"model", "tiny"},
+                                {"temperature", 0},
+                                {"max_tokens", max_tokens},
+                                {"stream", stream},
+                                {"messages", {{{"role", "user"}, {"content", content}}}}}
+                     .dump();
+  request.timeout_s = 120;
+  return request;
+}
+
+metrics::Exposition LocalRun::gateway_metrics() {
+  if (!endpoints_ && !row()) return {};
+  kube::HttpRequest request;
+  request.url = endpoints_->gateway_admin_urls.at(0) + "/metrics";
+  const auto response = transport_.send(request);
+  if (!response.ok()) return {};
+  auto page = metrics::parse_exposition(response->body);
+  return page.ok() ? *page : metrics::Exposition{};
+}
+
+std::vector<int> LocalRun::processes() const {
+  std::vector<int> found;
+  const std::string wanted = std::string(kTagVariable) + "=" + tag_;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (read_all(entry.path() / "environ").find(wanted) != std::string::npos) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+std::string LocalRun::logs() const {
+  std::string text = "up.log:\n" + read_all(folder_.path() / "up.log");
+  std::error_code error;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::filesystem::path(directory()) / "logs", error)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string log = read_all(entry.path());
+    text += "\n" + entry.path().filename().string() + ":\n" + log.substr(log.size() > 4000 ? log.size() - 4000 : 0);
+  }
+  return text;
+}
+
+}  // namespace windlass::cli

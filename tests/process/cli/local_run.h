@@ -1,0 +1,63 @@
+// LocalRun: `windlass up` in a folder of its own with a tiny model, for tests. Everything real; ends with the test.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/cli/child_process.h"
+#include "controller/cli/observer.h"
+#include "controller/kube/curl_transport.h"
+#include "tests/unit/cli/example_objects.h"
+
+namespace windlass::cli {
+
+// Looks every 50 ms until `condition` holds; false after `patience_s`.
+[[nodiscard]] bool eventually(double patience_s, const std::function<bool()>& condition);
+
+class LocalRun {
+ public:
+  // Makes the model and starts `windlass up` on a service with so many workers. Fails the test when that fails.
+  explicit LocalRun(int workers);
+  ~LocalRun();  // SIGKILL to `up` if it still runs
+  LocalRun(const LocalRun&) = delete;
+  LocalRun& operator=(const LocalRun&) = delete;
+
+  // Writes the service anew with minWorkers = maxWorkers = `workers`, as a person edits DIR/objects.
+  void scale_to(int workers);
+
+  // As many workers ready and none coming or going.
+  [[nodiscard]] bool at_rest(int workers);
+  [[nodiscard]] std::optional<ServiceRow> row();
+
+  [[nodiscard]] std::string gateway_url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] kube::HttpRequest chat(const std::string& content, int max_tokens, bool stream) const;
+  // The gateway's metrics page.
+  [[nodiscard]] metrics::Exposition gateway_metrics();
+
+  ChildProcess& up() { return *up_; }
+  [[nodiscard]] std::string directory() const { return (folder_.path() / "run").string(); }
+
+  // Ids of live processes that descend from this run, by a variable in their environment.
+  [[nodiscard]] std::vector<int> processes() const;
+  // What `up` and its programs wrote, for a failure's message.
+  [[nodiscard]] std::string logs() const;
+
+ private:
+  [[nodiscard]] std::string yaml(int workers) const;
+
+  TempFolder folder_;
+  std::string tag_;
+  int port_ = 0;
+  std::optional<ChildProcess> up_;
+  kube::CurlTransport transport_;
+  std::unique_ptr<Observer> observer_;
+  std::optional<Endpoints> endpoints_;
+};
+
+// How often `part` stands in `text`.
+[[nodiscard]] int count_of(const std::string& text, const std::string& part);
+
+}  // namespace windlass::cli

@@ -1,0 +1,72 @@
+// `windlass up` from nothing to an answer and back to nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <signal.h>
+
+#include "tests/process/cli/local_run.h"
+
+namespace windlass::cli {
+namespace {
+
+using testing::HasSubstr;
+
+// Runs a windlass command; its exit code and what it wrote.
+std::pair<int, std::string> windlass(std::vector<std::string> arguments) {
+  const TempFolder folder;
+  const std::string log = (folder.path() / "log").string();
+  arguments.insert(arguments.begin(), std::string(WINDLASS_BINARY_DIR) + "/windlass");
+  auto child = ChildProcess::start("windlass", arguments, log);
+  if (!child.ok()) return {-1, child.error().message};
+  if (!eventually(30, [&] { return child->ended().has_value(); })) return {-1, "still runs"};
+  return {child->ended_well() ? 0 : 1, child->log_tail(200)};
+}
+
+// Given one service: `up` brings a worker, a chat request through the gateway is answered, the commands that look at it tell
+// about it, and Ctrl-C ends everything with exit code 0 and leaves no process.
+TEST(Up, ServesAndStopsCleanly) {
+  LocalRun run(1);
+  ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
+  EXPECT_GE(run.processes().size(), 4u) << "up, controller, gateway, worker";
+
+  kube::CurlTransport transport(kube::CurlOptions{});
+  const auto response = transport.send(run.chat("Hello", 8, false));
+  ASSERT_TRUE(response.ok()) << response.error().message << run.logs();
+  ASSERT_EQ(response->status, 200) << response->body << run.logs();
+  const auto answer = nlohmann::json::parse(response->body);
+  EXPECT_EQ(answer.at("usage").at("completion_tokens").get<int>(), 8) << response->body;
+
+  const std::string directory = run.directory();
+  EXPECT_THAT(windlass({"top", "--once", "--dir", directory}).second, HasSubstr("default/tiny"));
+  const auto explained = windlass({"explain", "ms/tiny", "--dir", directory});
+  EXPECT_EQ(explained.first, 0) << explained.second;
+  EXPECT_THAT(explained.second, HasSubstr("Conditions"));
+  EXPECT_EQ(windlass({"wait", "ms/tiny", "--workers", "1", "--timeout", "10s", "--dir", directory}).first, 0);
+  const auto second = windlass({"up", "-f", directory + "/objects/tiny.yaml", "--dir", directory, "--listen", "127.0.0.1:1"});
+  EXPECT_NE(second.first, 0);
+
+  run.up().signal(SIGINT);
+  ASSERT_TRUE(eventually(60, [&] { return run.up().ended().has_value(); })) << run.logs();
+  EXPECT_TRUE(run.up().ended_well()) << run.logs();
+  EXPECT_TRUE(eventually(5, [&] { return run.processes().empty(); })) << run.processes().size() << " processes are left";
+  EXPECT_THAT(run.logs(), HasSubstr("Stopped."));
+}
+
+// Given a running `up` that is killed with SIGKILL: controller, gateway and worker end by themselves.
+TEST(Up, NothingOutlivesAKill) {
+  LocalRun run(1);
+  ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
+  run.up().signal(SIGKILL);
+  EXPECT_TRUE(eventually(45, [&] { return run.processes().empty(); })) << run.processes().size() << " processes are left\n"
+                                                                       << run.logs();
+}
+
+// Given wrong command lines of the real program: exit codes and messages are a shell's to read.
+TEST(Up, BadUseOfTheProgram) {
+  EXPECT_EQ(windlass({"plan", "-o", "json"}).first, 1);
+  EXPECT_THAT(windlass({"plan", "-o", "json"}).second, HasSubstr("--help"));
+  EXPECT_THAT(windlass({"model", "init", "--layers", "0", "/nonexistent"}).second, HasSubstr("layers"));
+}
+
+}  // namespace
+}  // namespace windlass::cli

@@ -1,0 +1,169 @@
+// Command lines, good and bad: what is printed where, and the exit code.
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/cli/commands.h"
+#include "tests/unit/cli/example_objects.h"
+
+namespace windlass::cli {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+Outcome run(const std::vector<std::string>& arguments) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Console console{out, err, false};
+  const int code = run_cli(arguments, console);
+  return {code, out.str(), err.str()};
+}
+
+// Given no arguments: the help is printed as an error, with every command in it.
+TEST(CommandLine, NothingPrintsHelp) {
+  const Outcome outcome = run({});
+  EXPECT_EQ(outcome.code, kUsage);
+  for (const char* command : {"up", "plan", "validate", "model", "top", "wait", "explain", "load", "version"}) {
+    EXPECT_THAT(outcome.err, HasSubstr(command));
+  }
+}
+
+// Given wrong command lines: exit code 2, nothing on the output, and a line that names the command and what is wrong.
+TEST(CommandLine, WrongUseIsExplained) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
+      {{"nonsense"}, "nonsense"},
+      {{"plan"}, "windlass plan: "},
+      {{"plan", "-f"}, "windlass plan: "},
+      {{"plan", "-f", "x.yaml", "-o", "xml"}, "xml"},
+      {{"plan", "-f", "x.yaml", "--rate", "-1"}, "--rate"},
+      {{"plan", "-f", "x.yaml", "--rate", "many"}, "many"},
+      {{"plan", "-f", "x.yaml", "--snapshot", "y.json"}, "windlass plan: "},
+      {{"validate"}, "windlass validate: -f"},
+      {{"up"}, "windlass up: -f"},
+      {{"up", "-f", "x.yaml", "--gpus", "0"}, "--gpus"},
+      {{"model"}, "windlass model: "},
+      {{"model", "describe"}, "windlass model describe: DIR"},
+      {{"explain"}, "windlass explain: SERVICE"},
+      {{"explain", "pod/x"}, "found 'pod/x', allowed are"},
+      {{"explain", "ms/x", "--dir", "a", "--url", "http://b"}, "--url"},
+      {{"top", "--interval", "soon"}, "soon"},
+      {{"top", "--gateway", "http://x"}, "--url"},
+      {{"wait", "ms/x", "--workers", "-3"}, "--workers"},
+      {{"wait", "ms/x", "--timeout", "1"}, "--timeout"},
+  };
+  for (const auto& [arguments, expected] : table) {
+    const Outcome outcome = run(arguments);
+    const std::string line = testing::PrintToString(arguments);
+    EXPECT_EQ(outcome.code, kUsage) << line;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
+    EXPECT_THAT(outcome.err, HasSubstr("--help")) << line;
+  }
+}
+
+// Given --help on each level, and the version: exit code 0 and the words on the output.
+TEST(CommandLine, HelpAndVersion) {
+  EXPECT_THAT(run({"--help"}).out, HasSubstr("explain"));
+  EXPECT_THAT(run({"plan", "--help"}).out, HasSubstr("--snapshot"));
+  EXPECT_THAT(run({"model", "describe", "--help"}).out, HasSubstr("config.json"));
+  EXPECT_EQ(run({"version"}).out, "windlass 0.1.0\n");
+  EXPECT_EQ(run({"--version"}).out, "windlass 0.1.0\n");
+  EXPECT_EQ(run({"plan", "--help"}).code, kDone);
+}
+
+// Given a good file: its plan as JSON has pools, predicted and reasons; as YAML and as a table it tells the same service.
+TEST(CommandLine, PlanPrintsEveryFormat) {
+  const TempFolder folder;
+  const std::string file = folder.file("tiny.yaml", kTinyYaml);
+  const Outcome json = run({"plan", "-f", file, "-o", "json"});
+  ASSERT_EQ(json.code, kDone) << json.err;
+  const auto plan = nlohmann::json::parse(json.out);
+  ASSERT_EQ(plan.at("services").size(), 1u);
+  const auto& service = plan.at("services")[0];
+  EXPECT_EQ(service.at("pools").size(), 1u);
+  EXPECT_GE(service.at("pools")[0].at("workers").get<int>(), 1);
+  EXPECT_TRUE(service.contains("predicted"));
+  EXPECT_FALSE(service.at("reasons").empty());
+  EXPECT_THAT(run({"plan", "-f", file, "-o", "yaml"}).out, HasSubstr("pools:"));
+  EXPECT_THAT(run({"plan", "-f", file}).out, HasSubstr("default/tiny"));
+}
+
+// Given more requests per second: the plan wants more workers.
+TEST(CommandLine, PlanFollowsTheRate) {
+  const TempFolder folder;
+  const std::string file = folder.file("tiny.yaml", kTinyYaml);
+  const auto workers = [&](const std::string& rate) {
+    const Outcome outcome = run({"plan", "-f", file, "-o", "json", "--rate", rate});
+    EXPECT_EQ(outcome.code, kDone) << outcome.err;
+    return nlohmann::json::parse(outcome.out).at("services")[0].at("pools")[0].at("workers").get<int>();
+  };
+  EXPECT_EQ(workers("0"), 1);
+  EXPECT_EQ(workers("100000"), 4);  // as many as one node has
+}
+
+// Given bad input of each kind: exit code 1, nothing on the output, and a message that names the file and what is wrong.
+TEST(CommandLine, BadInputIsExplained) {
+  const TempFolder folder;
+  const std::string unknown = folder.file("unknown.yaml", replaced(kTinyYaml, "{class: local-cpu}", "{class: h100}"));
+  const std::string misspelt = folder.file("misspelt.yaml", replaced(kTinyYaml, "timePerOutputToken", "timePerOutputTokem"));
+  const std::string malformed = folder.file("malformed.yaml", "spec: [1, 2\n");
+  const std::string snapshot = folder.file("snapshot.json", "{\"now\": }");
+  const std::string good = folder.file("tiny.yaml", kTinyYaml);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
+      {{"plan", "-f", "/no/such.yaml"}, "/no/such.yaml"},
+      {{"plan", "-f", unknown}, "found 'h100'"},
+      {{"plan", "-f", misspelt}, "timePerOutputTokem"},
+      {{"plan", "-f", malformed}, "malformed.yaml"},
+      {{"plan", "--snapshot", snapshot}, "snapshot.json"},
+      {{"plan", "--snapshot", "/no/such.json"}, "/no/such.json"},
+      {{"validate", "-f", misspelt}, "misspelt.yaml:"},
+      {{"up", "-f", misspelt, "--dir", (folder.path() / "run").string()}, "timePerOutputTokem"},
+      {{"up", "-f", good, "--dir", (folder.path() / "run").string()}, "windlass model init"},
+      {{"model", "describe", "/no/such"}, "/no/such/config.json"},
+      {{"explain", "ms/tiny", "--dir", (folder.path() / "run").string()}, "windlass up"},
+      {{"top", "--once", "--dir", (folder.path() / "run").string()}, "windlass up"},
+      {{"wait", "ms/tiny", "--timeout", "10ms", "--dir", (folder.path() / "run").string()}, "windlass up"},
+  };
+  for (const auto& [arguments, expected] : table) {
+    const Outcome outcome = run(arguments);
+    const std::string line = testing::PrintToString(arguments);
+    EXPECT_EQ(outcome.code, kFailed) << line;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run")) << "a refused file must leave nothing behind";
+}
+
+// Given a good file: validate names each object with its line.
+TEST(CommandLine, ValidateNamesObjects) {
+  const TempFolder folder;
+  const Outcome outcome = run({"validate", "-f", folder.file("tiny.yaml", kTinyYaml)});
+  EXPECT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("AcceleratorClass local-cpu: valid"));
+  EXPECT_THAT(outcome.out, HasSubstr("ModelService default/tiny: valid"));
+}
+
+// Given a model folder: describe prints a stanza that holds its config, and a comment with its size.
+TEST(CommandLine, ModelDescribePrintsTheStanza) {
+  const TempFolder folder;
+  folder.file("model/config.json",
+              R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+                  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
+                  "max_position_embeddings": 512, "torch_dtype": "float32"})");
+  const Outcome outcome = run({"model", "describe", (folder.path() / "model").string()});
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# llama: 2 layers"));
+  EXPECT_THAT(outcome.out, HasSubstr("config:\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("num_hidden_layers: 2"));
+}
+
+}  // namespace
+}  // namespace windlass::cli

@@ -1,0 +1,86 @@
+// What is said of the YAML files that a person gives.
+#include "controller/cli/object_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/example_objects.h"
+
+namespace windlass::cli {
+namespace {
+
+using testing::HasSubstr;
+
+// Given files that can't be read, and a folder: each is named in the one error.
+TEST(ObjectFiles, UnreadableFilesAreNamed) {
+  const TempFolder folder;
+  const auto objects = read_object_files({"/no/such.yaml", folder.path().string()});
+  ASSERT_FALSE(objects.ok());
+  EXPECT_THAT(objects.error().message, HasSubstr("/no/such.yaml: cannot be read"));
+  EXPECT_THAT(objects.error().message, HasSubstr(folder.path().string() + ": cannot be read: it is a folder"));
+}
+
+// Given good files: their objects come back and nothing is said of their references.
+TEST(ObjectFiles, GoodFilePasses) {
+  const TempFolder folder;
+  const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  EXPECT_EQ(objects->size(), 2u);
+  EXPECT_TRUE(check_references(*objects).ok());
+}
+
+// Given a service that names a class which is not there: the error has file, object, field, what was found and what is allowed.
+TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
+  const TempFolder folder;
+  const auto objects =
+      read_object_files({folder.file("tiny.yaml", replaced(kTinyYaml, "{class: local-cpu}", "{class: h100}"))});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  const auto checked = check_references(*objects);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message, HasSubstr("tiny.yaml:"));
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("ModelService default/tiny: spec.accelerators[0].class: found 'h100', allowed are the files' "
+                        "AcceleratorClasses: local-cpu"));
+}
+
+// Given an empty file: both things that are missing are said.
+TEST(ObjectFiles, NothingToRunIsSaid) {
+  const auto checked = check_references({});
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message, HasSubstr("found no ModelService"));
+  EXPECT_THAT(checked.error().message, HasSubstr("found no AcceleratorClass"));
+}
+
+// Given a model folder that is not there, one that is, and a model of another scheme: the first names the command that makes
+// it.
+TEST(ObjectFiles, ModelFoldersAreChecked) {
+  const TempFolder folder;
+  const auto check = [&](const std::string& uri) {
+    const auto objects =
+        read_object_files({folder.file("tiny.yaml", replaced(kTinyYaml, "file:///nonexistent/windlass-model", uri))});
+    EXPECT_TRUE(objects.ok()) << objects.error().message;
+    const auto checked = check_model_folders(*objects);
+    return checked.ok() ? std::string() : checked.error().message;
+  };
+  EXPECT_THAT(check("file:///nonexistent/m"), HasSubstr("windlass model init /nonexistent/m"));
+  EXPECT_THAT(check("hf://org/model"), HasSubstr("found 'hf://org/model', allowed on one machine is file://FOLDER"));
+  folder.file("model/config.json", "{}");
+  EXPECT_EQ(check("file://" + (folder.path() / "model").string()), "");
+}
+
+// Given good objects: the quiet snapshot has the service with its shape and load, and the class with one node's capacity.
+TEST(ObjectFiles, QuietSnapshotHasEverything) {
+  const TempFolder folder;
+  const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  const planner::Snapshot snapshot = quiet_snapshot(*objects);
+  ASSERT_EQ(snapshot.services.size(), 1u);
+  ASSERT_EQ(snapshot.accelerators.size(), 1u);
+  ASSERT_TRUE(snapshot.services[0].shape.has_value()) << snapshot.services[0].shape_unknown_reason;
+  EXPECT_EQ(snapshot.services[0].shape->layers, 2);
+  EXPECT_DOUBLE_EQ(snapshot.services[0].workload.requests_per_s, 1);
+  EXPECT_EQ(snapshot.accelerators[0].allocatable_gpus, 4);
+}
+
+}  // namespace
+}  // namespace windlass::cli
