@@ -119,9 +119,9 @@ class Maker {
   std::mt19937_64 random_;
 };
 
-// Given 500 random services, each is expected back from its JSON and from its YAML, and to pass the validator as printed.
+// Given 200 random services, each is expected back from its JSON and from its YAML, and to pass the validator as printed.
 TEST(RoundTrip, ModelServices) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const ModelService service = Maker(seed).service();
     const nlohmann::json printed = to_json(service);
     const auto errors = validate(printed);
@@ -136,9 +136,9 @@ TEST(RoundTrip, ModelServices) {
   }
 }
 
-// Given 500 random classes, the same.
+// Given 200 random classes, the same.
 TEST(RoundTrip, AcceleratorClasses) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const AcceleratorClass accelerator = Maker(seed).accelerator();
     const nlohmann::json printed = to_json(accelerator);
     const auto errors = validate(printed);
