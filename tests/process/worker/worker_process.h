@@ -1,0 +1,201 @@
+// Starts the real windlass-worker for a test and talks HTTP to it over plain sockets, so that a test sees bytes as they arrive.
+#pragma once
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace windlass::worker::testing {
+
+using std::chrono::steady_clock;
+
+// Asks until the condition holds or the deadline passes.
+inline bool eventually(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(60)) {
+  const auto deadline = steady_clock::now() + limit;
+  while (!condition()) {
+    if (steady_clock::now() > deadline) return false;
+    ::poll(nullptr, 0, 5);
+  }
+  return true;
+}
+
+// A child process whose stderr goes to a file.
+class Process {
+ public:
+  Process(const std::vector<std::string>& arguments, std::filesystem::path log) : log_(std::move(log)) {
+    std::vector<char*> argv;
+    for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const int out = ::open(log_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+      ::dup2(out, 1);
+      ::dup2(out, 2);
+      ::execv(argv[0], argv.data());
+      std::_Exit(127);
+    }
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (!status_) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  void signal(int number) const { ::kill(pid_, number); }
+
+  // The exit code once it has ended; 128 + signal if it was killed; -1 when it does not end.
+  int wait(std::chrono::seconds limit = std::chrono::seconds(60)) {
+    eventually([&] { return ended(); }, limit);
+    if (!status_) return -1;
+    return WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
+  }
+  bool ended() {
+    int status = 0;
+    if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+    return status_.has_value();
+  }
+  [[nodiscard]] std::string log() const {
+    std::ifstream in(log_);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+
+ private:
+  std::filesystem::path log_;
+  pid_t pid_ = -1;
+  std::optional<int> status_;
+};
+
+// A port that was free a moment ago.
+inline int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+// One HTTP exchange on a connection of its own.
+class Connection {
+ public:
+  explicit Connection(int port) {
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    open_ = ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { ::close(fd_); }
+
+  [[nodiscard]] bool open() const { return open_; }
+
+  void send(const std::string& method, const std::string& path, const std::string& body, const std::string& headers = "") {
+    const std::string request =
+        method + " " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n" + headers +
+        (body.empty() && method != "POST" ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
+    for (std::size_t sent = 0; sent < request.size();) {
+      const auto n = ::send(fd_, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) break;
+      sent += static_cast<std::size_t>(n);
+    }
+  }
+
+  // Reads until the text has come or the peer closed; true when it has come.
+  bool read_until(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(60)) {
+    const auto deadline = steady_clock::now() + limit;
+    while (received_.find(text) == std::string::npos) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
+      pollfd wait{fd_, POLLIN, 0};
+      if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) <= 0) return false;
+      char bytes[4096];
+      const auto n = ::recv(fd_, bytes, sizeof(bytes), 0);
+      if (n <= 0) return false;
+      received_.append(bytes, static_cast<std::size_t>(n));
+    }
+    return true;
+  }
+  // Everything until the peer closes.
+  const std::string& read_all() {
+    read_until(std::string(1, '\0') + "no server sends this");
+    return received_;
+  }
+  [[nodiscard]] const std::string& received() const { return received_; }
+
+ private:
+  int fd_ = -1;
+  bool open_ = false;
+  std::string received_;
+};
+
+struct Answer {
+  int status = 0;
+  std::string headers;
+  std::string body;
+};
+
+// Takes status, headers and body apart, chunked or not.
+inline Answer parse_answer(const std::string& raw) {
+  Answer answer;
+  const auto end = raw.find("\r\n\r\n");
+  if (raw.size() < 12 || end == std::string::npos) return answer;
+  answer.status = std::atoi(raw.c_str() + 9);
+  answer.headers = raw.substr(0, end + 2);
+  std::string rest = raw.substr(end + 4);
+  if (answer.headers.find("Transfer-Encoding: chunked") == std::string::npos) {
+    answer.body = rest;
+    return answer;
+  }
+  while (!rest.empty()) {
+    const auto line = rest.find("\r\n");
+    const std::size_t size = std::strtoul(rest.c_str(), nullptr, 16);
+    if (line == std::string::npos || size == 0) break;
+    answer.body += rest.substr(line + 2, size);
+    rest.erase(0, std::min(rest.size(), line + 2 + size + 2));
+  }
+  return answer;
+}
+
+inline Answer ask(int port, const std::string& method, const std::string& path, const std::string& body = "",
+                  const std::string& headers = "") {
+  Connection connection(port);
+  if (!connection.open()) return {};
+  connection.send(method, path, body, headers);
+  return parse_answer(connection.read_all());
+}
+
+// The value of an unlabelled or singly labelled series in Prometheus text; -1 when it is not there.
+inline double metric(const std::string& text, const std::string& series) {
+  const auto at = text.find("\n" + series);
+  if (at == std::string::npos) return -1;
+  const auto space = text.find(' ', at);
+  return std::strtod(text.c_str() + space, nullptr);
+}
+
+}  // namespace windlass::worker::testing

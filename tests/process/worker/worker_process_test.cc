@@ -1,0 +1,273 @@
+// The real windlass-worker on a freshly made model: answers, streams, refuses, drains.
+#include "tests/process/worker/worker_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using testing::Answer;
+using testing::ask;
+using testing::Connection;
+using testing::eventually;
+using ::testing::HasSubstr;
+using testing::metric;
+using ::testing::Not;
+using testing::Process;
+
+const std::string kProgram = std::string(WINDLASS_BINARY_DIR) + "/windlass-worker";
+
+class Worker : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "windlass-process-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  // Makes a model and starts a worker on it; ready when it returns.
+  std::unique_ptr<Process> start(std::vector<std::string> more = {}) {
+    make_model();
+    port_ = testing::free_port();
+    std::vector<std::string> arguments = {kProgram, "--model", model().string(), "--port", std::to_string(port_),
+                                          "--name", "tiny"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    auto worker = std::make_unique<Process>(arguments, folder_ / "worker.log");
+    EXPECT_TRUE(eventually([&] { return ask(port_, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
+    return worker;
+  }
+  void make_model() {
+    Process init({kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
+                  "--intermediate", "344", "--max-context", "4096", model().string()},
+                 folder_ / "init.log");
+    ASSERT_EQ(init.wait(), 0) << init.log();
+  }
+  std::filesystem::path model() const { return folder_ / "model"; }
+  std::string metrics_text() const { return ask(port_, "GET", "/metrics").body; }
+  static std::string completion(int max_tokens, bool stream) {
+    return json{{"model", "tiny"}, {"prompt", "the anchor"}, {"max_tokens", max_tokens}, {"temperature", 0}, {"stream", stream}}
+        .dump();
+  }
+
+  std::filesystem::path folder_;
+  int port_ = 0;
+};
+
+// The texts of all chunks of a stream, and how often each kind of event came.
+struct Stream {
+  std::string text;
+  int tokens = 0;
+  int done = 0;
+  std::string finish;
+  json usage;
+};
+Stream parse_stream(const std::string& body) {
+  Stream stream;
+  for (std::size_t at = body.find("data: "); at != std::string::npos; at = body.find("data: ", at + 1)) {
+    const std::string data = body.substr(at + 6, body.find("\n\n", at) - at - 6);
+    if (data == "[DONE]") {
+      ++stream.done;
+      continue;
+    }
+    const json event = json::parse(data);
+    if (event.contains("usage")) stream.usage = event["usage"];
+    if (!event.contains("choices") || event["choices"].empty()) continue;
+    const json& choice = event["choices"][0];
+    stream.text += choice.contains("text") ? choice["text"].get<std::string>() : choice["delta"].value("content", "");
+    if (choice["finish_reason"].is_string()) stream.finish = choice["finish_reason"];
+    ++stream.tokens;
+  }
+  return stream;
+}
+
+// Given one greedy prompt, the whole answer and the streamed one say the same, with the same usage, and metrics count both.
+TEST_F(Worker, CompletesAndStreamsTheSame) {
+  const auto worker = start();
+  const Answer whole = ask(port_, "POST", "/v1/completions", completion(40, false), "X-Request-Id: abc-1\r\n");
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_THAT(whole.headers, HasSubstr("X-Request-Id: abc-1"));
+  const json body = json::parse(whole.body);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 40);
+  json request = json::parse(completion(40, true));
+  request["stream_options"] = {{"include_usage", true}};
+  const Answer streamed = ask(port_, "POST", "/v1/completions", request.dump());
+  ASSERT_EQ(streamed.status, 200);
+  EXPECT_THAT(streamed.headers, HasSubstr("text/event-stream"));
+  const Stream stream = parse_stream(streamed.body);
+  EXPECT_EQ(stream.text, body["choices"][0]["text"]);
+  EXPECT_EQ(stream.tokens, 40);
+  EXPECT_EQ(stream.done, 1);
+  EXPECT_EQ(stream.finish, "length");
+  EXPECT_EQ(stream.usage, body["usage"]);
+
+  const Answer chat =
+      ask(port_, "POST", "/v1/chat/completions",
+          json{{"model", "tiny"}, {"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 5}}.dump());
+  ASSERT_EQ(chat.status, 200) << chat.body;
+  EXPECT_EQ(json::parse(chat.body)["choices"][0]["message"]["role"], "assistant");
+
+  const std::string text = metrics_text();
+  EXPECT_EQ(metric(text, "windlass_worker_generation_tokens_total{"), 85);
+  EXPECT_EQ(metric(text, "windlass_worker_time_to_first_token_seconds_count{"), 3);
+  EXPECT_EQ(metric(text, "windlass_worker_requests_running{"), 0);
+  EXPECT_GT(metric(text, "windlass_worker_model_load_seconds{"), 0);
+  EXPECT_THAT(ask(port_, "GET", "/v1/models").body, HasSubstr("\"id\":\"tiny\""));
+}
+
+// Given a stream of 4,000 tokens, its first chunk is here while the worker has not made the last one: the token counter, read
+// after the chunk, is below 4,000.
+TEST_F(Worker, FirstTokenLeavesBeforeTheLastIsMade) {
+  const auto worker = start();
+  Connection connection(port_);
+  ASSERT_TRUE(connection.open());
+  connection.send("POST", "/v1/completions", completion(4000, true));
+  ASSERT_TRUE(connection.read_until("data: "));
+  const double made = metric(metrics_text(), "windlass_worker_generation_tokens_total{");
+  EXPECT_GE(made, 1);
+  EXPECT_LT(made, 4000);
+  EXPECT_EQ(parse_stream(testing::parse_answer(connection.read_all()).body).tokens, 4000);
+}
+
+// Given a client that leaves in the middle of its stream, or while it waits for a whole answer, its request ends.
+TEST_F(Worker, ClientThatLeavesEndsItsRequest) {
+  const auto worker = start();
+  for (const bool stream : {true, false}) {
+    {
+      Connection connection(port_);
+      ASSERT_TRUE(connection.open());
+      connection.send("POST", "/v1/completions", completion(4000, stream));
+      ASSERT_TRUE(eventually([&] { return metric(metrics_text(), "windlass_worker_requests_running{") == 1; }));
+    }
+    EXPECT_TRUE(eventually([&] { return metric(metrics_text(), "windlass_worker_requests_running{") == 0; }));
+  }
+  const std::string text = metrics_text();
+  // The second may have been quick enough to end by itself before the worker could notice.
+  EXPECT_GE(metric(text, "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"abort\"}"), 1);
+}
+
+// Given SIGTERM with a stream in flight, the stream ends whole, new requests are refused with the header that a gateway needs,
+// /ready says 503, and the worker exits 0.
+TEST_F(Worker, DrainsOnSigterm) {
+  const auto worker = start();
+  Connection connection(port_);
+  ASSERT_TRUE(connection.open());
+  connection.send("POST", "/v1/completions", completion(4000, true));
+  ASSERT_TRUE(connection.read_until("data: "));
+  worker->signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return ask(port_, "GET", "/ready").status != 200; }));
+  EXPECT_THAT(ask(port_, "GET", "/ready").body, HasSubstr("draining"));
+  EXPECT_EQ(ask(port_, "GET", "/health").status, 200);
+  const Answer refused = ask(port_, "POST", "/v1/completions", completion(1, false));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: draining"));
+  const Stream stream = parse_stream(testing::parse_answer(connection.read_all()).body);
+  EXPECT_EQ(stream.tokens, 4000);
+  EXPECT_EQ(stream.done, 1);
+  EXPECT_EQ(worker->wait(), 0) << worker->log();
+}
+
+// Given a drain timeout shorter than the stream, the stream ends with an error event and no [DONE], and the exit code tells.
+TEST_F(Worker, DrainTimeoutCutsWhatIsLeft) {
+  const auto worker = start({"--drain-timeout", "0s"});
+  Connection connection(port_);
+  ASSERT_TRUE(connection.open());
+  connection.send("POST", "/v1/completions", completion(4000, true));
+  ASSERT_TRUE(connection.read_until("data: "));
+  worker->signal(SIGTERM);
+  const std::string& received = connection.read_all();
+  EXPECT_THAT(received, HasSubstr("{\"error\":{\"message\":\"this worker was stopped before the answer was complete\""));
+  EXPECT_THAT(received, Not(HasSubstr("[DONE]")));
+  EXPECT_EQ(worker->wait(), 1) << worker->log();
+}
+
+// Given more requests than may run and wait, the next one is refused with the header, and those taken are all answered.
+TEST_F(Worker, FullIsRefusedBeforeAnyWork) {
+  const auto worker = start({"--max-concurrent", "1"});
+  std::vector<std::unique_ptr<Connection>> taken;
+  for (int i = 0; i < 3; ++i) {
+    taken.push_back(std::make_unique<Connection>(port_));
+    taken.back()->send("POST", "/v1/completions", completion(3000, true));
+    ASSERT_TRUE(taken.back()->read_until("\r\n\r\n"));
+    ASSERT_THAT(taken.back()->received(), HasSubstr("200 OK"));
+  }
+  const Answer refused = ask(port_, "POST", "/v1/completions", completion(1, false));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: full"));
+  EXPECT_EQ(metric(metrics_text(), "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"rejected\"}"), 1);
+  for (const auto& connection : taken) EXPECT_EQ(parse_stream(testing::parse_answer(connection->read_all()).body).tokens, 3000);
+}
+
+// Given bad requests of each kind, the status and OpenAI's error body say what was found and what is allowed.
+TEST_F(Worker, AnswersBadRequests) {
+  const auto worker = start();
+  const auto error_of = [](const Answer& answer) { return json::parse(answer.body).at("error"); };
+  Answer answer = ask(port_, "POST", "/v1/chat/completions", "{not json");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(error_of(answer)["code"], "invalid_json");
+
+  answer = ask(port_, "POST", "/v1/completions", R"({"model":"tiny","prompt":"x","temperature":"warm"})");
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(error_of(answer)["param"], "temperature");
+
+  json longer = {{"model", "tiny"}, {"prompt", json::array()}};
+  for (int i = 0; i < 5000; ++i) longer["prompt"].push_back(1);
+  answer = ask(port_, "POST", "/v1/completions", longer.dump());
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_THAT(error_of(answer)["message"].get<std::string>(), HasSubstr("5000 tokens, but the context holds 4096 tokens"));
+
+  answer = ask(port_, "POST", "/v1/completions", R"({"model":"other","prompt":"x"})");
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_EQ(error_of(answer)["code"], "model_not_found");
+
+  EXPECT_EQ(ask(port_, "GET", "/v2/nothing").status, 404);
+  answer = ask(port_, "GET", "/v1/completions");
+  EXPECT_EQ(answer.status, 405);
+  EXPECT_THAT(answer.headers, HasSubstr("Allow: POST"));
+  EXPECT_EQ(ask(port_, "POST", "/metrics", "x").status, 405);
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions", std::string(5U << 20U, ' ')).status, 413);
+  EXPECT_EQ(ask(port_, "GET", "/health", "", "X-Large: " + std::string(40000, 'x') + "\r\n").status, 431);
+  // And it still answers.
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(2, false)).status, 200);
+}
+
+// Given a model folder that lacks a tensor, the worker exits 1 and names the file, the tensor, what was found and expected.
+TEST_F(Worker, MissingTensorIsNamed) {
+  make_model();
+  // The same file with one tensor renamed: the header keeps its length.
+  const auto path = model() / "model.safetensors";
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const auto at = bytes.find("model.layers.1.mlp.down_proj.weight");
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, 12, "other.layers");
+  std::ofstream(path, std::ios::binary) << bytes;
+  Process worker({kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port())},
+                 folder_ / "worker.log");
+  EXPECT_EQ(worker.wait(), 1);
+  EXPECT_THAT(worker.log(), HasSubstr(path.string() +
+                                      ": tensor 'model.layers.1.mlp.down_proj.weight': found none, expected shape [128, 344]"));
+}
+
+// Given no folder, a bad flag, or the backend that is not whole, the worker says so and exits 1 or 2.
+TEST_F(Worker, UnusableArguments) {
+  const std::string port = std::to_string(testing::free_port());
+  Process absent({kProgram, "--model", "/nowhere", "--port", port}, folder_ / "absent.log");
+  EXPECT_EQ(absent.wait(), 1);
+  EXPECT_THAT(absent.log(), HasSubstr("/nowhere: no such model folder"));
+  Process flag({kProgram, "--model", "/nowhere", "--port", "x"}, folder_ / "flag.log");
+  EXPECT_EQ(flag.wait(), 2);
+  make_model();
+  Process cuda({kProgram, "--model", model().string(), "--port", port, "--backend", "cuda"}, folder_ / "cuda.log");
+  EXPECT_EQ(cuda.wait(), 1);
+  EXPECT_THAT(cuda.log(), HasSubstr("--backend: found cuda, allowed is cpu"));
+}
+
+}  // namespace
+}  // namespace windlass::worker

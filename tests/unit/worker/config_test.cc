@@ -1,0 +1,150 @@
+// config.json: what is accepted, and that every mistake is named with what was found and what is allowed.
+#include "worker/model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/worker/model_files.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+json good() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"intermediate_size", 128},
+          {"vocab_size", 300},
+          {"max_position_embeddings", 256},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"},
+          {"eos_token_id", {298, 299}}};
+}
+
+std::string error_of(const json& config) {
+  const auto parsed = parse_model_config(config.dump(), "m/config.json");
+  EXPECT_FALSE(parsed.ok());
+  return parsed.ok() ? "" : parsed.error().message;
+}
+
+// Given a complete config, every field arrives and the defaults of absent ones are Hugging Face's.
+TEST(Config, ReadsFieldsAndDefaults) {
+  const auto config = parse_model_config(good().dump(), "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->hidden_size, 64);
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->kv_size(), 32);
+  EXPECT_EQ(config->rope_theta, 10000);
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(298, 299));
+}
+
+// Given no num_key_value_heads, there are as many as query heads; given a head_dim, it need not divide hidden_size.
+TEST(Config, KvHeadsAndHeadDimAreOptional) {
+  json root = good();
+  root.erase("num_key_value_heads");
+  root["head_dim"] = 24;
+  const auto config = parse_model_config(root.dump(), "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->kv_heads, 4);
+  EXPECT_EQ(config->q_size(), 96);
+}
+
+// Given each required field missing in turn, the error names the file, the field and what is allowed.
+TEST(Config, NamesEachMissingField) {
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+                            "max_position_embeddings", "rms_norm_eps"}) {
+    json root = good();
+    root.erase(field);
+    const std::string message = error_of(root);
+    EXPECT_THAT(message, HasSubstr("m/config.json"));
+    EXPECT_THAT(message, HasSubstr("'" + std::string(field) + "': missing, allowed is"));
+  }
+}
+
+// Given several bad values at once, one message names all of them with what was found.
+TEST(Config, NamesAllBadFieldsTogether) {
+  json root = good();
+  root["hidden_size"] = -3;
+  root["num_hidden_layers"] = "two";
+  root["rms_norm_eps"] = 0;
+  root["hidden_act"] = "gelu";
+  root["attention_bias"] = true;
+  root["architectures"] = {"MistralForCausalLM"};
+  const std::string message = error_of(root);
+  for (const char* part : {"'hidden_size': found -3", "'num_hidden_layers': found \"two\"", "'rms_norm_eps': found 0",
+                           "'hidden_act': found \"gelu\"", "'attention_bias': found true", "found [\"MistralForCausalLM\"]"}) {
+    EXPECT_THAT(message, HasSubstr(part));
+  }
+}
+
+// Given sizes that do not fit each other, the error says which and what would fit.
+TEST(Config, ChecksRelationsBetweenFields) {
+  json root = good();
+  root["num_key_value_heads"] = 3;
+  EXPECT_THAT(error_of(root), HasSubstr("'num_key_value_heads': found 3, allowed is a divisor of num_attention_heads (4)"));
+  root = good();
+  root["num_attention_heads"] = 5;
+  EXPECT_THAT(error_of(root), HasSubstr("'num_attention_heads': found 5, allowed is a divisor of hidden_size (64)"));
+  root = good();
+  root["head_dim"] = 15;
+  EXPECT_THAT(error_of(root), HasSubstr("'head_dim': found 15, allowed is an even number"));
+  root = good();
+  root["eos_token_id"] = 300;
+  EXPECT_THAT(error_of(root), HasSubstr("'eos_token_id': found 300, allowed is below vocab_size (300)"));
+}
+
+// Given Llama 3's frequency scaling in either of transformers' spellings, it is read; an unknown kind is named.
+TEST(Config, ReadsRopeScaling) {
+  const json llama3 = {
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
+  json root = good();
+  root["rope_scaling"] = llama3;
+  root["rope_scaling"]["rope_type"] = "llama3";
+  root["rope_theta"] = 500000.0;
+  auto config = parse_model_config(root.dump(), "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kLlama3);
+  EXPECT_EQ(config->rope_scaling.factor, 8);
+  EXPECT_EQ(config->rope_theta, 500000);
+
+  root = good();
+  root["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 20000.0}};
+  config = parse_model_config(root.dump(), "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->rope_theta, 20000);
+
+  root["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 4}};
+  EXPECT_THAT(error_of(root), HasSubstr("'rope_parameters.rope_type': found \"yarn\""));
+}
+
+// Given text that is no JSON object, or no folder at all, the error names the file.
+TEST(Config, RefusesWhatIsNoConfig) {
+  EXPECT_THAT(parse_model_config("{", "a/config.json").error().message, HasSubstr("a/config.json: not JSON"));
+  EXPECT_THAT(parse_model_config("[1]", "a/config.json").error().message, HasSubstr("allowed is a JSON object"));
+  const auto absent = load_model_config("/nowhere/at/all");
+  ASSERT_FALSE(absent.ok());
+  EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(absent.error().message, HasSubstr("/nowhere/at/all: no such model folder"));
+}
+
+// Given a generation_config.json beside it, its end-of-sequence ids win.
+TEST(Config, GenerationConfigOverridesEos) {
+  const testing::TemporaryFolder folder;
+  testing::write_bytes(folder.path() / "config.json", good().dump());
+  testing::write_bytes(folder.path() / "generation_config.json", R"({"eos_token_id": 5})");
+  const auto config = load_model_config(folder.path());
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(5));
+}
+
+}  // namespace
+}  // namespace windlass::worker

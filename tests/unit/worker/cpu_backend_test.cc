@@ -1,0 +1,204 @@
+// The CPU backend against an independent reference, and its indifference to how work is cut into chunks, batches and blocks.
+#include "worker/backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/model_files.h"
+#include "tests/unit/worker/reference_model.h"
+#include "worker/backend/cpu/ops.h"
+
+namespace windlass::worker {
+namespace {
+
+// FP32 against double, through two to three layers of width 32 to 64: some 1e-5 of logits near 1.
+constexpr double kTolerance = 2e-4;
+
+ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed) {
+  Rng rng(seed, "weights");
+  const auto fill = [&](std::int64_t count, double scale, double around = 0) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = static_cast<float>(around + rng.uniform(-scale, scale));
+    return values;
+  };
+  const double s = 1.7 / std::sqrt(static_cast<double>(config.hidden_size));
+  ModelWeights weights;
+  weights.embedding = fill(config.vocab_size * config.hidden_size, 1.5);
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    LayerWeights layer;
+    layer.attention_norm = fill(config.hidden_size, 0.3, 1);
+    layer.qkv = fill((config.q_size() + 2 * config.kv_size()) * config.hidden_size, s);
+    layer.attention_out = fill(config.hidden_size * config.q_size(), s);
+    layer.mlp_norm = fill(config.hidden_size, 0.3, 1);
+    layer.gate_up = fill(2 * config.intermediate_size * config.hidden_size, s);
+    layer.down = fill(config.hidden_size * config.intermediate_size, s);
+    weights.layers.push_back(std::move(layer));
+  }
+  weights.final_norm = fill(config.hidden_size, 0.3, 1);
+  if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.hidden_size, s);
+  return weights;
+}
+
+ModelConfig random_config(Rng& rng) {
+  ModelConfig config;
+  config.kv_heads = rng.integer(1, 3);
+  config.heads = config.kv_heads * rng.integer(1, 3);
+  config.head_dim = 2 * rng.integer(1, 9);
+  config.hidden_size = rng.integer(8, 48);
+  config.layers = rng.integer(1, 3);
+  config.intermediate_size = rng.integer(8, 60);
+  config.vocab_size = rng.integer(10, 80);
+  config.max_context_tokens = 128;
+  config.tie_word_embeddings = rng.uniform() < 0.3;
+  config.rope_theta = rng.uniform() < 0.5 ? 10000 : 500000;
+  return config;
+}
+
+std::vector<std::int32_t> random_tokens(Rng& rng, const ModelConfig& config, std::int64_t count) {
+  std::vector<std::int32_t> tokens;
+  for (; count > 0; --count) tokens.push_back(static_cast<std::int32_t>(rng.integer(0, config.vocab_size - 1)));
+  return tokens;
+}
+
+// Given random shapes, weights and sequences, cut into random chunks, batched with each other and laid out in shuffled blocks,
+// the logits of every chunk's last token are those of the reference on the whole sequence.
+TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
+  Rng rng(5, "forward");
+  for (int round = 0; round < 25; ++round) {
+    const ModelConfig config = random_config(rng);
+    const ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
+    CpuBackendOptions options;
+    options.kv_blocks = 40;
+    options.max_batch_tokens = 96;
+    options.max_logit_rows = 4;
+    options.max_context_tokens = config.max_context_tokens;
+    auto backend = make_cpu_backend(config, weights, options);
+    ASSERT_TRUE(backend.ok()) << backend.error().message;
+
+    struct Sequence {
+      std::vector<std::int32_t> tokens;
+      std::vector<testing::Row> expected;
+      std::vector<std::int32_t> blocks;
+      std::int64_t done = 0;
+    };
+    std::vector<std::int32_t> blocks(40);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    for (std::size_t i = blocks.size() - 1; i > 0; --i)
+      std::swap(blocks[i], blocks[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
+    std::vector<Sequence> sequences(3);
+    for (Sequence& sequence : sequences) {
+      sequence.tokens = random_tokens(rng, config, rng.integer(1, 70));
+      sequence.expected = testing::reference_logits(config, weights, sequence.tokens);
+      for (std::int64_t n = blocks_for(static_cast<std::int64_t>(sequence.tokens.size())); n > 0; --n) {
+        sequence.blocks.push_back(blocks.back());
+        blocks.pop_back();
+      }
+    }
+    for (bool left = true; left;) {
+      left = false;
+      std::vector<SequenceChunk> chunks;
+      std::vector<const testing::Row*> expected;
+      for (Sequence& sequence : sequences) {
+        const std::int64_t pending = static_cast<std::int64_t>(sequence.tokens.size()) - sequence.done;
+        if (pending == 0) continue;
+        left = true;
+        if (rng.uniform() < 0.3) continue;  // sits this one out
+        const std::int64_t count = rng.uniform() < 0.4 ? 1 : rng.integer(1, std::min<std::int64_t>(pending, 30));
+        const bool wants = rng.uniform() < 0.8;
+        chunks.push_back(
+            {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(count)),
+             sequence.done, sequence.blocks, wants});
+        sequence.done += count;
+        if (wants) expected.push_back(&sequence.expected[static_cast<std::size_t>(sequence.done - 1)]);
+      }
+      if (chunks.empty()) continue;
+      const auto logits = (*backend)->forward(chunks);
+      ASSERT_TRUE(logits.ok()) << logits.error().message;
+      ASSERT_EQ(logits->size(), expected.size() * static_cast<std::size_t>(config.vocab_size));
+      for (std::size_t row = 0; row < expected.size(); ++row) {
+        for (std::size_t i = 0; i < expected[row]->size(); ++i) {
+          ASSERT_NEAR((*logits)[row * expected[row]->size() + i], (*expected[row])[i], kTolerance)
+              << "round " << round << ", logit " << i;
+        }
+      }
+    }
+  }
+}
+
+// Given a long prompt, the score tiles of prefill attention change nothing: the last logits are the reference's.
+TEST(CpuBackend, LongPrefillMatchesReference) {
+  Rng rng(6, "long");
+  ModelConfig config;
+  config.kv_heads = 1;
+  config.heads = 4;
+  config.head_dim = 8;
+  config.hidden_size = 16;
+  config.layers = 1;
+  config.intermediate_size = 16;
+  config.vocab_size = 20;
+  const ModelWeights weights = random_weights(config, 9);
+  const auto tokens = random_tokens(rng, config, 900);
+  CpuBackendOptions options;
+  options.kv_blocks = blocks_for(900);
+  options.max_batch_tokens = 900;
+  options.max_logit_rows = 1;
+  options.max_context_tokens = 900;
+  auto backend = make_cpu_backend(config, weights, options);
+  ASSERT_TRUE(backend.ok());
+  std::vector<std::int32_t> blocks(static_cast<std::size_t>(options.kv_blocks));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  const SequenceChunk chunk{tokens, 0, blocks, true};
+  const auto logits = (*backend)->forward(std::span(&chunk, 1));
+  ASSERT_TRUE(logits.ok());
+  const testing::Row expected = testing::reference_logits(config, weights, tokens).back();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR((*logits)[i], expected[i], kTolerance);
+}
+
+// Given more tokens than the backend was made for, it says so and computes nothing.
+TEST(CpuBackend, RefusesTooLargeBatches) {
+  Rng rng(1, "large");
+  ModelConfig config = random_config(rng);
+  CpuBackendOptions options;
+  options.kv_blocks = 4;
+  options.max_batch_tokens = 8;
+  options.max_context_tokens = 64;
+  auto backend = make_cpu_backend(config, random_weights(config, 1), options);
+  ASSERT_TRUE(backend.ok());
+  const auto tokens = random_tokens(rng, config, 9);
+  const std::vector<std::int32_t> blocks{0};
+  const SequenceChunk chunk{tokens, 0, blocks, true};
+  const auto logits = (*backend)->forward(std::span(&chunk, 1));
+  ASSERT_FALSE(logits.ok());
+  EXPECT_NE(logits.error().message.find("found 9 tokens"), std::string::npos);
+}
+
+// Given Llama 3.1's scaling (8, 1, 4, 8192; theta 500000; head_dim 128), high frequencies stay, low ones are divided by 8, and
+// between them the factor moves steadily.
+TEST(Rope, Llama3ScalingBendsOnlyLowFrequencies) {
+  ModelConfig config;
+  config.head_dim = 128;
+  config.rope_theta = 500000;
+  const auto plain = cpu::rope_frequencies(config);
+  config.rope_scaling = {RopeScaling::Kind::kLlama3, 8, 1, 4, 8192};
+  const auto scaled = cpu::rope_frequencies(config);
+  double last_ratio = 1;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const double turns = 8192 * plain[i] / (2 * 3.14159265358979323846);
+    const double ratio = scaled[i] / plain[i];
+    if (turns > 4) {
+      EXPECT_DOUBLE_EQ(ratio, 1);
+    } else if (turns < 1) {
+      EXPECT_DOUBLE_EQ(ratio, 1.0 / 8);
+    }
+    EXPECT_LE(ratio, last_ratio);
+    last_ratio = ratio;
+  }
+  EXPECT_DOUBLE_EQ(last_ratio, 1.0 / 8);
+}
+
+}  // namespace
+}  // namespace windlass::worker

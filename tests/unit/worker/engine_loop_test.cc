@@ -1,0 +1,209 @@
+// The engine's thread: many submitters at once, cancellation, the bound on requests, drain. Also what the thread sanitizer
+// runs.
+#include "worker/engine/engine_loop.h"
+
+#include <future>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/fake_backend.h"
+
+namespace windlass::worker {
+namespace {
+
+using testing::HashBackend;
+using ::testing::HasSubstr;
+
+std::string_view letter(std::int32_t token) {
+  static const std::string kLetters = "abcdefghijklmnopqrstuvwxyz";
+  return std::string_view(kLetters).substr(static_cast<std::size_t>(token % 26), 1);
+}
+
+GenerationRequest greedy(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+// Collects one request's events; wait() gives the whole text and how it ended.
+class Collector {
+ public:
+  EngineLoop::Sink sink() {
+    return [this](const TokenEvent& event) {
+      text_ += event.text;
+      if (event.finish) done_.set_value({text_, *event.finish});
+    };
+  }
+  std::pair<std::string, FinishReason> wait() {
+    auto future = done_.get_future();
+    if (future.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      ADD_FAILURE() << "the request does not end";
+      std::abort();
+    }
+    return future.get();
+  }
+
+ private:
+  std::string text_;
+  std::promise<std::pair<std::string, FinishReason>> done_;
+};
+
+// A backend whose steps wait until the test lets them go.
+class GatedBackend final : public Backend {
+ public:
+  explicit GatedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  [[nodiscard]] std::int64_t vocab_size() const override { return inner_->vocab_size(); }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return inner_->kv_blocks(); }
+  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return allowed_ > 0; });
+    --allowed_;
+    return inner_->forward(chunks);
+  }
+  void allow(std::int64_t steps) {
+    const std::scoped_lock lock(mutex_);
+    allowed_ += steps;
+    changed_.notify_all();
+  }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t allowed_ = 0;
+};
+
+class Loop : public ::testing::Test {
+ protected:
+  static EngineOptions options() {
+    EngineOptions options;
+    options.max_running = 2;
+    options.max_waiting = 4;
+    options.max_context_tokens = 256;
+    return options;
+  }
+  // The loop and the gate to its backend.
+  std::pair<std::unique_ptr<EngineLoop>, GatedBackend*> make() {
+    auto gated = std::make_unique<GatedBackend>(std::make_unique<HashBackend>(97, 64, options().max_batch_tokens));
+    GatedBackend* gate = gated.get();
+    return {std::make_unique<EngineLoop>(options(), std::move(gated), letter, clock_, metrics_), gate};
+  }
+  std::string expected(std::vector<std::int32_t> tokens, std::int64_t count) const {
+    const HashBackend reference(97, 1, 1);
+    std::string text;
+    for (; count > 0; --count) {
+      tokens.push_back(reference.next_token(tokens));
+      text += letter(tokens.back());
+    }
+    return text;
+  }
+
+  SteadyClock clock_;
+  metrics::Registry registry_;
+  metrics::WorkerMetrics metrics_{registry_, "m"};
+};
+
+// Given eight threads with ten requests each, retried while the worker is full, all get the text they would have alone, and the
+// metrics count every token.
+TEST_F(Loop, ManySubmittersAtOnce) {
+  const auto [loop, gate] = make();
+  gate->allow(1 << 30);
+  std::vector<std::thread> threads;
+  for (std::int32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t, engine = loop.get()] {
+      for (std::int32_t i = 0; i < 10; ++i) {
+        Collector collector;
+        for (;;) {
+          const auto taken = engine->submit(greedy({t, i}, 5 + i), collector.sink());
+          if (taken.ok()) break;
+          ASSERT_EQ(taken.error().code, ErrorCode::kResourceExhausted);
+          std::this_thread::yield();
+        }
+        const auto [text, finish] = collector.wait();
+        EXPECT_EQ(text, expected({t, i}, 5 + i));
+        EXPECT_EQ(finish, FinishReason::kLength);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(loop->wait_idle(10));
+  EXPECT_EQ(metrics_.generation_tokens.value(), 8 * (10 * 5 + 45));
+  EXPECT_EQ(metrics_.prompt_tokens.value(), 8 * 10 * 2);
+  EXPECT_EQ(metrics_.requests_finished("length").value(), 80);
+}
+
+// Given as many requests as may run and wait, one more is refused before any work; once some ended, there is room again.
+TEST_F(Loop, FullIsRefused) {
+  const auto [loop, gate] = make();
+  std::vector<Collector> collectors(7);
+  for (std::size_t i = 0; i < 6; ++i) ASSERT_TRUE(loop->submit(greedy({1}, 2), collectors[i].sink()).ok());
+  const auto refused = loop->submit(greedy({1}, 2), collectors[6].sink());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message, HasSubstr("found 6 requests in flight, allowed are 2 running and 4 waiting"));
+  gate->allow(1 << 20);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(collectors[i].wait().second, FinishReason::kLength);
+  ASSERT_TRUE(loop->wait_idle(10));
+  ASSERT_TRUE(loop->submit(greedy({1}, 2), collectors[6].sink()).ok());
+  EXPECT_EQ(collectors[6].wait().second, FinishReason::kLength);
+}
+
+// Given a drain with a request in flight, new ones are refused and that one ends as if nothing had happened.
+TEST_F(Loop, DrainFinishesWhatIsInFlight) {
+  const auto [loop, gate] = make();
+  Collector running;
+  ASSERT_TRUE(loop->submit(greedy({5}, 8), running.sink()).ok());
+  gate->allow(1);
+  loop->drain();
+  EXPECT_TRUE(loop->draining());
+  Collector late;
+  const auto refused = loop->submit(greedy({5}, 8), late.sink());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_FALSE(loop->wait_idle(0));
+  gate->allow(100);
+  const auto [text, finish] = running.wait();
+  EXPECT_EQ(text, expected({5}, 8));
+  EXPECT_EQ(finish, FinishReason::kLength);
+  EXPECT_TRUE(loop->wait_idle(10));
+}
+
+// Given a cancelled request, its sink hears of the end, its place is free, and the others go on.
+TEST_F(Loop, CancelEndsOneRequest) {
+  const auto [loop, gate] = make();
+  Collector first;
+  Collector second;
+  const auto id = loop->submit(greedy({5}, 200), first.sink());
+  ASSERT_TRUE(id.ok());
+  ASSERT_TRUE(loop->submit(greedy({6}, 20), second.sink()).ok());
+  gate->allow(3);
+  loop->cancel(*id, "the client left");
+  loop->cancel(12345, "nobody");
+  gate->allow(1000);
+  EXPECT_EQ(first.wait().second, FinishReason::kCancelled);
+  EXPECT_EQ(second.wait().first, expected({6}, 20));
+  EXPECT_EQ(metrics_.requests_finished("abort").value(), 1);
+}
+
+// Given a loop that is destroyed with requests in flight, every sink hears of an end.
+TEST_F(Loop, DestructionEndsEverything) {
+  Collector running;
+  Collector waiting;
+  {
+    const auto [loop, gate] = make();
+    ASSERT_TRUE(loop->submit(greedy({5}, 200), running.sink()).ok());
+    ASSERT_TRUE(loop->submit(greedy({5}, 200), waiting.sink()).ok());
+    gate->allow(5);
+    loop->cancel_all("test");
+    gate->allow(1000);
+  }
+  EXPECT_EQ(running.wait().second, FinishReason::kCancelled);
+  EXPECT_EQ(waiting.wait().second, FinishReason::kCancelled);
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,344 @@
+// The scheduler: tokens do not depend on schedules, nothing starves or fails for want of cache, limits and ends are right.
+#include "worker/engine/engine.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/fake_backend.h"
+#include "tests/unit/worker/model_files.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/model/weights.h"
+
+namespace windlass::worker {
+namespace {
+
+using testing::HashBackend;
+using ::testing::HasSubstr;
+using testing::ManualClock;
+
+constexpr std::int64_t kVocab = 97;
+
+// Token t is the letter 'a' + t % 26.
+std::string_view letter(std::int32_t token) {
+  static const std::string kLetters = "abcdefghijklmnopqrstuvwxyz";
+  return std::string_view(kLetters).substr(static_cast<std::size_t>(token % 26), 1);
+}
+
+GenerationRequest greedy(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+// What greedy decoding of the hash backend gives, without any engine.
+std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {
+  std::string text;
+  for (; count > 0; --count) {
+    tokens.push_back(backend.next_token(tokens));
+    text += letter(tokens.back());
+  }
+  return text;
+}
+
+struct Outcome {
+  std::string text;
+  std::int64_t generated = 0;
+  std::optional<FinishReason> finish;
+  std::string error;
+  RequestTimes times;
+};
+
+void collect(std::map<RequestId, Outcome>& outcomes, const std::vector<TokenEvent>& events) {
+  for (const TokenEvent& event : events) {
+    Outcome& outcome = outcomes[event.request];
+    ASSERT_FALSE(outcome.finish.has_value()) << "an event after the end of request " << event.request;
+    outcome.text += event.text;
+    if (event.has_token) ++outcome.generated;
+    EXPECT_EQ(event.generated_tokens, outcome.generated);
+    outcome.finish = event.finish;
+    outcome.error = event.error;
+    outcome.times = event.times;
+  }
+}
+
+// Given thousands of random schedules (arrivals at random steps, random budgets, places and cache sizes, some so small that
+// sequences lose their blocks, some requests cancelled midway), every request's greedy tokens are those it has alone, and all
+// blocks come back.
+TEST(Engine, SchedulesNeverChangeGreedyTokens) {
+  std::int64_t preemptions = 0;
+  std::int64_t largest_batch = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    Rng rng(seed, "schedule");
+    EngineOptions options;
+    options.max_running = rng.integer(1, 6);
+    options.max_waiting = 100;
+    options.max_context_tokens = rng.integer(20, 120);
+    options.max_batch_tokens = options.max_running + rng.integer(0, 40);
+    const std::int64_t blocks = blocks_for(options.max_context_tokens) + rng.integer(0, 8);
+    HashBackend backend(kVocab, blocks, options.max_batch_tokens);
+    ManualClock clock;
+    Engine engine(options, backend, letter, clock);
+
+    struct Planned {
+      std::int64_t at_step;
+      GenerationRequest request;
+    };
+    std::map<RequestId, Planned> planned;
+    for (RequestId id = 1; id <= 8; ++id) {
+      std::vector<std::int32_t> prompt;
+      for (std::int64_t n = rng.integer(1, options.max_context_tokens - 1); n > 0; --n)
+        prompt.push_back(static_cast<std::int32_t>(rng.integer(0, kVocab - 1)));
+      planned.emplace(id, Planned{rng.integer(0, 30), greedy(std::move(prompt), rng.integer(1, 40))});
+    }
+    const RequestId cancelled = rng.uniform() < 0.5 ? static_cast<RequestId>(rng.integer(1, 8)) : 0;
+    const std::int64_t cancel_step = rng.integer(0, 60);
+    std::map<RequestId, Outcome> outcomes;
+    for (std::int64_t step = 0; step <= 60 || !engine.idle(); ++step) {
+      ASSERT_LT(step, 5000) << "seed " << seed << " does not come to rest";
+      for (const auto& [id, plan] : planned) {
+        if (plan.at_step != step) continue;
+        ASSERT_TRUE(engine.submit(id, plan.request, clock.now).ok());
+      }
+      if (cancelled != 0 && step == cancel_step) {
+        if (const auto event = engine.cancel(cancelled, "left")) outcomes[cancelled].finish = event->finish;
+      }
+      collect(outcomes, engine.step());
+    }
+    for (const auto& [id, plan] : planned) {
+      const Outcome& outcome = outcomes[id];
+      const auto room = options.max_context_tokens - static_cast<std::int64_t>(plan.request.prompt.size());
+      const std::string whole = expected_text(backend, plan.request.prompt, std::min(plan.request.max_tokens, room));
+      if (id == cancelled && outcome.finish == FinishReason::kCancelled) {
+        EXPECT_EQ(whole.substr(0, outcome.text.size()), outcome.text) << "seed " << seed;
+        continue;
+      }
+      EXPECT_EQ(outcome.text, whole) << "seed " << seed << ", request " << id;
+      EXPECT_EQ(outcome.finish, FinishReason::kLength);
+    }
+    EXPECT_EQ(engine.load().kv_blocks_used, 0) << "seed " << seed;
+    preemptions += engine.preemptions();
+    largest_batch = std::max(largest_batch, backend.largest_batch);
+  }
+  // The schedules were worth the name: sequences shared steps, and some lost their blocks and came back.
+  EXPECT_GT(preemptions, 100);
+  EXPECT_GT(largest_batch, 3);
+}
+
+// Given the real CPU backend and random schedules, greedy text is what a lone request gets. Sums round differently in batches
+// of different sizes, so a request may leave its path where two logits are a near tie; that must stay rare.
+TEST(Engine, CpuBackendTextDoesNotDependOnCompany) {
+  const testing::TemporaryFolder folder;
+  ASSERT_TRUE(init_model(testing::tiny_shape(), folder.path()).ok());
+  const auto config = load_model_config(folder.path());
+  ASSERT_TRUE(config.ok());
+  const auto store = TensorStore::open(folder.path());
+  ASSERT_TRUE(store.ok());
+  const auto weights = load_weights(*config, *store);
+  ASSERT_TRUE(weights.ok());
+  const auto token_text = [](std::int32_t token) {
+    static const std::vector<std::string> kNames = [] {
+      std::vector<std::string> names;
+      for (int i = 0; i < 300; ++i) names.push_back(std::to_string(i) + " ");
+      return names;
+    }();
+    return std::string_view(kNames[static_cast<std::size_t>(token)]);
+  };
+  const auto run = [&](EngineOptions options, std::int64_t blocks, const std::vector<GenerationRequest>& requests,
+                       std::uint64_t seed) {
+    CpuBackendOptions cpu;
+    cpu.kv_blocks = blocks;
+    cpu.max_batch_tokens = options.max_batch_tokens;
+    cpu.max_logit_rows = options.max_running;
+    cpu.max_context_tokens = options.max_context_tokens;
+    auto backend = make_cpu_backend(*config, *weights, cpu);
+    EXPECT_TRUE(backend.ok());
+    ManualClock clock;
+    Engine engine(options, **backend, token_text, clock);
+    Rng rng(seed, "arrivals");
+    std::map<RequestId, Outcome> outcomes;
+    std::size_t next = 0;
+    while (next < requests.size() || !engine.idle()) {
+      while (next < requests.size() && rng.uniform() < 0.4) {
+        EXPECT_TRUE(engine.submit(next, requests[next], 0).ok());
+        ++next;
+      }
+      collect(outcomes, engine.step());
+    }
+    return outcomes;
+  };
+  Rng rng(17, "prompts");
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < 12; ++i) {
+    std::vector<std::int32_t> prompt;
+    for (std::int64_t n = rng.integer(1, 90); n > 0; --n) prompt.push_back(static_cast<std::int32_t>(rng.integer(0, 299)));
+    requests.push_back(greedy(std::move(prompt), 30));
+  }
+  EngineOptions alone;
+  alone.max_running = 1;
+  alone.max_waiting = 100;
+  alone.max_context_tokens = 160;
+  alone.max_batch_tokens = 160;
+  const auto expected = run(alone, 10, requests, 0);
+  int different = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    EngineOptions options = alone;
+    options.max_running = 1 + static_cast<std::int64_t>(seed % 6);
+    options.max_batch_tokens = options.max_running + static_cast<std::int64_t>(seed * 7);
+    const auto found = run(options, 10 + static_cast<std::int64_t>(seed), requests, seed);
+    for (const auto& [id, outcome] : expected) {
+      EXPECT_EQ(found.at(id).generated, outcome.generated);
+      if (found.at(id).text != outcome.text) ++different;
+    }
+  }
+  EXPECT_LE(different, 2) << "of 144 requests";
+}
+
+// Given a cache that holds one request of two, the second waits, then is served whole: running out of cache fails nobody.
+TEST(Engine, CacheExhaustionQueues) {
+  EngineOptions options;
+  options.max_running = 4;
+  options.max_context_tokens = 64;
+  HashBackend backend(kVocab, blocks_for(64), options.max_batch_tokens);
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  const std::vector<std::int32_t> prompt(50, 3);
+  ASSERT_TRUE(engine.submit(1, greedy(prompt, 10), 0).ok());
+  ASSERT_TRUE(engine.submit(2, greedy(prompt, 10), 0).ok());
+  std::map<RequestId, Outcome> outcomes;
+  collect(outcomes, engine.step());
+  EXPECT_EQ(engine.load().running, 1);
+  EXPECT_EQ(engine.load().waiting, 1);
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[1].text, expected_text(backend, prompt, 10));
+  EXPECT_EQ(outcomes[2].text, expected_text(backend, prompt, 10));
+}
+
+// Given a long prompt beside a decoding request, the decoding one gets a token in every step: prefill is cut into pieces.
+TEST(Engine, PrefillDoesNotStopDecoding) {
+  EngineOptions options;
+  options.max_running = 2;
+  options.max_context_tokens = 512;
+  options.max_batch_tokens = 16;
+  HashBackend backend(kVocab, 64, 16);
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  ASSERT_TRUE(engine.submit(1, greedy({1, 2}, 100), 0).ok());
+  ASSERT_EQ(engine.step().size(), 1U);
+  ASSERT_TRUE(engine.submit(2, greedy(std::vector<std::int32_t>(300, 5), 1), 0).ok());
+  for (int step = 0; step < 19; ++step) {
+    const auto events = engine.step();
+    ASSERT_EQ(events.size(), 1U) << "step " << step;
+    EXPECT_EQ(events[0].request, 1U);
+  }
+  EXPECT_EQ(engine.step().size(), 2U);  // 300 tokens at 15 a step
+}
+
+// Given requests beyond the limits, each is refused with what was found and what is allowed, and nothing is queued.
+TEST(Engine, RefusesWhatDoesNotFit) {
+  EngineOptions options;
+  options.max_running = 1;
+  options.max_waiting = 2;
+  options.max_context_tokens = 32;
+  HashBackend backend(kVocab, 2, options.max_batch_tokens);
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  const auto error_of = [&](const GenerationRequest& request) {
+    const auto taken = engine.submit(9, request, 0);
+    EXPECT_FALSE(taken.ok());
+    return taken.ok() ? "" : taken.error().message;
+  };
+  EXPECT_THAT(error_of(greedy(std::vector<std::int32_t>(40, 1), 1)),
+              HasSubstr("the prompt has 40 tokens, but the context holds 32"));
+  EXPECT_THAT(error_of(greedy({}, 1)), HasSubstr("no tokens"));
+  EXPECT_THAT(error_of(greedy({1}, 0)), HasSubstr("max_tokens: found 0"));
+  EXPECT_THAT(error_of(greedy({kVocab}, 1)), HasSubstr("found token id 97, allowed is 0 to 96"));
+  EXPECT_TRUE(engine.idle());
+  for (RequestId id = 1; id <= 3; ++id) EXPECT_TRUE(engine.submit(id, greedy({1}, 5), 0).ok());
+  const auto full = engine.submit(4, greedy({1}, 5), 0);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.error().code, ErrorCode::kResourceExhausted);
+}
+
+// Given an end-of-sequence token, generation stops there and its text is not shown; with ignore_eos it goes on.
+TEST(Engine, EndOfSequence) {
+  EngineOptions options;
+  HashBackend backend(kVocab, 128, options.max_batch_tokens);
+  std::vector<std::int32_t> tokens{4};
+  for (int i = 0; i < 5; ++i) tokens.push_back(backend.next_token(tokens));
+  options.eos_token_ids = {tokens.back()};
+  const auto first = std::find(tokens.begin() + 1, tokens.end(), tokens.back()) - tokens.begin();  // it may come sooner
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  ASSERT_TRUE(engine.submit(1, greedy({4}, 20), 0).ok());
+  GenerationRequest on = greedy({4}, 20);
+  on.ignore_eos = true;
+  ASSERT_TRUE(engine.submit(2, on, 0).ok());
+  std::map<RequestId, Outcome> outcomes;
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[1].finish, FinishReason::kStop);
+  EXPECT_EQ(outcomes[1].generated, first);
+  EXPECT_EQ(outcomes[1].text, expected_text(backend, {4}, first - 1));
+  EXPECT_EQ(outcomes[2].finish, FinishReason::kLength);
+  EXPECT_EQ(outcomes[2].generated, 20);
+}
+
+// Given a stop string that spans three tokens, the text ends before it, whatever of it had been generated.
+TEST(Engine, StopStringSpanningTokens) {
+  EngineOptions options;
+  HashBackend backend(kVocab, 128, options.max_batch_tokens);
+  const std::string whole = expected_text(backend, {8}, 30);
+  const std::string stop = whole.substr(10, 3);
+  GenerationRequest request = greedy({8}, 30);
+  request.stop = {stop};
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  ASSERT_TRUE(engine.submit(1, request, 0).ok());
+  std::map<RequestId, Outcome> outcomes;
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[1].finish, FinishReason::kStop);
+  EXPECT_EQ(outcomes[1].text, whole.substr(0, whole.find(stop)));
+}
+
+// Given a backend that fails, the requests of that step end with an error that says so, and the engine goes on with others.
+TEST(Engine, BackendFailureEndsItsRequests) {
+  EngineOptions options;
+  HashBackend backend(kVocab, 128, options.max_batch_tokens);
+  backend.fail_at_step = 2;
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  ASSERT_TRUE(engine.submit(1, greedy({8}, 30), 0).ok());
+  std::map<RequestId, Outcome> outcomes;
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[1].finish, FinishReason::kError);
+  EXPECT_EQ(outcomes[1].error, "the backend broke");
+  ASSERT_TRUE(engine.submit(2, greedy({8}, 3), 0).ok());
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[2].finish, FinishReason::kLength);
+  EXPECT_EQ(engine.load().kv_blocks_used, 0);
+}
+
+// Given a clock that tests move, a request's times are those at which things happened on it.
+TEST(Engine, TimesComeFromTheClock) {
+  EngineOptions options;
+  HashBackend backend(kVocab, 128, options.max_batch_tokens);
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  ASSERT_TRUE(engine.submit(1, greedy({8}, 3), 10).ok());
+  std::map<RequestId, Outcome> outcomes;
+  for (const double now : {12.0, 13.0, 15.0}) {
+    clock.now = now;
+    collect(outcomes, engine.step());
+  }
+  ASSERT_TRUE(engine.idle());
+  EXPECT_EQ(outcomes[1].times.arrived_s, 10);
+  EXPECT_EQ(outcomes[1].times.first_token_s, 12);
+  EXPECT_EQ(outcomes[1].times.last_token_s, 15);
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,88 @@
+// HashBackend: a Backend that is no model. A token's logits are a hash of the whole sequence so far, read back through the
+// block table out of its "cache", so that any mistake of the engine in positions, chunks or blocks gives other tokens. Exact,
+// and fast enough for thousands of schedules.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "worker/backend/backend.h"
+#include "worker/engine/clock.h"
+
+namespace windlass::worker::testing {
+
+class ManualClock final : public Clock {
+ public:
+  [[nodiscard]] double now_s() const override { return now; }
+  double now = 0;
+};
+
+class HashBackend final : public Backend {
+ public:
+  HashBackend(std::int64_t vocab, std::int64_t blocks, std::int64_t max_batch_tokens)
+      : vocab_(vocab),
+        blocks_(blocks),
+        max_batch_tokens_(max_batch_tokens),
+        cache_(static_cast<std::size_t>(blocks * kKvBlockTokens), -1) {}
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return vocab_; }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return blocks_; }
+
+  // What follows a sequence under greedy sampling.
+  [[nodiscard]] std::int32_t next_token(const std::vector<std::int32_t>& tokens) const {
+    return static_cast<std::int32_t>(hash(tokens) % static_cast<std::uint64_t>(vocab_));
+  }
+
+  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) override {
+    ++steps;
+    if (fail_at_step == steps) return Error{ErrorCode::kInternal, "the backend broke"};
+    logits_.clear();
+    std::int64_t tokens = 0;
+    std::set<std::int32_t> owned;
+    for (const SequenceChunk& chunk : chunks) {
+      tokens += static_cast<std::int64_t>(chunk.tokens.size());
+      EXPECT_FALSE(chunk.tokens.empty());
+      for (const std::int32_t block : chunk.blocks)
+        EXPECT_TRUE(owned.insert(block).second) << "block " << block << " has two owners";
+      const std::int64_t end = chunk.start + static_cast<std::int64_t>(chunk.tokens.size());
+      EXPECT_GE(static_cast<std::int64_t>(chunk.blocks.size()), blocks_for(end));
+      for (std::size_t t = 0; t < chunk.tokens.size(); ++t)
+        slot(chunk, chunk.start + static_cast<std::int64_t>(t)) = chunk.tokens[t];
+      if (!chunk.wants_logits) continue;
+      std::vector<std::int32_t> sequence;
+      for (std::int64_t p = 0; p < end; ++p) sequence.push_back(slot(chunk, p));
+      const std::size_t row = logits_.size();
+      logits_.resize(row + static_cast<std::size_t>(vocab_), 0.0F);
+      logits_[row + static_cast<std::size_t>(next_token(sequence))] = 10;
+    }
+    EXPECT_LE(tokens, max_batch_tokens_);
+    largest_batch = std::max(largest_batch, static_cast<std::int64_t>(chunks.size()));
+    return std::span<const float>(logits_);
+  }
+
+  std::int64_t steps = 0;
+  std::int64_t fail_at_step = -1;
+  std::int64_t largest_batch = 0;
+
+ private:
+  static std::uint64_t hash(const std::vector<std::int32_t>& tokens) {
+    std::uint64_t h = 0xCBF29CE484222325ULL;
+    for (const std::int32_t token : tokens) h = (h ^ static_cast<std::uint64_t>(token + 1)) * 0x100000001B3ULL;
+    return h ^ (h >> 29U);
+  }
+  std::int32_t& slot(const SequenceChunk& chunk, std::int64_t position) {
+    const std::int64_t block = chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)];
+    return cache_[static_cast<std::size_t>(block * kKvBlockTokens + position % kKvBlockTokens)];
+  }
+
+  std::int64_t vocab_;
+  std::int64_t blocks_;
+  std::int64_t max_batch_tokens_;
+  std::vector<std::int32_t> cache_;
+  std::vector<float> logits_;
+};
+
+}  // namespace windlass::worker::testing

@@ -1,0 +1,130 @@
+// Flags: defaults, and one line for every mistake that names flag, found and allowed.
+#include "worker/serve/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/serve/served_model.h"
+
+namespace windlass::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(const std::vector<std::string>& arguments) {
+  const auto command = parse_flags(arguments, "v");
+  EXPECT_FALSE(command.ok());
+  if (command.ok()) return "";
+  EXPECT_EQ(command.error().message.find('\n'), std::string::npos);
+  return command.error().message;
+}
+
+// Given --model and --port alone, the rest has the documented defaults.
+TEST(Flags, Defaults) {
+  const auto command = parse_flags({"--model", "/models/tiny/", "--port", "9001"}, "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  const auto& flags = std::get<ServeFlags>(*command);
+  EXPECT_EQ(flags.host, "127.0.0.1");
+  EXPECT_EQ(flags.port, 9001);
+  EXPECT_EQ(flags.served_name, "tiny");
+  EXPECT_EQ(flags.backend, "cpu");
+  EXPECT_EQ(flags.max_concurrent, 8);
+  EXPECT_EQ(flags.threads, 1);
+  EXPECT_EQ(flags.drain_timeout_s, 1800);
+}
+
+// Given what a pod passes, everything arrives.
+TEST(Flags, PodArguments) {
+  const auto command = parse_flags({"--model=/m", "--listen=10.1.2.3:8000", "--name=ns/x", "--max-concurrent=3",
+                                    "--max-context-tokens=100", "--drain-timeout=1m30s", "--kv-cache-tokens=400"},
+                                   "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  const auto& flags = std::get<ServeFlags>(*command);
+  EXPECT_EQ(flags.host, "10.1.2.3");
+  EXPECT_EQ(flags.port, 8000);
+  EXPECT_EQ(flags.served_name, "ns/x");
+  EXPECT_EQ(flags.max_concurrent, 3);
+  EXPECT_EQ(flags.max_context_tokens, 100);
+  EXPECT_EQ(flags.kv_cache_tokens, 400);
+  EXPECT_EQ(flags.drain_timeout_s, 90);
+}
+
+// Given model init with some flags, the rest has its defaults; a bad shape is a bad flag.
+TEST(Flags, ModelInit) {
+  const auto command = parse_flags({"model", "init", "--layers", "2", "--seed", "9", "/tmp/x"}, "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  const auto& init = std::get<ModelInitFlags>(*command);
+  EXPECT_EQ(init.shape.layers, 2);
+  EXPECT_EQ(init.shape.hidden, 256);
+  EXPECT_EQ(init.shape.vocab, 512);
+  EXPECT_EQ(init.shape.seed, 9U);
+  EXPECT_EQ(init.folder, "/tmp/x");
+  EXPECT_THAT(error_of({"model", "init", "--layers", "0", "/tmp/x"}), HasSubstr("--layers: found 0"));
+  EXPECT_THAT(error_of({"model", "init"}), HasSubstr("folder"));
+}
+
+// Given --help and --version, there is text to print.
+TEST(Flags, HelpAndVersion) {
+  EXPECT_THAT(std::get<PrintAndExit>(*parse_flags({"--help"}, "v")).text, HasSubstr("--drain-timeout"));
+  EXPECT_THAT(std::get<PrintAndExit>(*parse_flags({"--version"}, "windlass-worker 9")).text, HasSubstr("windlass-worker 9"));
+}
+
+// Given mistakes, the message names the flag, what was found and what is allowed.
+TEST(Flags, NamesMistakes) {
+  EXPECT_THAT(error_of({"--port", "1"}), HasSubstr("--model: found nothing"));
+  EXPECT_THAT(error_of({"--model", "m"}), HasSubstr("--port: found nothing"));
+  EXPECT_THAT(error_of({"--model", "m", "--port", "0"}), HasSubstr("--port: found 0, allowed is 1 to 65535"));
+  EXPECT_THAT(error_of({"--model", "m", "--port", "many"}), HasSubstr("--port"));
+  EXPECT_THAT(error_of({"--model", "m", "--listen", "nowhere"}), HasSubstr("--listen: found 'nowhere'"));
+  EXPECT_THAT(error_of({"--model", "m", "--listen", "h:1", "--port", "2"}), HasSubstr("--port: found 2, but --listen says 1"));
+  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--backend", "tpu"}),
+              HasSubstr("--backend: found 'tpu', allowed is cpu or cuda"));
+  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--max-concurrent", "0"}), HasSubstr("--max-concurrent: found 0"));
+  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--drain-timeout", "soon"}), HasSubstr("--drain-timeout: found 'soon'"));
+  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--speed", "9"}), HasSubstr("--speed"));
+}
+
+// Given Go's durations, they are seconds; anything else is refused.
+TEST(Flags, Durations) {
+  EXPECT_EQ(*parse_duration_s("500ms"), 0.5);
+  EXPECT_EQ(*parse_duration_s("1h30m"), 5400);
+  EXPECT_EQ(*parse_duration_s("1.5s"), 1.5);
+  EXPECT_EQ(*parse_duration_s("0"), 0);
+  for (const char* bad : {"", "5", "s", "-5s", "5 s", "5d", "1e3s"}) EXPECT_FALSE(parse_duration_s(bad).ok()) << bad;
+}
+
+// Given a model of 2,048 tokens, sizes that do not fit it or each other are refused by flag; the default cache holds all that
+// may run at once.
+TEST(Flags, EngineSizes) {
+  ModelConfig config;
+  config.layers = 4;
+  config.kv_heads = 4;
+  config.head_dim = 32;
+  config.max_context_tokens = 2048;
+  ServeFlags flags;
+  auto sizes = engine_sizes(flags, config);
+  ASSERT_TRUE(sizes.ok());
+  EXPECT_EQ(sizes->max_context_tokens, 2048);
+  EXPECT_EQ(sizes->kv_blocks * kKvBlockTokens, 8 * 2048);
+  flags.max_context_tokens = 4096;
+  EXPECT_THAT(engine_sizes(flags, config).error().message, HasSubstr("--max-context-tokens: found 4096, allowed is at most"));
+  flags.max_context_tokens = 512;
+  flags.kv_cache_tokens = 256;
+  EXPECT_THAT(engine_sizes(flags, config).error().message,
+              HasSubstr("--kv-cache-tokens: found 256, allowed is at least one whole context (512)"));
+}
+
+// Given --backend cuda, loading says what there is instead of pretending.
+TEST(Flags, CudaBackendIsAnsweredHonestly) {
+  SteadyClock clock;
+  metrics::Registry registry;
+  const metrics::WorkerMetrics metrics(registry, "m");
+  ServeFlags flags;
+  flags.backend = "cuda";
+  const auto model = load_served_model(flags, clock, metrics);
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(model.error().message, HasSubstr("--backend: found cuda, allowed is cpu"));
+}
+
+}  // namespace
+}  // namespace windlass::worker

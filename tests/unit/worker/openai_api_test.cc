@@ -1,0 +1,203 @@
+// The OpenAI bodies: what requests become, how every bad field is named, and the shapes of answers.
+#include "worker/serve/openai_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/worker/model_files.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class Api : public ::testing::Test {
+ protected:
+  static Tokenizer make_tokenizer() {
+    auto tokenizer = Tokenizer::parse(make_tokenizer_json(testing::tiny_shape()), "tokenizer.json");
+    EXPECT_TRUE(tokenizer.ok());
+    return std::move(tokenizer).value();
+  }
+  static EngineOptions make_options() {
+    EngineOptions options;
+    options.max_context_tokens = 64;
+    return options;
+  }
+  std::variant<ApiRequest, ApiError> parse(const json& body, Endpoint endpoint) const {
+    return parse_text(body.dump(), endpoint);
+  }
+  std::variant<ApiRequest, ApiError> parse_text(const std::string& body, Endpoint endpoint) const {
+    return parse_request(endpoint, body, {name_, tokenizer_, chat_, options_, 300}, 99);
+  }
+  ApiRequest good(const json& body, Endpoint endpoint = Endpoint::kChatCompletions) const {
+    auto parsed = parse(body, endpoint);
+    if (const auto* error = std::get_if<ApiError>(&parsed)) ADD_FAILURE() << error->message;
+    return std::get<ApiRequest>(std::move(parsed));
+  }
+  ApiError bad(const json& body, Endpoint endpoint = Endpoint::kChatCompletions) const {
+    auto parsed = parse(body, endpoint);
+    EXPECT_TRUE(std::holds_alternative<ApiError>(parsed)) << body;
+    return std::get<ApiError>(std::move(parsed));
+  }
+  static json chat() { return {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "hi"}}}}}; }
+  static json completion() { return {{"model", "m"}, {"prompt", "hi"}}; }
+
+  const std::string name_ = "m";
+  const Tokenizer tokenizer_ = make_tokenizer();
+  const ChatTemplate chat_{tokenizer_};
+  const EngineOptions options_ = make_options();
+};
+
+// Given bare requests, the defaults are OpenAI's: temperature 1, 16 tokens for completions, all that fits for chats.
+TEST_F(Api, Defaults) {
+  const ApiRequest chat_request = good(chat());
+  EXPECT_EQ(chat_request.generation.sampling.temperature, 1);
+  EXPECT_EQ(chat_request.generation.sampling.seed, 99U);
+  EXPECT_EQ(chat_request.generation.max_tokens, 64 - static_cast<std::int64_t>(chat_request.generation.prompt.size()));
+  EXPECT_FALSE(chat_request.stream);
+  const ApiRequest completion_request = good(completion(), Endpoint::kCompletions);
+  EXPECT_EQ(completion_request.generation.max_tokens, 16);
+  EXPECT_EQ(completion_request.generation.prompt.front(), tokenizer_.prefix()[0]);
+  EXPECT_EQ(tokenizer_.decode(completion_request.generation.prompt), "hi");
+}
+
+// Given every supported field, all arrive; content may be a list of texts and the prompt a list of ids.
+TEST_F(Api, ReadsAllFields) {
+  json body = chat();
+  body.update({{"temperature", 0.5},
+               {"top_p", 0.9},
+               {"seed", 5},
+               {"stop", {"a", "b"}},
+               {"max_completion_tokens", 7},
+               {"stream", true},
+               {"stream_options", {{"include_usage", true}}},
+               {"ignore_eos", true},
+               {"user", "someone"},
+               {"n", 1}});
+  body["messages"][0]["content"] = {{{"type", "text"}, {"text", "h"}}, {{"type", "text"}, {"text", "i"}}};
+  const ApiRequest request = good(body);
+  EXPECT_EQ(request.generation.sampling.temperature, 0.5);
+  EXPECT_EQ(request.generation.sampling.top_p, 0.9);
+  EXPECT_EQ(request.generation.sampling.seed, 5U);
+  EXPECT_THAT(request.generation.stop, ::testing::ElementsAre("a", "b"));
+  EXPECT_EQ(request.generation.max_tokens, 7);
+  EXPECT_TRUE(request.stream && request.include_usage && request.generation.ignore_eos);
+  EXPECT_EQ(request.generation.prompt, good(chat()).generation.prompt);
+  body = completion();
+  body["prompt"] = {1, 2, 3};
+  EXPECT_THAT(good(body, Endpoint::kCompletions).generation.prompt, ::testing::ElementsAre(1, 2, 3));
+  body["max_tokens"] = 100000;
+  EXPECT_EQ(good(body, Endpoint::kCompletions).generation.max_tokens, 61);
+}
+
+// Given each bad field, the error names it, what was found and what is allowed, with status 400 and the field as param.
+TEST_F(Api, NamesBadFields) {
+  const std::vector<std::tuple<json, std::string, std::string>> cases = {
+      {{{"temperature", "hot"}}, "temperature", "temperature: found \"hot\", allowed is a number from 0 to 2"},
+      {{{"temperature", -1}}, "temperature", "found -1"},
+      {{{"top_p", 0}}, "top_p", "found 0"},
+      {{{"max_tokens", 0}}, "max_tokens", "max_tokens: found 0, allowed is a whole number from 1"},
+      {{{"max_tokens", 1.5}}, "max_tokens", "found 1.5"},
+      {{{"stop", ""}}, "stop", "stop: found \"\""},
+      {{{"stop", 3}}, "stop", "stop: found 3"},
+      {{{"stream", "yes"}}, "stream", "stream: found \"yes\", allowed is true or false"},
+      {{{"stream_options", 1}}, "stream_options", "found 1"},
+      {{{"seed", "x"}}, "seed", "found \"x\""},
+      {{{"n", 2}}, "n", "n: found 2, this worker supports only 1"},
+      {{{"logprobs", true}}, "logprobs", "found true"},
+      {{{"tools", {{{"type", "function"}}}}}, "tools", "tools: found"},
+      {{{"response_format", {{"type", "json_object"}}}}, "response_format", "response_format: found"},
+      {{{"messages", json::array()}}, "messages", "messages: found [], allowed is a list of at least one message"},
+      {{{"messages", {{{"role", "wizard"}, {"content", "x"}}}}}, "messages[0].role", "found \"wizard\", allowed is system"},
+      {{{"messages", {{{"role", "user"}}}}}, "messages[0].content", "found nothing"},
+      {{{"messages", {{{"role", "user"}, {"content", 5}}}}}, "messages[0].content", "found 5"},
+      {{{"model", nullptr}}, "model", "model: found nothing, allowed is 'm'"},
+      {{{"model", 3}}, "model", "model: found 3"},
+  };
+  for (const auto& [change, param, message] : cases) {
+    json body = chat();
+    body.update(change);
+    const ApiError error = bad(body);
+    EXPECT_EQ(error.status, 400) << change;
+    EXPECT_EQ(error.param, param) << change;
+    EXPECT_THAT(error.message, HasSubstr(message));
+  }
+  json body = completion();
+  body.erase("prompt");
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found nothing"));
+  body["prompt"] = {"a", "b"};
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",\"b\"]"));
+}
+
+// Given another model's name, the answer is 404 with OpenAI's code.
+TEST_F(Api, UnknownModelIs404) {
+  json body = chat();
+  body["model"] = "gpt-9";
+  const ApiError error = bad(body);
+  EXPECT_EQ(error.status, 404);
+  EXPECT_EQ(error.code, "model_not_found");
+  EXPECT_THAT(error.message, HasSubstr("found \"gpt-9\", this worker serves 'm'"));
+}
+
+// Given a body that is no JSON, no object, or no UTF-8, the answer is 400 and says so.
+TEST_F(Api, NotJson) {
+  for (const char* text : {"", "{", "[1]", "\"x\"", "{\"model\":\"\xFF\"}"}) {
+    auto parsed = parse_text(text, Endpoint::kChatCompletions);
+    ASSERT_TRUE(std::holds_alternative<ApiError>(parsed)) << text;
+    EXPECT_EQ(std::get<ApiError>(parsed).status, 400);
+  }
+}
+
+// Given a prompt beyond the context, the message names both lengths.
+TEST_F(Api, PromptBeyondContextNamesBothLengths) {
+  json body = completion();
+  body["prompt"] = json::array();
+  for (int i = 0; i < 70; ++i) body["prompt"].push_back(1);
+  const ApiError error = bad(body, Endpoint::kCompletions);
+  EXPECT_EQ(error.status, 400);
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_THAT(error.message, HasSubstr("70 tokens"));
+  EXPECT_THAT(error.message, HasSubstr("64 tokens"));
+}
+
+// Given events, chunks and bodies have OpenAI's shapes; the first chat chunk names the role, the last one the reason.
+TEST_F(Api, AnswersHaveOpenAisShapes) {
+  TokenEvent event;
+  event.text = "é\"";
+  event.has_token = true;
+  event.prompt_tokens = 3;
+  event.generated_tokens = 1;
+  const ResponseFormat format(Endpoint::kChatCompletions, "id-1", "m", 12);
+  std::string chunk = format.chunk(event);
+  ASSERT_EQ(chunk.substr(0, 6), "data: ");
+  ASSERT_EQ(chunk.substr(chunk.size() - 2), "\n\n");
+  json body = json::parse(chunk.substr(6));
+  EXPECT_EQ(body["object"], "chat.completion.chunk");
+  EXPECT_EQ(body["choices"][0]["delta"], (json{{"role", "assistant"}, {"content", "é\""}}));
+  EXPECT_TRUE(body["choices"][0]["finish_reason"].is_null());
+
+  event.generated_tokens = 2;
+  event.finish = FinishReason::kLength;
+  body = json::parse(format.chunk(event).substr(6));
+  EXPECT_EQ(body["choices"][0]["delta"], (json{{"content", "é\""}}));
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  body = json::parse(format.usage_chunk(event).substr(6));
+  EXPECT_TRUE(body["choices"].empty());
+  EXPECT_EQ(body["usage"]["total_tokens"], 5);
+
+  body = json::parse(format.whole("all", event));
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "all");
+  EXPECT_EQ(body["usage"]["completion_tokens"], 2);
+  body = json::parse(ResponseFormat(Endpoint::kCompletions, "id-2", "m", 12).whole("all", event));
+  EXPECT_EQ(body["object"], "text_completion");
+  EXPECT_EQ(body["choices"][0]["text"], "all");
+
+  body = json::parse(error_body({400, "why", "invalid_request_error", "stop"}));
+  EXPECT_EQ(body["error"]["param"], "stop");
+  EXPECT_TRUE(body["error"]["code"].is_null());
+}
+
+}  // namespace
+}  // namespace windlass::worker

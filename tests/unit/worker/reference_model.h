@@ -1,0 +1,109 @@
+// A Llama forward pass written a second time, independently and as plainly as possible: double precision, one token after the
+// other, no cache, no BLAS, straight from the formulas. Slow on purpose; it is what the CPU backend is compared with.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "worker/model/config.h"
+#include "worker/model/weights.h"
+
+namespace windlass::worker::testing {
+
+using Row = std::vector<double>;
+
+inline Row times(const std::vector<float>& matrix, std::int64_t first_row, std::int64_t rows, const Row& x) {
+  Row y(static_cast<std::size_t>(rows), 0.0);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < x.size(); ++c) {
+      y[static_cast<std::size_t>(r)] +=
+          static_cast<double>(matrix[static_cast<std::size_t>(first_row + r) * x.size() + c]) * x[c];
+    }
+  }
+  return y;
+}
+
+inline Row normalised(const Row& x, const std::vector<float>& weight, double eps) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+  Row y = x;
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] *= scale * static_cast<double>(weight[i]);
+  return y;
+}
+
+// Rotates each pair (i, i + d/2) of every head as a complex number by position * theta^(-2i/d).
+inline void rotate(Row& row, std::int64_t head_dim, std::int64_t position, double theta) {
+  for (std::size_t head = 0; head < row.size(); head += static_cast<std::size_t>(head_dim)) {
+    for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+      const double angle =
+          static_cast<double>(position) / std::pow(theta, 2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      double& real = row[head + static_cast<std::size_t>(i)];
+      double& imaginary = row[head + static_cast<std::size_t>(i + head_dim / 2)];
+      const double r = real * std::cos(angle) - imaginary * std::sin(angle);
+      imaginary = real * std::sin(angle) + imaginary * std::cos(angle);
+      real = r;
+    }
+  }
+}
+
+// Logits after every token of the sequence: (tokens, vocab).
+inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelWeights& weights,
+                                         const std::vector<std::int32_t>& tokens) {
+  const std::int64_t d = config.head_dim;
+  std::vector<Row> stream;
+  for (const std::int32_t token : tokens) {
+    const auto at = weights.embedding.begin() + token * config.hidden_size;
+    stream.emplace_back(at, at + config.hidden_size);
+  }
+  for (const LayerWeights& layer : weights.layers) {
+    std::vector<Row> q;
+    std::vector<Row> k;
+    std::vector<Row> v;
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const Row x = normalised(stream[t], layer.attention_norm, config.rms_norm_eps);
+      q.push_back(times(layer.qkv, 0, config.q_size(), x));
+      k.push_back(times(layer.qkv, config.q_size(), config.kv_size(), x));
+      v.push_back(times(layer.qkv, config.q_size() + config.kv_size(), config.kv_size(), x));
+      rotate(q.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
+      rotate(k.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
+    }
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      Row mixed(static_cast<std::size_t>(config.q_size()), 0.0);
+      for (std::int64_t h = 0; h < config.heads; ++h) {
+        const std::int64_t g = h / (config.heads / config.kv_heads);
+        Row probability;
+        double total = 0;
+        for (std::size_t s = 0; s <= t; ++s) {
+          double score = 0;
+          for (std::int64_t i = 0; i < d; ++i)
+            score += q[t][static_cast<std::size_t>(h * d + i)] * k[s][static_cast<std::size_t>(g * d + i)];
+          probability.push_back(std::exp(score / std::sqrt(static_cast<double>(d))));
+          total += probability.back();
+        }
+        for (std::size_t s = 0; s <= t; ++s) {
+          for (std::int64_t i = 0; i < d; ++i) {
+            mixed[static_cast<std::size_t>(h * d + i)] += probability[s] / total * v[s][static_cast<std::size_t>(g * d + i)];
+          }
+        }
+      }
+      const Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
+      for (std::size_t i = 0; i < out.size(); ++i) stream[t][i] += out[i];
+      const Row x = normalised(stream[t], layer.mlp_norm, config.rms_norm_eps);
+      const Row gate = times(layer.gate_up, 0, config.intermediate_size, x);
+      Row up = times(layer.gate_up, config.intermediate_size, config.intermediate_size, x);
+      for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+      const Row down = times(layer.down, 0, config.hidden_size, up);
+      for (std::size_t i = 0; i < down.size(); ++i) stream[t][i] += down[i];
+    }
+  }
+  std::vector<Row> logits;
+  for (const Row& x : stream) {
+    logits.push_back(
+        times(weights.output_matrix(), 0, config.vocab_size, normalised(x, weights.final_norm, config.rms_norm_eps)));
+  }
+  return logits;
+}
+
+}  // namespace windlass::worker::testing

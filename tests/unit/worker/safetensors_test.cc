@@ -1,0 +1,199 @@
+// Safetensors and weight loading: number formats, shards, and every way in which a file can be broken.
+#include "worker/model/safetensors.h"
+
+#include <bit>
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/model_files.h"
+#include "worker/model/weights.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::safetensors_bytes;
+using testing::TemporaryFolder;
+using testing::write_bytes;
+
+std::string error_of(const std::string& bytes) {
+  const TemporaryFolder folder;
+  write_bytes(folder.path() / "model.safetensors", bytes);
+  const auto store = TensorStore::open(folder.path());
+  EXPECT_FALSE(store.ok());
+  if (store.ok()) return "";
+  EXPECT_THAT(store.error().message, HasSubstr("model.safetensors"));
+  return store.error().message;
+}
+
+// Given one tensor of each dtype, the floats are exactly what the bits say, subnormals, infinities and signs included.
+TEST(Safetensors, ReadsThreeNumberFormats) {
+  const TemporaryFolder folder;
+  const std::string header =
+      R"({"f32":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"f16":{"dtype":"F16","shape":[2,2],"data_offsets":[8,16]},)"
+      R"("bf16":{"dtype":"BF16","shape":[1],"data_offsets":[16,18]},"__metadata__":{"format":"pt"}})";
+  // 1.5 and -2 as F32; 1, smallest subnormal, -inf, 65504 as F16; -0.5 as BF16
+  const std::string data("\x00\x00\xC0\x3F\x00\x00\x00\xC0\x00\x3C\x01\x00\x00\xFC\xFF\x7B\x00\xBF", 18);
+  write_bytes(folder.path() / "model.safetensors", safetensors_bytes(header, data));
+  const auto store = TensorStore::open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  EXPECT_EQ(store->tensors().size(), 3U);
+  const auto floats = [&](const char* name) {
+    const TensorView* tensor = store->find(name);
+    std::vector<float> out(static_cast<std::size_t>(tensor->elements()));
+    copy_as_float(*tensor, out);
+    return out;
+  };
+  EXPECT_THAT(floats("f32"), ElementsAre(1.5F, -2.0F));
+  EXPECT_THAT(floats("f16"), ElementsAre(1.0F, 0x1.0p-24F, -INFINITY, 65504.0F));
+  EXPECT_THAT(floats("bf16"), ElementsAre(-0.5F));
+  EXPECT_EQ(store->find("nothing"), nullptr);
+}
+
+// Given many random floats, rounding to BF16 picks the nearer neighbour, and a BF16 value comes back as itself.
+TEST(Safetensors, Bf16RoundsToNearest) {
+  Rng rng(3, "bf16");
+  for (int i = 0; i < 20000; ++i) {
+    const auto value = static_cast<float>(rng.uniform(-100, 100));
+    const std::uint16_t bits = bf16_from_float(value);
+    const float rounded = float_from_bf16(bits);
+    const float distance = std::abs(value - rounded);
+    EXPECT_LE(distance, std::abs(value - float_from_bf16(static_cast<std::uint16_t>(bits + 1))));
+    EXPECT_LE(distance, std::abs(value - float_from_bf16(static_cast<std::uint16_t>(bits - 1))));
+    EXPECT_EQ(bf16_from_float(rounded), bits);
+  }
+  EXPECT_TRUE(std::isnan(float_from_bf16(bf16_from_float(NAN))));
+}
+
+// Given broken files of each kind, the error names the file and says what was found and expected; nothing is read beyond it.
+TEST(Safetensors, NamesWhatIsBroken) {
+  EXPECT_THAT(error_of(""), HasSubstr("is empty"));
+  EXPECT_THAT(error_of("abc"), HasSubstr("found 3 bytes"));
+  EXPECT_THAT(error_of(std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F{}", 10)),
+              HasSubstr("header length: found 9223372036854775807"));
+  EXPECT_THAT(error_of(safetensors_bytes("{nonsense", "")), HasSubstr("header is not JSON"));
+  EXPECT_THAT(error_of(safetensors_bytes("[]", "")), HasSubstr("header is not a JSON object"));
+  EXPECT_THAT(
+      error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
+      HasSubstr("tensor 'w': data_offsets: found [0, 8], allowed is within the file's 4 bytes of data (is it truncated?)"));
+  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678")),
+              HasSubstr("tensor 'w': data_offsets: found 8 bytes, expected 12 for shape [3] of F32"));
+  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "12345678")),
+              HasSubstr("tensor 'w': shape: found [-1]"));
+  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,8]}})",
+                                         "12345678")),
+              HasSubstr("tensor 'w': data_offsets: found 8 bytes"));
+  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2]}})", "12345678")),
+              HasSubstr("tensor 'w': header entry must have dtype, shape and data_offsets"));
+}
+
+// Given a folder without weights, or an index that names an absent shard, the missing file is named.
+TEST(Safetensors, NamesMissingFiles) {
+  const TemporaryFolder folder;
+  auto store = TensorStore::open(folder.path());
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(store.error().message, HasSubstr("model.safetensors"));
+  write_bytes(folder.path() / "model.safetensors.index.json", R"({"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
+  store = TensorStore::open(folder.path());
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(store.error().message, HasSubstr("model-00001-of-00002.safetensors"));
+  write_bytes(folder.path() / "model.safetensors.index.json", R"({"weight_map":{"a":"../secret"}})");
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message, HasSubstr("weight_map['a']: found '../secret'"));
+}
+
+// Given two shards and an index, tensors of both are found.
+TEST(Safetensors, ReadsShards) {
+  const TemporaryFolder folder;
+  write_bytes(folder.path() / "a.safetensors",
+              safetensors_bytes(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"));
+  write_bytes(folder.path() / "b.safetensors",
+              safetensors_bytes(R"({"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"));
+  write_bytes(folder.path() / "model.safetensors.index.json", R"({"weight_map":{"x":"a.safetensors","y":"b.safetensors"}})");
+  const auto store = TensorStore::open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.error().message;
+  EXPECT_NE(store->find("x"), nullptr);
+  EXPECT_NE(store->find("y"), nullptr);
+}
+
+class Weights : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(init_model(testing::tiny_shape(), folder_.path()).ok());
+    const auto config = load_model_config(folder_.path());
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    config_ = *config;
+  }
+  // Rewrites the header of the model's file; data stays where it is.
+  void edit_header(const std::function<void(json&)>& edit) {
+    const std::string bytes = testing::read_bytes(folder_.path() / "model.safetensors");
+    std::uint64_t size = 0;
+    for (unsigned i = 0; i < 8; ++i) size |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+    json header = json::parse(bytes.substr(8, size));
+    edit(header);
+    write_bytes(folder_.path() / "model.safetensors", safetensors_bytes(header.dump(), bytes.substr(8 + size)));
+  }
+  std::string load_error() {
+    const auto store = TensorStore::open(folder_.path());
+    EXPECT_TRUE(store.ok());
+    const auto weights = load_weights(config_, *store);
+    EXPECT_FALSE(weights.ok());
+    return weights.ok() ? "" : weights.error().message;
+  }
+
+  TemporaryFolder folder_;
+  ModelConfig config_;
+};
+
+// Given a whole model, all matrices come in their shapes, the projections joined.
+TEST_F(Weights, LoadsAWholeModel) {
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto weights = load_weights(config_, *store);
+  ASSERT_TRUE(weights.ok()) << weights.error().message;
+  EXPECT_EQ(weights->embedding.size(), 300U * 32U);
+  ASSERT_EQ(weights->layers.size(), 2U);
+  EXPECT_EQ(weights->layers[1].qkv.size(), (32U + 2U * 16U) * 32U);
+  EXPECT_EQ(weights->layers[1].gate_up.size(), 2U * 48U * 32U);
+  EXPECT_EQ(&weights->output_matrix(), &weights->lm_head);
+}
+
+// Given two tensors missing and one of a wrong shape, one message names file, tensors, what was found and what was expected.
+TEST_F(Weights, NamesMissingAndMisshapenTensors) {
+  edit_header([](json& header) {
+    header.erase("model.layers.1.mlp.down_proj.weight");
+    header.erase("lm_head.weight");
+    header["model.norm.weight"]["shape"] = {2, 16};
+  });
+  const std::string message = load_error();
+  const std::string file = (folder_.path() / "model.safetensors").string();
+  EXPECT_THAT(message, HasSubstr(file + ": tensor 'model.layers.1.mlp.down_proj.weight': found none, expected shape [32, 48]"));
+  EXPECT_THAT(message, HasSubstr(file + ": tensor 'lm_head.weight': found none, expected shape [300, 32]"));
+  EXPECT_THAT(message, HasSubstr(file + ": tensor 'model.norm.weight': found shape [2, 16], expected [32]"));
+}
+
+// Given a tensor in a number format that is not supported, the error names the format and the allowed ones.
+TEST_F(Weights, NamesUnsupportedDtype) {
+  edit_header([](json& header) { header["model.norm.weight"]["dtype"] = "F8_E4M3"; });
+  EXPECT_THAT(load_error(), HasSubstr("tensor 'model.norm.weight': found dtype F8_E4M3, allowed are F32, F16 and BF16"));
+}
+
+// Given a model whose lm_head is tied, no lm_head is needed and the embedding serves for both.
+TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
+  edit_header([](json& header) { header.erase("lm_head.weight"); });
+  config_.tie_word_embeddings = true;
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto weights = load_weights(config_, *store);
+  ASSERT_TRUE(weights.ok()) << weights.error().message;
+  EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,204 @@
+// Byte-level BPE: hand-checked merges, pieces of the two pretokenizers, round trips of any text, and refused files.
+#include "worker/model/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/model_files.h"
+#include "worker/model/chat_template.h"
+#include "worker/model/pretokenizer.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The 256 bytes as ids 0 to 255, then the given merges, then a special token.
+json tokenizer_json(const std::vector<std::pair<std::string, std::string>>& merges, bool as_lists) {
+  json vocab = json::object();
+  for (int byte = 0; byte < 256; ++byte) vocab[byte_alphabet()[static_cast<std::size_t>(byte)]] = byte;
+  json list = json::array();
+  int next = 256;
+  for (const auto& [a, b] : merges) {
+    if (!vocab.contains(a + b)) vocab[a + b] = next++;
+    list.push_back(as_lists ? json{a, b} : json(a + " " + b));
+  }
+  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", list}}},
+          {"added_tokens", {{{"id", next}, {"content", "<|end|>"}, {"special", true}}}},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}};
+}
+
+Tokenizer make(const json& root) {
+  auto tokenizer = Tokenizer::parse(root.dump(), "tokenizer.json");
+  EXPECT_TRUE(tokenizer.ok()) << (tokenizer.ok() ? "" : tokenizer.error().message);
+  return std::move(tokenizer).value();
+}
+
+// A random text: ASCII, Latin, Cyrillic, CJK, emoji, combining marks, all kinds of white space, contractions.
+std::string random_text(Rng& rng) {
+  static const std::vector<std::string> kPieces = {
+      "the ",    "we'll",  "I'M",   " don't", "\n\n",    "\t",     "  ",     "\r\n",   "\u00A0", "\u2003",
+      "\u3000",  "\u0085", "12345", "٣٤",     "Ünïcode", "привет", "日本語", "한국어", "😀",      "👩‍👩‍👧",
+      "e\u0301", "ﬁ",      "ſ",     "!?",     "...",     "<|end|", "\v",     "\f",     "_x_",    "ß",
+      "\u200B",  "Ǆ",      "²",     "½"};
+  std::string text;
+  for (std::int64_t n = rng.integer(0, 30); n > 0; --n) {
+    if (rng.uniform() < 0.6) {
+      text += kPieces[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(kPieces.size()) - 1))];
+    } else {
+      text += static_cast<char>(rng.integer(32, 126));
+    }
+  }
+  return text;
+}
+
+// Given GPT-2's alphabet, printable bytes stand for themselves and a space is U+0120.
+TEST(Tokenizer, ByteAlphabetIsGpt2s) {
+  EXPECT_EQ(byte_alphabet()['a'], "a");
+  EXPECT_EQ(byte_alphabet()[' '], "\u0120");
+  EXPECT_EQ(byte_alphabet()['\n'], "\u010A");
+  EXPECT_EQ(byte_alphabet()[0xAD], "\u0143");
+  EXPECT_EQ(byte_alphabet()[0xE9], "\u00E9");
+}
+
+// Given merges "l o", "lo w", "e r", "Ġ low": the lowest rank merges first, in both spellings of merges. Checked by hand.
+TEST(Tokenizer, MergesByRank) {
+  for (const bool as_lists : {false, true}) {
+    const Tokenizer tokenizer = make(tokenizer_json({{"l", "o"}, {"lo", "w"}, {"e", "r"}, {"\u0120", "low"}}, as_lists));
+    // ids: lo 256, low 257, er 258, Ġlow 259
+    EXPECT_THAT(tokenizer.encode("lower low", SpecialText::kParse), ElementsAre(257, 258, 259));
+    EXPECT_THAT(tokenizer.encode("slow", SpecialText::kParse), ElementsAre('s', 257));
+    EXPECT_THAT(tokenizer.encode("lo er", SpecialText::kParse), ElementsAre(256, ' ', 258));
+  }
+}
+
+// Given "a b" before "b c", "abc" is ab + c; the other way round it is a + bc; and "aaa" merges its leftmost pair.
+TEST(Tokenizer, RankDecidesBetweenOverlappingPairs) {
+  EXPECT_THAT(make(tokenizer_json({{"a", "b"}, {"b", "c"}}, false)).encode("abc", SpecialText::kParse), ElementsAre(256, 'c'));
+  EXPECT_THAT(make(tokenizer_json({{"b", "c"}, {"a", "b"}}, false)).encode("abc", SpecialText::kParse), ElementsAre('a', 256));
+  EXPECT_THAT(make(tokenizer_json({{"a", "a"}}, false)).encode("aaaaa", SpecialText::kParse), ElementsAre(256, 256, 'a'));
+}
+
+// Given a special token in the text, it is its id when parsed, plain bytes when literal; it decodes to nothing.
+TEST(Tokenizer, SpecialTokens) {
+  const Tokenizer tokenizer = make(tokenizer_json({}, false));
+  EXPECT_THAT(tokenizer.encode("a<|end|>b", SpecialText::kParse), ElementsAre('a', 256, 'b'));
+  EXPECT_EQ(tokenizer.encode("a<|end|>b", SpecialText::kLiteral).size(), 9U);
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{'a', 256, 'b'}), "ab");
+  EXPECT_EQ(tokenizer.added_token("<|end|>"), 256);
+  EXPECT_EQ(tokenizer.token_bytes(99999), "");
+}
+
+// Given ignore_merges, a piece that is in the vocabulary is that token although no merges lead to it.
+TEST(Tokenizer, IgnoreMergesTakesWholePieces) {
+  json root = tokenizer_json({}, false);
+  root["model"]["vocab"]["\u0120hi"] = 300;
+  EXPECT_THAT(make(root).encode(" hi", SpecialText::kParse), ElementsAre(' ', 'h', 'i'));
+  root["model"]["ignore_merges"] = true;
+  EXPECT_THAT(make(root).encode(" hi", SpecialText::kParse), ElementsAre(300));
+}
+
+// Given GPT-2's and Llama 3's expressions, text is cut as their papers' tokenizers cut it.
+TEST(Pretokenizer, CutsLikeGpt2AndLlama3) {
+  const auto gpt2 = Pretokenizer::make({std::string(kGpt2Pattern)});
+  const auto llama3 = Pretokenizer::make({std::string(kLlama3Pattern)});
+  ASSERT_TRUE(gpt2.ok() && llama3.ok());
+  EXPECT_THAT(gpt2->split("Hello  world's 12345!\n\n x"),
+              ElementsAre("Hello", " ", " world", "'s", " 12345", "!", "\n\n", " x"));
+  EXPECT_THAT(llama3->split("Hello  world'S 12345!\n\n x"),
+              ElementsAre("Hello", " ", " world", "'S", " ", "123", "45", "!\n\n", " x"));
+  EXPECT_THAT(llama3->split("日本語 é\u0085"), ElementsAre("日本語", " é", "\u0085"));
+}
+
+// Given thousands of seeded texts in many scripts, and as many strings of random bytes, decode(encode(x)) is x, with both
+// expressions and whether special tokens are parsed or not.
+TEST(Tokenizer, RoundTripsAnyText) {
+  Rng rng(11, "round trip");
+  json root = json::parse(make_tokenizer_json([] {
+    ModelShape shape;
+    shape.vocab = 700;
+    return shape;
+  }()));
+  const Tokenizer llama3 = make(root);
+  root["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  const Tokenizer gpt2 = make(root);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = random_text(rng);
+    if (i % 3 == 0) {
+      for (std::int64_t n = rng.integer(1, 20); n > 0; --n) text += static_cast<char>(rng.integer(0, 255));
+    }
+    for (const Tokenizer* tokenizer : {&llama3, &gpt2}) {
+      ASSERT_EQ(tokenizer->decode(tokenizer->encode(text, SpecialText::kLiteral)), text) << "text " << i;
+    }
+  }
+}
+
+// Given one endless word, encoding is fast enough to finish: the work grows as n log n, not n^2.
+TEST(Tokenizer, EndlessWordIsNoTrap) {
+  const Tokenizer tokenizer = make(tokenizer_json({{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}}, false));
+  const std::string text(400000, 'a');
+  const auto ids = tokenizer.encode(text, SpecialText::kParse);
+  EXPECT_EQ(ids.size(), 50000U);
+  EXPECT_EQ(tokenizer.decode(ids), text);
+}
+
+// Given files with something this engine does not do, the error names the file, the field, what was found and what is allowed.
+TEST(Tokenizer, RefusesWhatItCannotDo) {
+  const auto error_of = [](const json& root) {
+    const auto tokenizer = Tokenizer::parse(root.dump(), "m/tokenizer.json");
+    EXPECT_FALSE(tokenizer.ok());
+    return tokenizer.ok() ? "" : tokenizer.error().message;
+  };
+  json root = tokenizer_json({}, false);
+  root["model"]["type"] = "Unigram";
+  EXPECT_THAT(error_of(root), HasSubstr("m/tokenizer.json: field 'model.type': found \"Unigram\", allowed is \"BPE\""));
+  root = tokenizer_json({}, false);
+  root["model"]["vocab"].erase("a");
+  EXPECT_THAT(error_of(root), HasSubstr("found no token for byte 0x61"));
+  root = tokenizer_json({}, false);
+  root["model"]["merges"] = {"a"};
+  EXPECT_THAT(error_of(root), HasSubstr("'model.merges[0]': found \"a\""));
+  root["model"]["merges"] = {"a b"};
+  EXPECT_THAT(error_of(root), HasSubstr("model.merges[0]: found 'a' + 'b'"));
+  root = tokenizer_json({}, false);
+  root["normalizer"] = {{"type", "Lowercase"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'normalizer.type': found \"Lowercase\""));
+  root = tokenizer_json({}, false);
+  root["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}};
+  EXPECT_THAT(error_of(root), HasSubstr("regular expression '('"));
+  root = tokenizer_json({}, false);
+  root["added_tokens"][0]["lstrip"] = true;
+  EXPECT_THAT(error_of(root), HasSubstr("'added_tokens[0].lstrip': found true, allowed is false"));
+  EXPECT_THAT(Tokenizer::parse("[]", "m/tokenizer.json").error().message, HasSubstr("m/tokenizer.json"));
+}
+
+// Given a made model's tokenizer, a chat becomes Llama 3's template with control tokens, and control text inside a message
+// stays text.
+TEST(ChatTemplate, RendersLlama3) {
+  auto parsed = Tokenizer::parse(make_tokenizer_json(testing::tiny_shape()), "tokenizer.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const Tokenizer tokenizer = std::move(parsed).value();
+  const ChatTemplate chat(tokenizer);
+  EXPECT_EQ(chat.kind(), ChatTemplate::Kind::kLlama3);
+  const auto id = [&](const char* content) { return *tokenizer.added_token(content); };
+  const auto ids = chat.render({{"user", "hi <|eot_id|>"}});
+  EXPECT_EQ(tokenizer.decode(ids), "user\n\nhi <|eot_id|>assistant\n\n");
+  EXPECT_EQ(ids.front(), id("<|begin_of_text|>"));
+  EXPECT_EQ(ids[1], id("<|start_header_id|>"));
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), id("<|eot_id|>")), 1);
+  EXPECT_THAT(chat.stop_tokens(), ElementsAre(id("<|eot_id|>")));
+}
+
+// Given a tokenizer without control tokens, a chat becomes plain lines.
+TEST(ChatTemplate, FallsBackToPlainLines) {
+  const Tokenizer tokenizer = make(tokenizer_json({}, false));
+  const ChatTemplate chat(tokenizer);
+  EXPECT_EQ(tokenizer.decode(chat.render({{"system", "be brief"}, {"user", "hi"}})), "system: be brief\nuser: hi\nassistant:");
+}
+
+}  // namespace
+}  // namespace windlass::worker
