@@ -42,6 +42,7 @@ using Json = nlohmann::json;
 constexpr double kRecentS = 10;
 constexpr int kMaxRetries = 20;
 constexpr double kStopGraceS = 1;
+constexpr auto kLingerForMore = std::chrono::seconds(1);  // for a server that does not end the connection when asked
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 constexpr std::size_t kMaxBodyBytes = 64U << 20U;
 
@@ -209,7 +210,7 @@ class Generator {
       error_code ignored;
       co_await timer.async_wait(to(ignored));
     }
-    result.finished_s = now_s();
+    if (result.outcome == Outcome::kLost) result.finished_s = now_s();
     recent_.push_back(index);
     --in_flight_;
     ++finished_[result.outcome];
@@ -262,11 +263,13 @@ class Generator {
       co_return;
     }
     judge(result, reader);
+    result.finished_s = now_s();
     if (result.outcome == Outcome::kRejected && (result.status == 429 || result.status == 503)) {
       std::from_chars(retry_after.data(), retry_after.data() + retry_after.size(), retry_after_s);
     }
     // The answer is over and we asked for the connection's end: whatever still comes was answered twice.
     std::array<char, 64> scrap;
+    stream.expires_after(kLingerForMore);
     const std::size_t extra =
         buffer.size() > 0 ? buffer.size() : co_await stream.async_read_some(asio::buffer(scrap), to(ignored));
     if (extra > 0) result.duplicated = true;

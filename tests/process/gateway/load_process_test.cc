@@ -1,0 +1,153 @@
+// The load generator against servers that behave and servers that do not, and through the real gateway.
+#include <atomic>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/cli/load/load_generator.h"
+#include "tests/process/gateway/harness.h"
+
+namespace windlass::gateway::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+load::LoadOptions options_for(int port, double rate_per_s, double seconds) {
+  load::LoadOptions options;
+  options.url = "http://127.0.0.1:" + std::to_string(port);
+  options.model = "tiny";
+  options.phases = {{rate_per_s, seconds}};
+  options.arrivals = load::Arrivals::kConstant;
+  options.max_tokens = 3;
+  options.ttft_slo_s = 5;
+  options.tpot_slo_s = 1;
+  return options;
+}
+
+const std::string kGoodStream = stream_head() + chunk(token_event("a")) + chunk(token_event("b")) + chunk(usage_event(9, 2)) +
+                                chunk(kDoneEvent) + kLastChunk;
+
+// Given a load through the real gateway to two workers; all are completed, each prompt is its own, and tokens, times and
+// workers are those that the workers showed.
+TEST(Load, ThroughTheGateway) {
+  std::mutex mutex;
+  std::set<std::string> prompts;
+  const auto work = [&](Connection& connection, const Message& request) {
+    const auto body = nlohmann::json::parse(request.body);
+    {
+      const std::lock_guard lock(mutex);
+      prompts.insert(body["messages"][0]["content"].get<std::string>());
+    }
+    connection.write(kGoodStream);
+  };
+  FakeServer worker_a(work), worker_b(work);
+  FakeController controller;
+  controller.set_table(table(1, {chain("a", worker_a.address()), chain("b", worker_b.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  int reports = 0;
+  load::LoadProgress last;
+  const auto result = load::run_load(options_for(gateway.port(), 100, 1), [&](const load::LoadProgress& progress) {
+    ++reports;
+    last = progress;
+  });
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->sent, 100U);
+  EXPECT_EQ(result->completed, 100U) << to_text(*result);
+  EXPECT_EQ(result->lost + result->rejected + result->duplicated, 0U);
+  EXPECT_EQ(prompts.size(), 100U);
+  EXPECT_EQ(result->tokens_mean, 2);
+  EXPECT_EQ(result->prompt_tokens_mean, 9);
+  ASSERT_TRUE(result->ttft_s && result->tpot_s);
+  EXPECT_LT(result->ttft_s->p95, result->latency_s->max);
+  EXPECT_EQ(result->attainment, 1.0);
+  EXPECT_EQ(
+      result->completed_by_chain.at("a") + (result->completed_by_chain.contains("b") ? result->completed_by_chain.at("b") : 0),
+      100U);
+  EXPECT_GE(reports, 2);
+  EXPECT_EQ(last.completed, 100U);
+  EXPECT_EQ(last.in_flight, 0U);
+}
+
+// Given a server that answers wrongly in turn: [DONE] twice, a second answer after the first, another request's id, a stream
+// cut off, one without [DONE], one that ends with an error, an error status; each is found for what it is.
+TEST(Load, FindsWhatIsLostAndWhatCameTwice) {
+  std::atomic<int> turn = 0;
+  FakeServer server([&](Connection& connection, const Message&) {
+    switch (turn++) {
+      case 0:
+        connection.write(stream_head() + chunk(token_event("a")) + chunk(kDoneEvent) + chunk(kDoneEvent) + kLastChunk);
+        break;
+      case 1: connection.write(kGoodStream + kGoodStream); break;
+      case 2:
+        connection.write("HTTP/1.1 200 OK\r\nX-Request-Id: another\r\n" + kGoodStream.substr(kGoodStream.find("\r\n") + 2));
+        break;
+      case 3: connection.write(stream_head() + chunk(token_event("a"))); break;
+      case 4: connection.write(stream_head() + chunk(token_event("a")) + kLastChunk); break;
+      case 5: connection.write(stream_head() + chunk("data: {\"error\":{\"message\":\"x\"}}\n\n") + kLastChunk); break;
+      case 6: connection.write(json_response(400, "{\"error\":{\"message\":\"no such thing\"}}")); break;
+      default: connection.write(kGoodStream); break;
+    }
+    connection.shut_down();
+  });
+  // One at a time, so that turns and requests agree: each load sends a single request.
+  std::vector<load::RequestResult> results;
+  for (int i = 0; i < 8; ++i) {
+    const auto result = load::run_load(options_for(server.port(), 1, 1));
+    ASSERT_TRUE(result.ok());
+    ASSERT_EQ(result->requests.size(), 1U);
+    results.push_back(result->requests.front());
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(results[i].duplicated) << i;
+  for (int i = 3; i < 8; ++i) EXPECT_FALSE(results[i].duplicated) << i;
+  for (int i = 3; i < 6; ++i) EXPECT_EQ(results[i].outcome, load::Outcome::kLost) << i;
+  EXPECT_THAT(results[3].problem, HasSubstr("broke off"));
+  EXPECT_THAT(results[4].problem, HasSubstr("without [DONE]"));
+  EXPECT_THAT(results[5].problem, HasSubstr("ended with an error"));
+  EXPECT_EQ(results[6].outcome, load::Outcome::kRejected);
+  EXPECT_EQ(results[6].problem, "status 400: no such thing");
+  EXPECT_EQ(results[7].outcome, load::Outcome::kCompleted);
+}
+
+// Given a server that says 429 with Retry-After: 1 at first; with --retry the request is sent again after that time and
+// completes, and its TTFT counts from its first try; without it, it is rejected.
+TEST(Load, RetryAfter) {
+  std::atomic<int> calls = 0;
+  FakeServer server([&](Connection& connection, const Message&) {
+    connection.write(calls++ % 2 == 0 ? json_response(429, "{}", "Retry-After: 1\r\n") : kGoodStream);
+    connection.shut_down();
+  });
+  auto options = options_for(server.port(), 1, 1);
+  options.retry = true;
+  const auto retried = load::run_load(options);
+  ASSERT_TRUE(retried.ok());
+  EXPECT_EQ(retried->completed, 1U);
+  EXPECT_EQ(retried->retried, 1U);
+  EXPECT_GE(retried->ttft_s->max, 1);
+  options.retry = false;
+  const auto rejected = load::run_load(options);
+  ASSERT_TRUE(rejected.ok());
+  EXPECT_EQ(rejected->rejected_by_status.at(429), 1U);
+}
+
+// Given a server that never answers; a stop request ends the load soon, and what was in flight is lost.
+TEST(Load, Stop) {
+  FakeServer server([](Connection& connection, const Message&) { connection.peer_closes(); });
+  std::stop_source stop;
+  const auto result = load::run_load(
+      options_for(server.port(), 10, 600),
+      [&](const load::LoadProgress& progress) {
+        if (progress.sent > 3) stop.request_stop();
+      },
+      stop.get_token());
+  ASSERT_TRUE(result.ok());
+  EXPECT_GT(result->sent, 3U);
+  EXPECT_LT(result->sent, 6000U);
+  EXPECT_EQ(result->lost, result->sent);
+  EXPECT_EQ(result->problems.begin()->first, "not answered before the end");
+}
+
+}  // namespace
+}  // namespace windlass::gateway::testing
