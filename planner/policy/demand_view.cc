@@ -38,6 +38,7 @@ DemandView view_demand(const Service& service, double now_s) {
   if (!queue_problem.empty()) view.problem += (view.problem.empty() ? "" : "; ") + queue_problem;
   view.complete = view.problem.empty();
   if (is_usable(demand.arrivals_per_s, now_s)) view.arrivals_per_s = demand.arrivals_per_s->value;
+  view.believed_per_s = is_usable(demand.arrivals_per_s, now_s) ? view.arrivals_per_s : service.workload.requests_per_s;
   if (is_usable(demand.queued, now_s)) view.queued = demand.queued->value;
   if (std::isfinite(demand.arrivals_window_s) && demand.arrivals_window_s > 0)
     view.arrivals_window_s = demand.arrivals_window_s;

@@ -13,6 +13,7 @@ struct DemandView {
   std::string problem;        // when not complete: which signal and what is wrong with it
   double arrivals_per_s = 0;  // 0 when it is not usable
   double queued = 0;
+  double believed_per_s = 0;  // the arrival rate to predict with: the observed one, or else what the spec assumes
   double arrivals_window_s = 60;
   Lengths lengths;  // observed where fresh, rounded up to a step; else what the spec assumes
   bool lengths_observed = false;

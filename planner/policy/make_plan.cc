@@ -133,11 +133,11 @@ Predicted predict(const std::vector<Configuration>& pools, const DemandView& vie
     predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
   }
   if (predicted.requests_per_s > 0) {
-    predicted.utilisation = view.arrivals_per_s / predicted.requests_per_s;
+    predicted.utilisation = view.believed_per_s / predicted.requests_per_s;
     // Pools of different speed are taken as one of their mean.
-    const MmcQueue queue{static_cast<std::int64_t>(slots), view.arrivals_per_s, slots / predicted.requests_per_s};
+    const MmcQueue queue{static_cast<std::int64_t>(slots), view.believed_per_s, slots / predicted.requests_per_s};
     predicted.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
-  } else if (view.any_demand()) {
+  } else if (view.believed_per_s > 0 || view.queued > 0) {
     predicted.ttft_s = std::numeric_limits<double>::infinity();
   }
   return predicted;

@@ -38,7 +38,7 @@ struct PoolPlan {
 
 // At the demand that was planned for.
 struct Predicted {
-  double ttft_s = 0;          // at slo.percentile, waiting included
+  double ttft_s = 0;          // at slo.percentile, waiting included; infinite when the demand is beyond requests_per_s
   double tpot_s = 0;          // at a full batch
   double requests_per_s = 0;  // what the planned workers can serve
   double utilisation = 0;     // demand / requests_per_s; 0 without workers

@@ -69,6 +69,7 @@ TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.desired_workers(), 3);
   EXPECT_TRUE(has_reason(plan, "AssumedWorkload"));
+  EXPECT_NEAR(plan.predicted.utilisation, 0.8 * 2.5 / 3, 1e-9);
 }
 
 // Given arrivals for three workers, expect three at once, and a prediction inside the objective.
