@@ -1,0 +1,104 @@
+// A folder as an object store.
+#include "controller/store/directory_store.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace windlass::controller {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class DirectoryStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "windlass-store-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ / "objects" / name, std::ios::trunc) << text;
+    // Changes within one tick of the file system's clock differ in size or are told apart by this.
+    fs::last_write_time(directory_ / "objects" / name, fs::file_time_type::clock::now() + std::chrono::seconds(++writes_));
+  }
+
+  static std::string service(const std::string& name, const std::string& ttft) {
+    return "apiVersion: windlass.dev/v1alpha1\nkind: ModelService\nmetadata: {name: " + name +
+           "}\nspec:\n  model: {uri: 'pvc://m/x', architecture: llama3-8b}\n  slo: {timeToFirstToken: " + ttft +
+           ", timePerOutputToken: 50ms}\n";
+  }
+
+  fs::path directory_;
+  int writes_ = 0;
+};
+
+// Given: a file, a change of its spec, a restart. Expected: uid and creation time stay, the generation grows with the spec.
+TEST_F(DirectoryStoreTest, KeepsIdentityOverChangesAndRestarts) {
+  auto store = DirectoryStore::open(directory_);
+  ASSERT_TRUE(store.ok());
+  write("a.yaml", service("chat", "500ms"));
+  store->step({1000, 1});
+  ASSERT_TRUE(store->synced());
+  ASSERT_EQ(store->model_services().size(), 1U) << store->problem();
+  const api::ObjectMeta first = store->model_services()[0].metadata;
+  EXPECT_EQ(first.generation, 1);
+  api::ModelServiceStatus status;
+  status.workers.desired = 3;
+  ASSERT_TRUE(store->write_status(store->model_services()[0], status).ok());
+
+  write("a.yaml", service("chat", "400ms"));
+  store->step({2000, 2});
+  EXPECT_EQ(store->model_services()[0].metadata.uid, first.uid);
+  EXPECT_EQ(store->model_services()[0].metadata.generation, 2);
+  EXPECT_EQ(store->model_services()[0].status.workers.desired, 3);
+
+  auto again = DirectoryStore::open(directory_);
+  ASSERT_TRUE(again.ok());
+  again->step({3000, 3});
+  EXPECT_EQ(again->model_services()[0].metadata.uid, first.uid);
+  EXPECT_EQ(again->model_services()[0].metadata.creation_timestamp, first.creation_timestamp);
+  EXPECT_EQ(again->model_services()[0].status.workers.desired, 3);
+}
+
+// Given: a good file that is then broken. Expected: its last good object stays, the problem names file and field; mended, the
+// problem goes; removed, the object goes.
+TEST_F(DirectoryStoreTest, ABrokenFileKeepsItsLastGoodObjects) {
+  auto store = DirectoryStore::open(directory_);
+  ASSERT_TRUE(store.ok());
+  write("a.yaml", service("chat", "500ms"));
+  store->step({1000, 1});
+  write("a.yaml", service("chat", "0s"));
+  store->step({1001, 2});
+  EXPECT_THAT(store->problem(), testing::AllOf(HasSubstr("a.yaml"), HasSubstr("timeToFirstToken")));
+  ASSERT_EQ(store->model_services().size(), 1U);
+  EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.5);
+  write("a.yaml", service("chat", "600ms"));
+  store->step({1002, 3});
+  EXPECT_EQ(store->problem(), "");
+  EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.6);
+  fs::remove(directory_ / "objects" / "a.yaml");
+  store->step({1003, 4});
+  EXPECT_TRUE(store->model_services().empty());
+}
+
+// Given: two files that define one object. Expected: the problem says so; nothing is half applied.
+TEST_F(DirectoryStoreTest, OneObjectInTwoFilesIsAProblem) {
+  auto store = DirectoryStore::open(directory_);
+  ASSERT_TRUE(store.ok());
+  write("a.yaml", service("chat", "500ms"));
+  store->step({1000, 1});
+  write("b.yaml", service("chat", "700ms"));
+  store->step({1001, 2});
+  EXPECT_THAT(store->problem(), HasSubstr("chat"));
+  ASSERT_EQ(store->model_services().size(), 1U);
+  EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.5);
+}
+
+}  // namespace
+}  // namespace windlass::controller

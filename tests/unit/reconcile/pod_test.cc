@@ -1,0 +1,188 @@
+// A worker as a pod, and a pod as a worker.
+#include "controller/runtime/pod.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace windlass::controller {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+WorkerSpec spec() {
+  WorkerSpec s;
+  s.name = "chat-h100-2-0";
+  s.name_space = "team";
+  s.service = "chat";
+  s.service_uid = "u-1";
+  s.pool = "h100-2";
+  s.role = "unified";
+  s.accelerator = "h100";
+  s.resource_name = "nvidia.com/gpu";
+  s.node_selector = {{"gpu", "h100"}};
+  s.gpus = 2;
+  s.max_concurrency = 64;
+  s.engine = "Windlass";
+  s.served_name = "chat";
+  s.model_uri = "pvc://models/llama/8b";
+  s.max_context_tokens = 8192;
+  s.drain_timeout_s = 90;
+  return s;
+}
+
+const PodDefaults kDefaults{"registry.example/worker:1", ""};
+
+// Given: a worker of two GPUs on a claim. Expected: the pod asks for them, mounts the claim, passes what the engine must know,
+// drains within its grace period, and belongs to the service.
+TEST(Pod, SaysWhatTheWorkerIs) {
+  const auto made = pod_of(spec(), kDefaults);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const json& pod = *made;
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "u-1");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["controller"], true);
+  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 90);
+  EXPECT_EQ(pod["spec"]["nodeSelector"]["gpu"], "h100");
+  EXPECT_EQ(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "models");
+  const json& container = pod["spec"]["containers"][0];
+  EXPECT_EQ(container["image"], "registry.example/worker:1");
+  EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"], "2");
+  const auto args = container["args"].get<std::vector<std::string>>();
+  EXPECT_THAT(args, testing::IsSupersetOf({std::string("--model=/models/llama/8b"), std::string("--listen=$(POD_IP):8000"),
+                                           std::string("--name=chat"), std::string("--max-concurrent=64"),
+                                           std::string("--max-context-tokens=8192")}));
+}
+
+// Given: that pod as the API server gives it back, ready. Expected: the same worker, ready at its address.
+TEST(Pod, IsReadBackAsTheSameWorker) {
+  json pod = *pod_of(spec(), kDefaults);
+  pod["metadata"]["uid"] = "p-1";
+  pod["metadata"]["resourceVersion"] = "7";
+  pod["metadata"]["creationTimestamp"] = "2026-05-01T10:00:00Z";
+  pod["status"] = {{"phase", "Running"},
+                   {"podIP", "10.1.2.3"},
+                   {"conditions", {{{"type", "Ready"}, {"status", "True"}, {"lastTransitionTime", "2026-05-01T10:01:00Z"}}}}};
+  const auto worker = worker_of(pod);
+  ASSERT_TRUE(worker);
+  EXPECT_EQ(worker->name, "chat-h100-2-0");
+  EXPECT_EQ(worker->service_uid, "u-1");
+  EXPECT_EQ(worker->pool, "h100-2");
+  EXPECT_EQ(worker->gpus, 2);
+  EXPECT_EQ(worker->max_concurrency, 64);
+  EXPECT_EQ(worker->spec_hash, spec().hash());
+  EXPECT_EQ(worker->address, "10.1.2.3:8000");
+  EXPECT_TRUE(worker->ready);
+  EXPECT_EQ(*worker->ready_s - worker->created_s, 60);
+  EXPECT_FALSE(worker->finished);
+}
+
+// Given: a pod with our labels that no ModelService controls. Expected: it is not adopted.
+TEST(Pod, IsAdoptedByItsOwnerAlone) {
+  json pod = *pod_of(spec(), kDefaults);
+  pod["metadata"].erase("ownerReferences");
+  EXPECT_FALSE(worker_of(pod));
+  pod["metadata"]["ownerReferences"] = {
+      {{"apiVersion", "apps/v1"}, {"kind", "ReplicaSet"}, {"name", "x"}, {"uid", "y"}, {"controller", true}}};
+  EXPECT_FALSE(worker_of(pod));
+}
+
+// Given: pods in trouble or on their way out. Expected: each state is told from the others.
+TEST(Pod, StatesAreToldApart) {
+  const json base = *pod_of(spec(), kDefaults);
+  json pending = base;
+  pending["status"] = {
+      {"phase", "Pending"},
+      {"conditions", {{{"type", "PodScheduled"}, {"status", "False"}, {"message", "0/3 nodes are available"}}}}};
+  EXPECT_TRUE(worker_of(pending)->unschedulable);
+  EXPECT_THAT(worker_of(pending)->message, HasSubstr("0/3 nodes"));
+
+  json crashing = base;
+  crashing["status"] = {
+      {"phase", "Running"},
+      {"containerStatuses", {{{"name", "worker"}, {"state", {{"waiting", {{"reason", "CrashLoopBackOff"}}}}}}}}};
+  EXPECT_TRUE(worker_of(crashing)->failed);
+  EXPECT_FALSE(worker_of(crashing)->finished);
+
+  json ending = base;
+  ending["metadata"]["deletionTimestamp"] = "2026-05-01T10:00:00Z";
+  ending["spec"]["nodeName"] = "n1";
+  ending["status"] = {{"phase", "Running"},
+                      {"containerStatuses", {{{"name", "worker"}, {"state", {{"running", json::object()}}}}}}};
+  EXPECT_TRUE(worker_of(ending)->terminating);
+  EXPECT_FALSE(worker_of(ending)->finished);
+  ending["status"]["containerStatuses"][0]["state"] = {{"terminated", {{"exitCode", 0}}}};
+  EXPECT_TRUE(worker_of(ending)->finished);
+
+  json evicted = base;
+  evicted["status"] = {{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "low on memory"}};
+  EXPECT_TRUE(worker_of(evicted)->finished);
+  EXPECT_TRUE(worker_of(evicted)->failed);
+  EXPECT_THAT(worker_of(evicted)->message, HasSubstr("low on memory"));
+}
+
+// Given: what a pod cannot be. Expected: an error that names the field, what was found and what is allowed.
+TEST(Pod, RefusesWhatCannotBe) {
+  WorkerSpec file = spec();
+  file.model_uri = "file://models/tiny";
+  EXPECT_THAT(pod_of(file, kDefaults).error().message,
+              testing::AllOf(HasSubstr("spec.model.uri"), HasSubstr("file://models/tiny"), HasSubstr("pvc://")));
+  WorkerSpec hub = spec();
+  hub.model_uri = "hf://meta-llama/Llama-3";
+  EXPECT_THAT(pod_of(hub, kDefaults).error().message, HasSubstr("--fetch-image"));
+  EXPECT_TRUE(pod_of(hub, PodDefaults{"w:1", "fetch:1"}).ok());
+  WorkerSpec vllm = spec();
+  vllm.engine = "VLLM";
+  EXPECT_THAT(pod_of(vllm, kDefaults).error().message, HasSubstr("spec.engine.image"));
+}
+
+// Given: a pod template with a sidecar, a label and an own idea of the grace period. Expected: theirs is added, ours wins.
+TEST(Pod, TemplateIsMergedUnder) {
+  WorkerSpec s = spec();
+  s.pod_template_json = R"({"metadata": {"labels": {"team": "a", "windlass.dev/slot": "99"}},
+    "spec": {"terminationGracePeriodSeconds": 5, "priority": 3,
+             "containers": [{"name": "log", "image": "log:1"}, {"name": "worker", "securityContext": {"runAsUser": 7}}]}})";
+  const json pod = *pod_of(s, kDefaults);
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["labels"]["windlass.dev/slot"], "0");
+  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 90);
+  EXPECT_EQ(pod["spec"]["priority"], 3);
+  ASSERT_EQ(pod["spec"]["containers"].size(), 2U);
+  EXPECT_EQ(pod["spec"]["containers"][0]["name"], "worker");
+  EXPECT_EQ(pod["spec"]["containers"][0]["securityContext"]["runAsUser"], 7);
+}
+
+// Given: two specs that differ in one field. Expected: name, slot and concurrency leave the hash alone; everything else moves
+// it.
+TEST(WorkerSpec, HashNamesWhatMatters) {
+  const std::string hash = spec().hash();
+  WorkerSpec s = spec();
+  s.name = "other";
+  s.slot = 9;
+  s.max_concurrency = 1;
+  EXPECT_EQ(s.hash(), hash);
+  s.gpus = 4;
+  EXPECT_NE(s.hash(), hash);
+  s = spec();
+  s.extra_args = {"--threads=2"};
+  EXPECT_NE(s.hash(), hash);
+  s = spec();
+  s.env = {{"A", "b", std::nullopt, std::nullopt}};
+  EXPECT_NE(s.hash(), hash);
+  s = spec();
+  s.model_uri = "pvc://models/llama/70b";
+  EXPECT_NE(s.hash(), hash);
+}
+
+// Given: containers and init containers with requests and limits. Expected: the sum of the containers, or the largest init one.
+TEST(Pod, CountsWhatItHolds) {
+  const json pod = json::parse(R"({"spec": {"nodeName": "n1",
+    "containers": [{"resources": {"limits": {"g": "2"}}}, {"resources": {"requests": {"g": 1}}}, {}],
+    "initContainers": [{"resources": {"limits": {"g": "5"}}}]}, "status": {"phase": "Running"}})");
+  EXPECT_EQ(requested(pod, "g"), 5);
+  EXPECT_EQ(requested(pod, "other"), 0);
+  EXPECT_TRUE(holds_resources(pod));
+}
+
+}  // namespace
+}  // namespace windlass::controller

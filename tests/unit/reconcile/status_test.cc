@@ -1,0 +1,85 @@
+// What a status says, and when it is worth writing.
+#include "controller/reconcile/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass::controller {
+namespace {
+
+using testing::HasSubstr;
+
+Worker worker(const std::string& name, bool ready, bool draining = false) {
+  Worker w;
+  w.name = name;
+  w.gpus = 2;
+  w.ready = ready;
+  if (draining) w.draining_since_s = 1;
+  return w;
+}
+
+planner::ServicePlan plan(int workers) {
+  planner::ServicePlan p;
+  planner::PoolPlan pool;
+  pool.name = "h100-2";
+  pool.workers = workers;
+  p.pools = {pool};
+  return p;
+}
+
+// Given: one ready, one starting, one draining worker, three wanted. Expected: they are counted apart and Ready says how far it
+// is.
+TEST(Status, CountsWorkersByState) {
+  api::ModelService service;
+  const auto status = status_of(service, {}, {worker("a", true), worker("b", false), worker("c", true, true)}, plan(3), nullptr,
+                                "2026-05-01T10:00:00Z");
+  EXPECT_EQ(status.workers.desired, 3);
+  EXPECT_EQ(status.workers.current, 3);
+  EXPECT_EQ(status.workers.ready, 1);
+  EXPECT_EQ(status.workers.starting, 1);
+  EXPECT_EQ(status.workers.draining, 1);
+  EXPECT_EQ(status.gpus, 6);
+  const api::Condition* ready = api::find_condition(status.conditions, api::kReady);
+  ASSERT_NE(ready, nullptr);
+  EXPECT_EQ(ready->status, api::ConditionStatus::kTrue);
+  EXPECT_THAT(ready->message, HasSubstr("1 of 3"));
+}
+
+// Given: a quota that refused a worker. Expected: AbleToScale is False with its reason and the server's words.
+TEST(Status, AQuotasRefusalIsACondition) {
+  ServiceMemory memory;
+  memory.create_backoff = Backoff{10, 1, "QuotaExceeded", "exceeded quota: gpus"};
+  const auto status = status_of({}, {}, {}, plan(1), &memory, "2026-05-01T10:00:00Z");
+  const api::Condition* able = api::find_condition(status.conditions, api::kAbleToScale);
+  ASSERT_NE(able, nullptr);
+  EXPECT_EQ(able->status, api::ConditionStatus::kFalse);
+  EXPECT_EQ(able->reason, "QuotaExceeded");
+  EXPECT_THAT(able->message, HasSubstr("exceeded quota: gpus"));
+}
+
+// Given: statuses that differ in load and messages alone, and one that differs in workers. Expected: only the latter counts.
+TEST(Status, LoadAloneIsNoMeaningfulChange) {
+  api::ModelServiceStatus a;
+  a.workers.desired = 2;
+  api::ModelServiceStatus b = a;
+  b.load.requests_per_s = 7;
+  b.slo.attainment = 0.5;
+  EXPECT_FALSE(meaningfully_different(a, b));
+  b.workers.desired = 3;
+  EXPECT_TRUE(meaningfully_different(a, b));
+}
+
+// Given: a service whose name an older one holds. Expected: Ready=False/NameTaken that names both.
+TEST(Status, NameTakenNamesTheHolder) {
+  api::ModelService service;
+  service.metadata.name = "copy";
+  service.spec.model.served_name = "chat";
+  const auto status = name_taken_status(service, "team/original", "2026-05-01T10:00:00Z");
+  const api::Condition* ready = api::find_condition(status.conditions, api::kReady);
+  ASSERT_NE(ready, nullptr);
+  EXPECT_EQ(ready->reason, "NameTaken");
+  EXPECT_THAT(ready->message, testing::AllOf(HasSubstr("chat"), HasSubstr("team/original")));
+}
+
+}  // namespace
+}  // namespace windlass::controller
