@@ -1,0 +1,136 @@
+// The table of bad objects (tests/golden/bad_objects.yaml) sent to a real API server and to our own validator: both say the
+// same of each, field path, error class, and a broken CEL rule's message word for word.
+#include "tests/fakes/bad_objects.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "controller/api/validation.h"
+#include "tests/cluster/cluster_fixture.h"
+#include "tests/cluster/harness/http.h"
+
+namespace windlass::testing {
+namespace {
+
+using nlohmann::json;
+
+// One error as either side says it.
+struct Said {
+  std::string path;
+  std::string error_class;
+  std::string message;
+
+  [[nodiscard]] std::string key() const { return path + " " + error_class; }
+};
+
+std::string list_of(const std::vector<Said>& all) {
+  std::string text;
+  for (const Said& one : all) text += fmt::format("  {} {}: {}\n", one.path, one.error_class, one.message);
+  return text;
+}
+
+std::vector<std::string> keys_of(const std::vector<Said>& all) {
+  std::vector<std::string> keys;
+  for (const Said& one : all) keys.push_back(one.key());
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+class BadObjectsTest : public ClusterTest {
+ protected:
+  void SetUp() override {
+    ClusterTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    const CommandResult applied = plane().kubectl({"apply", "--server-side", "-f", WINDLASS_SOURCE_DIR "/crds"});
+    ASSERT_TRUE(applied.ok()) << applied.describe();
+    const CommandResult established = plane().kubectl({"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"});
+    ASSERT_TRUE(established.ok()) << established.describe();
+  }
+
+  // A dry-run create with strict field validation: the answer.
+  static HttpAnswer create(const json& object) {
+    const bool service = object["kind"] == "ModelService";
+    return plane().send("POST",
+                        std::string("/apis/windlass.dev/v1alpha1/") +
+                            (service ? "namespaces/default/modelservices" : "acceleratorclasses") +
+                            "?dryRun=All&fieldValidation=Strict",
+                        object);
+  }
+
+  // What the server said against it, without the causes that the table's head explains away.
+  static std::vector<Said> server_errors(const HttpAnswer& answer) {
+    std::vector<Said> all;
+    const json status = answer.json();
+    const std::string message = status.value("message", "");
+    if (answer.status == 400) {
+      const std::string mark = "unknown field \"";
+      for (std::size_t at = message.find(mark); at != std::string::npos; at = message.find(mark, at + 1)) {
+        const std::size_t from = at + mark.size();
+        all.push_back({message.substr(from, message.find('"', from) - from), "UnknownField", message});
+      }
+      return all;
+    }
+    const json::json_pointer causes("/details/causes");
+    if (!status.contains(causes)) return all;
+    for (const json& cause : status.at(causes)) {
+      const std::string field = cause.value("field", "");
+      if (field == "<nil>" || field.rfind('.', 0) == 0) continue;
+      all.push_back({field, cause.value("reason", ""), cause.value("message", "")});
+    }
+    return all;
+  }
+
+  static std::vector<Said> our_errors(const json& object) {
+    std::vector<Said> all;
+    for (const api::FieldError& error : api::validate(object))
+      all.push_back({error.path, api::cause(error.error_class), error.detail});
+    return all;
+  }
+
+  // Whether the errors are those that the table expects, each with its message.
+  static void expect_said(const std::string& side, const fakes::BadObject& bad, const std::vector<Said>& said) {
+    const bool unknown_field = bad.errors.front().error_class == "UnknownField";
+    for (const fakes::ExpectedError& expected : bad.errors) {
+      const bool found = std::any_of(said.begin(), said.end(), [&](const Said& one) {
+        return one.path == expected.path && one.error_class == expected.error_class && one.message.ends_with(expected.message);
+      });
+      EXPECT_TRUE(found) << bad.name << ": " << side << " does not say " << expected.path << " " << expected.error_class << " '"
+                         << expected.message << "', but\n"
+                         << list_of(said);
+    }
+    if (!unknown_field) {
+      EXPECT_EQ(said.size(), bad.errors.size()) << bad.name << ": " << side << " says\n" << list_of(said);
+    }
+  }
+};
+
+// Given the table's good objects, both sides take them.
+TEST_F(BadObjectsTest, BothTakeTheGoodOnes) {
+  for (const json& object : fakes::load_bad_objects(WINDLASS_SOURCE_DIR).good) {
+    const HttpAnswer answer = create(object);
+    EXPECT_EQ(answer.status, 201) << answer.describe();
+    EXPECT_TRUE(our_errors(object).empty()) << list_of(our_errors(object));
+  }
+}
+
+// Given each bad object, both sides refuse it with the errors of the table, and with the same ones as each other.
+TEST_F(BadObjectsTest, BothRefuseTheBadOnesAlike) {
+  const fakes::BadObjectTable table = fakes::load_bad_objects(WINDLASS_SOURCE_DIR);
+  ASSERT_GE(table.cases.size(), 50U);
+  for (const fakes::BadObject& bad : table.cases) {
+    ASSERT_FALSE(bad.errors.empty()) << bad.name;
+    const HttpAnswer answer = create(bad.object);
+    EXPECT_TRUE(answer.status == 400 || answer.status == 422) << bad.name << ": " << answer.describe();
+    const std::vector<Said> server = server_errors(answer);
+    const std::vector<Said> ours = our_errors(bad.object);
+    expect_said("the API server", bad, server);
+    expect_said("our validator", bad, ours);
+    // An unknown field ends the server's examination; ours goes on.
+    if (answer.status != 422) continue;
+    EXPECT_EQ(keys_of(server), keys_of(ours)) << bad.name << "\nserver:\n" << list_of(server) << "ours:\n" << list_of(ours);
+  }
+}
+
+}  // namespace
+}  // namespace windlass::testing

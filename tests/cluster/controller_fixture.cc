@@ -1,0 +1,265 @@
+// See controller_fixture.h.
+#include "tests/cluster/controller_fixture.h"
+
+#include <ctime>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace windlass::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+constexpr const char* kSystemNamespace = "windlass-system";
+constexpr const char* kServicesPath = "/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices";
+
+// What the charts brought, once per program.
+struct Installed {
+  std::string account;    // the controller's ServiceAccount
+  std::string model_dir;  // the tiny model on this machine
+  bool done = false;
+};
+
+Installed& installed() {
+  static Installed instance;
+  return instance;
+}
+
+std::vector<std::string> yaml_documents(const std::string& text) {
+  std::vector<std::string> documents(1);
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "---") {
+      documents.emplace_back();
+    } else {
+      documents.back() += line + "\n";
+    }
+  }
+  return documents;
+}
+
+// The CRDs, then what charts/windlass holds but for its Deployments: its programs run as processes of this machine.
+void install(ControlPlane& plane) {
+  const CommandResult crds = plane.helm({"template", "windlass-crds", WINDLASS_SOURCE_DIR "/charts/windlass-crds"});
+  ASSERT_TRUE(crds.ok()) << crds.describe();
+  const CommandResult crds_applied = plane.kubectl({"apply", "--server-side", "-f", "-"}, crds.out);
+  ASSERT_TRUE(crds_applied.ok()) << crds_applied.describe();
+  const CommandResult established = plane.kubectl({"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"});
+  ASSERT_TRUE(established.ok()) << established.describe();
+
+  const CommandResult space = plane.kubectl({"create", "namespace", kSystemNamespace});
+  ASSERT_TRUE(space.ok()) << space.describe();
+  const CommandResult chart =
+      plane.helm({"template", "windlass", WINDLASS_SOURCE_DIR "/charts/windlass", "--namespace", kSystemNamespace});
+  ASSERT_TRUE(chart.ok()) << chart.describe();
+  std::string wanted;
+  for (const std::string& document : yaml_documents(chart.out)) {
+    if (document.find("\nkind: Deployment\n") == std::string::npos) wanted += "---\n" + document;
+  }
+  const CommandResult applied = plane.kubectl({"apply", "--server-side", "-n", kSystemNamespace, "-f", "-"}, wanted);
+  ASSERT_TRUE(applied.ok()) << applied.describe();
+  for (const json& account : plane.list(fmt::format("/api/v1/namespaces/{}/serviceaccounts", kSystemNamespace))) {
+    const std::string name = account["metadata"].value("name", "");
+    if (name.find("controller") != std::string::npos) installed().account = name;
+  }
+  ASSERT_NE(installed().account, "") << "charts/windlass has no ServiceAccount for the controller";
+
+  installed().model_dir = plane.folder() + "/models/tiny";
+  std::filesystem::create_directories(plane.folder() + "/models");
+  const CommandResult model =
+      run_command({WINDLASS_BINARY_DIR "/windlass-worker", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4",
+                   "--kv-heads", "2", "--intermediate", "128", installed().model_dir});
+  ASSERT_TRUE(model.ok()) << model.describe();
+  installed().done = true;
+}
+
+// One slot of this machine's CPU: slow enough on paper that a handful of requests per second needs several workers.
+constexpr const char* kAcceleratorClass = R"yaml(
+apiVersion: windlass.dev/v1alpha1
+kind: AcceleratorClass
+metadata: {{name: test-cpu}}
+spec:
+  nodeSelector: {{windlass.dev/accelerator: test-cpu}}
+  resourceName: {}
+  memory: 64Mi
+  memoryBandwidthBytesPerSecond: 20M
+  peakFlopsPerSecond: {{fp32: 20M}}
+  gpusPerNode: {}
+  pricePerHour: 1
+)yaml";
+
+std::string now_rfc3339() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
+  return text;
+}
+
+}  // namespace
+
+bool ControllerTest::Controller::leads() const {
+  const Sample leader = sample(http_get(url + "/metrics").body, "windlass_controller_leader");
+  return leader.found && leader.value == 1;
+}
+
+void ControllerTest::SetUp() {
+  ClusterTest::SetUp();
+  if (IsSkipped() || HasFatalFailure()) return;
+  if (!installed().done) {
+    install(plane());
+    if (HasFatalFailure()) return;
+  }
+  started_at_ = now_rfc3339();
+  apply(fmt::format(kAcceleratorClass, kGpuResource, kGpusOfNode));
+  apply(fmt::format(R"yaml(
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {0}-models}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadOnlyMany]
+  storageClassName: ""
+  hostPath: {{path: {1}}}
+  claimRef: {{namespace: {0}, name: models}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: models}}
+spec:
+  accessModes: [ReadOnlyMany]
+  storageClassName: ""
+  volumeName: {0}-models
+  resources: {{requests: {{storage: 1Gi}}}}
+)yaml",
+                    name_space(), std::filesystem::path(installed().model_dir).parent_path().string()));
+}
+
+void ControllerTest::TearDown() {
+  gateway_.reset();
+  ClusterTest::TearDown();
+  if (IsSkipped() || installed().account.empty()) return;
+  // The next test's controllers start without waiting for a killed one's lease to run out.
+  (void)plane().kubectl({"delete", "lease", "--all", "-n", kSystemNamespace});
+  // Its pods go with the namespace; their node is free for the next test once they are gone.
+  EXPECT_TRUE(eventually(seconds(90), [&] { return plane().list(pods_path()).empty(); })) << describe_state();
+  (void)plane().kubectl({"delete", "persistentvolume", name_space() + "-models", "--wait=false"});
+}
+
+ControllerTest::Controller ControllerTest::start_controller(const std::string& name) {
+  Controller controller;
+  const auto token = plane().token(kSystemNamespace, installed().account);
+  if (!token.ok()) {
+    ADD_FAILURE() << token.error().message;
+    return controller;
+  }
+  const int port = free_port();
+  controller.name = name;
+  controller.url = fmt::format("http://127.0.0.1:{}", port);
+  controller.credential = credential_of(*token);
+  controller.process = start_program(name, {WINDLASS_BINARY_DIR "/windlass-controller", "--store=kubernetes",
+                                            "--runtime=kubernetes", fmt::format("--listen=127.0.0.1:{}", port),
+                                            "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, *token),
+                                            fmt::format("--namespace={}", kSystemNamespace), "--identity=" + name,
+                                            fmt::format("--worker-image={}", kWorkerImage)});
+  EXPECT_TRUE(eventually(seconds(60), [&] { return http_get(controller.url + "/healthz").status == 200; }))
+      << tail_of_file(log_of(name), 20);
+  return controller;
+}
+
+std::string ControllerTest::start_gateway(const std::vector<const Controller*>& controllers) {
+  const int port = free_port();
+  const int admin_port = free_port();
+  std::vector<std::string> argv = {WINDLASS_BINARY_DIR "/windlass-gateway", fmt::format("--listen=127.0.0.1:{}", port),
+                                   fmt::format("--admin-listen=127.0.0.1:{}", admin_port), "--id=gateway-of-" + name_space()};
+  for (const Controller* controller : controllers) argv.push_back("--controller=" + controller->url);
+  gateway_ = start_program("gateway", argv);
+  EXPECT_TRUE(eventually(seconds(30), [&] {
+    return http_get(fmt::format("http://127.0.0.1:{}/health", admin_port)).status == 200;
+  })) << tail_of_file(log_of("gateway"), 20);
+  return fmt::format("http://127.0.0.1:{}", port);
+}
+
+json ControllerTest::model_service() const {
+  return {{"apiVersion", "windlass.dev/v1alpha1"},
+          {"kind", "ModelService"},
+          {"metadata", {{"name", "chat"}, {"namespace", name_space()}}},
+          {"spec",
+           {{"model",
+             {{"servedName", served_name()},
+              {"uri", "pvc://models/tiny"},
+              {"config", {{"inline", json::parse(read_text_file(installed().model_dir + "/config.json"))}}},
+              {"maxContextTokens", 256},
+              {"dtype", "FP32"}}},
+            {"slo", {{"timeToFirstToken", "5s"}, {"timePerOutputToken", "100ms"}, {"window", "1m"}}},
+            {"workload", {{"inputTokens", 32}, {"outputTokens", 16}}},
+            {"accelerators", json::array({{{"class", "test-cpu"}}})},
+            {"scaling",
+             {{"minWorkers", 1},
+              {"maxWorkers", 3},
+              {"drainTimeout", "1m"},
+              {"behavior", {{"scaleDown", {{"stabilizationWindow", "5s"}}}}}}}}}};
+}
+
+void ControllerTest::apply_object(const json& object) { apply(object.dump()); }
+
+void ControllerTest::patch_spec(const json& spec) {
+  const HttpAnswer answer = plane().send("PATCH", fmt::format(kServicesPath, name_space()) + "/chat", {{"spec", spec}},
+                                         "application/merge-patch+json");
+  ASSERT_TRUE(answer.ok()) << answer.describe();
+}
+
+json ControllerTest::service() const {
+  const HttpAnswer answer = plane().get(fmt::format(kServicesPath, name_space()) + "/chat");
+  return answer.status == 200 ? answer.json() : json();
+}
+
+std::vector<json> ControllerTest::workers() const {
+  std::vector<json> result;
+  for (json& pod : plane().list(pods_path() + "?labelSelector=windlass.dev%2Fservice%3Dchat")) {
+    if (!pod["metadata"].contains("deletionTimestamp")) result.push_back(std::move(pod));
+  }
+  return result;
+}
+
+std::size_t ControllerTest::ready_workers() const {
+  std::size_t count = 0;
+  for (const json& pod : workers()) count += condition_of(pod, "Ready") == "True" ? 1 : 0;
+  return count;
+}
+
+std::map<std::string, std::string> ControllerTest::worker_uids() const {
+  std::map<std::string, std::string> result;
+  for (const json& pod : workers()) result[pod["metadata"].value("name", "")] = pod["metadata"].value("uid", "");
+  return result;
+}
+
+void ControllerTest::expect_no_duplicates() const {
+  std::set<std::string> slots;
+  for (const json& pod : workers()) {
+    const json labels = pod["metadata"].value("labels", json::object());
+    const std::string slot = labels.value("windlass.dev/service", "") + "/" + labels.value("windlass.dev/pool", "") + "/" +
+                             labels.value("windlass.dev/slot", "");
+    EXPECT_TRUE(slots.insert(slot).second) << "two workers hold slot " << slot;
+  }
+}
+
+std::string ControllerTest::describe_state() const {
+  const json object = service();
+  return fmt::format("status: {}\n{}", object.is_object() ? object.value("status", json::object()).dump(1) : "no ModelService",
+                     plane().kubectl({"get", "pods", "-n", name_space(), "-o", "wide"}).out);
+}
+
+std::vector<AuditEvent> ControllerTest::refusals() const {
+  std::vector<AuditEvent> result;
+  const std::string user = fmt::format("system:serviceaccount:{}:{}", kSystemNamespace, installed().account);
+  for (AuditEvent& event : plane().audit_log()) {
+    if (event.user == user && event.code == 403 && event.received >= started_at_) result.push_back(std::move(event));
+  }
+  return result;
+}
+
+}  // namespace windlass::testing

@@ -1,0 +1,240 @@
+// See process.h.
+#include "tests/cluster/harness/process.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace windlass::testing {
+namespace {
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::stringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string candidate = folder + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
+}
+
+int status_of(int raw) { return WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw); }
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& text : strings) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// What the child does between fork and exec: only calls that are safe there.
+[[noreturn]] void become(const char* program, char** argv, char** env, const char* folder, int in, int out, int err,
+                         pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(126);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+  if (::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) ::_exit(126);
+  ::close_range(3, ~0U, 0);
+  if (folder != nullptr && ::chdir(folder) != 0) ::_exit(126);
+  ::execve(program, argv, env);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Process>> Process::start(const ProcessOptions& options) {
+  if (options.argv.empty()) return Error{ErrorCode::kInvalidArgument, "starting a process: argv is empty"};
+  const std::string program = find_program(options.argv[0]);
+  if (program.empty() || ::access(program.c_str(), X_OK) != 0) {
+    return Error{ErrorCode::kNotFound, fmt::format("program '{}' is not there or can't be executed", options.argv[0])};
+  }
+  std::map<std::string, std::string> env;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (options.clean_env && name != "PATH" && name != "HOME") continue;
+    if (equals != std::string::npos) env[name] = text.substr(equals + 1);
+  }
+  for (const auto& [name, value] : options.env) env[name] = value;
+  std::vector<std::string> env_texts;
+  for (const auto& [name, value] : env) env_texts.push_back(name + "=" + value);
+  std::vector<std::string> arg_texts = options.argv;
+  std::vector<char*> env_pointers = pointers(env_texts);
+  std::vector<char*> arg_pointers = pointers(arg_texts);
+
+  const std::string log = options.log_path.empty() ? "/dev/null" : options.log_path;
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  const int in = ::open(options.stdin_path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int err = ::open(log.c_str(), flags, 0600);
+  const int out = options.stdout_path.empty() ? err : ::open(options.stdout_path.c_str(), flags, 0600);
+  const auto close_all = [&] {
+    if (in >= 0) ::close(in);
+    if (err >= 0) ::close(err);
+    if (out >= 0 && out != err) ::close(out);
+  };
+  if (in < 0 || out < 0 || err < 0) {
+    const std::string why = std::strerror(errno);
+    close_all();
+    return Error{ErrorCode::kInternal, fmt::format("opening the files of '{}': {}", program, why)};
+  }
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    become(program.c_str(), arg_pointers.data(), env_pointers.data(),
+           options.working_dir.empty() ? nullptr : options.working_dir.c_str(), in, out, err, parent);
+  }
+  const std::string why = std::strerror(errno);
+  close_all();
+  if (child < 0) return Error{ErrorCode::kInternal, fmt::format("starting '{}': {}", program, why)};
+  ::setpgid(child, child);
+  return std::unique_ptr<Process>(new Process(child, options.log_path));
+}
+
+Process::~Process() {
+  if (!poll()) {
+    ::kill(-pid_, SIGKILL);
+    int raw = 0;
+    while (::waitpid(pid_, &raw, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void Process::signal(int number) const { ::kill(pid_, number); }
+
+std::optional<int> Process::poll() {
+  if (exit_status_) return exit_status_;
+  int raw = 0;
+  if (::waitpid(pid_, &raw, WNOHANG) == pid_) exit_status_ = status_of(raw);
+  return exit_status_;
+}
+
+std::optional<int> Process::wait(std::chrono::milliseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  while (!poll() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return exit_status_;
+}
+
+int Process::stop(std::chrono::milliseconds grace) {
+  if (!poll()) {
+    ::kill(pid_, SIGTERM);
+    ::kill(pid_, SIGCONT);  // a stopped one could not end
+    if (!wait(grace)) {
+      ::kill(-pid_, SIGKILL);
+      (void)wait(std::chrono::seconds(10));
+    }
+  }
+  return exit_status_.value_or(-1);
+}
+
+std::string CommandResult::describe() const {
+  return fmt::format("exit status {}\n--- stdout\n{}\n--- stderr\n{}\n", exit_status, out, err);
+}
+
+CommandResult run_command(const std::vector<std::string>& argv, const std::string& input,
+                          const std::map<std::string, std::string>& env, std::chrono::milliseconds deadline) {
+  TempDir folder("windlass-run-");
+  write_text_file(folder.file("in"), input);
+  ProcessOptions options;
+  options.argv = argv;
+  options.env = env;
+  options.stdin_path = folder.file("in");
+  options.stdout_path = folder.file("out");
+  options.log_path = folder.file("err");
+  CommandResult result;
+  auto process = Process::start(options);
+  if (!process.ok()) {
+    result.err = process.error().message;
+    return result;
+  }
+  const std::optional<int> status = (*process)->wait(deadline);
+  if (!status) (void)(*process)->stop(std::chrono::milliseconds(100));
+  result.exit_status = status.value_or(124);
+  result.out = read_text_file(folder.file("out"));
+  result.err = read_text_file(folder.file("err"));
+  return result;
+}
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+}
+
+std::string tail_of_file(const std::string& path, int lines) {
+  const std::string text = read_text_file(path);
+  std::size_t at = text.size();
+  while (at > 0 && lines > 0) {
+    const std::size_t newline = text.rfind('\n', at >= 2 ? at - 2 : 0);
+    --lines;
+    if (newline == std::string::npos || at < 2) return text;
+    at = newline + 1;
+  }
+  return text.substr(at);
+}
+
+TempDir::TempDir(const std::string& prefix) {
+  std::string name = (std::filesystem::temp_directory_path() / (prefix + "XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    fmt::print(stderr, "making a temporary folder {}: {}\n", name, std::strerror(errno));
+    std::abort();
+  }
+  path_ = name;
+}
+
+TempDir::~TempDir() {
+  if (std::getenv("WINDLASS_TEST_KEEP") != nullptr) {
+    fmt::print(stderr, "kept: {}\n", path_);
+    return;
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+int free_port() {
+  static thread_local std::mt19937 random{std::random_device{}()};
+  std::uniform_int_distribution<int> ports(20000, 32000);
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const int port = ports(random);
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool free = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(fd);
+    if (free) return port;
+  }
+  fmt::print(stderr, "no free port between 20000 and 32000 on 127.0.0.1\n");
+  std::abort();
+}
+
+}  // namespace windlass::testing

@@ -1,0 +1,119 @@
+// Pod: one pod on the test kubelet's node, from Pending to gone.
+//
+// A state machine that the kubelet ticks on its one thread: it starts the containers as processes, reaps and restarts them with
+// back-off, takes the probes' answers, and on deletion sends SIGTERM, waits out the grace period and kills. What the API server
+// should hear stands in status(); what should be asked over HTTP in due_probes(). No I/O here but processes and the pod's own
+// folder.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cluster/harness/process.h"
+#include "tests/cluster/kubelet/container.h"
+
+namespace windlass::testing {
+
+struct PodOptions {
+  std::string folder;  // the pod's own, on this machine
+  std::string ip;
+  std::string host_ip;
+  std::map<std::string, std::string> program_by_image;
+  double crash_backoff_s = 1;
+  double crash_backoff_max_s = 10;
+  // Fetches what the volumes and variables refer to: kind is "ConfigMap", "PersistentVolumeClaim" or "PersistentVolume".
+  std::function<Result<nlohmann::json>(const std::string& kind, const std::string& name)> fetch;
+};
+
+class Pod {
+ public:
+  Pod(nlohmann::json object, PodOptions options);
+
+  // The newest the API server has of it.
+  void update(nlohmann::json object) { object_ = std::move(object); }
+  // It is gone from the API server (forced deletion): the processes end all the same.
+  void forget() { forgotten_ = true; }
+
+  // `now_s` is monotonic; `wall` the same instant as RFC 3339.
+  void tick(double now_s, const std::string& wall);
+
+  struct ProbeCall {
+    std::size_t container;
+    int kind;  // index into Container::probes
+    std::string url;
+    double timeout_s;
+  };
+  [[nodiscard]] std::vector<ProbeCall> due_probes(double now_s) const;
+  void take_probe(const ProbeCall& call, bool success, double now_s);
+
+  [[nodiscard]] nlohmann::json status() const;
+  // Deletion was asked for and every process has ended.
+  [[nodiscard]] bool ended() const { return ending_ && all_ended(); }
+  [[nodiscard]] bool forgotten() const { return forgotten_; }
+
+  [[nodiscard]] const nlohmann::json& object() const { return object_; }
+  [[nodiscard]] const std::string& uid() const { return uid_; }
+  [[nodiscard]] const std::string& ip() const { return options_.ip; }
+  [[nodiscard]] std::string name_space() const { return object_["metadata"].value("namespace", ""); }
+  [[nodiscard]] std::string name() const { return object_["metadata"].value("name", ""); }
+
+ private:
+  enum class State { kWaiting, kRunning, kTerminated };
+  enum ProbeKind { kStartup = 0, kReadiness = 1, kLiveness = 2 };
+
+  struct ProbeState {
+    std::optional<Probe> probe;
+    double next_at_s = 0;
+    int successes = 0;
+    int failures = 0;
+  };
+
+  struct Container {
+    nlohmann::json spec;
+    bool init = false;
+    State state = State::kWaiting;
+    std::string reason = "ContainerCreating";
+    std::string message;
+    std::unique_ptr<Process> process;
+    int restarts = 0;
+    int exit_status = 0;
+    bool started = false;
+    bool ready = false;
+    std::string started_at;
+    std::string finished_at;
+    double next_start_s = 0;
+    double backoff_s = 0;
+    double kill_at_s = 0;  // a failed liveness probe: SIGKILL then
+    nlohmann::json last_state;
+    ProbeState probes[3];
+  };
+
+  void start(Container& container, double now_s, const std::string& wall);
+  void reap(Container& container, double now_s, const std::string& wall);
+  void end(double now_s);
+  Result<ContainerSurroundings> surroundings();
+  Result<std::string> volume_folder(const nlohmann::json& volume);
+  [[nodiscard]] bool all_ended() const;
+  [[nodiscard]] double grace_s() const;
+  [[nodiscard]] std::string phase() const;
+  [[nodiscard]] bool initialised() const;
+  [[nodiscard]] static nlohmann::json container_status(const Container& container);
+  [[nodiscard]] bool restarts_after(int exit_status) const;
+
+  nlohmann::json object_;
+  PodOptions options_;
+  std::string uid_;
+  std::string started_at_;
+  std::vector<Container> containers_;  // the init containers first
+  bool forgotten_ = false;
+  bool ending_ = false;
+  double kill_at_s_ = 0;
+};
+
+}  // namespace windlass::testing

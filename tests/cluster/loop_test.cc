@@ -1,0 +1,148 @@
+// The whole loop on a real API server: a ModelService becomes worker pods that answer through the gateway, follows the load up
+// and down, and leaves nothing behind; and the same while the API server is restarted.
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "tests/cluster/controller_fixture.h"
+#include "tests/cluster/harness/http.h"
+
+namespace windlass::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+class LoopTest : public ControllerTest {
+ protected:
+  static std::string refusal_list(const std::vector<AuditEvent>& events) {
+    std::string text;
+    for (const AuditEvent& event : events) {
+      text += fmt::format("{} {}/{} {}/{}\n", event.verb, event.resource, event.subresource, event.name_space, event.name);
+    }
+    return text;
+  }
+};
+
+// Given a ModelService applied with kubectl under the chart's RBAC, a worker pod answers a chat request through the gateway; a
+// higher load brings more workers, a lower one fewer, no request is lost; after deletion Kubernetes' garbage collection leaves
+// nothing.
+TEST_F(LoopTest, ServesScalesAndGoes) {
+  const Controller controller = start_controller("controller-a");
+  const std::string gateway = start_gateway({&controller});
+  apply_object(model_service());
+  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() >= 1; })) << describe_state();
+
+  const HttpAnswer answer = http_post_json(
+      gateway + "/v1/chat/completions",
+      {{"model", served_name()}, {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}, {"max_tokens", 8}});
+  ASSERT_EQ(answer.status, 200) << answer.describe();
+  EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 8) << answer.body;
+  EXPECT_EQ(answer.headers.at("x-windlass-worker"), name_space() + "/" + worker_uids().begin()->first);
+  ASSERT_TRUE(eventually(seconds(60), [&] { return condition_of(service(), "Ready") == "True"; })) << describe_state();
+
+  LoadOptions load;
+  load.url = gateway;
+  load.model = served_name();
+  load.threads = 6;
+  load.pause_s = 0.25;
+  Load high(load);
+  ASSERT_TRUE(eventually(seconds(120), [&] { return ready_workers() >= 3; }))
+      << describe_state() << high.report().describe() << http_get(controller.url + "/v1/plan").body;
+  expect_no_duplicates();
+  ASSERT_TRUE(eventually(seconds(60), [&] { return service()["status"]["workers"].value("ready", 0) >= 3; }))
+      << describe_state();
+  const CommandResult shown = plane().kubectl({"get", "ms", "-n", name_space()});
+  ASSERT_TRUE(shown.ok()) << shown.describe();
+  const CommandResult wide = plane().kubectl({"get", "ms,pods", "-n", name_space(), "-o", "wide"});
+  write_text_file(output_folder() + "/kubectl-get-ms.txt", "$ kubectl get ms\n" + shown.out);
+  write_text_file(output_folder() + "/kubectl-get-ms-wide.txt", "$ kubectl get ms,pods -o wide\n" + wide.out);
+  for (const char* column : {"MODEL", "ACCELERATOR", "DESIRED", "READY", "ATTAINMENT", "AGE"}) {
+    EXPECT_NE(shown.out.find(column), std::string::npos) << shown.out;
+  }
+  const LoadReport heavy = high.stop();
+  EXPECT_TRUE(heavy.failures.empty()) << heavy.describe();
+  EXPECT_EQ(heavy.duplicates, 0) << heavy.describe();
+  EXPECT_GE(heavy.by_worker.size(), 2U) << "new workers took no request: " << heavy.describe();
+
+  load.threads = 1;
+  load.pause_s = 2;
+  Load low(load);
+  ASSERT_TRUE(eventually(seconds(180), [&] { return plane().list(pods_path()).size() == 1; })) << describe_state();
+  const LoadReport light = low.stop();
+  EXPECT_TRUE(light.failures.empty()) << light.describe();
+  EXPECT_EQ(light.duplicates, 0) << light.describe();
+
+  ASSERT_TRUE(plane().kubectl({"delete", "ms", "chat", "-n", name_space(), "--wait=false"}).ok());
+  EXPECT_TRUE(eventually(seconds(90), [&] { return service().is_null() && plane().list(pods_path()).empty(); }))
+      << describe_state();
+  const std::vector<AuditEvent> refused = refusals();
+  EXPECT_TRUE(refused.empty()) << "the chart's RBAC refuses what the controller does:\n" << refusal_list(refused);
+}
+
+// Given a service that needs more accelerators than the node has, some pods stay Pending as unschedulable, those that fit
+// serve, and the service's conditions say so.
+TEST_F(LoopTest, UnschedulableWorkersDoNotFreezeTheOthers) {
+  const Controller controller = start_controller("controller-a");
+  const std::string gateway = start_gateway({&controller});
+  // Another tenant of the node leaves room for two workers.
+  apply(
+      fmt::format("{{apiVersion: v1, kind: Pod, metadata: {{name: tenant}}, spec: {{terminationGracePeriodSeconds: 1, "
+                  "containers: [{{name: main, image: \"{}\", "
+                  "args: [\"-c\", \"exec sleep 1000\"], resources: {{limits: {{{}: {}}}}}}}]}}}}",
+                  kShellImage, kGpuResource, kGpusOfNode - 2));
+  ASSERT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("tenant"), "Ready") == "True"; }));
+  json object = model_service();
+  object["spec"]["scaling"]["minWorkers"] = 3;
+  apply_object(object);
+  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 2; })) << describe_state();
+  const HttpAnswer answer =
+      http_post_json(gateway + "/v1/completions", {{"model", served_name()}, {"prompt", "hello"}, {"max_tokens", 4}});
+  EXPECT_EQ(answer.status, 200) << answer.describe();
+  EXPECT_TRUE(eventually(seconds(60), [&] {
+    return condition_of(service(), "AbleToScale") == "False" || condition_of(service(), "Feasible") == "False";
+  })) << describe_state();
+}
+
+// Given the API server killed and started again under load, no worker is lost or restarted, no request fails, and the
+// controller goes on: a change made afterwards is carried out.
+TEST_F(LoopTest, ApiServerRestartLosesNothing) {
+  const Controller controller = start_controller("controller-a");
+  const std::string gateway = start_gateway({&controller});
+  json object = model_service();
+  object["spec"]["scaling"]["minWorkers"] = 2;
+  object["spec"]["scaling"]["maxWorkers"] = 3;
+  apply_object(object);
+  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 2; })) << describe_state();
+  LoadOptions options;
+  options.url = gateway;
+  options.model = served_name();
+  options.threads = 1;
+  options.pause_s = 1;
+  Load load(options);
+  ASSERT_TRUE(eventually(seconds(60), [&] { return load.report().answered >= 3; })) << load.report().describe();
+  const std::map<std::string, std::string> before = worker_uids();
+
+  plane().stop_api_server(SIGKILL);
+  const int answered = load.report().answered;
+  EXPECT_TRUE(eventually(seconds(60), [&] { return load.report().answered >= answered + 3; }))
+      << "requests wait for the API server: " << load.report().describe();
+  const auto started = plane().start_api_server();
+  ASSERT_TRUE(started.ok()) << started.error().message;
+
+  patch_spec({{"scaling", {{"minWorkers", 3}}}});
+  ASSERT_TRUE(eventually(seconds(120), [&] { return ready_workers() == 3; })) << describe_state();
+  const std::map<std::string, std::string> after = worker_uids();
+  for (const auto& [name, uid] : before) {
+    ASSERT_TRUE(after.contains(name)) << name << " is gone";
+    EXPECT_EQ(after.at(name), uid) << name << " was replaced";
+  }
+  for (const json& pod : workers())
+    EXPECT_EQ(pod["status"]["containerStatuses"][0]["restartCount"], 0) << pod["metadata"]["name"];
+  expect_no_duplicates();
+  const LoadReport report = load.stop();
+  EXPECT_TRUE(report.failures.empty()) << report.describe();
+}
+
+}  // namespace
+}  // namespace windlass::testing

@@ -1,0 +1,198 @@
+// The harness itself: the control plane schedules, the test kubelet runs, probes, restarts and ends pods as a real one would.
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "tests/cluster/cluster_fixture.h"
+#include "tests/cluster/harness/http.h"
+
+namespace windlass::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+class PlaneTest : public ClusterTest {
+ protected:
+  // A pod of the shell image; `script` is what it runs.
+  static std::string shell_pod(const std::string& name, const std::string& script, const std::string& more = "") {
+    return fmt::format(R"yaml(
+apiVersion: v1
+kind: Pod
+metadata: {{name: {}}}
+spec:
+  terminationGracePeriodSeconds: 5
+  containers:
+  - name: main
+    image: {}
+    args: ["-c", {}]
+{})yaml",
+                       name, kShellImage, json(script).dump(), more);
+  }
+
+  std::string phase(const std::string& name) const {
+    const json object = pod(name);
+    return object.is_object() ? object["status"].value("phase", "") : "";
+  }
+};
+
+// Given a pod that asks for more accelerators than any node has, the scheduler leaves it Pending and says Unschedulable.
+TEST_F(PlaneTest, MoreAcceleratorsThanAllocatableStayPending) {
+  apply(shell_pod("greedy", "exec sleep 1000",
+                  fmt::format("    resources: {{limits: {{{}: {}}}}}\n", kGpuResource, kGpusOfNode + 1)));
+  ASSERT_TRUE(eventually(
+      seconds(60), [&] { return condition_object(pod("greedy"), "PodScheduled").value("reason", "") == "Unschedulable"; }));
+  EXPECT_EQ(phase("greedy"), "Pending");
+  EXPECT_NE(condition_object(pod("greedy"), "PodScheduled").value("message", "").find("Insufficient"), std::string::npos);
+}
+
+// Given a pod with variables, a config map and a host folder, its process sees them as Kubernetes says: fieldRef, $(NAME),
+// mounts.
+TEST_F(PlaneTest, ContainerSeesItsVariablesAndVolumes) {
+  const std::string folder = plane().folder() + "/" + name_space();
+  apply(fmt::format(R"yaml(
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: words}}
+data: {{greeting: ahoy}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: reader}}
+spec:
+  restartPolicy: Never
+  volumes:
+  - name: words
+    configMap: {{name: words}}
+  - name: out
+    hostPath: {{path: {}, type: DirectoryOrCreate}}
+  containers:
+  - name: main
+    image: {}
+    env:
+    - {{name: IP, valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}}}
+    - {{name: WHO, value: "$(IP):8000"}}
+    volumeMounts: [{{name: words, mountPath: /words}}, {{name: out, mountPath: /out}}]
+    args: ["-c", "mkdir -p $2 && (cat $1; echo \" $WHO $0 $$(WHO)\") > $2/said", "$(WHO)", "/words/greeting", "/out"]
+)yaml",
+                    folder, kShellImage));
+  ASSERT_TRUE(eventually(seconds(60), [&] { return phase("reader") == "Succeeded"; })) << pod("reader").dump(1);
+  const std::string ip = pod("reader")["status"].value("podIP", "");
+  EXPECT_EQ(ip.substr(0, 4), "127.");
+  EXPECT_EQ(read_text_file(folder + "/said"), fmt::format("ahoy {0}:8000 {0}:8000 \n", ip));
+}
+
+// Given a container that ends at once, it is started again with back-off, and the restarts are counted in its status.
+TEST_F(PlaneTest, CrashingContainerIsRestarted) {
+  apply(shell_pod("crasher", "exit 3"));
+  ASSERT_TRUE(eventually(seconds(60), [&] {
+    const json object = pod("crasher");
+    const json::json_pointer count("/status/containerStatuses/0/restartCount");
+    return object.is_object() && object.contains(count) && object.at(count).get<int>() >= 2;
+  })) << pod("crasher").dump(1);
+  EXPECT_EQ(pod("crasher")["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 3);
+  EXPECT_NE(condition_of(pod("crasher"), "Ready"), "True");
+}
+
+// Given an image that the node does not have, the pod waits with ErrImagePull, and can be deleted.
+TEST_F(PlaneTest, UnknownImageWaits) {
+  apply("{apiVersion: v1, kind: Pod, metadata: {name: lost}, spec: {containers: [{name: main, image: \"nowhere:1\"}]}}");
+  ASSERT_TRUE(eventually(seconds(60), [&] {
+    const json object = pod("lost");
+    const json::json_pointer reason("/status/containerStatuses/0/state/waiting/reason");
+    return object.is_object() && object.contains(reason) && object.at(reason) == "ErrImagePull";
+  })) << pod("lost").dump(1);
+  EXPECT_EQ(plane().send("DELETE", pods_path() + "/lost", nullptr).status, 200);
+  EXPECT_TRUE(eventually(seconds(60), [&] { return pod("lost").is_null(); }));
+}
+
+// Given a pod that takes its time on SIGTERM, deletion waits for it, within the grace period; a finalizer keeps the object
+// until it is removed; one that ignores SIGTERM is killed when the grace period is over.
+TEST_F(PlaneTest, DeletionHonoursGraceAndFinalizers) {
+  const std::string file = plane().folder() + "/" + name_space() + "-drained";
+  const std::string yaml =
+      shell_pod("slow", fmt::format("trap 'sleep 1; touch {}; exit 0' TERM; while :; do sleep 0.1; done", file));
+  apply(yaml);
+  apply(shell_pod("deaf", "trap '' TERM; while :; do sleep 0.1; done"));
+  ASSERT_TRUE(eventually(seconds(60), [&] {
+    return condition_of(pod("slow"), "Ready") == "True" && condition_of(pod("deaf"), "Ready") == "True";
+  }));
+  const std::string merge = "application/merge-patch+json";
+  ASSERT_TRUE(
+      plane().send("PATCH", pods_path() + "/slow", {{"metadata", {{"finalizers", {"windlass.dev/test"}}}}}, merge).ok());
+  ASSERT_TRUE(plane().send("DELETE", pods_path() + "/slow", nullptr).ok());
+  ASSERT_TRUE(plane().send("DELETE", pods_path() + "/deaf?gracePeriodSeconds=2", nullptr).ok());
+  EXPECT_TRUE(eventually(seconds(60), [&] { return phase("slow") == "Succeeded"; })) << pod("slow").dump(1);
+  EXPECT_EQ(::access(file.c_str(), F_OK), 0) << "the process had no time to end in order";
+  EXPECT_TRUE(eventually(seconds(60), [&] { return pod("deaf").is_null(); }));
+  EXPECT_FALSE(pod("slow").is_null()) << "a finalizer was not honoured";
+  ASSERT_TRUE(plane().send("PATCH", pods_path() + "/slow", {{"metadata", {{"finalizers", nullptr}}}}, merge).ok());
+  EXPECT_TRUE(eventually(seconds(60), [&] { return pod("slow").is_null(); }));
+}
+
+// Given a pod whose readiness answer comes and goes, its Ready condition follows.
+TEST_F(PlaneTest, ReadinessFollowsTheProbe) {
+  const std::string folder = plane().folder() + "/" + name_space();
+  std::string yaml = fmt::format(R"yaml(
+apiVersion: v1
+kind: Pod
+metadata: {{name: server}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: {}
+    command: ["/usr/bin/python3", "-m", "http.server", "--bind", "$(IP)", "--directory", "{}", "8000"]
+    env: [{{name: IP, valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}}}]
+    ports: [{{name: http, containerPort: 8000}}]
+    startupProbe: {{httpGet: {{path: /, port: http}}, periodSeconds: 1, failureThreshold: 60}}
+    readinessProbe: {{httpGet: {{path: /ready, port: 8000}}, periodSeconds: 1, failureThreshold: 1}}
+)yaml",
+                                 kShellImage, folder);
+  ASSERT_TRUE(run_command({"mkdir", "-p", folder}).ok());
+  apply(yaml);
+  ASSERT_TRUE(eventually(seconds(60), [&] {
+    const json object = pod("server");
+    const json::json_pointer started("/status/containerStatuses/0/started");
+    return object.is_object() && object.contains(started) && object.at(started) == true;
+  })) << pod("server").dump(1);
+  EXPECT_EQ(condition_of(pod("server"), "Ready"), "False");
+  write_text_file(folder + "/ready", "yes");
+  EXPECT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
+  ASSERT_TRUE(run_command({"rm", folder + "/ready"}).ok());
+  EXPECT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("server"), "Ready") == "False"; }))
+      << pod("server").dump(1);
+}
+
+// Given an API server that is killed and started again, running pods keep their processes, and the kubelet serves new ones.
+TEST_F(PlaneTest, PodsOutliveTheApiServer) {
+  apply(shell_pod("steady", "exec sleep 1000"));
+  ASSERT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("steady"), "Ready") == "True"; }));
+  plane().stop_api_server(SIGKILL);
+  const auto started = plane().start_api_server();
+  ASSERT_TRUE(started.ok()) << started.error().message;
+  apply(shell_pod("later", "exec sleep 1000"));
+  EXPECT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("later"), "Ready") == "True"; })) << pod("later").dump(1);
+  const json steady = pod("steady");
+  ASSERT_TRUE(steady.is_object());
+  EXPECT_EQ(steady["status"]["containerStatuses"][0]["restartCount"], 0);
+  EXPECT_EQ(condition_of(steady, "Ready"), "True");
+}
+
+// Given an owner that is deleted, Kubernetes' garbage collection deletes what it owned.
+TEST_F(PlaneTest, GarbageCollectionFollowsOwners) {
+  apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: owner}}");
+  const std::string base = "/api/v1/namespaces/" + name_space() + "/configmaps";
+  const json owner = plane().get(base + "/owner").json();
+  const json owned = {
+      {"metadata",
+       {{"name", "owned"},
+        {"ownerReferences",
+         json::array({{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"name", "owner"}, {"uid", owner["metadata"]["uid"]}}})}}}};
+  ASSERT_EQ(plane().send("POST", base, owned).status, 201);
+  ASSERT_TRUE(plane().send("DELETE", base + "/owner", nullptr).ok());
+  EXPECT_TRUE(eventually(seconds(60), [&] { return plane().get(base + "/owned").status == 404; }));
+}
+
+}  // namespace
+}  // namespace windlass::testing
