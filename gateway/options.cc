@@ -140,6 +140,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (problem.empty() && options.id.find_first_of(" \t\r\n&?#%/") != std::string::npos) {
     problem = fmt::format("--id: found '{}', allowed is a name without spaces and the characters &?#%/", options.id);
   }
+  const bool any_address = options.admin_listen.host == "0.0.0.0" || options.admin_listen.host == "::";
+  if (problem.empty() && any_address && !options.advertise.has_value()) {
+    problem = fmt::format(
+        "--advertise: found nothing, allowed is the HOST:PORT at which the controller reaches --admin-listen {}", admin_listen);
+  }
   if (!problem.empty()) return {std::nullopt, 2, fmt::format("windlass-gateway: {}\n", problem)};
   return {options, 0, ""};
 }

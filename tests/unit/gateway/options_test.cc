@@ -66,6 +66,7 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--max-queued", "-1"}, "--max-queued"},
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
+      {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
   };
   for (const auto& [args, expected] : cases) {
     const auto line = parse(args);
