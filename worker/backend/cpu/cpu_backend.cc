@@ -102,10 +102,9 @@ class CpuBackend final : public Backend {
         float* row = qkv_.data() + (first + t) * qkv_width();
         // Query and key heads stand side by side, so one rotation takes both.
         cpu::rope(row, config_.heads + config_.kv_heads, rope_, position);
-        const std::int64_t slot =
-            chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens + position % kKvBlockTokens;
-        std::copy_n(row + config_.q_size(), kv_size, keys + slot * kv_size);
-        std::copy_n(row + config_.q_size() + kv_size, kv_size, values + slot * kv_size);
+        cpu::store_kv(config_, row + config_.q_size(), row + config_.q_size() + kv_size,
+                      chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, keys,
+                      values);
       }
       cpu::attention(config_, qkv_.data() + first * qkv_width(), qkv_width(), count, chunk.start, {keys, values, chunk.blocks},
                      mixed_.data() + first * config_.q_size(), scratch_);
@@ -117,7 +116,7 @@ class CpuBackend final : public Backend {
   ModelWeights weights_;
   CpuBackendOptions options_;
   cpu::RopeTable rope_;
-  std::vector<float> keys_;    // (layers, kv_blocks, kKvBlockTokens, kv_size)
+  std::vector<float> keys_;    // (layers, kv_blocks) of the tiles that ops.h describes
   std::vector<float> values_;  // the same
   std::vector<float> residual_, normed_, qkv_, mixed_, gate_up_, activated_, last_, logits_;
   cpu::AttentionScratch scratch_;

@@ -1,22 +1,13 @@
 // Loops written so that a compiler vectorises them without reordering a sum by itself: dot products keep eight running sums.
 #include "worker/backend/cpu/ops.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include <cblas.h>
 
-#include "worker/backend/backend.h"
-
 namespace windlass::worker::cpu {
 namespace {
-
-// Rows of queries up to which attention walks the cache directly; above it, gathering and a product pay.
-constexpr std::int64_t kDirectRows = 16;
-// Bound on the scores held at once by the gathered path.
-constexpr std::int64_t kScoreElements = 1 << 20;
 
 float dot(const float* a, const float* b, std::int64_t n) {
   float sums[8] = {};
@@ -27,105 +18,6 @@ float dot(const float* a, const float* b, std::int64_t n) {
   float total = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
   for (; i < n; ++i) total += a[i] * b[i];
   return total;
-}
-
-// Softmax of the first `visible` scores; the rest becomes 0.
-void masked_softmax(float* scores, std::int64_t visible, std::int64_t length) {
-  float highest = -std::numeric_limits<float>::infinity();
-  for (std::int64_t i = 0; i < visible; ++i) highest = std::max(highest, scores[i]);
-  float total = 0;
-  for (std::int64_t i = 0; i < visible; ++i) {
-    scores[i] = std::exp(scores[i] - highest);
-    total += scores[i];
-  }
-  const float scale = 1.0F / total;
-  for (std::int64_t i = 0; i < visible; ++i) scores[i] *= scale;
-  std::fill(scores + visible, scores + length, 0.0F);
-}
-
-float* grown(std::vector<float>& buffer, std::int64_t size) {
-  if (static_cast<std::int64_t>(buffer.size()) < size) buffer.resize(static_cast<std::size_t>(size));
-  return buffer.data();
-}
-
-// Decode, or a few tokens: reads the cache in place, block by block.
-void direct_attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
-                      const PagedKv& kv, float* out, AttentionScratch& scratch) {
-  const std::int64_t dim = config.head_dim;
-  const std::int64_t group = config.heads / config.kv_heads;
-  const std::int64_t row_size = config.kv_size();
-  const std::int64_t length = start + tokens;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  const auto row_of = [&](const float* base, std::int64_t position) {
-    return base +
-           (kv.blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens + position % kKvBlockTokens) *
-               row_size;
-  };
-  float* scores = grown(scratch.scores, config.heads * length);
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const std::int64_t visible = start + t + 1;
-    for (std::int64_t p = 0; p < visible; ++p) {
-      const float* key = row_of(kv.keys, p);
-      for (std::int64_t h = 0; h < config.heads; ++h) {
-        scores[h * length + p] = dot(q + t * q_stride + h * dim, key + (h / group) * dim, dim) * scale;
-      }
-    }
-    float* mixed = out + t * config.q_size();
-    std::fill(mixed, mixed + config.q_size(), 0.0F);
-    for (std::int64_t h = 0; h < config.heads; ++h) masked_softmax(scores + h * length, visible, visible);
-    for (std::int64_t p = 0; p < visible; ++p) {
-      const float* value = row_of(kv.values, p);
-      for (std::int64_t h = 0; h < config.heads; ++h) {
-        const float weight = scores[h * length + p];
-        const float* from = value + (h / group) * dim;
-        float* to = mixed + h * dim;
-        for (std::int64_t d = 0; d < dim; ++d) to[d] += weight * from[d];
-      }
-    }
-  }
-}
-
-// Prefill: gathers one kv head at a time and lets BLAS do the two products for all query heads of its group.
-void gathered_attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens,
-                        std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
-  const std::int64_t dim = config.head_dim;
-  const std::int64_t group = config.heads / config.kv_heads;
-  const std::int64_t row_size = config.kv_size();
-  const std::int64_t length = start + tokens;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  const std::int64_t tile = std::clamp<std::int64_t>(kScoreElements / (length * group), 1, tokens);
-  float* keys = grown(scratch.keys, length * dim);
-  float* values = grown(scratch.values, length * dim);
-  float* queries = grown(scratch.queries, tile * group * dim);
-  float* mixed = grown(scratch.mixed, tile * group * dim);
-  float* scores = grown(scratch.scores, tile * group * length);
-  for (std::int64_t g = 0; g < config.kv_heads; ++g) {
-    for (std::int64_t p = 0; p < length; ++p) {
-      const std::int64_t row = kv.blocks[static_cast<std::size_t>(p / kKvBlockTokens)] * kKvBlockTokens + p % kKvBlockTokens;
-      std::copy_n(kv.keys + row * row_size + g * dim, dim, keys + p * dim);
-      std::copy_n(kv.values + row * row_size + g * dim, dim, values + p * dim);
-    }
-    for (std::int64_t first = 0; first < tokens; first += tile) {
-      const std::int64_t rows = std::min(tile, tokens - first);
-      const std::int64_t seen = start + first + rows;  // keys that any row of this tile may see
-      // Row t * group + h of the products is query head g * group + h of token first + t.
-      for (std::int64_t t = 0; t < rows; ++t) {
-        std::copy_n(q + (first + t) * q_stride + g * group * dim, group * dim, queries + t * group * dim);
-      }
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(rows * group), static_cast<int>(seen),
-                  static_cast<int>(dim), scale, queries, static_cast<int>(dim), keys, static_cast<int>(dim), 0.0F, scores,
-                  static_cast<int>(seen));
-      for (std::int64_t t = 0; t < rows; ++t) {
-        for (std::int64_t h = 0; h < group; ++h) masked_softmax(scores + (t * group + h) * seen, start + first + t + 1, seen);
-      }
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows * group), static_cast<int>(dim),
-                  static_cast<int>(seen), 1.0F, scores, static_cast<int>(seen), values, static_cast<int>(dim), 0.0F, mixed,
-                  static_cast<int>(dim));
-      for (std::int64_t t = 0; t < rows; ++t) {
-        std::copy_n(mixed + t * group * dim, group * dim, out + (first + t) * config.q_size() + g * group * dim);
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -212,15 +104,6 @@ void rope(float* row, std::int64_t heads, const RopeTable& table, std::int64_t p
       first[i] = a * cos[i] - b * sin[i];
       second[i] = b * cos[i] + a * sin[i];
     }
-  }
-}
-
-void attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
-               const PagedKv& kv, float* out, AttentionScratch& scratch) {
-  if (tokens < kDirectRows) {
-    direct_attention(config, q, q_stride, tokens, start, kv, out, scratch);
-  } else {
-    gathered_attention(config, q, q_stride, tokens, start, kv, out, scratch);
   }
 }
 

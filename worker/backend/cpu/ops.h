@@ -35,12 +35,18 @@ struct RopeTable {
 // Rotates one row of `heads` heads in place: dimension i pairs with i + head_dim / 2, as Hugging Face checkpoints expect.
 void rope(float* row, std::int64_t heads, const RopeTable& table, std::int64_t position);
 
-// One sequence's view of a layer's cache. keys and values are (blocks, kKvBlockTokens, kv_heads * head_dim).
+// One sequence's view of a layer's cache. A block's keys of one head are a tile (head_dim, kKvBlockTokens), its values a tile
+// (kKvBlockTokens, head_dim); keys and values are (blocks, kv_heads) of such tiles. Keys lie across so that the scores of a
+// whole block come out of plain multiply-adds without a sum over lanes.
 struct PagedKv {
   const float* keys = nullptr;
   const float* values = nullptr;
   std::span<const std::int32_t> blocks;
 };
+
+// Puts one position's key and value rows (kv_heads * head_dim each) into its block.
+void store_kv(const ModelConfig& config, const float* key, const float* value, std::int32_t block, std::int64_t offset,
+              float* keys, float* values);
 
 // Memory that attention() needs; kept by the caller so that a step allocates nothing once it has grown.
 struct AttentionScratch {

@@ -1,0 +1,266 @@
+// Paged attention in two ways: decode walks the cache tile by tile; prefill gathers a head and lets BLAS do the products.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <cblas.h>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/ops.h"
+
+namespace windlass::worker::cpu {
+namespace {
+
+// Rows of queries up to which attention walks the cache directly; above it, gathering and a product pay.
+constexpr std::int64_t kDirectRows = 16;
+// Bound on the scores held at once by the gathered path.
+constexpr std::int64_t kScoreElements = 1 << 20;
+constexpr std::int64_t kTile = kKvBlockTokens;
+
+// Sixteen floats as one value: the compiler maps them to what the target has. Left to itself it vectorises the wrong loop.
+using Lanes = float __attribute__((vector_size(16 * sizeof(float)), aligned(alignof(float)), may_alias));
+constexpr std::int64_t kLanes = 16;
+static_assert(kTile == kLanes);
+
+// out (kTile) = q (dim) * keys (dim, kTile)
+inline __attribute__((always_inline)) void score_tile(const float* q, const float* keys, std::int64_t dim, float* out) {
+  Lanes even = {};
+  Lanes odd = {};  // two sums, so that one need not wait for the other; head_dim is even
+  for (std::int64_t d = 0; d < dim; d += 2) {
+    even += q[d] * *reinterpret_cast<const Lanes*>(keys + d * kTile);
+    odd += q[d + 1] * *reinterpret_cast<const Lanes*>(keys + (d + 1) * kTile);
+  }
+  *reinterpret_cast<Lanes*>(out) = even + odd;
+}
+
+// out (dim) += weights (count) * values (count, dim)
+inline __attribute__((always_inline)) void mix_tile(const float* weights, std::int64_t count, const float* values,
+                                                    std::int64_t dim, float* out) {
+  std::int64_t d = 0;
+  for (; d + kLanes <= dim; d += kLanes) {
+    Lanes sum = *reinterpret_cast<const Lanes*>(out + d);
+    for (std::int64_t j = 0; j < count; ++j) sum += weights[j] * *reinterpret_cast<const Lanes*>(values + j * dim + d);
+    *reinterpret_cast<Lanes*>(out + d) = sum;
+  }
+  for (; d < dim; ++d) {
+    for (std::int64_t j = 0; j < count; ++j) out[d] += weights[j] * values[j * dim + d];
+  }
+}
+
+// e^x for x <= 0, to about two units in the last place: Cephes' expf (Moshier 1992) on sixteen lanes, because softmax over a
+// long context spends most of its time here. Below -87 it stays at e^-87, which is as good as nothing.
+inline __attribute__((always_inline)) void exp_lanes(Lanes& x) {
+  using Integers = std::int32_t __attribute__((vector_size(16 * sizeof(std::int32_t))));
+  const Lanes lowest = Lanes{} - 87.0F;
+  x = x < lowest ? lowest : x;
+  const float round = 0x1.8p23F;  // adding and taking away leaves a whole number
+  const Lanes whole = (x * 1.44269504F + round) - round;
+  const Lanes r = (x - whole * 0.693359375F) + whole * 2.12194440e-4F;
+  Lanes p = r * 1.9875691500e-4F + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * r * r + r + 1.0F;
+  const Integers exponent = (__builtin_convertvector(whole, Integers) + 127) << 23;
+  Lanes power;
+  std::memcpy(&power, &exponent, sizeof(power));
+  x = p * power;
+}
+
+// Softmax of scale * scores (count), in place.
+inline __attribute__((always_inline)) void softmax_row(float* scores, float scale, std::int64_t count) {
+  float highest = -std::numeric_limits<float>::infinity();
+  std::int64_t i = 0;
+  if (count >= kLanes) {
+    Lanes most = *reinterpret_cast<const Lanes*>(scores);
+    for (i = kLanes; i + kLanes <= count; i += kLanes) {
+      const Lanes next = *reinterpret_cast<const Lanes*>(scores + i);
+      most = next > most ? next : most;
+    }
+    for (int lane = 0; lane < kLanes; ++lane) highest = std::max(highest, most[lane]);
+  }
+  for (; i < count; ++i) highest = std::max(highest, scores[i]);
+  Lanes sums = {};
+  for (i = 0; i + kLanes <= count; i += kLanes) {
+    Lanes e = (*reinterpret_cast<const Lanes*>(scores + i) - highest) * scale;
+    exp_lanes(e);
+    sums += e;
+    *reinterpret_cast<Lanes*>(scores + i) = e;
+  }
+  float total = 0;
+  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
+  for (; i < count; ++i) {
+    scores[i] = std::exp((scores[i] - highest) * scale);
+    total += scores[i];
+  }
+  const float share = 1.0F / total;
+  for (i = 0; i + kLanes <= count; i += kLanes) *reinterpret_cast<Lanes*>(scores + i) *= share;
+  for (; i < count; ++i) scores[i] *= share;
+}
+
+// The three operations compiled for what the processor has; chosen once, by hand rather than by ifunc, which the sanitizers do
+// not survive.
+struct TileKernels {
+  void (*score)(const float*, const float*, std::int64_t, float*);
+  void (*mix)(const float*, std::int64_t, const float*, std::int64_t, float*);
+  void (*softmax)(float*, float, std::int64_t);
+};
+
+void score_any(const float* q, const float* keys, std::int64_t dim, float* out) { score_tile(q, keys, dim, out); }
+void mix_any(const float* w, std::int64_t count, const float* v, std::int64_t dim, float* out) {
+  mix_tile(w, count, v, dim, out);
+}
+
+void softmax_any(float* scores, float scale, std::int64_t count) { softmax_row(scores, scale, count); }
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void score_avx2(const float* q, const float* keys, std::int64_t dim, float* out) {
+  score_tile(q, keys, dim, out);
+}
+__attribute__((target("avx2,fma"))) void mix_avx2(const float* w, std::int64_t count, const float* v, std::int64_t dim,
+                                                  float* out) {
+  mix_tile(w, count, v, dim, out);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void score_avx512(const float* q, const float* keys,
+                                                                             std::int64_t dim, float* out) {
+  score_tile(q, keys, dim, out);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void mix_avx512(const float* w, std::int64_t count, const float* v,
+                                                                           std::int64_t dim, float* out) {
+  mix_tile(w, count, v, dim, out);
+}
+
+__attribute__((target("avx2,fma"))) void softmax_avx2(float* scores, float scale, std::int64_t count) {
+  softmax_row(scores, scale, count);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void softmax_avx512(float* scores, float scale, std::int64_t count) {
+  softmax_row(scores, scale, count);
+}
+
+TileKernels choose_kernels() {
+  if (__builtin_cpu_supports("avx512f")) return {score_avx512, mix_avx512, softmax_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {score_avx2, mix_avx2, softmax_avx2};
+  return {score_any, mix_any, softmax_any};
+}
+#else
+TileKernels choose_kernels() { return {score_any, mix_any, softmax_any}; }
+#endif
+
+const TileKernels& kernels() {
+  static const TileKernels kChosen = choose_kernels();
+  return kChosen;
+}
+
+// Softmax over the first `visible` scores; the rest becomes 0.
+void masked_softmax(float* scores, float scale, std::int64_t visible, std::int64_t length) {
+  kernels().softmax(scores, scale, visible);
+  std::fill(scores + visible, scores + length, 0.0F);
+}
+
+float* grown(std::vector<float>& buffer, std::int64_t size) {
+  if (static_cast<std::int64_t>(buffer.size()) < size) buffer.resize(static_cast<std::size_t>(size));
+  return buffer.data();
+}
+
+std::int64_t tile_offset(const ModelConfig& config, std::int32_t block, std::int64_t kv_head) {
+  return (block * config.kv_heads + kv_head) * config.head_dim * kTile;
+}
+
+// Decode, or a few tokens: one query row after the other, a kv head's tiles shared by the query heads of its group.
+void direct_attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
+                      const PagedKv& kv, float* out, AttentionScratch& scratch) {
+  const std::int64_t dim = config.head_dim;
+  const std::int64_t group = config.heads / config.kv_heads;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const std::int64_t padded = blocks_for(start + tokens) * kTile;
+  float* scores = grown(scratch.scores, group * padded);
+  const TileKernels& tile = kernels();
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const std::int64_t visible = start + t + 1;
+    const std::int64_t blocks = blocks_for(visible);
+    for (std::int64_t g = 0; g < config.kv_heads; ++g) {
+      const float* query = q + t * q_stride + g * group * dim;
+      float* mixed = out + t * config.q_size() + g * group * dim;
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const float* keys = kv.keys + tile_offset(config, kv.blocks[static_cast<std::size_t>(b)], g);
+        for (std::int64_t h = 0; h < group; ++h) tile.score(query + h * dim, keys, dim, scores + h * padded + b * kTile);
+      }
+      for (std::int64_t h = 0; h < group; ++h) masked_softmax(scores + h * padded, scale, visible, visible);
+      std::fill(mixed, mixed + group * dim, 0.0F);
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const float* values = kv.values + tile_offset(config, kv.blocks[static_cast<std::size_t>(b)], g);
+        const std::int64_t count = std::min(kTile, visible - b * kTile);
+        for (std::int64_t h = 0; h < group; ++h) tile.mix(scores + h * padded + b * kTile, count, values, dim, mixed + h * dim);
+      }
+    }
+  }
+}
+
+// Prefill: gathers one kv head at a time and lets BLAS do the two products for all query heads of its group.
+void gathered_attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens,
+                        std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
+  const std::int64_t dim = config.head_dim;
+  const std::int64_t group = config.heads / config.kv_heads;
+  const std::int64_t length = start + tokens;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const std::int64_t rows_at_once = std::clamp<std::int64_t>(kScoreElements / (length * group), 1, tokens);
+  float* keys = grown(scratch.keys, length * dim);      // (dim, length)
+  float* values = grown(scratch.values, length * dim);  // (length, dim)
+  float* queries = grown(scratch.queries, rows_at_once * group * dim);
+  float* mixed = grown(scratch.mixed, rows_at_once * group * dim);
+  float* scores = grown(scratch.scores, rows_at_once * group * length);
+  for (std::int64_t g = 0; g < config.kv_heads; ++g) {
+    for (std::int64_t p = 0; p < length; p += kTile) {
+      const std::int64_t from = tile_offset(config, kv.blocks[static_cast<std::size_t>(p / kTile)], g);
+      const std::int64_t count = std::min(kTile, length - p);
+      for (std::int64_t d = 0; d < dim; ++d) std::copy_n(kv.keys + from + d * kTile, count, keys + d * length + p);
+      std::copy_n(kv.values + from, count * dim, values + p * dim);
+    }
+    for (std::int64_t first = 0; first < tokens; first += rows_at_once) {
+      const std::int64_t rows = std::min(rows_at_once, tokens - first);
+      const std::int64_t seen = start + first + rows;  // keys that any of these rows may see
+      // Row t * group + h of the products is query head g * group + h of token first + t.
+      for (std::int64_t t = 0; t < rows; ++t) {
+        std::copy_n(q + (first + t) * q_stride + g * group * dim, group * dim, queries + t * group * dim);
+      }
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows * group), static_cast<int>(seen),
+                  static_cast<int>(dim), 1.0F, queries, static_cast<int>(dim), keys, static_cast<int>(length), 0.0F, scores,
+                  static_cast<int>(seen));
+      for (std::int64_t t = 0; t < rows; ++t) {
+        for (std::int64_t h = 0; h < group; ++h)
+          masked_softmax(scores + (t * group + h) * seen, scale, start + first + t + 1, seen);
+      }
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows * group), static_cast<int>(dim),
+                  static_cast<int>(seen), 1.0F, scores, static_cast<int>(seen), values, static_cast<int>(dim), 0.0F, mixed,
+                  static_cast<int>(dim));
+      for (std::int64_t t = 0; t < rows; ++t) {
+        std::copy_n(mixed + t * group * dim, group * dim, out + (first + t) * config.q_size() + g * group * dim);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void store_kv(const ModelConfig& config, const float* key, const float* value, std::int32_t block, std::int64_t offset,
+              float* keys, float* values) {
+  const std::int64_t dim = config.head_dim;
+  for (std::int64_t g = 0; g < config.kv_heads; ++g) {
+    const std::int64_t tile = tile_offset(config, block, g);
+    for (std::int64_t d = 0; d < dim; ++d) keys[tile + d * kTile + offset] = key[g * dim + d];
+    std::copy_n(value + g * dim, dim, values + tile + offset * dim);
+  }
+}
+
+void attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
+               const PagedKv& kv, float* out, AttentionScratch& scratch) {
+  if (tokens < kDirectRows) {
+    direct_attention(config, q, q_stride, tokens, start, kv, out, scratch);
+  } else {
+    gathered_attention(config, q, q_stride, tokens, start, kv, out, scratch);
+  }
+}
+
+}  // namespace windlass::worker::cpu
