@@ -29,9 +29,9 @@ struct ReflectorOptions {
   double watch_timeout_min_s = 300;  // a watch lasts a random time in between, so that many do not end together
   double watch_timeout_max_s = 600;
   double watch_grace_s = 30;  // heard nothing for timeout + grace: the connection is half-open
-  // Heard nothing, not even a bookmark (a real server sends one a minute), for this long: reconnect from the last version,
-  // which is cheap. Unset: only watch_grace_s counts, and a half-open watch may go unnoticed for minutes.
-  std::optional<double> idle_limit_s = {};
+  // Heard nothing for this long: reconnect from the last version, which is cheap. A real server sends a bookmark a minute, so
+  // that only a half-open connection is as quiet. Unset: watch_grace_s alone counts, and one may go unnoticed for minutes.
+  std::optional<double> idle_limit_s = 180;
   double connect_timeout_s = 30;  // for the response's head of a watch
   double backoff_min_s = 0.8;
   double backoff_max_s = 30;

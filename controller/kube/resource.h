@@ -29,6 +29,7 @@ inline const Resource kEvents{"", "v1", "events", "Event", true};
 inline const Resource kResourceQuotas{"", "v1", "resourcequotas", "ResourceQuota", true};
 inline const Resource kPersistentVolumeClaims{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 inline const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease", true};
+inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 inline const Resource kDeployments{"apps", "v1", "deployments", "Deployment", true};
 inline const Resource kCustomResourceDefinitions{"apiextensions.k8s.io", "v1", "customresourcedefinitions",
                                                  "CustomResourceDefinition", false};

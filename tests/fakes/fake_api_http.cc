@@ -353,6 +353,10 @@ HttpResponse FakeApiServer::replace(Write& write, json next, std::optional<Field
     return changed_since(kind.resource, write.route.name);
   std::string uid = text_in(next, "metadata", "uid");
   if (!uid.empty() && uid != text_in(before, "metadata", "uid")) {
+    // A patch that changes the uid is refused as one of an immutable field; a replacement names another object.
+    if (write.request->method == "PATCH" && !owners) {
+      return invalid(kind.resource, write.route.name, "metadata.uid", "Invalid value: \"" + uid + "\": field is immutable");
+    }
     return refusal_response({409,
                              "Conflict",
                              fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid,

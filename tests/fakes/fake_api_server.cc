@@ -103,7 +103,8 @@ FakeApiServer::FakeApiServer(FakeApiOptions options) : options_(std::move(option
   using namespace kube::resources;
   for (const Resource& resource : {kNodes, kNamespaces, kServices, kPersistentVolumeClaims, kResourceQuotas})
     add_resource(resource, true);
-  for (const Resource& resource : {kConfigMaps, kSecrets, kServiceAccounts, kEvents, kLeases}) add_resource(resource, false);
+  for (const Resource& resource : {kConfigMaps, kSecrets, kServiceAccounts, kEvents, kLeases, kPriorityClasses})
+    add_resource(resource, false);
   for (const Resource& resource : {kPods, kDeployments, kCustomResourceDefinitions, kModelServices, kAcceleratorClasses}) {
     add_resource(resource, true);
   }

@@ -281,7 +281,7 @@ TEST(CurlTransport, DestroyingAStreamCancelsIt) {
 // Given a reader that lags behind a fast server, expects the server to be held up (memory stays bounded), and every byte to
 // arrive in order once the reader goes on.
 TEST(CurlTransport, SlowReadersPauseTheServer) {
-  constexpr std::size_t kTotal = 48 << 20;
+  constexpr std::size_t kTotal = 24 << 20;
   std::atomic<std::size_t> sent = 0;
   TestHttpServer server([&](const auto&, auto& answer) {
     answer.write("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kTotal) + "\r\n\r\n");

@@ -127,7 +127,9 @@ TEST(Reflector, NoticesHalfOpenWatchesByTheIdleLimit) {
 
 // Given the same without an idle limit, expects it to be noticed when the watch has outlived its timeout and the grace.
 TEST(Reflector, NoticesHalfOpenWatchesByTheirTimeout) {
-  Watched w;
+  ReflectorOptions options = config_maps();
+  options.idle_limit_s.reset();
+  Watched w(options);
   w.api.seed_object(config_map("a"));
   w.run(1);
   w.wire->cut_streams(true);
