@@ -10,11 +10,13 @@
 namespace windlass::cli {
 namespace {
 
-std::string first_trouble(const planner::ServicePlan& plan) {
+void tell_trouble(const planner::ServicePlan& plan, ServiceRow& row) {
   for (const planner::Hint* hint : {&plan.feasible, &plan.able_to_scale, &plan.metrics_fresh}) {
-    if (hint->status != planner::Truth::kTrue && !hint->reason.empty()) return hint->reason + ": " + hint->message;
+    if (hint->status == planner::Truth::kTrue || hint->reason.empty()) continue;
+    row.trouble_code = hint->reason;
+    row.trouble = hint->message;
+    return;
   }
-  return {};
 }
 
 std::optional<double> value_of(const std::optional<planner::Reading>& reading) {
@@ -54,7 +56,7 @@ void LiveView::observe(double now_s, const planner::Snapshot& snapshot, const pl
       if (planned.id != service.id) continue;
       row.desired = planned.desired_workers();
       row.cost_per_hour = planned.predicted.cost_per_hour;
-      row.trouble = first_trouble(planned);
+      tell_trouble(planned, row);
     }
     row.ttft_slo_s = service.slo.ttft_s;
     row.tpot_slo_s = service.slo.tpot_s;
@@ -96,12 +98,13 @@ void LiveView::measure(double now_s, ServiceRow& row, const std::map<std::string
   if (gateways.empty()) return;
   std::optional<double> arrivals;
   std::optional<double> queued;
-  metrics::HistogramSnapshot ttft;
-  metrics::HistogramSnapshot tpot;
-  const auto add = [&](metrics::HistogramSnapshot& sum, const metrics::HistogramTracker& tracker) {
+  std::optional<metrics::HistogramSnapshot> ttft;
+  std::optional<metrics::HistogramSnapshot> tpot;
+  const auto add = [&](std::optional<metrics::HistogramSnapshot>& sum, const metrics::HistogramTracker& tracker) {
     const auto part = tracker.increase(now_s, window_s_);
     if (!part) return;
-    if (auto both = metrics::histogram_sum(sum, *part); both.ok()) sum = std::move(both).value();
+    if (auto both = metrics::histogram_sum(sum.value_or(metrics::HistogramSnapshot{}), *part); both.ok())
+      sum = std::move(both).value();
   };
   for (const auto& [address, page] : gateways) {
     const Trackers& trackers = trackers_.at({address, row.served_name});
@@ -114,9 +117,9 @@ void LiveView::measure(double now_s, ServiceRow& row, const std::map<std::string
   }
   if (arrivals) row.arrivals_per_s = arrivals;
   if (queued) row.queued = queued;
-  // Where nothing finished lately there is nothing to show, rather than a figure from minutes ago.
-  row.ttft_s = metrics::histogram_quantile(ttft, row.percentile / 100);
-  row.tpot_s = metrics::histogram_quantile(tpot, row.percentile / 100);
+  // Where nothing finished lately there is nothing to show, rather than the controller's figure of a longer window.
+  if (ttft) row.ttft_s = metrics::histogram_quantile(*ttft, row.percentile / 100);
+  if (tpot) row.tpot_s = metrics::histogram_quantile(*tpot, row.percentile / 100);
 }
 
 std::string table_text(const std::vector<ServiceRow>& rows) {
@@ -135,7 +138,7 @@ std::string table_text(const std::vector<ServiceRow>& rows) {
   std::string text = table.text();
   for (const ServiceRow& row : rows) {
     if (row.failed > 0) text += fmt::format("{}: {} workers failed; see the logs\n", row.title(), row.failed);
-    if (!row.trouble.empty()) text += wrapped(row.title() + ": " + row.trouble, 0);
+    if (!row.trouble_code.empty()) text += wrapped(row.title() + ": " + row.trouble_code + ": " + row.trouble, 0);
   }
   return text;
 }
@@ -145,7 +148,7 @@ std::string state_text(const ServiceRow& row) {
   if (row.starting > 0) text += fmt::format(", {} starting", row.starting);
   if (row.draining > 0) text += fmt::format(", {} draining", row.draining);
   if (row.failed > 0) text += fmt::format(", {} failed", row.failed);
-  if (!row.trouble.empty()) text += "; " + row.trouble;
+  if (!row.trouble_code.empty()) text += "; " + row.trouble_code;
   return text;
 }
 

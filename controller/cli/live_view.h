@@ -35,7 +35,8 @@ struct ServiceRow {
   double percentile = 95;
   std::optional<double> attainment;  // over the objective's window
   double cost_per_hour = 0;
-  std::string trouble;  // the first condition that a person should read; empty when there is none
+  std::string trouble_code;  // of the first condition that a person should read; empty when there is none
+  std::string trouble;       // its message
 
   [[nodiscard]] std::string title() const { return name_space + "/" + name; }
 };

@@ -47,6 +47,18 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
     console.err << app.help();
     return kUsage;
   }
+  // CLI11 would only say that a command is required.
+  std::string known;
+  bool is_known = arguments[0].empty() || arguments[0][0] == '-';
+  for (const CLI::App* command : app.get_subcommands({})) {
+    is_known = is_known || command->get_name() == arguments[0];
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  if (!is_known) {
+    console.err << "windlass: found '" << arguments[0] << "', allowed are the commands " << known
+                << "\nRun `windlass --help` for what they do.\n";
+    return kUsage;
+  }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {

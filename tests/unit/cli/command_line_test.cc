@@ -39,15 +39,15 @@ TEST(CommandLine, NothingPrintsHelp) {
 // Given wrong command lines: exit code 2, nothing on the output, and a line that names the command and what is wrong.
 TEST(CommandLine, WrongUseIsExplained) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
-      {{"nonsense"}, "nonsense"},
+      {{"nonsense"}, "windlass: found 'nonsense', allowed are the commands up, plan, validate"},
       {{"plan"}, "windlass plan: "},
       {{"plan", "-f"}, "windlass plan: "},
       {{"plan", "-f", "x.yaml", "-o", "xml"}, "xml"},
       {{"plan", "-f", "x.yaml", "--rate", "-1"}, "--rate"},
       {{"plan", "-f", "x.yaml", "--rate", "many"}, "many"},
       {{"plan", "-f", "x.yaml", "--snapshot", "y.json"}, "windlass plan: "},
-      {{"validate"}, "windlass validate: -f"},
-      {{"up"}, "windlass up: -f"},
+      {{"validate"}, "windlass validate: --file"},
+      {{"up"}, "windlass up: --file"},
       {{"up", "-f", "x.yaml", "--gpus", "0"}, "--gpus"},
       {{"model"}, "windlass model: "},
       {{"model", "describe"}, "windlass model describe: DIR"},
