@@ -1,4 +1,4 @@
-// Three paths.
+// The three paths of the admin side, and what each of them answers.
 #include "gateway/http_admin.h"
 
 #include "gateway/http_text.h"
