@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/backend/cpu/ops.h"
 #include "worker/backend/cuda/ops.h"
 #include "worker/model/weights.h"
 
@@ -62,7 +61,6 @@ Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, 
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(config, store));
 
-  cpu::set_blas_threads(flags.threads);
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
@@ -74,6 +72,7 @@ Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, 
   backend.max_batch_tokens = engine.max_batch_tokens;
   backend.max_logit_rows = engine.max_running;
   backend.max_context_tokens = sizes.max_context_tokens;
+  backend.threads = flags.threads;
   WINDLASS_ASSIGN_OR_RETURN(auto cpu, make_cpu_backend(config, std::move(weights), backend));
 
   auto model = std::make_unique<ServedModel>(flags.served_name, std::move(config), std::move(tokenizer));

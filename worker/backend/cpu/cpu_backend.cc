@@ -131,6 +131,7 @@ std::int64_t kv_bytes_per_token(const ModelConfig& config) {
 Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, ModelWeights weights,
                                                   const CpuBackendOptions& options) {
   try {
+    cpu::set_blas_threads(options.threads);
     return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(config, std::move(weights), options));
   } catch (const std::exception&) {
     const auto cache_bytes = static_cast<double>(options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config));

@@ -18,6 +18,7 @@ struct CpuBackendOptions {
   std::int64_t max_batch_tokens = 256;  // per forward()
   std::int64_t max_logit_rows = 8;      // chunks that want logits, per forward()
   std::int64_t max_context_tokens = 0;  // positions that exist
+  int threads = 1;                      // for matrix products; of the whole process, as BLAS has it
 };
 
 // Bytes of KV cache for one token position, all layers.
