@@ -100,7 +100,8 @@ void ClusterTest::TearDown() {
   Shared& all = shared();
   if (!all.plane || name_space_.empty()) return;
   if (HasFailure()) {
-    fmt::print(stderr, "{}\n", all.plane->kubectl({"get", "pods,ms,events", "-n", name_space_, "-o", "wide"}).describe());
+    fmt::print(stderr, "{}\n", all.plane->kubectl({"get", "pods,events", "-n", name_space_, "-o", "wide"}).describe());
+    fmt::print(stderr, "{}\n", all.plane->kubectl({"get", "ms", "-A", "-o", "wide"}).describe());
     fmt::print(stderr, "--- kubelet\n{}\n{}", tail_of_file(kubelet_log(), 40), all.plane->tails());
     for (const std::string& name : logs_) fmt::print(stderr, "--- {}\n{}\n", name, tail_of_file(log_of(name), 40));
   }

@@ -1,5 +1,6 @@
 // The whole loop on a real API server: a ModelService becomes worker pods that answer through the gateway, follows the load up
 // and down, and leaves nothing behind; and the same while the API server is restarted.
+#include <algorithm>
 #include <csignal>
 
 #include <fmt/format.h>
@@ -46,6 +47,7 @@ TEST_F(LoopTest, ServesScalesAndGoes) {
   load.model = served_name();
   load.threads = 6;
   load.pause_s = 0.25;
+  load.stream = true;
   Load high(load);
   ASSERT_TRUE(eventually(seconds(120), [&] { return ready_workers() >= 3; }))
       << describe_state() << high.report().describe() << http_get(controller.url + "/v1/plan").body;
@@ -60,13 +62,13 @@ TEST_F(LoopTest, ServesScalesAndGoes) {
   for (const char* column : {"MODEL", "ACCELERATOR", "DESIRED", "READY", "ATTAINMENT", "AGE"}) {
     EXPECT_NE(shown.out.find(column), std::string::npos) << shown.out;
   }
+  EXPECT_TRUE(eventually(seconds(30), [&] { return high.report().by_worker.size() >= 2; })) << "new workers take no request";
   const LoadReport heavy = high.stop();
   EXPECT_TRUE(heavy.failures.empty()) << heavy.describe();
   EXPECT_EQ(heavy.duplicates, 0) << heavy.describe();
-  EXPECT_GE(heavy.by_worker.size(), 2U) << "new workers took no request: " << heavy.describe();
 
   load.threads = 1;
-  load.pause_s = 2;
+  load.pause_s = 4;
   Load low(load);
   ASSERT_TRUE(eventually(seconds(180), [&] { return plane().list(pods_path()).size() == 1; })) << describe_state();
   const LoadReport light = low.stop();
@@ -76,6 +78,14 @@ TEST_F(LoopTest, ServesScalesAndGoes) {
   ASSERT_TRUE(plane().kubectl({"delete", "ms", "chat", "-n", name_space(), "--wait=false"}).ok());
   EXPECT_TRUE(eventually(seconds(90), [&] { return service().is_null() && plane().list(pods_path()).empty(); }))
       << describe_state();
+  const CommandResult left =
+      plane().kubectl({"get", "all,configmaps,secrets,leases,poddisruptionbudgets", "-n", name_space(), "-o", "name"});
+  EXPECT_EQ(left.out, "configmap/kube-root-ca.crt\n") << "something of the service is left";
+  const std::vector<AuditEvent> events = plane().audit_log();
+  const auto pods_made = std::count_if(events.begin(), events.end(), [&](const AuditEvent& event) {
+    return event.credential == controller.credential && event.verb == "create" && event.resource == "pods" && event.code == 201;
+  });
+  EXPECT_GE(pods_made, 3) << "the audit log does not show what the controller did";
   const std::vector<AuditEvent> refused = refusals();
   EXPECT_TRUE(refused.empty()) << "the chart's RBAC refuses what the controller does:\n" << refusal_list(refused);
 }

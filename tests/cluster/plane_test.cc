@@ -164,6 +164,64 @@ spec:
       << pod("server").dump(1);
 }
 
+// Given a container whose liveness answer goes away, it is ended and started again.
+TEST_F(PlaneTest, FailedLivenessRestartsTheContainer) {
+  const std::string folder = plane().folder() + "/" + name_space();
+  ASSERT_TRUE(run_command({"mkdir", "-p", folder}).ok());
+  write_text_file(folder + "/alive", "yes");
+  apply(fmt::format(R"yaml(
+apiVersion: v1
+kind: Pod
+metadata: {{name: server}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: {}
+    command: ["/usr/bin/python3", "-m", "http.server", "--bind", "$(IP)", "--directory", "{}", "8000"]
+    env: [{{name: IP, valueFrom: {{fieldRef: {{fieldPath: status.podIP}}}}}}]
+    startupProbe: {{httpGet: {{path: /alive, port: 8000}}, periodSeconds: 1, failureThreshold: 60}}
+    livenessProbe: {{httpGet: {{path: /alive, port: 8000}}, periodSeconds: 1, failureThreshold: 2}}
+)yaml",
+                    kShellImage, folder));
+  ASSERT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
+  ASSERT_TRUE(run_command({"rm", folder + "/alive"}).ok());
+  EXPECT_TRUE(eventually(seconds(60), [&] {
+    return pod("server")["status"]["containerStatuses"][0].value("restartCount", 0) >= 1;
+  })) << pod("server").dump(1);
+}
+
+// Given a node agent that is killed, the processes of its pods go with it: a test that dies leaves nothing on the machine.
+TEST_F(PlaneTest, KilledKubeletTakesItsProcesses) {
+  const std::string file = plane().folder() + "/" + name_space() + "-pid";
+  const auto kubelet =
+      start_program("kubelet-2", {WINDLASS_BINARY_DIR "/windlass-test-kubelet", "--kubeconfig=" + plane().kubeconfig(),
+                                  "--node=node-2", "--folder=" + plane().folder() + "/kubelet-2",
+                                  fmt::format("--image={}=/bin/sh", kShellImage), "--network=250", "--cordoned"});
+  ASSERT_NE(kubelet, nullptr);
+  apply(fmt::format(R"yaml(
+apiVersion: v1
+kind: Pod
+metadata: {{name: orphan}}
+spec:
+  nodeName: node-2
+  tolerations: [{{operator: Exists}}]
+  containers:
+  - name: main
+    image: {}
+    args: ["-c", "echo $$$$ > {}.new && mv {}.new {} && exec sleep 1000"]
+)yaml",
+                    kShellImage, file, file, file));
+  ASSERT_TRUE(eventually(seconds(60), [&] { return !read_text_file(file).empty(); })) << tail_of_file(log_of("kubelet-2"), 20);
+  const pid_t process = std::atoi(read_text_file(file).c_str());
+  ASSERT_GT(process, 1) << read_text_file(file);
+  ASSERT_EQ(::kill(process, 0), 0);
+  kubelet->signal(SIGKILL);
+  EXPECT_TRUE(eventually(seconds(30), [&] { return ::kill(process, 0) != 0; }));
+  // Nobody confirms this pod's deletion any more.
+  EXPECT_TRUE(plane().send("DELETE", pods_path() + "/orphan?gracePeriodSeconds=0", nullptr).ok());
+}
+
 // Given an API server that is killed and started again, running pods keep their processes, and the kubelet serves new ones.
 TEST_F(PlaneTest, PodsOutliveTheApiServer) {
   apply(shell_pod("steady", "exec sleep 1000"));

@@ -149,7 +149,7 @@ Result<void> ControlPlane::start_managers() {
              {"--kubeconfig=" + kubeconfig_, "--leader-elect=false", "--secure-port=0",
               "--use-service-account-credentials=false", "--service-account-private-key-file=" + dir + "/service-account.key",
               "--root-ca-file=" + dir + "/ca.crt", fmt::format("--controllers={}", kControllers), "--concurrent-gc-syncs=2",
-              "--kube-api-qps=100", "--kube-api-burst=200", "--v=0"}));
+              "--pvclaimbinder-sync-period=1s", "--kube-api-qps=100", "--kube-api-burst=200", "--v=0"}));
   WINDLASS_ASSIGN_OR_RETURN(scheduler_, launch("kube-scheduler", {"--kubeconfig=" + kubeconfig_, "--leader-elect=false",
                                                                   "--secure-port=0", "--v=0"}));
   const bool accounts =

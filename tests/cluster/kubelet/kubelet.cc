@@ -104,7 +104,8 @@ void Kubelet::register_node(double now_s, const std::string& wall) {
   for (const auto& [name, count] : options_.allocatable) resources_of_node[name] = count;
   json labels = {{"kubernetes.io/hostname", options_.node}, {"kubernetes.io/os", "linux"}, {"kubernetes.io/arch", "amd64"}};
   for (const auto& [name, value] : options_.labels) labels[name] = value;
-  const json node = {{"metadata", {{"name", options_.node}, {"labels", labels}}}, {"spec", json::object()}};
+  const json node = {{"metadata", {{"name", options_.node}, {"labels", labels}}},
+                     {"spec", {{"unschedulable", options_.cordoned}}}};
   const auto created = cluster_->client().create(resources::kNodes, node);
   if (!created.ok() && created.error().code != ErrorCode::kAlreadyExists) {
     fmt::print(stderr, "kubelet: registering node {}: {}\n", options_.node, created.error().message);

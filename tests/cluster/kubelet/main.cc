@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   app.add_option("--label", labels, "a label of the node, KEY=VALUE");
   app.add_option("--image", images, "which program an image is, IMAGE=PATH");
   app.add_option("--network", options.network, "pods get 127.NETWORK.x.y")->check(CLI::Range(1, 254));
+  app.add_flag("--cordoned", options.cordoned, "register the node as unschedulable");
   app.add_option("--crash-backoff", options.crash_backoff_s, "seconds before the first restart of a crashed container");
   try {
     app.parse(argc, argv);
