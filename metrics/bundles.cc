@@ -83,7 +83,7 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
       upstream_errors(registry.counters("windlass_gateway_upstream_errors_total", "Failures of workers, by reason.")),
       routing_table_term(registry.gauges("windlass_gateway_routing_table_term", "Term of the routing table in use.").with({})),
       routing_table_counter(
-          registry.gauges("windlass_gateway_routing_table_counter", "Counter of the routing table in use.").with({})) {}
+          registry.gauges("windlass_gateway_routing_table_revision", "Counter of the routing table in use.").with({})) {}
 
 ControllerMetrics::ControllerMetrics(Registry& registry)
     : process(registry),

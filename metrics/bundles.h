@@ -60,7 +60,7 @@ struct GatewayMetrics {
   CounterFamily requests_measured;          // windlass_gateway_requests_measured_total{model}: requests in the two totals above
   CounterFamily upstream_errors;            // windlass_gateway_upstream_errors_total{model,reason}
   Gauge routing_table_term;                 // windlass_gateway_routing_table_term
-  Gauge routing_table_counter;              // windlass_gateway_routing_table_counter
+  Gauge routing_table_counter;              // windlass_gateway_routing_table_revision
 };
 
 struct ControllerMetrics {

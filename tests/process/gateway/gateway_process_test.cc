@@ -217,7 +217,7 @@ TEST(Gateway, TheControllerComesAndGoes) {
   controller->set_table(table(3, {chain("b", worker_b.address())}));
   ASSERT_TRUE(wait_until([&] { return controller->targets().size() >= 3; }));
   EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "a");
-  EXPECT_EQ(gateway.metric("windlass_gateway_routing_table_counter"), 7);
+  EXPECT_EQ(gateway.metric("windlass_gateway_routing_table_revision"), 7);
 
   controller->answer_with(200);  // with the body "{}", which is no table
   const auto polls = controller->targets().size();

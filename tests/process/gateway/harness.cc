@@ -412,7 +412,7 @@ bool GatewayProcess::obeys(dispatch::TableVersion version) const {
   return wait_until([&] {
     const auto page = metrics();
     return page.sum("windlass_gateway_routing_table_term").value_or(-1) == static_cast<double>(version.term) &&
-           page.sum("windlass_gateway_routing_table_counter").value_or(-1) == static_cast<double>(version.counter);
+           page.sum("windlass_gateway_routing_table_revision").value_or(-1) == static_cast<double>(version.counter);
   });
 }
 

@@ -77,7 +77,7 @@ TEST(Bundles, ExposeTheContractsNames) {
   ASSERT_TRUE(page.ok()) << page.error().message;
   EXPECT_EQ(page->sum("windlass_gateway_requests_started_total", tiny), 1);
   EXPECT_EQ(page->sum("windlass_gateway_requests_finished_total", {{"code", "200"}}), 1);
-  EXPECT_EQ(page->sum("windlass_gateway_routing_table_counter"), 7);
+  EXPECT_EQ(page->sum("windlass_gateway_routing_table_revision"), 7);
 
   Registry controller_registry;
   ControllerMetrics controller(controller_registry);
