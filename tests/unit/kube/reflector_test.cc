@@ -261,7 +261,7 @@ TEST(Reflector, A401RefreshesTheCredentials) {
 // Given seeded faults of every kind while objects change, expects the copy never to hold an object that the server never had,
 // and, once the faults stop, to become equal to the server's state within minutes.
 TEST(Reflector, ConvergesUnderSeededFaults) {
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 2000 / kSeedShare; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng random(seed, "reflector test");
     ReflectorOptions options = config_maps();

@@ -1,6 +1,7 @@
 // A fake API server with one client on it, and objects to put there: what most tests of this folder start from.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,13 @@
 #include "tests/fakes/fake_api_server.h"
 
 namespace windlass::kube {
+
+// How many seeds a test of many runs through: a sanitizer makes each some ten times as slow.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kSeedShare = 8;
+#else
+constexpr std::uint64_t kSeedShare = 1;
+#endif
 
 struct World {
   explicit World(fakes::FakeApiOptions options = {}) : api(std::move(options)), wire(api.connect("test")) {}
