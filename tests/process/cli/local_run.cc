@@ -51,7 +51,7 @@ LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), tran
   setenv(kTagVariable, tag_.c_str(), 1);
   auto up = ChildProcess::start("windlass up",
                                 {binaries + "/windlass", "up", "-f", folder_.file("tiny.yaml", yaml(workers)), "--dir",
-                                 directory(), "--listen", fmt::format("127.0.0.1:{}", port_)},
+                                 directory(), "--listen", fmt::format("127.0.0.1:{}", port_), "--gpus", "4"},
                                 (folder_.path() / "up.log").string());
   unsetenv(kTagVariable);
   EXPECT_TRUE(up.ok()) << up.error().message;

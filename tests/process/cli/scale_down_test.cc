@@ -55,7 +55,7 @@ TEST(ScaleDown, ThousandRequestsNoneLostNoneTwice) {
   std::atomic<int> finished{0};
   std::vector<Result<kube::HttpResponse>> responses;
   std::thread client([&] {
-    kube::CurlTransport transport(kube::CurlOptions{.max_parallel = 16});
+    kube::CurlTransport transport(kube::CurlOptions{.max_parallel = 32});
     while (finished < kRequests || !scaled_down) {
       std::vector<kube::HttpRequest> batch;
       for (int i = 0; i < 50; ++i) {

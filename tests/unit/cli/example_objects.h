@@ -17,7 +17,7 @@ spec:
   resourceName: windlass.dev/cpu-slice
   memory: 1Gi
   memoryBandwidthBytesPerSecond: 1G
-  peakFlopsPerSecond: {fp32: 2G}
+  peakFlopsPerSecond: {fp32: 40M}
   gpusPerNode: 4
   pricePerHour: "0.25"
 ---
