@@ -33,6 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kLeastStepGapS = 0.02;
+constexpr double kApiTimeoutS = 4;  // one hung request must not outlast the lease's renew deadline (10 s)
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -99,6 +100,7 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   kube::ClusterOptions cluster_options;
   cluster_options.client.user_agent = "windlass-controller/" + identity;
   cluster_options.client.field_manager = "windlass-controller";
+  cluster_options.client.timeout_s = kApiTimeoutS;
   cluster_options.on_activity = [&waker] { waker.wake(); };
   auto parts = std::make_unique<KubernetesParts>();
   WINDLASS_ASSIGN_OR_RETURN(parts->cluster, kube::Cluster::connect(std::move(config), std::move(cluster_options)));
