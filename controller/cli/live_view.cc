@@ -29,7 +29,7 @@ std::string csv_number(std::optional<double> value) { return value ? fmt::format
 
 // "123ms/500ms": what is, and what shall be.
 std::string against(std::optional<double> measured_s, double objective_s) {
-  return seconds_text(measured_s) + " / " + seconds_text(objective_s);
+  return seconds_text(measured_s) + "/" + seconds_text(objective_s);
 }
 
 }  // namespace
@@ -127,13 +127,13 @@ std::string table_text(const std::vector<ServiceRow>& rows) {
   const bool one_percentile =
       std::all_of(rows.begin(), rows.end(), [&](const ServiceRow& row) { return row.percentile == rows[0].percentile; });
   const std::string p = one_percentile ? fmt::format(" p{:g}", rows[0].percentile) : "";
-  TextTable table({"SERVICE", "DESIRED", "READY", "STARTING", "DRAINING", "ARRIVALS/S", "QUEUE", "TTFT" + p + " / SLO",
-                   "TPOT" + p + " / SLO", "ATTAINED / SLO", "COST/H"});
+  TextTable table({"SERVICE", "DESIRED", "READY", "STARTING", "DRAINING", "ARRIVALS/S", "QUEUE", "TTFT" + p + "/SLO",
+                   "TPOT" + p + "/SLO", "ATTAINED/SLO", "COST/H"});
   for (const ServiceRow& row : rows) {
     table.add({row.title(), std::to_string(row.desired), std::to_string(row.ready), std::to_string(row.starting),
                std::to_string(row.draining), number_text(row.arrivals_per_s, 1), number_text(row.queued, 0),
                against(row.ttft_s, row.ttft_slo_s), against(row.tpot_s, row.tpot_slo_s),
-               percent_text(row.attainment) + fmt::format(" / {:g}%", row.percentile), number_text(row.cost_per_hour, 2)});
+               percent_text(row.attainment) + fmt::format("/{:g}%", row.percentile), number_text(row.cost_per_hour, 2)});
   }
   std::string text = table.text();
   for (const ServiceRow& row : rows) {
@@ -153,7 +153,7 @@ std::string state_text(const ServiceRow& row) {
 }
 
 std::string line_text(const ServiceRow& row) {
-  return fmt::format("{}; {}/s, {} queued, TTFT p{:g} {}, TPOT p{:g} {}, attained {} / {:g}%", state_text(row),
+  return fmt::format("{}; {}/s, {} queued, TTFT p{:g} {}, TPOT p{:g} {}, attained {}/{:g}%", state_text(row),
                      number_text(row.arrivals_per_s, 1), number_text(row.queued, 0), row.percentile,
                      against(row.ttft_s, row.ttft_slo_s), row.percentile, against(row.tpot_s, row.tpot_slo_s),
                      percent_text(row.attainment), row.percentile);

@@ -36,7 +36,7 @@ std::string TextTable::text() const {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       line += row[i];
-      if (i + 1 < row.size()) line += std::string(widths[i] - width_of(row[i]) + 3, ' ');
+      if (i + 1 < row.size()) line += std::string(widths[i] - width_of(row[i]) + 2, ' ');
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";

@@ -14,7 +14,7 @@ class TextTable {
   // REQUIRES: as many cells as the header has.
   void add(std::vector<std::string> row);
 
-  // Columns as wide as their widest cell, three spaces apart; a line each, no trailing spaces.
+  // Columns as wide as their widest cell, two spaces apart; a line each, no trailing spaces.
   [[nodiscard]] std::string text() const;
 
  private:

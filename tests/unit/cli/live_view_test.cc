@@ -99,9 +99,9 @@ TEST(LiveView, PrintsTableLineAndCsv) {
   troubled.services[0].able_to_scale = {planner::Truth::kFalse, "QuotaExceeded", "no room for 2 workers"};
   view.observe(10, snapshot(), troubled, {});
   const std::string table = table_text(view.rows());
-  EXPECT_THAT(table, HasSubstr("TTFT p95 / SLO"));
-  EXPECT_THAT(table, HasSubstr("400ms / 2.00s"));
-  EXPECT_THAT(table, HasSubstr("97.0% / 95%"));
+  EXPECT_THAT(table, HasSubstr("TTFT p95/SLO"));
+  EXPECT_THAT(table, HasSubstr("400ms/2.00s"));
+  EXPECT_THAT(table, HasSubstr("97.0%/95%"));
   EXPECT_THAT(table, HasSubstr("QuotaExceeded: no room for 2 workers"));
   EXPECT_THAT(line_text(view.rows()[0]),
               HasSubstr("default/tiny: 3 desired, 2 ready, 2 starting, 1 draining, 1 failed; QuotaExceeded"));

@@ -12,9 +12,9 @@ TEST(TextTable, ColumnsLineUp) {
   table.add({"x", "1", ""});
   table.add({"≤ yyyy", "22", "end"});
   EXPECT_EQ(table.text(),
-            "A        LONG NAME   C\n"
-            "x        1\n"
-            "≤ yyyy   22          end\n");
+            "A       LONG NAME  C\n"
+            "x       1\n"
+            "≤ yyyy  22         end\n");
 }
 
 // Given times of each size, one that is not known and one that is no number: each has a unit a person expects.
