@@ -3,6 +3,7 @@
 #include "tests/fakes/bad_objects.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -112,6 +113,19 @@ TEST_F(BadObjectsTest, BothTakeTheGoodOnes) {
     EXPECT_EQ(answer.status, 201) << answer.describe();
     EXPECT_TRUE(our_errors(object).empty()) << list_of(our_errors(object));
   }
+}
+
+// Given the examples that the repository ships, the API server takes each, every field known to it.
+TEST_F(BadObjectsTest, ServerTakesTheExamples) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(WINDLASS_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++files;
+    const CommandResult applied =
+        plane().kubectl({"apply", "--dry-run=server", "--validate=strict", "-n", name_space(), "-f", entry.path().string()});
+    EXPECT_TRUE(applied.ok()) << entry.path() << ": " << applied.describe();
+  }
+  EXPECT_GE(files, 1);
 }
 
 // Given each bad object, both sides refuse it with the errors of the table, and with the same ones as each other.

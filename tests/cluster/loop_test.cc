@@ -90,6 +90,55 @@ TEST_F(LoopTest, ServesScalesAndGoes) {
   EXPECT_TRUE(refused.empty()) << "the chart's RBAC refuses what the controller does:\n" << refusal_list(refused);
 }
 
+// Given examples/tiny.yaml as a newcomer applies it, but for the model's place (a volume instead of a folder), a worker answers
+// a chat request through the gateway and streams its first token before the last one is made.
+TEST_F(LoopTest, ExampleServes) {
+  const CommandResult model = run_command({WINDLASS_BINARY_DIR "/windlass-worker", "model", "init", "--layers", "4", "--hidden",
+                                           "256", "--seed", "1", plane().folder() + "/models/example"});
+  ASSERT_TRUE(model.ok()) << model.describe();
+  std::string example = read_text_file(WINDLASS_SOURCE_DIR "/examples/tiny.yaml");
+  const std::string place = "file://./build/models/tiny";
+  const std::size_t at = example.find("uri: " + place);
+  ASSERT_NE(at, std::string::npos) << "examples/tiny.yaml has another uri now";
+  example.replace(at + 5, place.size(), "pvc://models/example");
+  const Controller controller = start_controller("controller-a");
+  const std::string gateway = start_gateway({&controller});
+  apply(example);
+  const auto ready = [&] {
+    const std::vector<json> pods = plane().list(pods_path());
+    return pods.size() == 1 && condition_of(pods[0], "Ready") == "True";
+  };
+  ASSERT_TRUE(eventually(seconds(90), ready)) << describe_state();
+
+  HttpCall call;
+  call.method = "POST";
+  call.url = gateway + "/v1/chat/completions";
+  call.headers = {"Content-Type: application/json"};
+  call.body = json{{"model", "tiny"},
+                   {"stream", true},
+                   {"max_tokens", 64},
+                   {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}}
+                  .dump();
+  call.timeout_s = 60;
+  // The worker counts a request's tokens when it ends; at the first piece it still runs.
+  const std::string worker = plane().list(pods_path())[0]["status"].value("podIP", "");
+  bool running_at_first_piece = false;
+  bool first = true;
+  call.on_bytes = [&](std::string_view) {
+    if (first) {
+      running_at_first_piece =
+          sample(http_get("http://" + worker + ":8000/metrics").body, "windlass_worker_requests_running").value == 1;
+    }
+    first = false;
+    return true;
+  };
+  const HttpAnswer answer = http(call);
+  ASSERT_EQ(answer.status, 200) << answer.describe();
+  EXPECT_NE(answer.body.find("data: [DONE]"), std::string::npos);
+  EXPECT_TRUE(running_at_first_piece) << "the first piece came when the answer was already made";
+  EXPECT_TRUE(plane().send("DELETE", "/apis/windlass.dev/v1alpha1/acceleratorclasses/local-cpu", nullptr).ok());
+}
+
 // Given a service that needs more accelerators than the node has, some pods stay Pending as unschedulable, those that fit
 // serve, and the service's conditions say so.
 TEST_F(LoopTest, UnschedulableWorkersDoNotFreezeTheOthers) {
