@@ -32,6 +32,9 @@ class Applier {
       if (mode == planner::Mode::kApply) scale(service, context_.plan.services.at(i), workers);
     }
     for (const Worker& orphan : context_.observation.orphans) let_go(orphan);
+    for (const Worker& stray : context_.observation.strays) {
+      if (stray.finished) note(context_.runtime.release(stray), "releasing " + chain_id(stray));
+    }
     forget_gone_drains();
     return std::move(applied_);
   }
@@ -50,7 +53,9 @@ class Applier {
     const double drain_timeout_s = service.spec.scaling.drain_timeout_s;
     if (worker.finished) {
       // Ended by itself (evicted, refused by its node): its successor must not follow at once, again and again.
-      if (worker.failed && !worker.terminating) {
+      const ServiceMemory& memory = state_.services[service.metadata.uid];
+      const bool in_force = memory.create_backoff && context_.now.monotonic_s < memory.create_backoff->until_s;
+      if (worker.failed && !worker.terminating && !in_force) {
         back_off(service, state_.services[service.metadata.uid], worker.name,
                  Error{ErrorCode::kUnavailable, fmt::format("worker {} failed: {}", worker.name, worker.message)},
                  kWorkerFailed);
@@ -89,7 +94,8 @@ class Applier {
     const auto in_flight = context_.signals.in_flight(context_.gateways, chain_id(worker));
     if (!in_flight || in_flight->at_s <= since_s || in_flight->value > 0) return false;
     const auto load = context_.signals.worker_load(worker.uid);
-    if (!load) return true;  // another engine, or a worker that never answered: the gateways' word is all there is
+    // Another engine, a worker that never answered, or one that does not run: the gateways' word is all there is.
+    if (!load || worker.failed) return true;
     return load->running.at_s > since_s && load->running.value + load->waiting.value <= 0;
   }
 
@@ -112,8 +118,7 @@ class Applier {
     }
     std::set<const Worker*> current;
     int ready_current = 0;
-    bool stuck = false;  // a wanted worker has no room
-    int missing_total = 0;
+    bool wants_room = false;  // a new worker cannot be placed before an outdated one goes
     for (const planner::PoolPlan& pool : plan.pools) {
       const auto accelerator = context_.observation.classes.find(pool.accelerator);
       if (accelerator == context_.observation.classes.end()) continue;  // removed since the plan was made
@@ -125,17 +130,63 @@ class Applier {
       current.insert(mine.begin(), mine.end());
       for (const Worker* worker : mine) {
         ready_current += worker->ready ? 1 : 0;
-        stuck = stuck || worker->unschedulable;
+        wants_room = wants_room || worker->unschedulable;
       }
       const int surplus = static_cast<int>(mine.size()) - pool.workers;
       if (surplus > 0) {
         drain_some(service, mine, surplus);
       } else if (surplus < 0) {
-        missing_total += create_some(service, memory, pool, *accelerator->second, workers, -surplus);
+        // Workers of this pool that are outdated stand in the new ones' place until they go: one more than planned at a time,
+        // and that only where every budget leaves it.
+        const int live = static_cast<int>(
+            std::count_if(active.begin(), active.end(), [&](const Worker* worker) { return worker->pool == pool.name; }));
+        const bool replacing = live > static_cast<int>(mine.size());
+        const int surge = replacing && room_for_one_more(service, pool, *accelerator->second, active) ? 1 : 0;
+        const int may = std::clamp(pool.workers + surge - live, 0, -surplus);
+        if (may > 0) create_some(service, memory, pool, *accelerator->second, workers, may);
+        // The next one makes room only once those that came before it serve.
+        const bool all_serve = std::all_of(mine.begin(), mine.end(), [](const Worker* worker) { return worker->ready; });
+        wants_room = wants_room || (replacing && surge == 0 && may == 0 && all_serve);
       }
     }
-    if (ready_current > 0 && ready_current == plan.desired_workers()) memory.create_backoff.reset();
-    replace(service, active, current, ready_current, plan.desired_workers(), stuck || missing_total > 0);
+    const bool making_room = std::any_of(workers.begin(), workers.end(), [](const Worker& worker) {
+      return !worker.finished && (worker.terminating || worker.draining_since_s);
+    });
+    if (ready_current == plan.desired_workers()) memory.create_backoff.reset();
+    replace(service, active, current, ready_current, plan.desired_workers(), wants_room && !making_room);
+  }
+
+  // Whether a worker beyond the plan would stay inside the service's limits and what the class has free.
+  bool room_for_one_more(const api::ModelService& service, const planner::PoolPlan& pool,
+                         const api::AcceleratorClass& accelerator, const std::vector<const Worker*>& active) const {
+    const api::ScalingSpec& scaling = service.spec.scaling;
+    if (scaling.max_workers && static_cast<std::int64_t>(active.size()) + 1 > *scaling.max_workers) return false;
+    const auto price = [&](const std::string& name) {
+      const auto found = context_.observation.classes.find(name);
+      return found == context_.observation.classes.end() ? 0.0 : found->second->spec.price_per_hour.value_or(0);
+    };
+    double cost = pool.gpus_per_worker * price(pool.accelerator);
+    std::int64_t of_service = pool.gpus_per_worker;
+    for (const Worker* worker : active) {
+      cost += worker->gpus * price(worker->accelerator);
+      if (worker->accelerator == pool.accelerator) of_service += worker->gpus;
+    }
+    if (scaling.max_cost_per_hour && cost > *scaling.max_cost_per_hour) return false;
+    for (const api::AcceleratorChoice& choice : service.spec.accelerators) {
+      if (choice.accelerator_class == pool.accelerator && choice.max_gpus && of_service > *choice.max_gpus) return false;
+    }
+    std::int64_t held = pool.gpus_per_worker;
+    const auto add = [&](const Worker& worker) {
+      if (worker.accelerator == pool.accelerator && !worker.finished) held += worker.gpus;
+    };
+    for (const auto& [uid, workers] : context_.observation.workers) std::for_each(workers.begin(), workers.end(), add);
+    std::for_each(context_.observation.orphans.begin(), context_.observation.orphans.end(), add);
+    std::for_each(context_.observation.strays.begin(), context_.observation.strays.end(), add);
+    const auto capacity = context_.observation.capacity.find(pool.accelerator);
+    if (capacity == context_.observation.capacity.end()) return false;
+    const bool elastic = accelerator.spec.capacity.mode == api::CapacityMode::kElastic;
+    const std::int64_t limit = elastic ? accelerator.spec.capacity.max_gpus.value_or(0) : capacity->second.allocatable;
+    return held + capacity->second.used_by_others <= limit;
   }
 
   // Those that give least go first: not ready, then fewest requests, then the highest slot.
@@ -164,17 +215,22 @@ class Applier {
     }
   }
 
-  // Returns how many are still missing afterwards.
-  int create_some(const api::ModelService& service, ServiceMemory& memory, const planner::PoolPlan& pool,
-                  const api::AcceleratorClass& accelerator, const std::vector<Worker>& workers, int count) {
+  void create_some(const api::ModelService& service, ServiceMemory& memory, const planner::PoolPlan& pool,
+                   const api::AcceleratorClass& accelerator, const std::vector<Worker>& workers, int count) {
     const double now_s = context_.now.monotonic_s;
     if (memory.create_backoff && now_s < memory.create_backoff->until_s) {
       applied_.waiting = true;
-      return count;
+      return;
     }
     std::set<int> taken;  // slots whose names are in use, by workers that are going too
     for (const Worker& worker : workers) {
       if (worker.pool == pool.name) taken.insert(worker.slot);
+    }
+    for (const std::vector<Worker>* former : {&context_.observation.orphans, &context_.observation.strays}) {
+      for (const Worker& worker : *former) {  // of an earlier service of this name
+        const bool same_name = worker.name_space == service.metadata.name_space && worker.service == service.metadata.name;
+        if (same_name && worker.pool == pool.name) taken.insert(worker.slot);
+      }
     }
     int slot = 0;
     while (count > 0) {
@@ -185,7 +241,7 @@ class Applier {
       if (!created.ok()) {
         back_off(service, memory, spec.name, created.error(),
                  created.error().code == ErrorCode::kResourceExhausted ? "QuotaExceeded" : "CreateFailed");
-        return count;
+        return;
       }
       if (memory.create_backoff && memory.create_backoff->code != kWorkerFailed) memory.create_backoff.reset();
       applied_.changed = true;
@@ -193,7 +249,6 @@ class Applier {
                                      fmt::format("created worker {} on {} x {}", spec.name, spec.gpus, spec.accelerator)});
       --count;
     }
-    return 0;
   }
 
   void back_off(const api::ModelService& service, ServiceMemory& memory, const std::string& worker, const Error& error,
@@ -214,7 +269,7 @@ class Applier {
   // Workers of a configuration that is no longer wanted go as the new ones become ready; where the new ones find no room, one
   // of the old ones makes it.
   void replace(const api::ModelService& service, const std::vector<const Worker*>& active,
-               const std::set<const Worker*>& current, int ready_current, int desired, bool stuck) {
+               const std::set<const Worker*>& current, int ready_current, int desired, bool make_room) {
     std::vector<const Worker*> outdated;
     int ready_outdated = 0;
     for (const Worker* worker : active) {
@@ -226,7 +281,7 @@ class Applier {
     const int not_ready = static_cast<int>(outdated.size()) - ready_outdated;
     const int spare = std::clamp(ready_current + ready_outdated - desired, 0, ready_outdated);
     int count = not_ready + spare;
-    if (count == 0 && stuck) count = 1;
+    if (count == 0 && make_room) count = 1;
     drain_some(service, outdated, count);
   }
 

@@ -2,6 +2,7 @@
 #include "controller/reconcile/observe.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -98,13 +99,20 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Sign
     out.services.push_back(&service);
     out.workers[uid];
   }
+  std::set<std::string> known;
+  for (const api::ModelService& service : store.model_services()) known.insert(service.metadata.uid);
   for (Worker& worker : runtime.workers()) {
-    const auto owner = out.workers.find(worker.service_uid);
-    if (owner == out.workers.end()) {
-      out.orphans.push_back(std::move(worker));
-    } else {
+    if (const auto owner = out.workers.find(worker.service_uid); owner != out.workers.end()) {
       owner->second.push_back(std::move(worker));
+      continue;
     }
+    // Nobody in the snapshot owns it, so for the planner its GPUs are in others' hands.
+    for (planner::AcceleratorState& accelerator : out.snapshot.accelerators) {
+      const bool holds = !worker.finished && !worker.unschedulable;
+      if (holds && accelerator.spec.name == worker.accelerator) accelerator.used_by_others += worker.gpus;
+    }
+    const bool unseen = !known.contains(worker.service_uid) && store.collects_garbage();
+    (unseen || store.unreadable_uids().contains(worker.service_uid) ? out.strays : out.orphans).push_back(std::move(worker));
   }
 
   for (const api::ModelService* service : out.services) {

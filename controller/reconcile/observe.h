@@ -19,7 +19,8 @@ struct Observation {
   std::vector<const api::ModelService*> services;               // beside snapshot.services
   std::map<std::string, const api::AcceleratorClass*> classes;  // by name
   std::map<std::string, std::vector<Worker>> workers;           // by the owning service's UID; services above only
-  std::vector<Worker> orphans;                                  // workers whose service is gone, going or not served
+  std::vector<Worker> orphans;                                  // workers whose service is known to be going or not served
+  std::vector<Worker> strays;  // workers whose service we cannot see, but which the store itself ends if it is really gone
   std::map<std::string, std::string> names_taken;  // UID of a service whose served name an older one holds -> that one
   std::map<std::string, GpuCapacity> capacity;     // by class
 };

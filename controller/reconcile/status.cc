@@ -156,6 +156,7 @@ api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const
     (worker.unschedulable ? out.pending_gpus : out.used_gpus) += worker.gpus;
   };
   for (const auto& [uid, workers] : observation.workers) std::for_each(workers.begin(), workers.end(), count);
+  std::for_each(observation.strays.begin(), observation.strays.end(), count);
   std::for_each(observation.orphans.begin(), observation.orphans.end(), count);
   out.conditions = object.status.conditions;
   return out;
@@ -166,7 +167,8 @@ bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelSe
     status.load = {};
     status.slo = {};
     status.plan.predicted = {};
-    for (api::Reason& reason : status.plan.reasons) reason = {reason.code, "", {}};
+    status.plan.reasons.clear();   // they follow every figure
+    status.cost_per_hour.reset();  // it follows the workers, and is rounded on the wire
     for (api::Condition& one : status.conditions) {
       one.last_transition_time.clear();
       one.message.clear();

@@ -18,7 +18,8 @@ namespace windlass::controller {
 [[nodiscard]] api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const GpuCapacity& capacity,
                                                     const Observation& observation);
 
-// Whether they differ in more than what moves all the time: load, latencies and the figures of the prediction.
+// Whether they differ in more than what moves all the time: load, latencies, cost, the figures of the prediction and the
+// reasons.
 [[nodiscard]] bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelServiceStatus& b);
 
 }  // namespace windlass::controller

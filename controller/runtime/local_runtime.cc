@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,8 +228,7 @@ Result<void> LocalRuntime::start(Process& process) {
   std::vector<char*> argv;
   for (std::string& word : process.command) argv.push_back(word.data());
   argv.push_back(nullptr);
-  std::vector<std::string> words;
-  for (char** entry = environ; *entry != nullptr; ++entry) words.emplace_back(*entry);
+  std::vector<std::string> words;  // ours first: the first of two wins
   for (const WorkerEnv& one : spec.env) {
     if (one.secret || one.config_map) {
       return Error{
@@ -238,6 +238,7 @@ Result<void> LocalRuntime::start(Process& process) {
     }
     words.push_back(one.name + "=" + one.value);
   }
+  for (char** entry = environ; *entry != nullptr; ++entry) words.emplace_back(*entry);
   std::vector<char*> envp;
   for (std::string& word : words) envp.push_back(word.data());
   envp.push_back(nullptr);
@@ -256,6 +257,7 @@ Result<void> LocalRuntime::start(Process& process) {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     ::dup2(log_fd, STDOUT_FILENO);
     ::dup2(log_fd, STDERR_FILENO);
+    ::syscall(SYS_close_range, 3U, ~0U, 0U);  // the server's sockets are not the worker's; libraries open them without CLOEXEC
     ::execve(argv[0], argv.data(), envp.data());
     ::_exit(127);
   }

@@ -319,6 +319,10 @@ std::optional<Worker> worker_of(const json& pod) {
   bool all_ended = containers != nullptr && containers->is_array() && !containers->empty();
   if (all_ended) {
     for (const json& one : *containers) {
+      // It has started in this incarnation, so it may have requests in flight even while a probe fails.
+      const json* started = at(one, {"started"});
+      if (!worker.ready_s && started != nullptr && started->is_boolean() && started->get<bool>())
+        worker.ready_s = worker.created_s;
       const std::string waiting = text_at(one, {"state", "waiting", "reason"});
       if (waiting == "CrashLoopBackOff" || waiting == "ImagePullBackOff" || waiting == "ErrImagePull" ||
           waiting == "CreateContainerConfigError" || waiting == "InvalidImageName") {

@@ -57,12 +57,25 @@ void DirectoryStore::step(Instant now) {
     if (!gone) source.size = entry->file_size(gone);
     if (gone) continue;  // removed while we looked: the next step sees the folder without it
     const auto old = sources_.find(entry->path());
-    if (old != sources_.end() && old->second.modified == source.modified && old->second.size == source.size) {
+    const bool known = old != sources_.end();
+    const bool same = known && old->second.modified == source.modified && old->second.size == source.size;
+    if (same && old->second.settled) {
       found.insert(sources_.extract(old));
       continue;
     }
+    if (known) {
+      source.text = old->second.text;
+      source.bad_reason = old->second.bad_reason;
+    }
+    if (synced_ && !same) {  // just written, perhaps only half: the next step reads it, if it has come to rest by then
+      if (known) sources_.erase(old);
+      found.emplace(entry->path(), std::move(source));
+      continue;
+    }
+    if (known) sources_.erase(old);
     changed = true;
-    if (old != sources_.end()) source.text = old->second.text;
+    source.settled = true;
+    source.bad_reason.clear();
     if (const auto text = read_file(entry->path()); !text.ok()) {
       source.bad_reason = text.error().message;
     } else if (const auto objects = api::load_objects(*text, entry->path().filename().string()); !objects.ok()) {

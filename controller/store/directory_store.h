@@ -4,7 +4,8 @@
 //   DIR/status/<kind>/<namespace>.<name>.json the whole object with its status, written here (whole files, never half)
 //   DIR/events.jsonl                          what happened, a line each
 //
-// A file that has a mistake keeps its last good objects and shows in problem(). uid, generation and creation time are given
+// A file that has a mistake keeps its last good objects and shows in problem(); one that changes is read
+// once it has stayed the same for a step. uid, generation and creation time are given
 // here and found again after a restart in the status file.
 #pragma once
 
@@ -23,6 +24,8 @@ class DirectoryStore final : public ObjectStore {
   void step(Instant now) override;
   [[nodiscard]] bool synced() const override { return synced_; }
   [[nodiscard]] std::string problem() const override { return problem_; }
+  [[nodiscard]] const std::set<std::string>& unreadable_uids() const override { return none_unreadable_; }
+  [[nodiscard]] bool collects_garbage() const override { return false; }
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
@@ -40,6 +43,7 @@ class DirectoryStore final : public ObjectStore {
   struct Source {
     std::filesystem::file_time_type modified;
     std::uintmax_t size = 0;
+    bool settled = false;    // unchanged for a whole step: nobody is in the middle of writing it
     std::string text;        // the last that could be read without a mistake
     std::string bad_reason;  // what is wrong with the file as it is now
   };
@@ -55,6 +59,7 @@ class DirectoryStore final : public ObjectStore {
   std::vector<api::ModelService> services_;
   std::vector<api::AcceleratorClass> classes_;
   std::string problem_;
+  std::set<std::string> none_unreadable_;
   bool synced_ = false;
 };
 

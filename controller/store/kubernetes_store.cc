@@ -1,14 +1,14 @@
 // See kubernetes_store.h.
 #include "controller/store/kubernetes_store.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "controller/api/json.h"
 
 namespace windlass::controller {
 namespace {
-
-const kube::Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 
 kube::ReflectorOptions reflect(const kube::Resource& resource, std::uint64_t seed) {
   kube::ReflectorOptions options;
@@ -60,6 +60,7 @@ void KubernetesStore::step(Instant now) {
     service_generation_ = service_cache_.generation();
     class_generation_ = class_cache_.generation();
     unreadable_.clear();
+    unreadable_uids_.clear();
     std::vector<api::ModelService> services;
     for (const auto& [key, object] : service_cache_.objects()) {
       if (auto service = api::model_service_from_json(object); service.ok()) {
@@ -67,8 +68,13 @@ void KubernetesStore::step(Instant now) {
       } else {
         unreadable_ += fmt::format("{}ModelService {}: {}", unreadable_.empty() ? "" : "\n", key, service.error().message);
         // Its last good state stays: an object that a newer version wrote must not look deleted to us.
-        for (const api::ModelService& old : services_) {
-          if (old.metadata.name_space + "/" + old.metadata.name == key) services.push_back(old);
+        const auto last_good = std::find_if(services_.begin(), services_.end(), [&](const api::ModelService& old) {
+          return old.metadata.name_space + "/" + old.metadata.name == key;
+        });
+        if (last_good != services_.end()) {
+          services.push_back(*last_good);
+        } else {
+          unreadable_uids_.insert(object.at("metadata").value("uid", ""));
         }
       }
     }
@@ -107,11 +113,20 @@ Result<void> KubernetesStore::record_event(const api::ModelService& object, bool
                         warning ? kube::EventType::kWarning : kube::EventType::kNormal, reason, message, now.wall_s);
 }
 
-Result<std::string> KubernetesStore::config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant now) {
-  LookUp& cached = look_ups_[fmt::format("configmap {}/{}/{}", name_space, ref.name, ref.key)];
+template <class Read>
+const Result<std::string>& KubernetesStore::look_up(const std::string& what, Instant now, Read read) {
+  LookUp& cached = look_ups_[what];
   if (now.monotonic_s < cached.until_s) return cached.value;
-  cached.until_s = now.monotonic_s + kLookUpTtlS;
-  cached.value = [&]() -> Result<std::string> {
+  Result<std::string> fresh = read();
+  const bool answered = fresh.ok() || fresh.error().code == ErrorCode::kNotFound;
+  cached.until_s = now.monotonic_s + (answered ? kLookUpTtlS : kLookUpRetryS);
+  if (answered || !cached.known) cached.value = std::move(fresh);
+  cached.known = cached.known || answered;
+  return cached.value;
+}
+
+Result<std::string> KubernetesStore::config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant now) {
+  return look_up(fmt::format("configmap {}/{}/{}", name_space, ref.name, ref.key), now, [&]() -> Result<std::string> {
     WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json map, client_.get(kube::resources::kConfigMaps, name_space, ref.name));
     const auto data = map.find("data");
     if (data == map.end() || !data->is_object() || !data->contains(ref.key)) {
@@ -119,22 +134,18 @@ Result<std::string> KubernetesStore::config_map_value(const std::string& name_sp
                                                      name_space, ref.name, ref.key)};
     }
     return data->at(ref.key).get<std::string>();
-  }();
-  return cached.value;
+  });
 }
 
 Result<int> KubernetesStore::priority(const std::string& priority_class, Instant now) {
   if (priority_class.empty()) return 0;
-  LookUp& cached = look_ups_["priorityclass " + priority_class];
-  if (now.monotonic_s >= cached.until_s) {
-    cached.until_s = now.monotonic_s + kLookUpTtlS;
-    cached.value = [&]() -> Result<std::string> {
-      WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json object, client_.get(kPriorityClasses, "", priority_class));
-      return std::to_string(object.value("value", 0));
-    }();
-  }
-  if (!cached.value.ok()) return cached.value.error();
-  return std::stoi(*cached.value);
+  WINDLASS_ASSIGN_OR_RETURN(const std::string value,
+                            look_up("priorityclass " + priority_class, now, [&]() -> Result<std::string> {
+                              WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json object,
+                                                        client_.get(kube::resources::kPriorityClasses, "", priority_class));
+                              return std::to_string(object.value("value", 0));
+                            }));
+  return std::stoi(value);
 }
 
 }  // namespace windlass::controller

@@ -19,6 +19,8 @@ class KubernetesStore final : public ObjectStore {
   void step(Instant now) override;
   [[nodiscard]] bool synced() const override;
   [[nodiscard]] std::string problem() const override { return problem_; }
+  [[nodiscard]] const std::set<std::string>& unreadable_uids() const override { return unreadable_uids_; }
+  [[nodiscard]] bool collects_garbage() const override { return true; }
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
@@ -31,10 +33,17 @@ class KubernetesStore final : public ObjectStore {
   [[nodiscard]] Result<int> priority(const std::string& priority_class, Instant now) override;
 
  private:
+  static constexpr double kLookUpRetryS = 5;
   static constexpr double kLookUpTtlS = 60;  // ConfigMaps and PriorityClasses are read again after this
+
+  // Answers from the cache; reads anew where that is due. A failed read leaves the last good value in force and is soon
+  // repeated.
+  template <class Read>
+  const Result<std::string>& look_up(const std::string& what, Instant now, Read read);
 
   struct LookUp {
     double until_s = 0;  // monotonic
+    bool known = false;  // value has been read, or is known not to exist
     Result<std::string> value = std::string();
   };
 
@@ -49,6 +58,7 @@ class KubernetesStore final : public ObjectStore {
   std::map<std::string, LookUp> look_ups_;
   std::string problem_;
   std::string unreadable_;
+  std::set<std::string> unreadable_uids_;
 };
 
 }  // namespace windlass::controller

@@ -4,6 +4,7 @@
 // next step().
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,13 @@ class ObjectStore {
   // What is wrong now, for a person: an API server that refuses, a file that does not parse. "" if nothing is. An object that
   // cannot be read keeps its last good state.
   [[nodiscard]] virtual std::string problem() const = 0;
+
+  // UIDs of ModelServices that are there but cannot be read and were never read before: written by a newer version, say. Their
+  // workers are not ours to touch.
+  [[nodiscard]] virtual const std::set<std::string>& unreadable_uids() const = 0;
+
+  // Whether whoever keeps the objects also ends the workers of an object that is gone (Kubernetes' garbage collector does).
+  [[nodiscard]] virtual bool collects_garbage() const = 0;
 
   // In the order of (namespace, name).
   [[nodiscard]] virtual const std::vector<api::ModelService>& model_services() const = 0;

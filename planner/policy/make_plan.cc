@@ -100,7 +100,12 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
     for (const Configuration& pool : draft.retiring) {
       if (pool.pool.accelerator == chosen.pool.accelerator) held += gpus_of(pool);
     }
-    const bool no_gpus = free_gpus[chosen.pool.accelerator] - held < chosen.pool.gpus_per_worker;
+    // What drains already is room on its way: it must not cost a further worker at every plan until it is there.
+    int coming = 0;
+    for (const Worker& worker : service.workers) {
+      if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.accelerator) coming += worker.gpus;
+    }
+    const bool no_gpus = free_gpus[chosen.pool.accelerator] + coming - held < chosen.pool.gpus_per_worker;
     const bool no_share = chosen.max_gpus && *chosen.max_gpus - sum.gpus_of_class < chosen.pool.gpus_per_worker;
     const auto& budget = service.scaling.max_cost_per_hour;
     const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;

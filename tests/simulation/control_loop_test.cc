@@ -1,6 +1,9 @@
 // The whole controller in simulation: bursts, faults, crashes and stopped leaders; it must keep its promises at every tick and
 // come to rest once faults stop. Every violation names its seed.
+#include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -77,6 +80,66 @@ TEST(ControlLoop, HoldsWhileSignalsAreMissing) {
   world.partition_gateway(false);
   world.run(300, 0);
   EXPECT_EQ(world.active_workers(), 1);
+  expect_no_violation(world);
+}
+
+// Given: four workers that fill the cluster, and an edit that makes all of them outdated (another image).
+// Expected: they are replaced one by one: never fewer ready than one below the plan, never more workers than allowed, no
+// request lost, and in the end all are new.
+TEST(ControlLoop, ReplacesOutdatedWorkersOneByOne) {
+  SimWorld world({.seed = 4, .controllers = 1, .nodes = 1, .gpus_per_node = 4});
+  world.run(30, 0);
+  ASSERT_TRUE(world.worker_rate());
+  const double load = 2.6 * *world.worker_rate();
+  world.run(120, load);
+  ASSERT_EQ(world.active_workers(), 4);
+  ASSERT_EQ(world.ready_workers(), 4);
+  std::set<std::string> old_uids;
+  for (const nlohmann::json& pod : world.api().pods("default")) old_uids.insert(pod["metadata"]["uid"]);
+  world.api().edit(kube::resources::kModelServices, "default", "chat", [](nlohmann::json& object) {
+    object["spec"]["engine"]["image"] = "windlass-worker:next";
+    object["metadata"]["generation"] = 2;
+  });
+  int least_ready = 4;
+  std::size_t most = 0;
+  const auto all_new = [&] {
+    const auto pods = world.api().pods("default");
+    return world.ready_workers() == 4 && std::none_of(pods.begin(), pods.end(), [&](const nlohmann::json& pod) {
+             return old_uids.contains(pod["metadata"]["uid"]);
+           });
+  };
+  for (int i = 0; i < 1200 && !all_new(); ++i) {
+    world.run(1, load);
+    least_ready = std::min(least_ready, world.ready_workers());
+    most = std::max(most, world.api().pods("default").size());
+  }
+  EXPECT_TRUE(all_new());
+  EXPECT_GE(least_ready, 3);
+  EXPECT_LE(most, 5U);
+  world.run(60, 0);
+  EXPECT_EQ(world.tally().lost, 0);
+  expect_no_violation(world);
+}
+
+// Given: three workers and an edit that no pod can be made from.
+// Expected: nothing is drained; the condition says why.
+TEST(ControlLoop, AnImpossibleEditDrainsNothing) {
+  SimWorld world({.seed = 5, .controllers = 1});
+  world.run(30, 0);
+  ASSERT_TRUE(world.worker_rate());
+  const double load = 2 * *world.worker_rate();
+  world.run(120, load);
+  const int before = world.ready_workers();
+  ASSERT_GE(before, 2);
+  world.api().edit(kube::resources::kModelServices, "default", "chat",
+                   [](nlohmann::json& object) { object["spec"]["model"]["uri"] = "hf://some/model"; });
+  world.run(120, load);
+  EXPECT_GE(world.ready_workers(), before);
+  const nlohmann::json conditions = world.service_status()["conditions"];
+  const auto able =
+      std::find_if(conditions.begin(), conditions.end(), [](const auto& one) { return one["type"] == "AbleToScale"; });
+  ASSERT_NE(able, conditions.end());
+  EXPECT_EQ((*able)["reason"], "CreateFailed");
   expect_no_violation(world);
 }
 

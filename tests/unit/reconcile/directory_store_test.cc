@@ -54,6 +54,8 @@ TEST_F(DirectoryStoreTest, KeepsIdentityOverChangesAndRestarts) {
 
   write("a.yaml", service("chat", "400ms"));
   store->step({2000, 2});
+  EXPECT_EQ(store->model_services()[0].metadata.generation, 1);  // it may still be half written
+  store->step({2000, 2.5});
   EXPECT_EQ(store->model_services()[0].metadata.uid, first.uid);
   EXPECT_EQ(store->model_services()[0].metadata.generation, 2);
   EXPECT_EQ(store->model_services()[0].status.workers.desired, 3);
@@ -75,11 +77,13 @@ TEST_F(DirectoryStoreTest, ABrokenFileKeepsItsLastGoodObjects) {
   store->step({1000, 1});
   write("a.yaml", service("chat", "0s"));
   store->step({1001, 2});
+  store->step({1001, 2.5});
   EXPECT_THAT(store->problem(), testing::AllOf(HasSubstr("a.yaml"), HasSubstr("timeToFirstToken")));
   ASSERT_EQ(store->model_services().size(), 1U);
   EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.5);
   write("a.yaml", service("chat", "600ms"));
   store->step({1002, 3});
+  store->step({1002, 3.5});
   EXPECT_EQ(store->problem(), "");
   EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.6);
   fs::remove(directory_ / "objects" / "a.yaml");
@@ -95,6 +99,7 @@ TEST_F(DirectoryStoreTest, OneObjectInTwoFilesIsAProblem) {
   store->step({1000, 1});
   write("b.yaml", service("chat", "700ms"));
   store->step({1001, 2});
+  store->step({1001, 2.5});
   EXPECT_THAT(store->problem(), HasSubstr("chat"));
   ASSERT_EQ(store->model_services().size(), 1U);
   EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.5);
