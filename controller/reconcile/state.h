@@ -38,7 +38,6 @@ struct ControllerState {
   double leading_since_s = 0;                     // monotonic
   std::map<std::string, ServiceMemory> services;  // by UID
   std::map<std::string, DrainMemory> drains;      // by the worker's UID
-  std::map<std::string, double> class_status_written_s;
 };
 
 }  // namespace windlass::controller

@@ -91,7 +91,6 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   for (const planner::Reason& reason : plan.reasons) out.plan.reasons.push_back({reason.code, reason.message, reason.inputs});
 
   out.workers.desired = plan.desired_workers();
-  double cost = 0;
   for (const Worker& worker : all) {
     if (worker.finished) continue;
     ++out.workers.current;
@@ -104,8 +103,7 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
       ++out.workers.starting;
     }
   }
-  cost = plan.predicted.cost_per_hour;
-  out.cost_per_hour = finite(cost);
+  out.cost_per_hour = finite(plan.predicted.cost_per_hour);
 
   out.load.requests_per_s = value_of(observed.demand.arrivals_per_s);
   out.load.input_tokens = value_of(observed.demand.input_tokens);
