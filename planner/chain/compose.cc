@@ -1,0 +1,274 @@
+// See compose.h.
+//
+// The search for c would run GBP-CR and GCA for each of hundreds of values. It is quick, and exact, for three reasons. The
+// placement changes only where some server's floor or the number of chains does. A relaxation that needs no cache allocation
+// bounds every placement from below: in its order, the search ends once the next bound exceeds the best found. And GCA yields
+// chains fastest first, as the lower bound of Theorem 3.7 consumes them: the mean over the states summed so far bounds the
+// final mean from below.
+#include "planner/chain/compose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/chain/gbp_cr.h"
+#include "planner/chain/gca.h"
+#include "planner/queueing/chain_bounds.h"
+#include "planner/queueing/occupancy_sum.h"
+
+namespace windlass::chain {
+namespace {
+
+using planner::ChainRate;
+using planner::OccupancySum;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// An estimate above the best by less than this is not trusted to be worse: sums in different order differ in the last bits.
+constexpr double kSlack = 1 + 1e-9;
+
+std::vector<ChainRate> rates_of(const std::vector<ServerChain>& chains) {
+  std::vector<ChainRate> rates;
+  for (const ServerChain& chain : chains) rates.push_back(ChainRate{chain.service_rate_per_s(), chain.capacity});
+  return rates;
+}
+
+// Judges the values of c and keeps the best.
+class CapacitySearch {
+ public:
+  CapacitySearch(const Instance& instance, Tuning tuning)
+      : instance_(instance), tuning_(tuning), greedy_(instance), finder_(instance) {
+    collect();
+  }
+
+  // The best c, or none when no value gives a full chain.
+  [[nodiscard]] std::optional<int> best() {
+    if (tuning_ == Tuning::kSurrogate) return best_by_surrogate();
+    if (const int best = best_by_bound(); best > 0) return best;
+    return largest_rate();
+  }
+  // Those that were judged to the end, in rising order.
+  [[nodiscard]] std::vector<ConsideredCapacity> considered() const {
+    auto result = considered_;
+    std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return a.capacity < b.capacity; });
+    return result;
+  }
+
+ private:
+  struct Candidate {
+    int capacity;
+    int last;                // up to this c GBP-CR gives the same chains
+    double floor_s;          // no mean response under it; infinite: unstable for certain
+    double most_rate_per_s;  // no total service rate above it
+  };
+
+  // Every c at which GBP-CR places something else than at the one before: between two of them the chains are the same, and the
+  // smallest c has them.
+  void collect() {
+    const int most = max_capacity(instance_);
+    for (int capacity = 1; capacity <= most;) {
+      place(capacity);
+      const int next = greedy_.next_change(most);
+      if (!greedy_.chain_ends().empty()) {
+        const bool same = !candidates_.empty() && !moved_ && greedy_.placed() == placed_;
+        if (tuning_ == Tuning::kSurrogate) {
+          candidates_.push_back(surrogate(capacity, next - 1));
+        } else if (same) {
+          candidates_.back().last = next - 1;
+        } else {
+          candidates_.push_back(relaxation(capacity, next - 1));
+        }
+        placed_ = greedy_.placed();
+      }
+      capacity = next;
+    }
+  }
+
+  // c K(c), which grows with c while the chains stay; what GBP-CR's chains serve grows with c too, when that is not enough.
+  [[nodiscard]] Candidate surrogate(int capacity, int last) const {
+    const double chains = static_cast<double>(greedy_.chain_ends().size());
+    return Candidate{capacity, last, greedy_.reaches_rate() ? capacity * chains : kNever, last * greedy_.scaled_rate_per_s()};
+  }
+
+  // What no cache allocation can beat: each of n requests keeps L caches, wherever those are, and a block takes at least the
+  // amortised time of its server. With the fastest caches taken first, the k-th request takes at least s(k) = L times the time
+  // of the k-th L caches; any k requests together take no less than s(1) + ... + s(k), so (majorisation, 1/x being convex and
+  // falling) n requests end at a rate of at most 1/s(1) + ... + 1/s(n), which is concave in n: by Jensen the mean number of
+  // requests is at least the n at which that reaches the arrival rate.
+  [[nodiscard]] Candidate relaxation(int capacity, int last) const {
+    const double blocks = instance_.blocks;
+    double requests = 0, rate_per_s = 0, enough = kNever;
+    for (std::size_t i = 0; i < greedy_.placed(); ++i) {
+      const double time_s = blocks * greedy_.amortised_s(i);
+      const double hold = static_cast<double>(cache_slots(instance_, greedy_.server(i), greedy_.range(i).blocks)) / blocks;
+      const double spare = instance_.arrival_rate_per_s - rate_per_s;
+      if (enough == kNever && hold >= spare * time_s) enough = requests + spare * time_s;
+      requests += hold;
+      rate_per_s += hold / time_s;
+    }
+    return Candidate{capacity, last, enough / instance_.arrival_rate_per_s, rate_per_s};
+  }
+
+  [[nodiscard]] std::optional<int> best_by_surrogate() {
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.floor_s < kNever) judge(candidate.capacity, candidate.floor_s);
+    }
+    if (best_ > 0) return best_;
+    const Candidate* most = nullptr;
+    for (const Candidate& candidate : candidates_) {
+      if (most == nullptr || candidate.most_rate_per_s > most->most_rate_per_s) most = &candidate;
+    }
+    return most ? std::optional(most->last) : std::nullopt;
+  }
+
+  // The promising first, until nothing left can be better than the best found.
+  [[nodiscard]] int best_by_bound() {
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const auto& a, const auto& b) { return a.floor_s < b.floor_s; });
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.floor_s == kNever || candidate.floor_s > objective_ * kSlack) break;
+      allocate(candidate.capacity);
+      const auto bound = tuning_ == Tuning::kLowerBound ? lower_bound_s() : upper_bound_s();
+      if (bound.has_value()) judge(candidate.capacity, *bound);
+    }
+    return best_;
+  }
+
+  // No c is stable: the one that serves most.
+  [[nodiscard]] std::optional<int> largest_rate() {
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const auto& a, const auto& b) { return a.most_rate_per_s > b.most_rate_per_s; });
+    std::optional<int> largest;
+    double largest_per_s = 0;
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.most_rate_per_s * kSlack < largest_per_s) break;
+      allocate(candidate.capacity);
+      double rate_per_s = 0;
+      while (const auto found = finder_.next()) rate_per_s += found->capacity / found->service_time_s;
+      if (rate_per_s < largest_per_s || (largest && rate_per_s == largest_per_s && candidate.capacity > *largest)) continue;
+      largest = candidate.capacity;
+      largest_per_s = rate_per_s;
+    }
+    return largest;
+  }
+
+  void place(int capacity) {
+    moved_ = greedy_.set_capacity(capacity);
+    greedy_.place(required_scaled_rate_per_s(instance_, capacity));
+  }
+
+  void allocate(int capacity) {
+    place(capacity);
+    finder_.clear();
+    for (std::size_t i = 0; i < greedy_.placed(); ++i) {
+      const int server = greedy_.server(i);
+      finder_.add(server, greedy_.range(i), cache_slots(instance_, server, greedy_.range(i).blocks));
+    }
+    finder_.start();
+  }
+
+  // None: unstable, or certainly above the best.
+  [[nodiscard]] std::optional<double> lower_bound_s() {
+    const double lambda = instance_.arrival_rate_per_s;
+    OccupancySum sum(lambda);
+    while (const auto found = finder_.next()) {
+      if (!sum.add(1 / found->service_time_s, found->capacity)) break;
+      if (sum.mean_so_far() > objective_ * lambda * kSlack) return std::nullopt;
+    }
+    const auto mean = sum.mean();
+    return mean ? std::optional(*mean / lambda) : std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<double> upper_bound_s() {
+    rates_.clear();
+    while (const auto found = finder_.next()) rates_.push_back(ChainRate{1 / found->service_time_s, found->capacity});
+    return mean_response_upper_s(rates_, instance_.arrival_rate_per_s);
+  }
+
+  void judge(int capacity, double objective) {
+    considered_.push_back(ConsideredCapacity{capacity, objective});
+    if (objective > objective_ || (objective == objective_ && capacity > best_)) return;
+    objective_ = objective;
+    best_ = capacity;
+  }
+
+  const Instance& instance_;
+  const Tuning tuning_;
+  GreedyPlacement greedy_;
+  ChainFinder finder_;
+  std::vector<Candidate> candidates_;
+  std::vector<ChainRate> rates_;
+  std::vector<ConsideredCapacity> considered_;
+  bool moved_ = false;
+  std::size_t placed_ = 0;
+  int best_ = 0;
+  double objective_ = kNever;
+};
+
+// What keeps a full chain from being placed, for a person.
+Error nothing_fits(const Instance& instance, int capacity) {
+  long placed = 0;
+  for (const Server& server : instance.servers) placed += blocks_for_capacity(instance, server.memory_gb, capacity);
+  const double each_gb = instance.block_gb + instance.cache_gb * capacity;
+  const double missing = static_cast<double>(instance.blocks - placed);
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      fmt::format("no full chain can be placed: the servers' memories hold {} of {} blocks with the caches of {} request{} "
+                  "each; at least {:.6g} GB of memory are missing",
+                  placed, instance.blocks, capacity, capacity == 1 ? "" : "s", missing * each_gb)};
+}
+
+}  // namespace
+
+const char* to_string(Tuning tuning) {
+  switch (tuning) {
+    case Tuning::kLowerBound: return "lower-bound";
+    case Tuning::kUpperBound: return "upper-bound";
+    case Tuning::kSurrogate: return "surrogate";
+  }
+  return "";
+}
+
+int max_capacity(const Instance& instance) {
+  double largest_gb = 0;
+  for (const Server& server : instance.servers) largest_gb = std::max(largest_gb, server.memory_gb);
+  const double capacity = std::floor((largest_gb - instance.block_gb) / instance.cache_gb);
+  return static_cast<int>(std::clamp(capacity, 0.0, 1e9));
+}
+
+Composition compose_on(const Instance& instance, Placement placement) {
+  Composition result;
+  result.chains = gca(instance, placement);
+  result.placement = std::move(placement);
+  for (const ServerChain& chain : result.chains) result.total_capacity += chain.capacity;
+  const auto rates = rates_of(result.chains);
+  result.total_service_rate_per_s = planner::total_rate_per_s(rates);
+  result.stable = instance.arrival_rate_per_s < result.total_service_rate_per_s;
+  result.meets_max_load = instance.arrival_rate_per_s <= instance.max_load * result.total_service_rate_per_s;
+  if (result.stable) {
+    result.mean_response_lower_s = mean_response_lower_s(rates, instance.arrival_rate_per_s);
+    result.mean_response_upper_s = mean_response_upper_s(rates, instance.arrival_rate_per_s);
+  }
+  return result;
+}
+
+Result<Composition> compose(const Instance& instance, int capacity) {
+  DisjointChains disjoint = gbp_cr(instance, capacity);
+  if (disjoint.chains.empty()) return nothing_fits(instance, capacity);
+  Composition result = compose_on(instance, std::move(disjoint.placement));
+  result.capacity = capacity;
+  result.disjoint_chains = std::move(disjoint.chains);
+  return result;
+}
+
+Result<Composition> compose(const Instance& instance, Tuning tuning) {
+  CapacitySearch search(instance, tuning);
+  const auto best = search.best();
+  if (!best.has_value()) return nothing_fits(instance, 1);
+  auto result = compose(instance, *best);
+  if (result.ok()) result.value().considered = search.considered();
+  return result;
+}
+
+}  // namespace windlass::chain

@@ -1,0 +1,150 @@
+// See gbp_cr.h.
+#include "planner/chain/gbp_cr.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace windlass::chain {
+
+int blocks_for_capacity(const Instance& instance, double memory_gb, int capacity) {
+  const double fit = std::floor(memory_gb / (instance.block_gb + instance.cache_gb * capacity));
+  return static_cast<int>(std::min(fit, static_cast<double>(instance.blocks)));
+}
+
+double full_service_time_s(const Server& server, int blocks) { return server.communication_s + server.block_s * blocks; }
+
+double required_scaled_rate_per_s(const Instance& instance, int capacity) {
+  return instance.arrival_rate_per_s / (instance.max_load * capacity);
+}
+
+GreedyPlacement::GreedyPlacement(const Instance& instance) : instance_(instance) {
+  for (const Server& server : instance.servers) memory_of_class_gb_.push_back(server.memory_gb);
+  std::sort(memory_of_class_gb_.begin(), memory_of_class_gb_.end());
+  memory_of_class_gb_.erase(std::unique(memory_of_class_gb_.begin(), memory_of_class_gb_.end()), memory_of_class_gb_.end());
+  for (const Server& server : instance.servers) {
+    const auto at = std::lower_bound(memory_of_class_gb_.begin(), memory_of_class_gb_.end(), server.memory_gb);
+    class_of_.push_back(static_cast<std::size_t>(at - memory_of_class_gb_.begin()));
+  }
+  blocks_of_class_.assign(memory_of_class_gb_.size(), -1);
+  order_.reserve(instance.servers.size());
+  ranges_.reserve(instance.servers.size());
+}
+
+bool GreedyPlacement::set_capacity(int capacity) {
+  assert(capacity >= 1);
+  capacity_ = capacity;
+  bool changed = false;
+  bool refill = order_.empty();
+  for (std::size_t i = 0; i < memory_of_class_gb_.size(); ++i) {
+    const int blocks = blocks_for_capacity(instance_, memory_of_class_gb_[i], capacity);
+    changed = changed || blocks != blocks_of_class_[i];
+    refill = refill || (blocks > 0 && blocks_of_class_[i] <= 0);
+    blocks_of_class_[i] = blocks;
+  }
+  if (!changed) return false;
+  if (refill) {
+    order_.clear();
+    for (std::size_t j = 0; j < class_of_.size(); ++j) order_.push_back(Candidate{0, static_cast<int>(j), -1, 0});
+  }
+  std::size_t kept = 0, moved = 0;
+  for (Candidate& candidate : order_) {
+    const int blocks = this->blocks(candidate.server);
+    if (blocks == 0) continue;  // never placed
+    if (blocks != candidate.blocks) {
+      candidate.blocks = blocks;
+      candidate.time_s = full_service_time_s(instance_.servers[static_cast<std::size_t>(candidate.server)], blocks);
+      candidate.amortised_s = candidate.time_s / blocks;
+      ++moved;
+    }
+    order_[kept++] = candidate;
+  }
+  order_.resize(kept);
+  sort_order(moved);
+  return true;
+}
+
+// From one c to the next few servers change their blocks: the old order is nearly the new one.
+void GreedyPlacement::sort_order(std::size_t moved) {
+  if (moved > order_.size() / 8) {
+    std::sort(order_.begin(), order_.end());
+    return;
+  }
+  for (std::size_t i = 1; i < order_.size(); ++i) {
+    if (!(order_[i] < order_[i - 1])) continue;
+    const Candidate candidate = order_[i];
+    std::size_t at = i;
+    for (; at > 0 && candidate < order_[at - 1]; --at) order_[at] = order_[at - 1];
+    order_[at] = candidate;
+  }
+}
+
+void GreedyPlacement::place(double required_scaled_rate_per_s) {
+  ranges_.clear();
+  chain_ends_.clear();
+  rates_per_s_.clear();
+  placed_ = 0;
+  reaches_rate_ = false;
+  const int all = instance_.blocks;
+  int next = 1;
+  double chain_time_s = 0;
+  for (const Candidate& candidate : order_) {
+    ranges_.push_back(BlockRange{std::min(next, all - candidate.blocks + 1), candidate.blocks});
+    ++placed_;
+    chain_time_s += candidate.time_s;
+    next = std::min(next + candidate.blocks - 1, all) + 1;
+    if (next <= all) continue;
+    rates_per_s_.push_back(scaled_rate_per_s() + 1 / chain_time_s);
+    chain_ends_.push_back(placed_);
+    if (rates_per_s_.back() >= required_scaled_rate_per_s) {
+      reaches_rate_ = true;
+      break;
+    }
+    next = 1;
+    chain_time_s = 0;
+  }
+}
+
+int GreedyPlacement::next_change(int most) const {
+  // The quotient says where a floor or the stop rule changes, up to its rounding: one c too early does no harm, one too late
+  // would.
+  double next = most + 1.0;
+  for (std::size_t i = 0; i < memory_of_class_gb_.size(); ++i) {
+    if (blocks_of_class_[i] == 0) continue;
+    const double holds_until = (memory_of_class_gb_[i] / blocks_of_class_[i] - instance_.block_gb) / instance_.cache_gb;
+    next = std::min(next, std::floor(holds_until * (1 - 1e-12)) + 1);
+  }
+  // The stop rule fires one chain earlier, or at last, once lambda / (rho c) has fallen to that chain's rate.
+  const std::size_t chains = rates_per_s_.size() - (reaches_rate_ ? 1 : 0);
+  if (!rates_per_s_.empty() && chains > 0) {
+    const double fires_at = instance_.arrival_rate_per_s / (instance_.max_load * rates_per_s_[chains - 1]);
+    next = std::min(next, std::ceil(fires_at * (1 - 1e-12)));
+  }
+  return static_cast<int>(std::clamp(next, capacity_ + 1.0, most + 1.0));
+}
+
+DisjointChains gbp_cr(const Instance& instance, int capacity) {
+  return gbp_cr(instance, capacity, required_scaled_rate_per_s(instance, capacity));
+}
+
+DisjointChains gbp_cr(const Instance& instance, int capacity, double required_scaled_rate_per_s) {
+  GreedyPlacement greedy(instance);
+  greedy.set_capacity(capacity);
+  greedy.place(required_scaled_rate_per_s);
+
+  DisjointChains result;
+  result.placement.resize(instance.servers.size());
+  for (std::size_t i = 0; i < greedy.placed(); ++i) {
+    result.placement[static_cast<std::size_t>(greedy.server(i))] = greedy.range(i);
+  }
+  std::size_t begin = 0;
+  for (const std::size_t end : greedy.chain_ends()) {
+    std::vector<int>& chain = result.chains.emplace_back();
+    for (; begin < end; ++begin) chain.push_back(greedy.server(begin));
+  }
+  result.scaled_rate_per_s = greedy.scaled_rate_per_s();
+  result.reaches_rate = greedy.reaches_rate();
+  return result;
+}
+
+}  // namespace windlass::chain

@@ -1,0 +1,88 @@
+// GBP-CR: greedy block placement with cache reservation (Sun, He, Hou 2026, Alg. 1, Eq. 8-12).
+//
+// Every server gets as many blocks as leave room for c concurrent requests on each; servers join disjoint chains in the order
+// of their amortised time per block, until the chains' scaled total rate reaches lambda / (rho c). Optimal for Eq. 10 when all
+// memories are equal (Theorem 3.4). Pure; O(J log J).
+#pragma once
+
+#include <vector>
+
+#include "planner/chain/placement.h"
+
+namespace windlass::chain {
+
+// m_j(c) of Eq. 8: min(floor(M_j / (s_m + s_c c)), L), in doubles exactly as written.
+[[nodiscard]] int blocks_for_capacity(const Instance& instance, double memory_gb, int capacity);
+
+// t_j(c) of Eq. 9, for m_j(c) = blocks.
+[[nodiscard]] double full_service_time_s(const Server& server, int blocks);
+
+struct DisjointChains {
+  Placement placement;                   // every server's; blocks 0: not placed, and no use to GCA
+  std::vector<std::vector<int>> chains;  // the complete ones, in the order in which they were made
+  double scaled_rate_per_s = 0;          // sum over the complete chains of 1 / sum_j t_j(c)
+  bool reaches_rate = false;             // scaled_rate_per_s >= the required one
+};
+
+// The scaled rate at which Alg. 1 stops: lambda / (rho c).
+[[nodiscard]] double required_scaled_rate_per_s(const Instance& instance, int capacity);
+
+// Servers of a chain left unfinished when servers run out stay placed; those after the stop rule fired are not. Ties go to the
+// server listed first. REQUIRES: capacity >= 1.
+[[nodiscard]] DisjointChains gbp_cr(const Instance& instance, int capacity);
+
+// The same, for any required scaled rate in place of lambda / (rho c): infinity places every server.
+[[nodiscard]] DisjointChains gbp_cr(const Instance& instance, int capacity, double required_scaled_rate_per_s);
+
+// The algorithm with its working memory, for a search that runs it for many c. Borrows the instance.
+class GreedyPlacement {
+ public:
+  explicit GreedyPlacement(const Instance& instance);
+
+  // Lines 1-3: blocks and order of the servers for this c. False when no server's number of blocks changed since the last call.
+  bool set_capacity(int capacity);
+  // Lines 4-12.
+  void place(double required_scaled_rate_per_s);
+  // The smallest c above the last set_capacity() for which gbp_cr() may place something else than it did for that c, or `most`
+  // + 1.
+  [[nodiscard]] int next_change(int most) const;
+
+  [[nodiscard]] int blocks(int server) const { return blocks_of_class_[class_of_[static_cast<std::size_t>(server)]]; }
+  // Of the last place(): the servers that hold blocks, in the order in which they were placed, and their ranges.
+  [[nodiscard]] std::size_t placed() const { return placed_; }
+  [[nodiscard]] int server(std::size_t at) const { return order_[at].server; }
+  [[nodiscard]] BlockRange range(std::size_t at) const { return ranges_[at]; }
+  [[nodiscard]] double amortised_s(std::size_t at) const { return order_[at].amortised_s; }  // of one block
+  // Complete chains: chain l ends before position chain_end(l).
+  [[nodiscard]] const std::vector<std::size_t>& chain_ends() const { return chain_ends_; }
+  [[nodiscard]] double scaled_rate_per_s() const { return rates_per_s_.empty() ? 0 : rates_per_s_.back(); }
+  [[nodiscard]] bool reaches_rate() const { return reaches_rate_; }
+
+ private:
+  struct Candidate {
+    double amortised_s;  // t~_j(c) of Eq. 12
+    int server;
+    int blocks;
+    double time_s;  // t_j(c)
+
+    bool operator<(const Candidate& other) const {
+      return amortised_s < other.amortised_s || (amortised_s == other.amortised_s && server < other.server);
+    }
+  };
+
+  void sort_order(std::size_t moved);
+
+  const Instance& instance_;
+  std::vector<double> memory_of_class_gb_;  // the distinct memories: their floors are taken once
+  std::vector<std::size_t> class_of_;
+  std::vector<int> blocks_of_class_;
+  std::vector<Candidate> order_;
+  std::vector<BlockRange> ranges_;
+  std::vector<std::size_t> chain_ends_;
+  std::vector<double> rates_per_s_;  // scaled, of the first chain, the first two, ...
+  std::size_t placed_ = 0;
+  int capacity_ = 0;
+  bool reaches_rate_ = false;
+};
+
+}  // namespace windlass::chain
