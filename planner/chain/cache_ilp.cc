@@ -1,0 +1,201 @@
+// Optimal cache allocation by integer programming; see cache_ilp.h.
+#include "planner/chain/cache_ilp.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/mip/mixed_integer_program.h"
+#include "planner/queueing/chain_bounds.h"
+
+namespace windlass::chain {
+namespace {
+
+constexpr long kMaxNodes = 1'000'000;
+
+std::vector<long> slots_of(const Instance& instance, const Placement& placement) {
+  std::vector<long> slots;
+  for (std::size_t j = 0; j < placement.size(); ++j) {
+    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
+  }
+  return slots;
+}
+
+// The capacities as variables, and what they take of every server's slots.
+mip::MixedIntegerProgram memory_program(const std::vector<long>& slots, const std::vector<ServerChain>& chains) {
+  mip::MixedIntegerProgram program;
+  std::vector<std::vector<mip::Term>> taken(slots.size());
+  for (const ServerChain& chain : chains) {
+    assert(chain.servers.size() == chain.blocks.size());
+    long most = chain.servers.empty() ? 0 : std::numeric_limits<long>::max();
+    for (std::size_t hop = 0; hop < chain.servers.size(); ++hop) {
+      most = std::min(most, slots[static_cast<std::size_t>(chain.servers[hop])] / chain.blocks[hop]);
+    }
+    const int variable = program.add_variable({.lower = 0, .upper = static_cast<double>(most), .objective = 1, .integer = true});
+    for (std::size_t hop = 0; hop < chain.servers.size(); ++hop) {
+      taken[static_cast<std::size_t>(chain.servers[hop])].push_back({variable, static_cast<double>(chain.blocks[hop])});
+    }
+  }
+  for (std::size_t j = 0; j < slots.size(); ++j) {
+    if (taken[j].size() > 1) program.add_at_most(std::move(taken[j]), static_cast<double>(slots[j]));
+  }
+  return program;
+}
+
+CacheAllocation allocation(const std::vector<ServerChain>& chains, const mip::Solution& solution) {
+  CacheAllocation result;
+  result.proved = solution.status != mip::Status::kNodeLimit;
+  result.feasible = !solution.values.empty();
+  for (std::size_t k = 0; k < solution.values.size(); ++k) {
+    result.capacities.push_back(std::lround(solution.values[k]));
+    result.total_capacity += result.capacities.back();
+    result.total_service_rate_per_s += static_cast<double>(result.capacities.back()) * chains[k].service_rate_per_s();
+  }
+  return result;
+}
+
+bool fits(const std::vector<long>& slots, const std::vector<ServerChain>& chains, const CacheAllocation& allocation) {
+  std::vector<long> left = slots;
+  for (std::size_t k = 0; k < allocation.capacities.size(); ++k) {
+    for (std::size_t hop = 0; hop < chains[k].servers.size(); ++hop) {
+      left[static_cast<std::size_t>(chains[k].servers[hop])] -= allocation.capacities[k] * chains[k].blocks[hop];
+    }
+  }
+  return std::all_of(left.begin(), left.end(), [](long slots_left) { return slots_left >= 0; });
+}
+
+Error beyond_precision() {
+  return Error{ErrorCode::kInternal, "Cbc: found capacities that take more caches than the servers have, allowed are as many"};
+}
+
+}  // namespace
+
+Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const Placement& placement,
+                                                 const std::vector<ServerChain>& chains, double required_rate_per_s) {
+  if (!(required_rate_per_s > 0)) {  // nothing is required
+    CacheAllocation none;
+    none.feasible = none.proved = true;
+    none.capacities.assign(chains.size(), 0);
+    return none;
+  }
+  CacheAllocation unreachable;
+  unreachable.proved = true;
+  if (chains.empty()) return unreachable;
+  const std::vector<long> slots = slots_of(instance, placement);
+  // The rate is measured in units of what is required, so that Cbc's tolerance is relative to it. An answer within the tolerance
+  // but below the rate is asked again for a little more than it lacks.
+  double asked = 1;
+  while (asked < 1 + 1e-5) {
+    mip::MixedIntegerProgram program = memory_program(slots, chains);
+    std::vector<mip::Term> rate;
+    for (std::size_t k = 0; k < chains.size(); ++k) {
+      rate.push_back({static_cast<int>(k), chains[k].service_rate_per_s() / required_rate_per_s});
+    }
+    program.add_at_least(std::move(rate), asked);
+    WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, kMaxNodes));
+    CacheAllocation result = allocation(chains, solution);
+    if (!result.feasible) return result;
+    if (!fits(slots, chains, result)) return beyond_precision();
+    if (result.total_service_rate_per_s >= required_rate_per_s) return result;
+    asked += 2 * (1 - result.total_service_rate_per_s / required_rate_per_s) + 1e-7;
+  }
+  return unreachable;
+}
+
+Result<CacheAllocation> largest_rate_allocation(const Instance& instance, const Placement& placement,
+                                                const std::vector<ServerChain>& chains) {
+  const std::vector<long> slots = slots_of(instance, placement);
+  const mip::MixedIntegerProgram memory = memory_program(slots, chains);
+  double fastest = 0;
+  for (const ServerChain& chain : chains) fastest = std::max(fastest, chain.service_rate_per_s());
+  mip::MixedIntegerProgram program;
+  for (std::size_t k = 0; k < chains.size(); ++k) {
+    mip::Variable variable = memory.variables()[k];
+    variable.objective = -chains[k].service_rate_per_s() / fastest;
+    program.add_variable(variable);
+  }
+  for (const mip::Constraint& constraint : memory.constraints()) {
+    program.add_range(constraint.terms, constraint.lower, constraint.upper);
+  }
+  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, kMaxNodes));
+  CacheAllocation result = allocation(chains, solution);
+  result.feasible = true;  // no capacity at all always is
+  if (result.capacities.empty()) result.capacities.assign(chains.size(), 0);
+  if (!fits(slots, chains, result)) return beyond_precision();
+  return result;
+}
+
+Result<std::vector<ServerChain>> all_chains(const Instance& instance, const Placement& placement, long max_chains) {
+  const std::vector<long> slots = slots_of(instance, placement);
+  std::vector<ServerChain> found;
+  ServerChain chain;
+  bool too_many = false;
+  // A chain is known by its servers: the next block, and with it the blocks that each processes, follow from them.
+  const auto extend = [&](const auto& self, int next) -> void {
+    if (next > instance.blocks) {
+      if (static_cast<long>(found.size()) >= max_chains) {
+        too_many = true;
+        return;
+      }
+      chain.service_time_s = service_time_s(instance, chain.servers, chain.blocks);
+      found.push_back(chain);
+      return;
+    }
+    for (std::size_t j = 0; j < placement.size() && !too_many; ++j) {
+      const int processed = placement[j].last() - next + 1;
+      if (!placement[j].holds(next) || slots[j] < processed) continue;
+      chain.servers.push_back(static_cast<int>(j));
+      chain.blocks.push_back(processed);
+      self(self, next + processed);
+      chain.servers.pop_back();
+      chain.blocks.pop_back();
+    }
+  };
+  extend(extend, 1);
+  if (too_many) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("chains of the placement: found more than {}, allowed are {}", max_chains, max_chains)};
+  }
+  return found;
+}
+
+Result<Composition> with_optimal_caches(const Instance& instance, Composition composition) {
+  const double required = instance.arrival_rate_per_s / instance.max_load;
+  WINDLASS_ASSIGN_OR_RETURN(const CacheAllocation allocation,
+                            optimal_cache_allocation(instance, composition.placement, composition.chains, required));
+  if (!allocation.feasible && allocation.proved) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 fmt::format("optimal cache allocation: found no capacities that reach {} requests per second "
+                             "(arrivalRate / maxLoad), allowed are chains that do",
+                             required)};
+  }
+  if (!allocation.proved) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("optimal cache allocation: found no proof within {} nodes, allowed is a smaller instance", kMaxNodes)};
+  }
+  std::vector<ServerChain> chains;
+  std::vector<planner::ChainRate> rates;
+  for (std::size_t k = 0; k < composition.chains.size(); ++k) {
+    if (allocation.capacities[k] == 0) continue;
+    chains.push_back(composition.chains[k]);
+    chains.back().capacity = static_cast<int>(allocation.capacities[k]);
+    rates.push_back({chains.back().service_rate_per_s(), allocation.capacities[k]});
+  }
+  composition.chains = std::move(chains);
+  composition.total_capacity = allocation.total_capacity;
+  composition.total_service_rate_per_s = planner::total_rate_per_s(rates);
+  composition.stable = instance.arrival_rate_per_s < composition.total_service_rate_per_s;
+  composition.meets_max_load = true;  // that is what was required
+  composition.mean_response_lower_s.reset();
+  composition.mean_response_upper_s.reset();
+  if (composition.stable) {
+    composition.mean_response_lower_s = planner::mean_response_lower_s(rates, instance.arrival_rate_per_s);
+    composition.mean_response_upper_s = planner::mean_response_upper_s(rates, instance.arrival_rate_per_s);
+  }
+  return composition;
+}
+
+}  // namespace windlass::chain

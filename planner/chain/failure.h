@@ -1,0 +1,18 @@
+// What is left when servers fail: the chains that the surviving placement serves at once, with no block loaded. Pure.
+#pragma once
+
+#include <vector>
+
+#include "planner/chain/compose.h"
+
+namespace windlass::chain {
+
+// GCA on the survivors' ranges. Failed servers stay in the instance and in the placement, with no blocks. No chains: the survivors
+// do not hold all blocks. REQUIRES: a range for every server; failed are indices of the instance.
+[[nodiscard]] Composition surviving(const Instance& instance, Placement placement, const std::vector<int>& failed);
+
+// The ranges that the servers of `next` hold already when `placement` was made for `previous`. Servers are matched by name: one
+// that is new in `next`, or whose memory no longer holds its range, holds nothing. REQUIRES: the same blocks in both.
+[[nodiscard]] Placement carried_over(const Instance& previous, const Placement& placement, const Instance& next);
+
+}  // namespace windlass::chain
