@@ -3,6 +3,7 @@
 
 #include <array>
 #include <csignal>
+#include <random>
 
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include "gateway/net.h"
 #include "gateway/table_client.h"
 #include "metrics/bundles.h"
-#include "planner/dispatch/jffc.h"
 
 namespace windlass::gateway {
 namespace {
@@ -29,13 +29,17 @@ std::string default_id() {
   return fmt::format("{}-{}", host.data(), ::getpid());
 }
 
+// Gateways draw apart: with one seed, all of them would send their n-th request to the same chain.
+RouterOptions router_options(const Options& options) {
+  return {options.max_queued, options.queue_timeout_s, options.request_timeout_s, options.policy, std::random_device{}()};
+}
+
 class App {
  public:
   App(const Options& options)
       : options_(options),
         metrics_(registry_),
-        dispatcher_(io_, RouterOptions{options.max_queued, options.queue_timeout_s, options.request_timeout_s}, policy_,
-                    metrics_),
+        dispatcher_(io_, router_options(options), metrics_),
         pool_(io_),
         proxy_{dispatcher_, pool_},
         public_(io_, public_handler(proxy_)),
@@ -100,7 +104,6 @@ class App {
   asio::io_context io_{1};
   metrics::Registry registry_;
   metrics::GatewayMetrics metrics_;
-  dispatch::Jffc policy_;
   Dispatcher dispatcher_;
   UpstreamPool pool_;
   Proxy proxy_;

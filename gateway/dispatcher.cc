@@ -22,9 +22,8 @@ Dispatcher::ModelMetrics::ModelMetrics(const metrics::GatewayMetrics& metrics, c
       time_to_first_token(metrics.time_to_first_token.with({{"model", model}})),
       time_per_output_token(metrics.time_per_output_token.with({{"model", model}})) {}
 
-Dispatcher::Dispatcher(asio::io_context& io, RouterOptions options, const dispatch::DispatchPolicy& policy,
-                       metrics::GatewayMetrics& metrics)
-    : io_(io), metrics_(metrics), router_(options, policy), timer_(io) {}
+Dispatcher::Dispatcher(asio::io_context& io, RouterOptions options, metrics::GatewayMetrics& metrics)
+    : io_(io), metrics_(metrics), router_(options), timer_(io) {}
 
 double Dispatcher::now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

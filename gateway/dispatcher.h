@@ -37,8 +37,7 @@ struct Ticket {
 
 class Dispatcher {
  public:
-  Dispatcher(asio::io_context& io, RouterOptions options, const dispatch::DispatchPolicy& policy,
-             metrics::GatewayMetrics& metrics);
+  Dispatcher(asio::io_context& io, RouterOptions options, metrics::GatewayMetrics& metrics);
 
   [[nodiscard]] std::shared_ptr<Ticket> arrived(const std::string& model, bool streamed);
   // Returns when the ticket holds a dispatch or is over.

@@ -94,6 +94,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string admin_listen = to_string(options.admin_listen);
   std::string advertise;
   std::vector<std::string> controllers;
+  std::string policy = dispatch::to_string(options.policy);
   std::string queue_timeout = "60s", request_timeout = "10m", drain_timeout = "30s";
   app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);
   app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
@@ -104,6 +105,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--id", options.id, "name of this gateway; default: host name and process id");
   app.add_option("--max-queued", options.max_queued, "requests that may wait for one model")
       ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option(
+         "--policy", policy,
+         "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sa-jsq, sed, jiq, "
+         "random or round-robin")
       ->capture_default_str();
   app.add_option("--queue-timeout", queue_timeout, "how long a request may wait for a worker")->capture_default_str();
   app.add_option("--request-timeout", request_timeout, "how long a request may take in all")->capture_default_str();
@@ -133,6 +139,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     take("--controller", parse_http_url(url), address);
     options.controllers.push_back(address);
   }
+  take("--policy", dispatch::policy_from_string(policy), options.policy);
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
   take("--request-timeout", parse_duration_s(request_timeout), options.request_timeout_s);
   take("--drain-timeout", parse_duration_s(drain_timeout), options.drain_timeout_s);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/dispatch/policies.h"
 
 namespace windlass::gateway {
 
@@ -36,6 +37,7 @@ struct Options {
   double queue_timeout_s = 60;
   double request_timeout_s = 600;
   double drain_timeout_s = 30;
+  dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
 };
 
 // What main() does after reading the flags: run, or print `text` (to stdout when the code is 0) and exit with the code.

@@ -1,4 +1,7 @@
-// The router's book-keeping. One place frees slots (release), one ends requests (finish), one fills slots (pump).
+// The router's book-keeping. One place frees slots (release), one ends requests (finish), one fills slots (send).
+//
+// A model's policy knows its listed slots by their place in the list. It is told of every change of one (Model::tell), and
+// starts over with every table.
 #include "gateway/router.h"
 
 #include <algorithm>
@@ -25,6 +28,7 @@ double backoff_s(Refusal why, int refusals) {
 // One chain as we load it. A slot outlives its place in the table while requests are in flight on it, and is found again by
 // (id, address) when the table brings it back, so that no request is ever forgotten in the count.
 struct Router::ChainSlot {
+  std::size_t index = 0;  // in the model's list, while it is listed
   std::string id;
   std::string address;
   double service_rate_per_s = 0;
@@ -32,20 +36,50 @@ struct Router::ChainSlot {
   bool draining = false;
   bool listed = false;
   int in_flight = 0;
-  int refusals = 0;            // in a row
-  double blocked_until_s = 0;  // it refused us: no new request before this
+  int refusals = 0;                            // in a row
+  double blocked_until_s = 0;                  // it refused us: no new request before this; 0: it may have one
+  std::map<std::uint64_t, RequestId> waiting;  // for a slot of this chain, by order of arrival; only while it is open
+
+  [[nodiscard]] bool open() const { return listed && !draining && capacity > 0 && blocked_until_s == 0; }
 };
 
 struct Router::Model {
   dispatch::ModelRoute route;  // its chains are in `slots`
   bool listed = false;
   std::vector<std::shared_ptr<ChainSlot>> slots;  // listed, in the table's order; then those that still hold requests
-  std::map<std::uint64_t, RequestId> waiting;     // by order of arrival
+  std::unique_ptr<dispatch::DispatchPolicy> policy;
+  std::vector<std::shared_ptr<ChainSlot>> blocked;  // listed slots that refused us and are not waited out
+  std::map<std::uint64_t, RequestId> waiting;       // for any chain, by order of arrival
+  std::size_t waiting_at_chains = 0;                // in the slots' own queues
 
-  [[nodiscard]] int in_flight() const {
-    int total = 0;
-    for (const auto& slot : slots) total += slot->in_flight;
-    return total;
+  [[nodiscard]] std::size_t total_waiting() const { return waiting.size() + waiting_at_chains; }
+
+  [[nodiscard]] static dispatch::ChainState state_of(const ChainSlot& slot) {
+    return {slot.service_rate_per_s, slot.capacity, slot.in_flight + static_cast<int>(slot.waiting.size()),
+            slot.draining || slot.blocked_until_s > 0};
+  }
+  // After every change of a slot.
+  void tell(const ChainSlot& slot) {
+    if (slot.listed) policy->update(slot.index, state_of(slot));
+  }
+  void start_over() {
+    std::vector<dispatch::ChainState> states;  // one for each listed slot; those stand first
+    blocked.clear();
+    for (const auto& slot : slots) {
+      if (!slot->listed) break;
+      slot->index = states.size();
+      states.push_back(state_of(*slot));
+      if (slot->blocked_until_s > 0) blocked.push_back(slot);
+    }
+    policy->reset(states);
+  }
+  void unblock_waited_out(double now_s) {
+    std::erase_if(blocked, [&](const auto& slot) {
+      if (slot->blocked_until_s > now_s) return false;
+      slot->blocked_until_s = 0;
+      tell(*slot);
+      return true;
+    });
   }
 };
 
@@ -53,14 +87,15 @@ struct Router::Request {
   std::uint64_t sequence = 0;
   RequestRecord record;
   Objective objective;
-  std::shared_ptr<ChainSlot> slot;  // null while it waits
+  std::shared_ptr<ChainSlot> slot;       // null while it waits
+  std::shared_ptr<ChainSlot> queued_at;  // the chain in whose queue it waits; null: in the model's
   bool known_model = false;
   bool response_started = false;
   int tokens = 0;
   std::multimap<double, RequestId>::iterator deadline;
 };
 
-Router::Router(RouterOptions options, const dispatch::DispatchPolicy& policy) : options_(options), policy_(policy) {}
+Router::Router(RouterOptions options) : options_(options) {}
 Router::~Router() = default;
 
 Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable table) {
@@ -74,7 +109,10 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
   }
   for (const dispatch::ModelRoute& route : table_.models) {
     auto& model = models_[route.served_name];
-    if (model == nullptr) model = std::make_unique<Model>();
+    if (model == nullptr) {
+      model = std::make_unique<Model>();
+      model->policy = dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name));
+    }
     model->listed = true;
     std::vector<std::shared_ptr<ChainSlot>> slots;
     for (const dispatch::Chain& chain : route.chains) {
@@ -92,6 +130,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       slots.push_back(std::move(slot));
     }
     for (auto& slot : model->slots) {
+      if (!slot->open()) empty_queue_of(*model, *slot);
       if (!slot->listed && slot->in_flight > 0) slots.push_back(slot);
     }
     model->slots = std::move(slots);
@@ -101,9 +140,12 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
   std::vector<RequestId> orphans;  // ending a request may drop its model, so the walk over models only collects them
   for (auto& [name, model] : models_) {
     if (model->listed) {
+      model->start_over();
+      for (const auto& slot : model->slots) serve_queue_of(now_s, *model, slot, outcome.actions);
       pump(now_s, *model, outcome.actions);
       continue;
     }
+    for (const auto& slot : model->slots) empty_queue_of(*model, *slot);
     for (const auto& [sequence, id] : model->waiting) orphans.push_back(id);
   }
   for (const RequestId id : orphans) {
@@ -141,7 +183,7 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
   }
   Model& model = *found->second;
   request.objective = Objective{model.route.ttft_slo_s, model.route.tpot_slo_s};
-  const auto waiting_before = model.waiting.size();
+  const auto waiting_before = model.total_waiting();
   model.waiting.emplace(request.sequence, id);
   pump(now_s, model, actions);
   const auto limit = static_cast<std::size_t>(std::max(0, std::min(options_.max_queued, model.route.max_queued)));
@@ -160,9 +202,10 @@ Actions Router::refused(double now_s, RequestId id, Refusal why) {
   if (found == requests_.end() || found->second.slot == nullptr) return {};
   Actions actions;
   Request& request = found->second;
-  ChainSlot& slot = *request.slot;
-  ++slot.refusals;
-  slot.blocked_until_s = now_s + backoff_s(why, slot.refusals);
+  const auto slot = request.slot;
+  const bool was_blocked = slot->blocked_until_s > 0;
+  ++slot->refusals;
+  slot->blocked_until_s = now_s + backoff_s(why, slot->refusals);
   release(request);
   request.record.chain.clear();
   request.record.dispatched_s.reset();
@@ -176,6 +219,9 @@ Actions Router::refused(double now_s, RequestId id, Refusal why) {
            actions);
     return actions;
   }
+  if (slot->listed && !was_blocked) model->second->blocked.push_back(slot);
+  empty_queue_of(*model->second, *slot);
+  model->second->tell(*slot);
   model->second->waiting.emplace(request.sequence, id);
   pump(now_s, *model->second, actions);
   return actions;
@@ -237,12 +283,7 @@ Actions Router::client_gone(double now_s, RequestId id) {
 Actions Router::tick(double now_s) {
   Actions actions;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_s) time_out(now_s, deadlines_.begin()->second, actions);
-  for (auto& [name, model] : models_) {
-    for (auto& slot : model->slots) {
-      if (slot->blocked_until_s <= now_s) slot->blocked_until_s = 0;  // waited out: no longer a reason to wake up
-    }
-    pump(now_s, *model, actions);
-  }
+  for (auto& [name, model] : models_) pump(now_s, *model, actions);
   return actions;
 }
 
@@ -295,52 +336,87 @@ std::vector<Router::ChainLoad> Router::chain_loads() const {
 std::map<std::string, int> Router::queue_lengths() const {
   std::map<std::string, int> lengths;
   for (const auto& [name, model] : models_) {
-    if (model->listed) lengths.emplace(name, static_cast<int>(model->waiting.size()));
+    if (model->listed) lengths.emplace(name, static_cast<int>(model->total_waiting()));
   }
   return lengths;
 }
 
-// Gives waiting requests to free slots, oldest first, until the policy says wait.
+// Gives waiting requests to chains, oldest first, until the policy says wait.
 void Router::pump(double now_s, Model& model, Actions& actions) {
-  if (model.waiting.empty() || !model.listed || shutting_down_) return;
-  std::vector<dispatch::ChainState> states;  // one for each listed slot; those stand first
-  for (const auto& slot : model.slots) {
-    if (!slot->listed) break;
-    const bool closed = slot->draining || slot->blocked_until_s > now_s;
-    states.push_back({slot->service_rate_per_s, slot->capacity, slot->in_flight, closed});
-  }
+  if (!model.listed || shutting_down_) return;
+  model.unblock_waited_out(now_s);
   while (!model.waiting.empty()) {
-    const auto choice = policy_.choose(states);
+    const auto choice = model.policy->choose();
     if (!choice.has_value()) return;
-    const RequestId id = model.waiting.begin()->second;
+    const auto [sequence, id] = *model.waiting.begin();
     model.waiting.erase(model.waiting.begin());
-    Request& request = requests_.at(id);
-    request.slot = model.slots[*choice];
-    ++request.slot->in_flight;
-    ++states[*choice].in_flight;
-    request.record.chain = request.slot->id;
-    request.record.dispatched_s = now_s;
-    deadlines_.erase(request.deadline);
-    request.deadline = deadlines_.emplace(request.record.arrived_s + options_.request_timeout_s, id);
-    actions.push_back(Dispatch{id, request.slot->id, request.slot->address});
+    const auto& slot = model.slots[*choice];
+    if (slot->in_flight < slot->capacity) {
+      send(now_s, model, slot, id, actions);
+      continue;
+    }
+    slot->waiting.emplace(sequence, id);
+    ++model.waiting_at_chains;
+    requests_.at(id).queued_at = slot;
+    model.tell(*slot);
   }
 }
 
-// Gives the slot back, or leaves the queue. The caller pumps.
-void Router::release(Request& request) {
-  if (request.slot != nullptr) {
-    --request.slot->in_flight;
-    request.slot.reset();
-    return;
+// Gives the slots of a chain to those that wait for it, oldest first.
+void Router::serve_queue_of(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, Actions& actions) {
+  if (!slot->open() || shutting_down_) return;
+  while (!slot->waiting.empty() && slot->in_flight < slot->capacity) {
+    const RequestId id = slot->waiting.begin()->second;
+    slot->waiting.erase(slot->waiting.begin());
+    --model.waiting_at_chains;
+    send(now_s, model, slot, id, actions);
   }
+}
+
+void Router::send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, RequestId id, Actions& actions) {
+  Request& request = requests_.at(id);
+  request.slot = slot;
+  request.queued_at.reset();
+  ++slot->in_flight;
+  model.tell(*slot);
+  request.record.chain = slot->id;
+  request.record.dispatched_s = now_s;
+  deadlines_.erase(request.deadline);
+  request.deadline = deadlines_.emplace(request.record.arrived_s + options_.request_timeout_s, id);
+  actions.push_back(Dispatch{id, slot->id, slot->address});
+}
+
+// Those that wait for this chain wait for any again. The caller tells the policy, and pumps.
+void Router::empty_queue_of(Model& model, ChainSlot& slot) {
+  for (const auto& [sequence, id] : slot.waiting) requests_.at(id).queued_at.reset();
+  model.waiting_at_chains -= slot.waiting.size();
+  model.waiting.merge(slot.waiting);
+}
+
+// Gives the slot back, or leaves the queue. The caller serves the chain's queue and pumps.
+void Router::release(Request& request) {
   const auto model = models_.find(request.record.model);
-  if (model != models_.end()) model->second->waiting.erase(request.sequence);
+  if (request.slot != nullptr) {
+    const auto slot = std::move(request.slot);
+    request.slot.reset();
+    --slot->in_flight;
+    if (model != models_.end()) model->second->tell(*slot);
+  } else if (request.queued_at != nullptr) {
+    const auto slot = std::move(request.queued_at);
+    request.queued_at.reset();
+    slot->waiting.erase(request.sequence);
+    --model->second->waiting_at_chains;
+    model->second->tell(*slot);
+  } else if (model != models_.end()) {
+    model->second->waiting.erase(request.sequence);
+  }
 }
 
 void Router::finish(double now_s, RequestId id, int code, Actions& actions) {
   const auto found = requests_.find(id);
   Request& request = found->second;
   deadlines_.erase(request.deadline);
+  const auto slot = request.slot;
   release(request);
   request.record.code = code;
   request.record.finished_s = now_s;
@@ -353,6 +429,7 @@ void Router::finish(double now_s, RequestId id, int code, Actions& actions) {
   if (model == models_.end()) return;
   std::erase_if(model->second->slots, [](const auto& slot) { return !slot->listed && slot->in_flight == 0; });
   if (model->second->listed) {
+    if (slot != nullptr) serve_queue_of(now_s, *model->second, slot, actions);
     pump(now_s, *model->second, actions);
   } else if (model->second->slots.empty() && model->second->waiting.empty()) {
     models_.erase(model);
@@ -397,7 +474,7 @@ int Router::retry_after_s(const Model& model) const {
     if (slot->listed && !slot->draining) rate_per_s += slot->capacity * slot->service_rate_per_s;
   }
   if (!(rate_per_s > 0)) return kRetryAfterNoWorkerS;
-  return static_cast<int>(std::clamp(std::ceil((static_cast<double>(model.waiting.size()) + 1) / rate_per_s), 1.0,
+  return static_cast<int>(std::clamp(std::ceil((static_cast<double>(model.total_waiting()) + 1) / rate_per_s), 1.0,
                                      static_cast<double>(kMaxRetryAfterS)));
 }
 

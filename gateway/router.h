@@ -8,8 +8,13 @@
 //   - every request that arrived gets exactly one Finished action, and after it nothing more
 //   - a chain holds at most its capacity of our requests, except where the table lowered it under what was in flight
 //   - a draining or vanished chain gets no new request; what it holds goes on
-//   - while a request waits, no chain of its model has a free slot (other than chains that refused us a moment ago)
-//   - requests of one model are dispatched in order of arrival; one that was refused returns to its old place
+//   - under JFFC: while a request waits, no chain of its model has a free slot (other than chains that refused us a moment
+//   ago), and
+//     requests of one model are dispatched in order of arrival; one that was refused returns to its old place
+//   - under a policy that sends requests to full chains they wait here, in one queue per chain: the requests of one queue are
+//   dispatched
+//     in order of arrival, and none waits for a chain that has a free slot; when a chain stops taking requests, those that wait
+//     for it are given to the policy anew
 #pragma once
 
 #include <cstdint>
@@ -21,7 +26,7 @@
 #include <vector>
 
 #include "gateway/attainment.h"
-#include "planner/dispatch/dispatch_policy.h"
+#include "planner/dispatch/policies.h"
 #include "planner/dispatch/routing_table.h"
 
 namespace windlass::gateway {
@@ -68,6 +73,8 @@ struct RouterOptions {
   int max_queued = 10000;  // per model; the table's max_queued may be lower
   double queue_timeout_s = 60;
   double request_timeout_s = 600;
+  dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;  // every model has an instance of its own
+  std::uint64_t seed = 1;                                     // of the policies that draw
 };
 
 // Why a worker did not take a request. It has done no work for it, so another worker may.
@@ -75,7 +82,7 @@ enum class Refusal { kConnect, kFull, kDraining };
 
 class Router {
  public:
-  Router(RouterOptions options, const dispatch::DispatchPolicy& policy);
+  explicit Router(RouterOptions options);
   ~Router();
   Router(const Router&) = delete;
   Router& operator=(const Router&) = delete;
@@ -141,6 +148,9 @@ class Router {
   struct Request;
 
   void pump(double now_s, Model& model, Actions& actions);
+  void serve_queue_of(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, Actions& actions);
+  void send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, RequestId id, Actions& actions);
+  void empty_queue_of(Model& model, ChainSlot& slot);
   void release(Request& request);
   void finish(double now_s, RequestId id, int code, Actions& actions);
   void reject(double now_s, RequestId id, Reject rejection, Actions& actions);
@@ -148,7 +158,6 @@ class Router {
   [[nodiscard]] int retry_after_s(const Model& model) const;
 
   RouterOptions options_;
-  const dispatch::DispatchPolicy& policy_;
   bool has_table_ = false;
   bool shutting_down_ = false;
   dispatch::RoutingTable table_;

@@ -1,22 +1,17 @@
-// JSQ's choice: one pass over the chains.
+// See jsq.h.
 #include "planner/dispatch/jsq.h"
-
-#include <cstdint>
 
 namespace windlass::dispatch {
 
-std::optional<std::size_t> Jsq::choose(std::span<const ChainState> chains) const {
-  std::optional<std::size_t> best;
-  for (std::size_t k = 0; k < chains.size(); ++k) {
-    const ChainState& chain = chains[k];
-    if (chain.draining || chain.capacity <= 0) continue;
-    // in_flight / capacity < best's, multiplied out so that it stays exact.
-    if (!best || static_cast<std::int64_t>(chain.in_flight) * chains[*best].capacity <
-                     static_cast<std::int64_t>(chains[*best].in_flight) * chain.capacity) {
-      best = k;
-    }
-  }
-  return best;
+void Jsq::reset(std::span<const ChainState> chains) {
+  tournament_ = Tournament<Load, Lighter>(chains.size());
+  for (std::size_t k = 0; k < chains.size(); ++k) update(k, chains[k]);
+}
+
+void Jsq::update(std::size_t index, const ChainState& state) {
+  std::optional<Load> load;
+  if (state.takes_requests()) load = Load{state.in_flight, state.capacity};
+  tournament_.set(index, load);
 }
 
 }  // namespace windlass::dispatch

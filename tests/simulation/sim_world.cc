@@ -280,25 +280,27 @@ void SimWorld::step_gateway(double rate_per_s) {
 void SimWorld::dispatch() {
   if (table_.models.empty()) return;
   std::vector<dispatch::Chain>& chains = table_.models.front().chains;
-  std::set<std::string> refused;
+  std::vector<dispatch::ChainState> states;
+  for (const dispatch::Chain& chain : chains) {
+    states.push_back({chain.service_rate_per_s, chain.capacity, in_flight_[chain.id], chain.draining});
+  }
+  policy_.reset(states);
   while (!queue_.empty()) {
-    std::vector<dispatch::ChainState> states;
-    for (const dispatch::Chain& chain : chains) {
-      states.push_back(
-          {chain.service_rate_per_s, refused.contains(chain.id) ? 0 : chain.capacity, in_flight_[chain.id], chain.draining});
-    }
-    const auto chosen = policy_.choose(states);
+    const auto chosen = policy_.choose();
     if (!chosen) return;
     const dispatch::Chain& chain = chains[*chosen];
     const auto process = std::find_if(processes_.begin(), processes_.end(),
                                       [&](const auto& one) { return one.second.ip + ":8000" == chain.hops.front(); });
     if (process == processes_.end() || process->second.stopping || now_ < process->second.ready_at_s) {
       ++tally_.rejected_by_worker;  // refused before any work: another chain may take it
-      refused.insert(chain.id);
+      states[*chosen].capacity = 0;
+      policy_.update(*chosen, states[*chosen]);
       continue;
     }
     queue_.pop_front();
     ++in_flight_[chain.id];
+    ++states[*chosen].in_flight;
+    policy_.update(*chosen, states[*chosen]);
     ++process->second.running;
     const double mean_s = chain.service_rate_per_s > 0 ? 1 / chain.service_rate_per_s : 1;
     running_.push_back({now_ + mean_s * service_.uniform(0.5, 1.2), process->first, chain.id});

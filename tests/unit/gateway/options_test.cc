@@ -37,7 +37,9 @@ TEST(CommandLine, AllFlags) {
                            "--request-timeout",
                            "1m30s",
                            "--drain-timeout",
-                           "0"});
+                           "0",
+                           "--policy",
+                           "sa-jsq"});
   ASSERT_TRUE(line.options.has_value()) << line.text;
   EXPECT_EQ(line.options->listen, (HostPort{"0.0.0.0", "1"}));
   EXPECT_EQ(line.options->admin_listen, (HostPort{"::1", "2"}));
@@ -48,6 +50,7 @@ TEST(CommandLine, AllFlags) {
   EXPECT_EQ(line.options->queue_timeout_s, 0.5);
   EXPECT_EQ(line.options->request_timeout_s, 90);
   EXPECT_EQ(line.options->drain_timeout_s, 0);
+  EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSaJsq);
 }
 
 // Given bad flags; one line names the flag, what was found and what is allowed, and the exit code is 2.
@@ -66,6 +69,8 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--max-queued", "-1"}, "--max-queued"},
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
+      {{"--controller", "http://a", "--policy", "JFFC"},
+       "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin"},
       {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
   };
   for (const auto& [args, expected] : cases) {
@@ -81,6 +86,7 @@ TEST(CommandLine, BadFlags) {
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-timeout"));
+  EXPECT_THAT(parse({"--help"}).text, HasSubstr("--policy TEXT=jffc"));
   EXPECT_THAT(parse({"--version"}).text, HasSubstr("windlass-gateway 0."));
 }
 

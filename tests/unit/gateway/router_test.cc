@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/dispatch/jffc.h"
-
 namespace windlass::gateway {
 namespace {
 
@@ -34,6 +32,8 @@ std::vector<T> all(const Actions& actions) {
 
 class RouterTest : public ::testing::Test {
  protected:
+  explicit RouterTest(RouterOptions router_options = {100, 60, 600}) : router(router_options) {}
+
   Actions use(double now_s, dispatch::RoutingTable next) {
     auto outcome = router.table_changed(now_s, std::move(next));
     EXPECT_TRUE(outcome.accepted);
@@ -45,9 +45,12 @@ class RouterTest : public ::testing::Test {
     return total;
   }
 
-  dispatch::Jffc policy;
-  RouterOptions options{100, 60, 600};
-  Router router{options, policy};
+  Router router;
+};
+
+class JsqRouterTest : public RouterTest {
+ protected:
+  JsqRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kJsq}) {}
 };
 
 // Given two chains; the fastest free one is chosen, then the other, then requests wait and go in order of arrival.
@@ -240,6 +243,66 @@ TEST_F(RouterTest, OnlyUnifiedChainsAreEntered) {
   prefill.role = dispatch::Role::kPrefill;
   use(0, table(1, {prefill}));
   EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
+}
+
+// Given JSQ and two full chains; requests wait at the one with fewer for its slots, and go when a slot of that chain becomes
+// free, not when one of the other does.
+TEST_F(JsqRouterTest, RequestsWaitAtTheirChain) {
+  use(0, table(1, {chain("a", 1, 1), chain("b", 1, 2)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).at(0).chain, "b");
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).at(0).chain, "b");
+  EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());  // a: 1 for 1 slot, as b 2 for 2; the first listed
+  EXPECT_TRUE(router.arrived(0, 5, "tiny", true).empty());  // b: 2 for 2 is fewer than a's 2 for 1
+  EXPECT_TRUE(router.arrived(0, 6, "tiny", true).empty());  // b: 3 for 2
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 3);
+  EXPECT_EQ(all<Dispatch>(router.completed(1, 2, {})).at(0).id, 5U);
+  EXPECT_EQ(all<Dispatch>(router.completed(2, 3, {})).at(0).id, 6U);
+  EXPECT_TRUE(all<Dispatch>(router.completed(3, 5, {})).empty()) << "4 waits at a";
+  EXPECT_EQ(all<Dispatch>(router.completed(4, 1, {})).at(0).id, 4U);
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 0);
+}
+
+// Given JSQ and a chain at which requests wait; when it refuses, drains or leaves, they go to the other chain in their old
+// order; one that gives up leaves the queue.
+TEST_F(JsqRouterTest, RequestsLeaveAChainThatStopsTakingThem) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  for (RequestId id = 2; id <= 5; ++id) EXPECT_TRUE(router.arrived(0, id, "tiny", true).empty());
+  EXPECT_EQ(router.client_gone(0.1, 3).size(), 1U);
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 3);
+  // b comes, and takes nobody who waits at a; then a drains.
+  EXPECT_TRUE(use(1, table(2, {chain("a", 1, 1), chain("b", 1, 2)})).empty());
+  const auto moved = all<Dispatch>(use(2, table(3, {chain("a", 1, 1, true), chain("b", 1, 2)})));
+  ASSERT_EQ(moved.size(), 2U);
+  EXPECT_EQ(moved[0].id, 2U);
+  EXPECT_EQ(moved[1].id, 4U);
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
+  // b refuses 2: it and 5 have nowhere to go until b has rested; 2 is older.
+  EXPECT_TRUE(router.refused(3, 2, Refusal::kFull).empty());
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 2);
+  EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 3.05);
+  EXPECT_EQ(all<Dispatch>(router.tick(3.06)).at(0).id, 2U);
+  EXPECT_EQ(all<Dispatch>(router.completed(4, 4, {})).at(0).id, 5U);
+  EXPECT_EQ(all<Reject>(use(5, dispatch::RoutingTable{{1, 9}, {}})).size(), 0U);
+}
+
+// Given JSQ with a full chain; the queue's limit and time-outs hold for those that wait at it, and so does the end of the
+// model.
+TEST_F(JsqRouterTest, QueuesAtChainsAreBounded) {
+  use(0, table(1, {chain("a", 1, 1)}, 2));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 2, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(1, 3, "tiny", true).empty());
+  EXPECT_EQ(all<Reject>(router.arrived(2, 4, "tiny", true)).at(0).status, 429);
+  const auto late = router.tick(60);
+  EXPECT_EQ(all<Reject>(late).at(0).id, 2U);
+  EXPECT_EQ(all<Reject>(late).at(0).code, "queue_timeout");
+  const auto over = use(60.5, dispatch::RoutingTable{{1, 2}, {}});
+  ASSERT_EQ(all<Reject>(over).size(), 1U);
+  EXPECT_EQ(all<Reject>(over).at(0).status, 404);
+  EXPECT_EQ(all<Finished>(router.completed(61, 1, {})).size(), 1U);
+  EXPECT_EQ(router.open_requests(), 0U);
 }
 
 }  // namespace

@@ -1,147 +1,254 @@
-// JFFC and JSQ: their choices, and both in a small event loop with a central queue and queues at the chains.
+// The dispatch policies: their choices in small cases, and each against its definition spelled out, over random histories.
 #include <algorithm>
-#include <deque>
-#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
 #include <optional>
-#include <queue>
-#include <tuple>
+#include <set>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
-#include "planner/dispatch/jffc.h"
-#include "planner/dispatch/jsq.h"
-#include "planner/queueing/erlang.h"
+#include "planner/dispatch/index_set.h"
+#include "planner/dispatch/policies.h"
+#include "planner/dispatch/ranked_set.h"
 
 namespace windlass::dispatch {
 namespace {
 
-// Given chains of different speed, expect the fastest with a free slot; the first of equals; none when all are full or drain.
-TEST(Jffc, TakesTheFastestFree) {
-  const Jffc jffc;
-  std::vector<ChainState> chains = {{1, 2, 0, false}, {3, 1, 0, false}, {3, 4, 0, false}, {9, 8, 0, true}};
-  EXPECT_EQ(jffc.choose(chains), 1U);
-  chains[1].in_flight = 1;
-  EXPECT_EQ(jffc.choose(chains), 2U);
-  chains[2].in_flight = 5;
-  EXPECT_EQ(jffc.choose(chains), 0U) << "more in flight than a lowered capacity is not free";
-  chains[0].in_flight = 2;
-  EXPECT_EQ(jffc.choose(chains), std::nullopt);
-  EXPECT_EQ(jffc.choose({}), std::nullopt);
+using Chains = std::vector<ChainState>;
+using Choice = std::optional<std::size_t>;
+
+Choice choice(PolicyKind kind, const Chains& chains) {
+  const auto policy = make_policy(kind, Rng(1, "choice"));
+  policy->reset(chains);
+  return policy->choose();
 }
 
-// Given 5,000 random states, expect what the definition says when spelled out: a free chain with no faster free chain and none
-// earlier as fast.
-TEST(Jffc, FollowsItsDefinition) {
-  Rng rng(51, "states");
-  for (int i = 0; i < 5000; ++i) {
-    std::vector<ChainState> chains(static_cast<std::size_t>(rng.integer(0, 6)));
-    for (ChainState& chain : chains) {
-      chain = {static_cast<double>(rng.integer(1, 3)), static_cast<int>(rng.integer(0, 3)), static_cast<int>(rng.integer(0, 4)),
-               rng.integer(0, 3) == 0};
-    }
-    const auto chosen = Jffc().choose(chains);
-    const bool any_free = std::any_of(chains.begin(), chains.end(), [](const ChainState& c) { return c.has_free_slot(); });
-    ASSERT_EQ(chosen.has_value(), any_free);
-    if (!chosen) continue;
-    ASSERT_TRUE(chains[*chosen].has_free_slot());
-    for (std::size_t k = 0; k < chains.size(); ++k) {
-      if (!chains[k].has_free_slot()) continue;
-      ASSERT_LE(chains[k].service_rate_per_s, chains[*chosen].service_rate_per_s);
-      if (k < *chosen) {
-        ASSERT_LT(chains[k].service_rate_per_s, chains[*chosen].service_rate_per_s);
-      }
-    }
-  }
+// Given chains of different speed, expect the fastest with a free slot; the first of equals; none when all are full or drain.
+TEST(Jffc, TakesTheFastestFree) {
+  Chains chains = {{1, 2, 0, false}, {3, 1, 0, false}, {3, 4, 0, false}, {9, 8, 0, true}};
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), 1U);
+  chains[1].in_flight = 1;
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), 2U);
+  chains[2].in_flight = 5;
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), 0U) << "more in flight than a lowered capacity is not free";
+  chains[0].in_flight = 2;
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), std::nullopt);
+  EXPECT_EQ(choice(PolicyKind::kJffc, {}), std::nullopt);
 }
 
 // Given chains with slots, expect the least loaded for its size, the first of equals, never a draining one, and none when all
 // drain.
-TEST(Jsq, TakesTheShortest) {
-  const Jsq jsq;
-  std::vector<ChainState> chains = {{1, 4, 2, false}, {1, 2, 1, false}, {1, 4, 1, false}, {1, 4, 0, true}};
-  EXPECT_EQ(jsq.choose(chains), 2U);
-  chains[2].in_flight = 2;
-  EXPECT_EQ(jsq.choose(chains), 0U);
+TEST(Jsq, TakesTheLeastLoaded) {
+  Chains chains = {{1, 4, 2, false}, {1, 8, 3, false}, {1, 8, 3, false}, {1, 8, 0, true}};
+  EXPECT_EQ(choice(PolicyKind::kJsq, chains), 1U);
+  chains[1].in_flight = 4;
+  chains[2].in_flight = 4;
+  EXPECT_EQ(choice(PolicyKind::kJsq, chains), 0U);
+  for (ChainState& chain : chains) chain.in_flight = 100;
+  EXPECT_EQ(choice(PolicyKind::kJsq, chains), 1U) << "full chains take requests too";
   for (ChainState& chain : chains) chain.draining = true;
-  EXPECT_EQ(jsq.choose(chains), std::nullopt);
+  EXPECT_EQ(choice(PolicyKind::kJsq, chains), std::nullopt);
 }
 
-// Mean response time of `requests` Poisson arrivals with exponential work. A chain serves `capacity` requests at a time; what a
-// policy sends beyond that waits at the chain, what it refuses waits centrally, first come first served.
-double mean_response_s(const DispatchPolicy& policy, std::vector<ChainState> chains, double arrival_rate_per_s, int requests) {
-  using Completion = std::tuple<double, int, std::size_t>;  // time, insertion, chain
-  Rng arrivals(52, "arrivals");
-  Rng work(52, "work");
-  std::priority_queue<Completion, std::vector<Completion>, std::greater<>> completions;
-  std::deque<double> central;
-  std::vector<std::deque<double>> local(chains.size());
-  std::vector<int> serving(chains.size(), 0);
-  double sum_s = 0;
-  int inserted = 0;
-  auto start = [&](std::size_t k, double arrived_s, double now_s) {
-    ++serving[k];
-    const double end_s = now_s + work.exponential(chains[k].service_rate_per_s);
-    sum_s += end_s - arrived_s;
-    completions.emplace(end_s, inserted++, k);
-  };
-  auto send = [&](std::size_t k, double arrived_s, double now_s) {
-    ++chains[k].in_flight;
-    if (serving[k] < chains[k].capacity) {
-      start(k, arrived_s, now_s);
-    } else {
-      local[k].push_back(arrived_s);
+// Given equally loaded chains, expect the fastest from SA-JSQ, where JSQ takes the first; a lighter one before a faster.
+TEST(SaJsq, GivesTiesToTheFastest) {
+  const Chains chains = {{1, 4, 2, false}, {2, 2, 1, false}, {2, 6, 3, false}, {9, 2, 2, false}};
+  EXPECT_EQ(choice(PolicyKind::kSaJsq, chains), 1U);
+  EXPECT_EQ(choice(PolicyKind::kJsq, chains), 0U);
+}
+
+// Given a slow free chain and a fast full one, expect the free one where T_slow is at most T_fast (n + 1) / c, else the full
+// one.
+TEST(Sed, WeighsSpeedAgainstTheQueue) {
+  Chains chains = {{0.5, 1, 0, false}, {1, 2, 3, false}};
+  EXPECT_EQ(choice(PolicyKind::kSed, chains), 0U) << "2 s against 1 s x 4 / 2";
+  chains[1].in_flight = 2;
+  EXPECT_EQ(choice(PolicyKind::kSed, chains), 1U) << "2 s against 1 s x 3 / 2";
+  chains[1].in_flight = 0;
+  EXPECT_EQ(choice(PolicyKind::kSed, chains), 1U) << "2 s against 1 s";
+}
+
+// Given three chains that take requests and one that drains, expect round robin to go over the three in order, full or not, and
+// to go on from where it was when one changes.
+TEST(RoundRobin, GoesRound) {
+  Chains chains = {{1, 1, 9, false}, {1, 1, 0, true}, {1, 1, 0, false}, {1, 1, 0, false}};
+  const auto policy = make_policy(PolicyKind::kRoundRobin, Rng(1, "unused"));
+  policy->reset(chains);
+  for (const std::size_t expected : {0U, 2U, 3U, 0U, 2U}) EXPECT_EQ(policy->choose(), expected);
+  chains[1].draining = false;
+  policy->update(1, chains[1]);
+  for (const std::size_t expected : {3U, 0U, 1U, 2U}) EXPECT_EQ(policy->choose(), expected);
+}
+
+// The definition of each policy, spelled out over all chains. Draws as the policy does, from a stream of its own.
+class Definition {
+ public:
+  Definition(PolicyKind kind, const Rng& rng) : kind_(kind), rng_(rng) {}
+
+  void reset() { next_ = 0; }
+
+  Choice choose(const Chains& chains) {
+    std::vector<std::size_t> open;
+    std::vector<std::size_t> free;
+    for (std::size_t k = 0; k < chains.size(); ++k) {
+      if (chains[k].draining || chains[k].capacity == 0) continue;
+      open.push_back(k);
+      if (chains[k].in_flight < chains[k].capacity) free.push_back(k);
     }
-  };
-  double next_arrival_s = arrivals.exponential(arrival_rate_per_s);
-  for (int arrived = 0; arrived < requests || !completions.empty();) {
-    if (arrived < requests && (completions.empty() || next_arrival_s <= std::get<0>(completions.top()))) {
-      const double now_s = next_arrival_s;
-      ++arrived;
-      next_arrival_s += arrivals.exponential(arrival_rate_per_s);
-      if (const auto k = policy.choose(chains); k && central.empty()) {
-        send(*k, now_s, now_s);
-      } else {
-        central.push_back(now_s);
+    switch (kind_) {
+      case PolicyKind::kJffc: return least(free, [&](std::size_t k) { return -chains[k].service_rate_per_s; });
+      case PolicyKind::kJsq: return least(open, [&](std::size_t k) { return load(chains[k]); });
+      case PolicyKind::kSaJsq:
+        return least(open, [&](std::size_t k) { return std::pair(load(chains[k]), -chains[k].service_rate_per_s); });
+      case PolicyKind::kSed:
+        return least(open, [&](std::size_t k) {
+          const ChainState& c = chains[k];
+          const double service_s = 1 / c.service_rate_per_s;
+          return c.in_flight < c.capacity ? service_s : service_s * ((c.in_flight + 1.0) / c.capacity);
+        });
+      case PolicyKind::kJiq: return any(free.empty() ? open : free);
+      case PolicyKind::kRandom: return any(open);
+      case PolicyKind::kRoundRobin: {
+        if (open.empty()) return std::nullopt;
+        auto chosen = std::lower_bound(open.begin(), open.end(), next_);
+        if (chosen == open.end()) chosen = open.begin();
+        next_ = *chosen + 1;
+        return *chosen;
       }
-      continue;
     }
-    const auto [now_s, order, k] = completions.top();
-    completions.pop();
-    --serving[k];
-    --chains[k].in_flight;
-    if (!local[k].empty()) {
-      start(k, local[k].front(), now_s);
-      local[k].pop_front();
-    }
-    while (!central.empty()) {
-      const auto next = policy.choose(chains);
-      if (!next) break;
-      send(*next, central.front(), now_s);
-      central.pop_front();
-    }
+    return std::nullopt;
   }
-  return sum_s / requests;
+
+ private:
+  // in_flight / capacity as a whole number: 840 is a multiple of every capacity in these tests.
+  static int load(const ChainState& chain) {
+    EXPECT_EQ(840 % chain.capacity, 0);
+    return chain.in_flight * (840 / chain.capacity);
+  }
+
+  template <class Key>
+  static Choice least(const std::vector<std::size_t>& among, Key key) {
+    const auto best = std::min_element(among.begin(), among.end(), [&](auto a, auto b) { return key(a) < key(b); });
+    if (best == among.end()) return std::nullopt;
+    return *best;
+  }
+
+  Choice any(const std::vector<std::size_t>& among) {
+    if (among.empty()) return std::nullopt;
+    return among[static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(among.size()) - 1))];
+  }
+
+  PolicyKind kind_;
+  Rng rng_;
+  std::size_t next_ = 0;
+};
+
+ChainState random_state(Rng& rng) {
+  return {static_cast<double>(rng.integer(1, 4)), static_cast<int>(rng.integer(0, 8)), static_cast<int>(rng.integer(0, 10)),
+          rng.integer(0, 5) == 0};
 }
 
-// Given equal chains, expect JFFC to be an M/M/c queue: the simulated mean response is service and Erlang C's wait, within 2 %.
-TEST(Jffc, OnEqualChainsIsErlangsQueue) {
-  const std::vector<ChainState> chains(3, ChainState{0.5, 4, 0, false});
-  const planner::MmcQueue queue{12, 5, 2};
-  const double expected_s = 2 + queue.mean_wait_s();
-  EXPECT_NEAR(mean_response_s(Jffc(), chains, 5, 200'000), expected_s, 0.02 * expected_s);
+void follow(PolicyKind kind, std::uint64_t seed, std::int64_t most_chains, int steps) {
+  Rng rng(seed, "history");
+  const Rng draws(seed, "draws");
+  const auto policy = make_policy(kind, draws);
+  Definition definition(kind, draws);
+  Chains chains;
+  for (int step = 0; step < steps; ++step) {
+    const auto what = rng.integer(0, 19);
+    if (step == 0 || what == 0) {
+      chains.resize(static_cast<std::size_t>(rng.integer(step == 0 ? 1 : 0, most_chains)));
+      for (ChainState& chain : chains) chain = random_state(rng);
+      policy->reset(chains);
+      definition.reset();
+    } else if (what < 10 && !chains.empty()) {
+      const auto k = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(chains.size()) - 1));
+      const double rate = chains[k].service_rate_per_s;
+      chains[k] = random_state(rng);
+      chains[k].service_rate_per_s = rate;
+      policy->update(k, chains[k]);
+    } else {
+      const Choice chosen = policy->choose();
+      ASSERT_EQ(chosen, definition.choose(chains)) << "step " << step;
+      if (!chosen) continue;
+      ASSERT_FALSE(chains[*chosen].draining);
+      ASSERT_GT(chains[*chosen].capacity, 0);
+      ++chains[*chosen].in_flight;
+      policy->update(*chosen, chains[*chosen]);
+    }
+  }
 }
 
-// Given chains of three speeds at 40, 70 and 90 % load, expect a lower mean response time from JFFC than from JSQ.
-TEST(Jffc, BeatsJsqOnUnequalChains) {
-  const std::vector<ChainState> chains = {{0.2, 4, 0, false}, {0.5, 4, 0, false}, {1.0, 4, 0, false}};
-  const double capacity_per_s = 4 * (0.2 + 0.5 + 1.0);
-  for (double load : {0.4, 0.7, 0.9}) {
-    const double jffc_s = mean_response_s(Jffc(), chains, load * capacity_per_s, 60'000);
-    const double jsq_s = mean_response_s(Jsq(), chains, load * capacity_per_s, 60'000);
-    EXPECT_LT(jffc_s, 0.97 * jsq_s) << "load " << load;
+// Given 500 random histories of resets, changes and choices on up to 9 chains, and 20 on up to 5,000, expect each policy to
+// choose what its definition says, and never a chain that drains or has no slots.
+TEST(Policies, FollowTheirDefinitions) {
+  for (const PolicyKind kind : kAllPolicies) {
+    for (std::uint64_t seed = 1; seed <= 520; ++seed) {
+      SCOPED_TRACE(std::string(to_string(kind)) + ", seed " + std::to_string(seed));
+      follow(kind, seed, seed <= 500 ? 9 : 5000, 100);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
   }
+}
+
+// Given 30,000 choices among five free chains of which one drains, expect JIQ and random to take each of the four about as
+// often.
+TEST(Policies, DrawUniformly) {
+  const Chains chains = {{1, 1, 0, false}, {5, 3, 0, false}, {1, 1, 0, true}, {2, 9, 8, false}, {2, 1, 0, false}};
+  for (const PolicyKind kind : {PolicyKind::kJiq, PolicyKind::kRandom}) {
+    const auto policy = make_policy(kind, Rng(3, "uniform"));
+    policy->reset(chains);
+    std::map<std::size_t, int> counts;
+    for (int i = 0; i < 30'000; ++i) ++counts[policy->choose().value()];
+    EXPECT_EQ(counts.size(), 4U);
+    for (const auto& [chain, count] : counts) EXPECT_NEAR(count, 7500, 400) << to_string(kind) << ", chain " << chain;
+  }
+}
+
+// Given every policy's name, expect the policy; given another, expect an error that names it and what is allowed.
+TEST(Policies, HaveNames) {
+  for (const PolicyKind kind : kAllPolicies) EXPECT_EQ(policy_from_string(to_string(kind)).value(), kind);
+  const auto wrong = policy_from_string("ws-rr");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().message, "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin");
+}
+
+// Given random insertions and removals among up to 10,000 elements, expect both sets to agree with std::set.
+TEST(Sets, AgreeWithTheStandards) {
+  for (const std::size_t size : {1U, 2U, 63U, 64U, 65U, 4096U, 4097U, 10'000U}) {
+    Rng rng(size, "sets");
+    IndexSet index(size);
+    RankedSet ranked(size);
+    std::set<std::size_t> expected;
+    const auto any = [&] { return static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(size) - 1)); };
+    for (int step = 0; step < 3000; ++step) {
+      const std::size_t element = any();
+      const bool present = rng.integer(0, 2) == 0;
+      if (present) {
+        index.insert(element);
+        expected.insert(element);
+      } else {
+        index.erase(element);
+        expected.erase(element);
+      }
+      ranked.set(element, present);
+      ASSERT_EQ(index.first(), expected.empty() ? Choice() : Choice(*expected.begin()));
+      const std::size_t from = any();
+      const auto next = expected.lower_bound(from);
+      ASSERT_EQ(index.first_from(from), next == expected.end() ? Choice() : Choice(*next));
+      ASSERT_EQ(ranked.size(), expected.size());
+      if (expected.empty()) continue;
+      const auto rank = rng.integer(0, static_cast<std::int64_t>(expected.size()) - 1);
+      ASSERT_EQ(ranked.at(static_cast<std::size_t>(rank)), *std::next(expected.begin(), rank));
+    }
+    EXPECT_EQ(index.first_from(size), std::nullopt);
+  }
+  EXPECT_EQ(IndexSet().first(), std::nullopt);
+  EXPECT_EQ(IndexSet().first_from(0), std::nullopt);
 }
 
 }  // namespace

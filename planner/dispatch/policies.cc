@@ -1,0 +1,53 @@
+// See policies.h.
+#include "planner/dispatch/policies.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "planner/dispatch/jffc.h"
+#include "planner/dispatch/jiq.h"
+#include "planner/dispatch/jsq.h"
+#include "planner/dispatch/random_choice.h"
+#include "planner/dispatch/round_robin.h"
+#include "planner/dispatch/sa_jsq.h"
+#include "planner/dispatch/sed.h"
+
+namespace windlass::dispatch {
+
+const char* to_string(PolicyKind kind) {
+  switch (kind) {
+    case PolicyKind::kJffc: return "jffc";
+    case PolicyKind::kJsq: return "jsq";
+    case PolicyKind::kJiq: return "jiq";
+    case PolicyKind::kSed: return "sed";
+    case PolicyKind::kSaJsq: return "sa-jsq";
+    case PolicyKind::kRandom: return "random";
+    case PolicyKind::kRoundRobin: return "round-robin";
+  }
+  return "unknown";
+}
+
+Result<PolicyKind> policy_from_string(std::string_view name) {
+  std::string allowed;
+  for (const PolicyKind kind : kAllPolicies) {
+    if (name == to_string(kind)) return kind;
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(kind));
+  }
+  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
+}
+
+std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng) {
+  switch (kind) {
+    case PolicyKind::kJffc: return std::make_unique<Jffc>();
+    case PolicyKind::kJsq: return std::make_unique<Jsq>();
+    case PolicyKind::kJiq: return std::make_unique<Jiq>(rng);
+    case PolicyKind::kSed: return std::make_unique<Sed>();
+    case PolicyKind::kSaJsq: return std::make_unique<SaJsq>();
+    case PolicyKind::kRandom: return std::make_unique<RandomChoice>(rng);
+    case PolicyKind::kRoundRobin: return std::make_unique<RoundRobin>();
+  }
+  return nullptr;
+}
+
+}  // namespace windlass::dispatch
