@@ -27,6 +27,8 @@ using planner::OccupancySum;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // An estimate above the best by less than this is not trusted to be worse: sums in different order differ in the last bits.
 constexpr double kSlack = 1 + 1e-9;
+// Values this close are ties.
+constexpr double kSame = 1 + 1e-12;
 
 std::vector<ChainRate> rates_of(const std::vector<ServerChain>& chains) {
   std::vector<ChainRate> rates;
@@ -114,7 +116,7 @@ class CapacitySearch {
     for (const Candidate& candidate : candidates_) {
       if (candidate.floor_s < kNever) judge(candidate.capacity, candidate.floor_s);
     }
-    if (best_ > 0) return best_;
+    if (const int best = smallest_best(); best > 0) return best;
     const Candidate* most = nullptr;
     for (const Candidate& candidate : candidates_) {
       if (most == nullptr || candidate.most_rate_per_s > most->most_rate_per_s) most = &candidate;
@@ -132,7 +134,7 @@ class CapacitySearch {
       const auto bound = tuning_ == Tuning::kLowerBound ? lower_bound_s() : upper_bound_s();
       if (bound.has_value()) judge(candidate.capacity, *bound);
     }
-    return best_;
+    return smallest_best();
   }
 
   // No c is stable: the one that serves most.
@@ -188,9 +190,16 @@ class CapacitySearch {
 
   void judge(int capacity, double objective) {
     considered_.push_back(ConsideredCapacity{capacity, objective});
-    if (objective > objective_ || (objective == objective_ && capacity > best_)) return;
-    objective_ = objective;
-    best_ = capacity;
+    objective_ = std::min(objective_, objective);
+  }
+
+  // The smallest c that is as good as the best; 0: none was judged.
+  [[nodiscard]] int smallest_best() const {
+    int best = 0;
+    for (const ConsideredCapacity& considered : considered_) {
+      if (considered.objective <= objective_ * kSame && (best == 0 || considered.capacity < best)) best = considered.capacity;
+    }
+    return best;
   }
 
   const Instance& instance_;
@@ -202,7 +211,6 @@ class CapacitySearch {
   std::vector<ConsideredCapacity> considered_;
   bool moved_ = false;
   std::size_t placed_ = 0;
-  int best_ = 0;
   double objective_ = kNever;
 };
 

@@ -18,12 +18,13 @@ class OccupancySum {
   // Fills `capacity` more slots. False: what follows cannot matter any more, add nothing further. REQUIRES: service_rate_per_s
   // > 0.
   bool add(double service_rate_per_s, long capacity) {
-    for (long i = 0; i < capacity; ++i) {
+    const double before = rate_;
+    for (long i = 1; i <= capacity; ++i) {
       // The term of n is complete once it is known that n is not the last state, which carries the queue.
       weight_ += term_;
       requests_ += n_ * term_;
       n_ += 1;
-      rate_ += service_rate_per_s;
+      rate_ = before + static_cast<double>(i) * service_rate_per_s;  // a sum of 100,000 roundings would show near full load
       term_ *= lambda_ / rate_;
       if (term_ > kLarge) rescale();
       if (term_ < kSmall * weight_ && negligible()) {
