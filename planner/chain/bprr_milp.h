@@ -1,16 +1,16 @@
-// The joint optimum of block placement and request routing (BPRR): the MILP (13) of Sun, He, La Porta et al. ("Optimizing Resource
-// Allocation for Geographically-Distributed Inference by Large Language Models"), Section 3.2.2, for small cases: a truth to
-// compare the fast algorithms with.
+// The joint optimum of block placement and request routing (BPRR): the MILP (13) of Sun, He, La Porta et al. ("Optimizing
+// Resource Allocation for Geographically-Distributed Inference by Large Language Models"), Section 3.2.2, for small cases: a
+// truth to compare the fast algorithms with.
 //
 //   minimise   sum over requests r and links (i, j) of t_ij x_ij^r, t_ij = RTT_cj + tau_j m_ij           (Eq. 4, 9)
 //   such that  s_m m_j + s_c sum of m_ij x_ij^r <= M_j                                                   (Eq. 5)
 //              x^r is a path from the client's source to its sink                                        (Eq. 10)
 //              x_ij^r = 1 only if a_j <= a_i + m_i <= a_j + m_j - 1                                      (Eq. 11, 12)
 //
-// where m_ij = a_j + m_j - a_i - m_i. The paper makes the products of placement and routing linear with four auxiliary variables
-// per link and request (B.3); they occur only as the sum m_ij x_ij^r, so one variable, bounded by the same device, does here. A
-// server may stay empty (m_j = 0), which the paper's m_j in [L] leaves out; memory too small for one block would make (13)
-// infeasible. Pure; solved by Cbc.
+// where m_ij = a_j + m_j - a_i - m_i. The paper makes the products of placement and routing linear with four auxiliary
+// variables per link and request (B.3); they occur only as the sum m_ij x_ij^r, so one variable, bounded by the same device,
+// does here. A server may stay empty (m_j = 0), which the paper's m_j in [L] leaves out; memory too small for one block would
+// make (13) infeasible. Pure; solved by Cbc.
 #pragma once
 
 #include <optional>
@@ -41,8 +41,9 @@ struct RoutedPlacement {
 [[nodiscard]] Result<RoutedPlacement> optimal_placement_and_routes(const Instance& instance, const OfflineDemand& demand,
                                                                    long max_nodes = 1'000'000);
 
-// Time per token of one route (Eq. 4 summed), for a client with these RTTs. None when its servers do not hold all blocks in order.
-[[nodiscard]] std::optional<double> route_time_s(const Instance& instance, const Placement& placement, const std::vector<double>& rtt_s,
-                                  const std::vector<int>& route);
+// Time per token of one route (Eq. 4 summed), for a client with these RTTs. None when its servers do not hold all blocks in
+// order.
+[[nodiscard]] std::optional<double> route_time_s(const Instance& instance, const Placement& placement,
+                                                 const std::vector<double>& rtt_s, const std::vector<int>& route);
 
 }  // namespace windlass::chain

@@ -34,7 +34,8 @@ mip::MixedIntegerProgram memory_program(const std::vector<long>& slots, const st
     for (std::size_t hop = 0; hop < chain.servers.size(); ++hop) {
       most = std::min(most, slots[static_cast<std::size_t>(chain.servers[hop])] / chain.blocks[hop]);
     }
-    const int variable = program.add_variable({.lower = 0, .upper = static_cast<double>(most), .objective = 1, .integer = true});
+    const int variable =
+        program.add_variable({.lower = 0, .upper = static_cast<double>(most), .objective = 1, .integer = true});
     for (std::size_t hop = 0; hop < chain.servers.size(); ++hop) {
       taken[static_cast<std::size_t>(chain.servers[hop])].push_back({variable, static_cast<double>(chain.blocks[hop])});
     }
@@ -85,8 +86,8 @@ Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const
   unreachable.proved = true;
   if (chains.empty()) return unreachable;
   const std::vector<long> slots = slots_of(instance, placement);
-  // The rate is measured in units of what is required, so that Cbc's tolerance is relative to it. An answer within the tolerance
-  // but below the rate is asked again for a little more than it lacks.
+  // The rate is measured in units of what is required, so that Cbc's tolerance is relative to it. An answer within the
+  // tolerance but below the rate is asked again for a little more than it lacks.
   double asked = 1;
   while (asked < 1 + 1e-5) {
     mip::MixedIntegerProgram program = memory_program(slots, chains);
@@ -173,8 +174,9 @@ Result<Composition> with_optimal_caches(const Instance& instance, Composition co
                              required)};
   }
   if (!allocation.proved) {
-    return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("optimal cache allocation: found no proof within {} nodes, allowed is a smaller instance", kMaxNodes)};
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format("optimal cache allocation: found no proof within {} nodes, allowed is a smaller instance", kMaxNodes)};
   }
   std::vector<ServerChain> chains;
   std::vector<planner::ChainRate> rates;

@@ -7,8 +7,8 @@
 
 namespace windlass::chain {
 
-// GCA on the survivors' ranges. Failed servers stay in the instance and in the placement, with no blocks. No chains: the survivors
-// do not hold all blocks. REQUIRES: a range for every server; failed are indices of the instance.
+// GCA on the survivors' ranges. Failed servers stay in the instance and in the placement, with no blocks. No chains: the
+// survivors do not hold all blocks. REQUIRES: a range for every server; failed are indices of the instance.
 [[nodiscard]] Composition surviving(const Instance& instance, Placement placement, const std::vector<int>& failed);
 
 // The ranges that the servers of `next` hold already when `placement` was made for `previous`. Servers are matched by name: one

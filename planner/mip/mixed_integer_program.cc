@@ -5,8 +5,6 @@
 #include <cmath>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include <coin/CbcHeuristic.hpp>
 #include <coin/CbcModel.hpp>
 #include <coin/CglGomory.hpp>
@@ -16,6 +14,7 @@
 #include <coin/CoinError.hpp>
 #include <coin/CoinPackedMatrix.hpp>
 #include <coin/OsiClpSolverInterface.hpp>
+#include <fmt/format.h>
 
 namespace windlass::mip {
 namespace {
@@ -32,7 +31,8 @@ std::optional<Error> check(const MixedIntegerProgram& program) {
   for (std::size_t i = 0; i < variables; ++i) {
     const Variable& v = program.variables()[i];
     if (bad_bounds(v.lower, v.upper)) {
-      return invalid(fmt::format("variable {}: bounds: found [{}, {}], allowed are numbers in rising order", i, v.lower, v.upper));
+      return invalid(
+          fmt::format("variable {}: bounds: found [{}, {}], allowed are numbers in rising order", i, v.lower, v.upper));
     }
     if (!std::isfinite(v.objective)) {
       return invalid(fmt::format("variable {}: objective: found {}, allowed is a finite number", i, v.objective));
@@ -41,7 +41,8 @@ std::optional<Error> check(const MixedIntegerProgram& program) {
   for (std::size_t i = 0; i < program.constraints().size(); ++i) {
     const Constraint& c = program.constraints()[i];
     if (bad_bounds(c.lower, c.upper)) {
-      return invalid(fmt::format("constraint {}: bounds: found [{}, {}], allowed are numbers in rising order", i, c.lower, c.upper));
+      return invalid(
+          fmt::format("constraint {}: bounds: found [{}, {}], allowed are numbers in rising order", i, c.lower, c.upper));
     }
     for (const Term& term : c.terms) {
       if (term.variable < 0 || term.variable >= static_cast<long>(variables)) {
@@ -86,8 +87,8 @@ void load(const MixedIntegerProgram& program, bool with_objective, OsiClpSolverI
     }
     starts.push_back(static_cast<CoinBigIndex>(variables.size()));
   }
-  CoinPackedMatrix matrix(false, columns, rows, static_cast<CoinBigIndex>(variables.size()), coefficients.data(), variables.data(),
-                          starts.data(), nullptr);
+  CoinPackedMatrix matrix(false, columns, rows, static_cast<CoinBigIndex>(variables.size()), coefficients.data(),
+                          variables.data(), starts.data(), nullptr);
   lp.loadProblem(matrix, lower.data(), upper.data(), objective.data(), row_lower.data(), row_upper.data());
   for (int i = 0; i < columns; ++i) {
     if (program.variables()[static_cast<std::size_t>(i)].integer) lp.setInteger(i);
@@ -130,7 +131,8 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
     return solution;
   }
   if (!lp.isProvenOptimal()) {
-    return Error{ErrorCode::kInternal, "Cbc: found a linear relaxation it cannot solve, allowed is one within double precision"};
+    return Error{ErrorCode::kInternal,
+                 "Cbc: found a linear relaxation it cannot solve, allowed is one within double precision"};
   }
 
   const auto take = [&](const double* values) {
@@ -140,7 +142,8 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
       solution.objective += v.objective * solution.values.back();
     }
   };
-  const bool any_integer = std::any_of(program.variables().begin(), program.variables().end(), [](const Variable& v) { return v.integer; });
+  const bool any_integer =
+      std::any_of(program.variables().begin(), program.variables().end(), [](const Variable& v) { return v.integer; });
   if (!any_integer) {
     solution.status = Status::kOptimal;
     take(lp.getColSolution());

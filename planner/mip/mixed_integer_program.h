@@ -1,9 +1,10 @@
-// MixedIntegerProgram: a linear objective over bounded variables, some of them integer, under linear constraints; solve() minimises.
+// MixedIntegerProgram: a linear objective over bounded variables, some of them integer, under linear constraints; solve()
+// minimises.
 //
 // Solved by COIN-OR Cbc through its C++ classes, which, unlike its C interface, print nothing and install no signal handlers.
-// The search is limited by nodes, never by time, so that one program has one answer on every machine. Plain data; no state is kept
-// between two solves. Cbc's tolerances hold: a constraint may be missed by 1e-7 of its coefficients' scale, so callers that need an
-// inequality to hold exactly check it themselves on the (rounded) values.
+// The search is limited by nodes, never by time, so that one program has one answer on every machine. Plain data; no state is
+// kept between two solves. Cbc's tolerances hold: a constraint may be missed by 1e-7 of its coefficients' scale, so callers
+// that need an inequality to hold exactly check it themselves on the (rounded) values.
 #pragma once
 
 #include <limits>

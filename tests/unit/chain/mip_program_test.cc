@@ -1,6 +1,5 @@
-// Tests of the wrapper of Cbc: known programs, every status, silence, repeatability, and tiny random programs against enumeration.
-#include "planner/mip/mixed_integer_program.h"
-
+// Tests of the wrapper of Cbc: known programs, every status, silence, repeatability, and tiny random programs against
+// enumeration.
 #include <cmath>
 #include <optional>
 
@@ -8,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "planner/mip/mixed_integer_program.h"
 
 namespace windlass::mip {
 namespace {
@@ -52,8 +52,9 @@ TEST(MixedIntegerProgram, SolvesALinearProgram) {
   EXPECT_NEAR(solution->objective, -11, 1e-9);
 }
 
-// A program in which every kind of constraint binds: x + y = 5, 1 <= x - y <= 2, x >= 3.2 integer: x = 4 is not within the range
-// (y = 1 gives 3), so x = 3 and y = 2 fail the bound, and there is no solution; with y continuous and x free, x - y = 2 at best.
+// A program in which every kind of constraint binds: x + y = 5, 1 <= x - y <= 2, x >= 3.2 integer: x = 4 is not within the
+// range (y = 1 gives 3), so x = 3 and y = 2 fail the bound, and there is no solution; with y continuous and x free, x - y = 2
+// at best.
 TEST(MixedIntegerProgram, ObeysEquationsAndRanges) {
   for (const bool integer : {true, false}) {
     MixedIntegerProgram program;
@@ -83,7 +84,8 @@ TEST(MixedIntegerProgram, AddsUpTermsOfOneVariable) {
   EXPECT_EQ(solve(program).value().objective, -2);
 }
 
-// 2x = 1 has no integer solution though its relaxation has; x <= -1 with x >= 0 has none at all; nor has an integer in [0.2, 0.8].
+// 2x = 1 has no integer solution though its relaxation has; x <= -1 with x >= 0 has none at all; nor has an integer in [0.2,
+// 0.8].
 TEST(MixedIntegerProgram, SaysInfeasible) {
   MixedIntegerProgram parity;
   const int x = parity.add_variable({.lower = -10, .upper = 10, .objective = 1, .integer = true});
@@ -123,8 +125,8 @@ TEST(MixedIntegerProgram, SolvesEmptyPrograms) {
   EXPECT_EQ(solution.value().objective, 0);
 }
 
-// A hard subset-sum like knapsack under a limit of one node: no proof, a bound that is not above the true optimum, and values, if
-// there are any, that are feasible; without the limit, the optimum itself, not below the bound.
+// A hard subset-sum like knapsack under a limit of one node: no proof, a bound that is not above the true optimum, and values,
+// if there are any, that are feasible; without the limit, the optimum itself, not below the bound.
 TEST(MixedIntegerProgram, StopsAtTheNodeLimit) {
   Rng rng(3, "knapsack");
   MixedIntegerProgram program;
@@ -165,7 +167,10 @@ TEST(MixedIntegerProgram, RejectsBadNumbers) {
   EXPECT_THAT(with([](auto& p) { p.add_variable({.lower = 2, .upper = 1}); }), HasSubstr("variable 1: bounds: found [2, 1]"));
   EXPECT_THAT(with([&](auto& p) { p.add_variable({.lower = nan}); }), HasSubstr("variable 1: bounds"));
   EXPECT_THAT(with([&](auto& p) { p.add_variable({.objective = nan}); }), HasSubstr("variable 1: objective: found nan"));
-  EXPECT_THAT(with([](auto& p) { p.add_at_most({{1, 1}}, 0); }), HasSubstr("constraint 0: variable: found 1, allowed are 0 to 0"));
+  EXPECT_THAT(with([](auto& p) {
+                p.add_at_most({{1, 1}}, 0);
+              }),
+              HasSubstr("constraint 0: variable: found 1, allowed are 0 to 0"));
   EXPECT_THAT(with([&](auto& p) { p.add_at_most({{x, kInfinity}}, 0); }), HasSubstr("constraint 0: coefficient: found inf"));
   EXPECT_THAT(with([&](auto& p) { p.add_range({{x, 1}}, 2, 1); }), HasSubstr("constraint 0: bounds: found [2, 1]"));
   EXPECT_FALSE(solve(program, 0).ok());
