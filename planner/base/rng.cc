@@ -1,4 +1,5 @@
-// The draws behind Rng: splitmix64 seeding, 53-bit uniforms, inversion for the exponential, counting for the Poisson.
+// The draws behind Rng: splitmix64 seeding, 53-bit uniforms, inversion for the exponential, the polar method for the normal,
+// Marsaglia and Tsang for the Gamma, counting for the Poisson.
 #include "planner/base/rng.h"
 
 #include <cassert>
@@ -41,6 +42,34 @@ std::int64_t Rng::integer(std::int64_t low, std::int64_t high) {
 double Rng::exponential(double rate) {
   assert(rate > 0);
   return -std::log1p(-uniform()) / rate;
+}
+
+double Rng::normal() {
+  // Marsaglia's polar method. Its second draw is not kept: a stream's state is its engine alone.
+  while (true) {
+    const double x = uniform(-1, 1);
+    const double y = uniform(-1, 1);
+    const double square = x * x + y * y;
+    if (square > 0 && square < 1) return x * std::sqrt(-2 * std::log(square) / square);
+  }
+}
+
+double Rng::gamma(double shape, double scale) {
+  assert(shape > 0 && scale > 0);
+  // Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), Section 2; below shape 1 their boost (Section
+  // 6).
+  if (shape < 1) {
+    const double root = std::pow(1 - uniform(), 1 / shape);
+    return root * gamma(shape + 1, scale);
+  }
+  const double d = shape - 1.0 / 3;
+  const double c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = normal();
+    const double v = std::pow(1 + c * x, 3);
+    if (!(v > 0)) continue;
+    if (std::log(1 - uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v * scale;
+  }
 }
 
 std::int64_t Rng::poisson(double mean) {

@@ -31,6 +31,13 @@ class Rng {
   // Exponential with the given rate (mean 1 / rate). REQUIRES: rate > 0.
   [[nodiscard]] double exponential(double rate);
 
+  // Standard normal.
+  [[nodiscard]] double normal();
+
+  // Gamma with the given shape and scale (mean shape * scale). REQUIRES: shape > 0 and scale > 0. A draw below the smallest
+  // double, which small shapes make, is 0.
+  [[nodiscard]] double gamma(double shape, double scale);
+
   // Poisson with the given mean. REQUIRES: mean >= 0 and mean < 1e6. Time grows with the mean.
   [[nodiscard]] std::int64_t poisson(double mean);
 

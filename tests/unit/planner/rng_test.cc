@@ -1,7 +1,9 @@
 // Rng: streams that are the same everywhere, and draws that have the distribution they are named after.
 #include "planner/base/rng.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,6 +45,31 @@ TEST(Rng, HasTheMomentsOfItsDistributions) {
   check(2, 4, [&] { return rng.exponential(0.5); });
   check(6, 6, [&] { return rng.poisson(6); });
   check(3, 2, [&] { return rng.integer(1, 5); });
+  check(0, 1, [&] { return rng.normal(); });
+  check(6, 12, [&] { return rng.gamma(3, 2); });
+  check(2, 4, [&] { return rng.gamma(1, 2); });
+  check(1.5, 7.5, [&] { return rng.gamma(0.3, 5); });
+}
+
+// Given shapes whose distribution is known in closed form, expect the share of draws below several points: Gamma of shape 1 is
+// exponential, of shape 2 the sum of two, of shape 1/2 half the square of a normal.
+TEST(Rng, GammaHasItsDistribution) {
+  constexpr int kDraws = 200'000;
+  const std::vector<std::pair<double, double (*)(double)>> cases = {
+      {1, [](double x) { return 1 - std::exp(-x); }},
+      {2, [](double x) { return 1 - std::exp(-x) * (1 + x); }},
+      {0.5, [](double x) { return std::erf(std::sqrt(x)); }},
+  };
+  Rng rng(8, "gamma");
+  for (const auto& [shape, below] : cases) {
+    std::vector<double> draws(kDraws);
+    for (double& draw : draws) draw = rng.gamma(shape, 1);
+    for (const double x : {0.01, 0.1, 0.5, 1.0, 2.0, 5.0}) {
+      const auto count = std::count_if(draws.begin(), draws.end(), [x = x](double draw) { return draw <= x; });
+      EXPECT_NEAR(static_cast<double>(count) / kDraws, below(x), 0.005) << "shape " << shape << " at " << x;
+    }
+  }
+  EXPECT_GE(rng.gamma(0.001, 1), 0) << "most such draws are below the smallest double";
 }
 
 // Given bounds, expect every integer between them and none outside, at the extremes too.

@@ -1,0 +1,81 @@
+// See recorder.h. A bucket is what the sign, the exponent and the first eight bits of the mantissa say of a double: 256 buckets
+// an octave, whose middle lies within 1 / 512 of all they hold.
+#include "planner/sim/recorder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cmath>
+
+#include <boost/math/distributions/students_t.hpp>
+
+namespace windlass::sim {
+namespace {
+
+constexpr int kMantissaShift = 44;     // of the 52 bits, eight stay
+constexpr std::int64_t kOctaves = 68;  // from 2^-34 s, under a tenth of a nanosecond, to 2^34 s, over 500 years
+constexpr std::int64_t kFirst = std::int64_t{1023 - 34} << 8;
+constexpr std::int64_t kBuckets = 1 + (kOctaves << 8);  // the first one is for what is smaller: 0, above all
+
+std::size_t bucket_of(double seconds) {
+  const auto place = static_cast<std::int64_t>(std::bit_cast<std::uint64_t>(seconds) >> kMantissaShift);
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(place - kFirst + 1, 0, kBuckets - 1));
+}
+
+double middle_of(std::size_t bucket) {
+  if (bucket == 0) return 0;
+  const auto place = static_cast<std::uint64_t>(static_cast<std::int64_t>(bucket) - 1 + kFirst);
+  return 0.5 * (std::bit_cast<double>(place << kMantissaShift) + std::bit_cast<double>((place + 1) << kMantissaShift));
+}
+
+}  // namespace
+
+TimeRecorder::TimeRecorder() : buckets_(kBuckets, 0) {}
+
+void TimeRecorder::observe(double seconds) {
+  assert(seconds >= 0);
+  seconds += 0.0;  // a negative zero has another sign bit
+  ++count_;
+  const double off = seconds - mean_;
+  mean_ += off / static_cast<double>(count_);
+  squares_ += off * (seconds - mean_);
+  min_ = count_ == 1 ? seconds : std::min(min_, seconds);
+  max_ = std::max(max_, seconds);
+  ++buckets_[bucket_of(seconds)];
+}
+
+TimeSummary TimeRecorder::summary() const {
+  if (count_ == 0) return {};
+  TimeSummary summary;
+  summary.mean_s = mean_;
+  summary.standard_deviation_s = count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
+  summary.min_s = min_;
+  summary.max_s = max_;
+  // The smallest time that at least this share of all do not exceed.
+  const auto quantile = [this](double share) {
+    const auto rank = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(count_)));
+    std::int64_t seen = 0;
+    std::size_t bucket = 0;
+    while (bucket + 1 < buckets_.size() && (seen += buckets_[bucket]) < rank) ++bucket;
+    return std::clamp(middle_of(bucket), min_, max_);
+  };
+  summary.p50_s = quantile(0.50);
+  summary.p95_s = quantile(0.95);
+  summary.p99_s = quantile(0.99);
+  return summary;
+}
+
+MeanEstimate mean_over_replications(std::span<const double> means) {
+  MeanEstimate estimate;
+  if (means.empty()) return estimate;
+  const auto count = static_cast<double>(means.size());
+  for (const double mean : means) estimate.mean += mean / count;
+  if (means.size() == 1) return estimate;
+  double squares = 0;
+  for (const double mean : means) squares += (mean - estimate.mean) * (mean - estimate.mean);
+  const boost::math::students_t student(count - 1);
+  estimate.half_width = boost::math::quantile(student, 0.975) * std::sqrt(squares / (count - 1) / count);
+  return estimate;
+}
+
+}  // namespace windlass::sim

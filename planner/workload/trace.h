@@ -1,0 +1,54 @@
+// Traces of real requests: the format of the Azure LLM inference traces, and a source that replays one.
+//
+//   TIMESTAMP,ContextTokens,GeneratedTokens
+//   2023-11-16 18:17:03.9799600,4808,10
+//
+// Timestamps are UTC with up to nine decimals, optionally followed by "+00:00"; lines end in LF or CR LF. Rows must stand in
+// the order of time: a trace that does not was cut or joined wrongly, and sorting it would hide that.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/workload/request_source.h"
+
+namespace windlass::workload {
+
+struct TraceRow {
+  double arrival_s = 0;  // since the first row
+  int input_tokens = 0;
+  int output_tokens = 0;
+
+  bool operator==(const TraceRow&) const = default;
+};
+
+// At least one row. Error kInvalidArgument names the line, the field, what was found and what is allowed.
+[[nodiscard]] Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text);
+
+// Standard deviation of the gaps between arrivals / their mean: 1 for Poisson arrivals. None for fewer than three rows, or if
+// all arrive at once.
+[[nodiscard]] std::optional<double> gap_cv(std::span<const TraceRow> rows);
+
+// Rows per second: (rows - 1) / time from first to last. None for fewer than two rows, or if all arrive at once.
+[[nodiscard]] std::optional<double> mean_rate_per_s(std::span<const TraceRow> rows);
+
+// Replays the first `limit` rows. A request's size is its tokens, input and output, over their mean in the rows used (1 where
+// all are 0).
+class TraceSource final : public RequestSource {
+ public:
+  explicit TraceSource(std::vector<TraceRow> rows, std::size_t limit = std::numeric_limits<std::size_t>::max());
+
+  [[nodiscard]] std::optional<Request> next() override;
+
+ private:
+  std::vector<TraceRow> rows_;
+  double mean_tokens_ = 0;
+  std::size_t next_ = 0;
+};
+
+}  // namespace windlass::workload
