@@ -1,0 +1,287 @@
+// The event loop. A session's times are known when it starts (nothing interrupts it), so it is recorded then.
+#include "planner/sim/session_simulation.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <queue>
+#include <utility>
+
+#include "planner/chain/ws_rr.h"
+#include "planner/sim/chain_simulation.h"
+#include "planner/sim/event_time.h"
+
+namespace windlass::sim {
+namespace {
+
+struct Session {
+  workload::Request request;
+  std::int64_t number = 0;  // in the order of arrival
+  std::int64_t arrived_ns = 0;
+  bool measured = false;
+  chain::Route route;
+  double service_s = 0;             // true
+  double estimated_end_s = 0;       // what WS-RR's states hold
+  std::size_t servers_missing = 0;  // kWhenFree: that have not yet reserved slots for it
+  double next_backoff_s = 0;        // kBackoff
+};
+
+enum class EventKind { kArrival, kRetry, kEnd };
+
+struct Event {
+  std::int64_t time_ns = 0;
+  std::uint64_t id = 0;
+  EventKind kind = EventKind::kArrival;
+  std::size_t session = 0;  // index into sessions_
+
+  bool operator>(const Event& other) const { return time_ns != other.time_ns ? time_ns > other.time_ns : id > other.id; }
+};
+
+struct Claim {
+  std::size_t session = 0;
+  long slots = 0;
+};
+
+struct ServerSlots {
+  long free = 0;              // neither reserved nor in use
+  std::deque<Claim> waiting;  // kWhenFree: in the order of arrival
+};
+
+std::vector<long> slots_of(const chain::Instance& instance, const chain::Placement& placement,
+                           const SessionSimulationOptions& options) {
+  if (!options.slots.empty()) return options.slots;
+  std::vector<long> slots;
+  for (std::size_t j = 0; j < placement.size(); ++j) {
+    slots.push_back(chain::cache_slots(instance, static_cast<int>(j), placement[j].blocks));
+  }
+  return slots;
+}
+
+class SessionSimulation {
+ public:
+  SessionSimulation(const chain::Instance& instance, const chain::Placement& placement, const SessionPolicy& policy,
+                    workload::RequestSource& source, const SessionSimulationOptions& options)
+      : instance_(instance),
+        policy_(policy),
+        source_(source),
+        options_(options),
+        slots_(slots_of(instance, placement, options)),
+        graph_(instance, placement, slots_),
+        shortest_(graph_.cheapest(graph_.times_s())),
+        ws_rr_(graph_, slots_),
+        petals_(instance, graph_, policy.petals) {
+    for (const long slots : slots_) servers_.push_back({slots, {}});
+  }
+
+  Result<SimulationResult> run() {
+    if (!shortest_) {
+      return Error{
+          ErrorCode::kFailedPrecondition,
+          "placement: no chain of servers holds every block with room for its cache; allowed is one with at least one"};
+    }
+    take_next_arrival();
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ns_ = event.time_ns;
+      switch (event.kind) {
+        case EventKind::kArrival: arrive(event.session); break;
+        case EventKind::kRetry: retry(event.session); break;
+        case EventKind::kEnd: end(event.session); break;
+      }
+    }
+    return SimulationResult{response_.count(), waiting_.summary(), service_.summary(), response_.summary(),
+                            seconds_between(0, now_ns_)};
+  }
+
+ private:
+  void take_next_arrival() {
+    if (arrivals_ == options_.max_requests) return;
+    const auto request = source_.next();
+    if (!request) return;
+    const std::int64_t arrival_ns = after(0, request->arrival_s);
+    assert(arrival_ns >= now_ns_);
+    if (arrival_ns == kEndOfTimeNs) return;
+    std::size_t session = sessions_.size();
+    if (unused_.empty()) {
+      sessions_.emplace_back();
+    } else {
+      session = unused_.back();
+      unused_.pop_back();
+    }
+    sessions_[session] = Session{};
+    sessions_[session].request = *request;
+    sessions_[session].number = arrivals_;
+    sessions_[session].arrived_ns = arrival_ns;
+    sessions_[session].measured = arrivals_ >= options_.warm_up_requests;
+    sessions_[session].next_backoff_s = policy_.first_backoff_s;
+    ++arrivals_;
+    schedule(arrival_ns, EventKind::kArrival, session);
+  }
+
+  void arrive(std::size_t session) {
+    take_next_arrival();
+    choose_route(session);
+    if (policy_.start == StartRule::kBackoff) {
+      start_or_back_off(session);
+    } else {
+      claim(session);
+    }
+  }
+
+  void retry(std::size_t session) {
+    if (policy_.reroute_on_retry) {
+      forget_estimate(session);
+      choose_route(session);
+    }
+    start_or_back_off(session);
+  }
+
+  // --- routing
+
+  void choose_route(std::size_t index) {
+    Session& session = sessions_[index];
+    session.route = route_for(session);
+    const chain::ServerChain chain{session.route.servers, session.route.blocks, 1, session.route.time_s};
+    session.service_s = simulated_chain(instance_, chain).service_time_of(session.request);
+    if (policy_.routing == SessionRouting::kWsRr) {
+      expect_end(session, ws_rr_.wait_s(session.route, now_s()));
+    }
+    report(SessionStep::kRouted, session);
+  }
+
+  chain::Route route_for(const Session& session) const {
+    std::optional<chain::Route> route;
+    switch (policy_.routing) {
+      case SessionRouting::kShortest: return *shortest_;
+      case SessionRouting::kWsRr: route = ws_rr_.route(now_s(), policy_.sizes_known ? session.request.size : 1); break;
+      case SessionRouting::kPetals: {
+        std::vector<long> free;
+        for (const ServerSlots& server : servers_) free.push_back(server.free);
+        route = petals_.route(free);
+        break;
+      }
+    }
+    assert(route);  // as there is a shortest one, and every wait and penalty is finite on its links
+    return *std::move(route);
+  }
+
+  // WS-RR's states hold the session until it is thought to end, after this wait.
+  void expect_end(Session& session, double wait_s) {
+    const double service_s = policy_.sizes_known ? session.service_s : session.route.time_s;
+    session.estimated_end_s = now_s() + wait_s + service_s;
+    ws_rr_.add(session.number, session.route, session.estimated_end_s);
+  }
+
+  void forget_estimate(std::size_t index) {
+    if (policy_.routing != SessionRouting::kWsRr) return;
+    ws_rr_.remove(sessions_[index].number, sessions_[index].route, sessions_[index].estimated_end_s);
+  }
+
+  // --- start and end
+
+  void claim(std::size_t index) {
+    const chain::Route& route = sessions_[index].route;
+    sessions_[index].servers_missing = route.servers.size();
+    for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
+      ServerSlots& server = servers_[static_cast<std::size_t>(route.servers[hop])];
+      server.waiting.push_back({index, route.blocks[hop]});
+      reserve_for_next(server);
+    }
+  }
+
+  void reserve_for_next(ServerSlots& server) {
+    while (!server.waiting.empty() && server.waiting.front().slots <= server.free) {
+      const Claim claim = server.waiting.front();
+      server.waiting.pop_front();
+      server.free -= claim.slots;
+      if (--sessions_[claim.session].servers_missing == 0) start(claim.session);
+    }
+  }
+
+  void start_or_back_off(std::size_t index) {
+    Session& session = sessions_[index];
+    const chain::Route& route = session.route;
+    for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
+      if (servers_[static_cast<std::size_t>(route.servers[hop])].free >= route.blocks[hop]) continue;
+      schedule(after(now_ns_, session.next_backoff_s), EventKind::kRetry, index);
+      session.next_backoff_s = std::min(2 * session.next_backoff_s, policy_.max_backoff_s);
+      return;
+    }
+    for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
+      servers_[static_cast<std::size_t>(route.servers[hop])].free -= route.blocks[hop];
+    }
+    // The estimate knew nothing of the retries.
+    if (policy_.routing == SessionRouting::kWsRr) {
+      forget_estimate(index);
+      expect_end(session, 0);
+    }
+    start(index);
+  }
+
+  void start(std::size_t index) {
+    const Session& session = sessions_[index];
+    const std::int64_t end_ns = after(now_ns_, session.service_s);
+    if (session.measured) {
+      waiting_.observe(seconds_between(session.arrived_ns, now_ns_));
+      service_.observe(seconds_between(now_ns_, end_ns));
+      response_.observe(seconds_between(session.arrived_ns, end_ns));
+    }
+    schedule(end_ns, EventKind::kEnd, index);
+    report(SessionStep::kStarted, session);
+  }
+
+  void end(std::size_t index) {
+    forget_estimate(index);
+    report(SessionStep::kEnded, sessions_[index]);
+    const chain::Route route = std::move(sessions_[index].route);
+    unused_.push_back(index);
+    for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
+      ServerSlots& server = servers_[static_cast<std::size_t>(route.servers[hop])];
+      server.free += route.blocks[hop];
+      reserve_for_next(server);
+    }
+  }
+
+  void schedule(std::int64_t time_ns, EventKind kind, std::size_t session) {
+    events_.push({time_ns, next_event_id_++, kind, session});
+  }
+
+  void report(SessionStep step, const Session& session) const {
+    if (options_.on_event) options_.on_event({step, session.number, now_ns_, session.route});
+  }
+
+  [[nodiscard]] double now_s() const { return seconds_between(0, now_ns_); }
+
+  const chain::Instance& instance_;
+  const SessionPolicy& policy_;
+  workload::RequestSource& source_;
+  const SessionSimulationOptions& options_;
+  std::vector<long> slots_;
+  chain::RouteGraph graph_;
+  std::optional<chain::Route> shortest_;
+  chain::WsRr ws_rr_;
+  chain::PetalsRouting petals_;
+
+  std::vector<ServerSlots> servers_;
+  std::vector<Session> sessions_;  // those that arrived and have not ended, and the next to arrive
+  std::vector<std::size_t> unused_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::int64_t now_ns_ = 0;
+  std::uint64_t next_event_id_ = 0;
+  std::int64_t arrivals_ = 0;
+  TimeRecorder waiting_, service_, response_;
+};
+
+}  // namespace
+
+Result<SimulationResult> simulate_sessions(const chain::Instance& instance, const chain::Placement& placement,
+                                           const SessionPolicy& policy, workload::RequestSource& source,
+                                           const SessionSimulationOptions& options) {
+  assert(placement.size() == instance.servers.size());
+  return SessionSimulation(instance, placement, policy, source, options).run();
+}
+
+}  // namespace windlass::sim
