@@ -5,9 +5,10 @@
 // loads first, keeps serving the old range, and drops later (two steps). Another drops first and serves, while it loads, only
 // the blocks in both ranges (one step). Steps are grouped in waves; in a wave, drops happen at once at its beginning, then all
 // its servers load at the same time, each serving its blocks as soon as it has them all; the wave ends with its longest load. A
-// full chain exists exactly when every block is on some server, so a wave interrupts service for as long as some block is on
-// none. Order: greedy; when greedy finds no way, every order of the servers that drop first is searched if there are at most 20
-// of them. If no order keeps service up, the one found that loses it for the shortest time is given.
+// full chain exists exactly when every block is on some server: a wave interrupts service for as long as some block is on none.
+//
+// Order. Greedy; when greedy finds no way, every order of the servers that drop first is searched if there are at most 20 of
+// them. If no order keeps service up, the one found that loses it for the shortest time is given.
 //
 // Worth. All in request-seconds (the mean number of requests in the system, integrated over time), under the new demand lambda,
 // over the T seconds of the transition and the horizon H after it. A set of chains with total rate nu and capacity C that
@@ -28,6 +29,7 @@
 
 #include "planner/base/result.h"
 #include "planner/chain/compose.h"
+#include "planner/chain/transition_order.h"
 
 namespace windlass::chain {
 
@@ -36,42 +38,12 @@ struct RecomposeOptions {
   Tuning tuning = Tuning::kLowerBound;
 };
 
-// What one server does in one wave: drops, then loads. Ranges in rising order; none is empty.
-struct TransitionStep {
-  int server = 0;  // of the new instance
-  std::vector<BlockRange> drops;
-  std::vector<BlockRange> loads;
-  double seconds = 0;  // blocks loaded * block GB / load GB per second
-
-  bool operator==(const TransitionStep&) const = default;
-};
-
-struct TransitionWave {
-  std::vector<TransitionStep> steps;    // in the order of the servers
-  double seconds = 0;                   // its longest step
-  double interrupted_s = 0;             // of these, without a full chain
-  double total_service_rate_per_s = 0;  // at the beginning of the wave, its drops done
-
-  bool operator==(const TransitionWave&) const = default;
-};
-
-// A server's change as a whole; servers that keep their range have none.
-struct ServerChange {
-  int server = 0;
-  BlockRange before;  // blocks 0: it joins
-  BlockRange after;   // blocks 0: it is not used any more
-  BlockRange kept;    // in both
-  bool loads_first = false;
-
-  bool operator==(const ServerChange&) const = default;
-};
-
 struct Transition {
   bool proposed = false;
   std::string reason;  // why, or why not; one sentence
 
   Composition current;            // what the old servers that are left serve, under the new demand; indices of the new instance
-  Composition next;               // composed anew; equal to current when nothing needs to move
+  Composition next;               // composed anew; on current's ranges when nothing needs to move
   std::vector<std::string> gone;  // servers of the old instance that the new one lacks
 
   std::vector<ServerChange> changes;  // in the order of the servers

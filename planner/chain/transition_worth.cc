@@ -1,0 +1,63 @@
+// Gain and cost of a transition; see transition_worth.h.
+#include "planner/chain/transition_worth.h"
+
+#include <algorithm>
+
+#include "planner/chain/gca.h"
+#include "planner/queueing/chain_bounds.h"
+
+namespace windlass::chain {
+
+Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_per_s) {
+  Service service;
+  service.arrival_rate_per_s = arrival_rate_per_s;
+  std::vector<planner::ChainRate> rates;
+  for (const ServerChain& chain : chains) {
+    rates.push_back({chain.service_rate_per_s(), chain.capacity});
+    service.capacity += chain.capacity;
+  }
+  service.rate_per_s = planner::total_rate_per_s(rates);
+  const bool stable = arrival_rate_per_s < service.rate_per_s;
+  const auto mean_s = stable ? planner::mean_response_lower_s(rates, arrival_rate_per_s) : std::nullopt;
+  service.present = mean_s ? arrival_rate_per_s * *mean_s : service.capacity;
+  return service;
+}
+
+Course course(const Service& service, double waiting, double seconds) {
+  const double growth_per_s = service.arrival_rate_per_s - service.rate_per_s;
+  double grows_s = seconds;
+  if (growth_per_s < 0) grows_s = std::min(seconds, waiting / -growth_per_s);  // until all is drained
+  const double end = std::max(0.0, waiting + growth_per_s * grows_s);
+  return {service.present * seconds + (waiting + end) / 2 * grows_s, end};
+}
+
+TransitionWorth worth_of(const Instance& instance, const Composition& current, const Composition& next,
+                         std::vector<TransitionWave>& waves, double horizon_s) {
+  const double arrivals = instance.arrival_rate_per_s;
+  const Service old_service = service_of(current.chains, arrivals);
+  const Service new_service = service_of(next.chains, arrivals);
+
+  TransitionState state(instance, current.placement, changes_between(instance, current.placement, next.placement));
+  Course moving;
+  double seconds = 0;
+  for (TransitionWave& wave : waves) {
+    state.begin(wave);
+    const TransitionState::View view = state.view();
+    const Service service = service_of(gca(view.instance, view.placement, view.slots), arrivals);
+    state.end(wave);
+    wave.total_service_rate_per_s = service.rate_per_s;
+    const Course during = course(service, moving.waiting, wave.seconds);
+    moving = {moving.request_s + during.request_s, during.waiting};
+    seconds += wave.seconds;
+  }
+  const Course staying = course(old_service, 0, seconds);
+  const Course new_from_rest = course(new_service, 0, horizon_s);
+  const Course draining = course(new_service, moving.waiting, horizon_s);
+
+  TransitionWorth worth;
+  worth.gain_request_s = course(old_service, staying.waiting, horizon_s).request_s - new_from_rest.request_s;
+  worth.cost_request_s = moving.request_s + (draining.request_s - new_from_rest.request_s) - staying.request_s;
+  return worth;
+}
+
+}  // namespace windlass::chain
