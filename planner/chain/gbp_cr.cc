@@ -4,8 +4,14 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 
 namespace windlass::chain {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 int blocks_for_capacity(const Instance& instance, double memory_gb, int capacity) {
   const double fit = std::floor(memory_gb / (instance.block_gb + instance.cache_gb * capacity));
@@ -19,28 +25,35 @@ double required_scaled_rate_per_s(const Instance& instance, int capacity) {
 }
 
 GreedyPlacement::GreedyPlacement(const Instance& instance) : instance_(instance) {
-  for (const Server& server : instance.servers) memory_of_class_gb_.push_back(server.memory_gb);
-  std::sort(memory_of_class_gb_.begin(), memory_of_class_gb_.end());
-  memory_of_class_gb_.erase(std::unique(memory_of_class_gb_.begin(), memory_of_class_gb_.end()), memory_of_class_gb_.end());
+  std::vector<double> memories_gb;
+  for (const Server& server : instance.servers) memories_gb.push_back(server.memory_gb);
+  std::sort(memories_gb.begin(), memories_gb.end());
+  memories_gb.erase(std::unique(memories_gb.begin(), memories_gb.end()), memories_gb.end());
+  for (const double memory_gb : memories_gb) classes_.push_back(MemoryClass{memory_gb, -1, 0});
   for (const Server& server : instance.servers) {
-    const auto at = std::lower_bound(memory_of_class_gb_.begin(), memory_of_class_gb_.end(), server.memory_gb);
-    class_of_.push_back(static_cast<std::size_t>(at - memory_of_class_gb_.begin()));
+    const auto at = std::lower_bound(memories_gb.begin(), memories_gb.end(), server.memory_gb);
+    class_of_.push_back(static_cast<std::size_t>(at - memories_gb.begin()));
   }
-  blocks_of_class_.assign(memory_of_class_gb_.size(), -1);
   order_.reserve(instance.servers.size());
   ranges_.reserve(instance.servers.size());
 }
 
 bool GreedyPlacement::set_capacity(int capacity) {
   assert(capacity >= 1);
+  const bool rising = capacity >= capacity_;
   capacity_ = capacity;
   bool changed = false;
   bool refill = order_.empty();
-  for (std::size_t i = 0; i < memory_of_class_gb_.size(); ++i) {
-    const int blocks = blocks_for_capacity(instance_, memory_of_class_gb_[i], capacity);
-    changed = changed || blocks != blocks_of_class_[i];
-    refill = refill || (blocks > 0 && blocks_of_class_[i] <= 0);
-    blocks_of_class_[i] = blocks;
+  for (std::size_t i = 0; i < classes_.size(); ++i) {
+    MemoryClass& of = classes_[i];
+    if (rising && capacity < of.next_change) continue;
+    const int blocks = blocks_for_capacity(instance_, of.memory_gb, capacity);
+    // The quotient says where the floor falls, up to its rounding: one c too early does no harm, one too late would.
+    const double holds_until = blocks > 0 ? (of.memory_gb / blocks - instance_.block_gb) / instance_.cache_gb : kNever;
+    of.next_change = std::max(std::floor(holds_until * (1 - 1e-12)) + 1, capacity + 1.0);
+    changed = changed || blocks != of.blocks;
+    refill = refill || (blocks > 0 && of.blocks <= 0);
+    of.blocks = blocks;
   }
   if (!changed) return false;
   if (refill) {
@@ -106,19 +119,13 @@ void GreedyPlacement::place(double required_scaled_rate_per_s) {
 }
 
 int GreedyPlacement::next_change(int most) const {
-  // The quotient says where a floor or the stop rule changes, up to its rounding: one c too early does no harm, one too late
-  // would.
   double next = most + 1.0;
-  for (std::size_t i = 0; i < memory_of_class_gb_.size(); ++i) {
-    if (blocks_of_class_[i] == 0) continue;
-    const double holds_until = (memory_of_class_gb_[i] / blocks_of_class_[i] - instance_.block_gb) / instance_.cache_gb;
-    next = std::min(next, std::floor(holds_until * (1 - 1e-12)) + 1);
-  }
+  for (const MemoryClass& of : classes_) next = std::min(next, of.next_change);
   // The stop rule fires one chain earlier, or at last, once lambda / (rho c) has fallen to that chain's rate.
   const std::size_t chains = rates_per_s_.size() - (reaches_rate_ ? 1 : 0);
   if (!rates_per_s_.empty() && chains > 0) {
     const double fires_at = instance_.arrival_rate_per_s / (instance_.max_load * rates_per_s_[chains - 1]);
-    next = std::min(next, std::ceil(fires_at * (1 - 1e-12)));
+    next = std::min(next, std::ceil(fires_at * (1 - 1e-12)));  // rounded down for the same reason
   }
   return static_cast<int>(std::clamp(next, capacity_ + 1.0, most + 1.0));
 }

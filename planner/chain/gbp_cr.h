@@ -47,7 +47,7 @@ class GreedyPlacement {
   // + 1.
   [[nodiscard]] int next_change(int most) const;
 
-  [[nodiscard]] int blocks(int server) const { return blocks_of_class_[class_of_[static_cast<std::size_t>(server)]]; }
+  [[nodiscard]] int blocks(int server) const { return classes_[class_of_[static_cast<std::size_t>(server)]].blocks; }
   // Of the last place(): the servers that hold blocks, in the order in which they were placed, and their ranges.
   [[nodiscard]] std::size_t placed() const { return placed_; }
   [[nodiscard]] int server(std::size_t at) const { return order_[at].server; }
@@ -70,12 +70,17 @@ class GreedyPlacement {
     }
   };
 
+  struct MemoryClass {
+    double memory_gb;
+    int blocks;          // m_j(c); -1: before the first set_capacity()
+    double next_change;  // for a smaller c the floor is the same
+  };
+
   void sort_order(std::size_t moved);
 
   const Instance& instance_;
-  std::vector<double> memory_of_class_gb_;  // the distinct memories: their floors are taken once
-  std::vector<std::size_t> class_of_;
-  std::vector<int> blocks_of_class_;
+  std::vector<MemoryClass> classes_;   // floors are taken once for all servers with one memory
+  std::vector<std::size_t> class_of_;  // by server
   std::vector<Candidate> order_;
   std::vector<BlockRange> ranges_;
   std::vector<std::size_t> chain_ends_;

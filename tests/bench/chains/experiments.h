@@ -1,0 +1,79 @@
+// The results of the two papers on server chains, reproduced: one function per figure or table, each writing a Markdown table
+// and SVG charts. `scripts/bench chains` runs them and puts the tables into docs/algorithms/chains.md.
+//
+// Setting of Section 4.1.1 of Sun, He, Hou 2026: L = 70, s_m = 1.32 GB, s_c = 0.11 GB; a share eta of the servers has 40 GB and
+// 109 ms per block and request, the others 20 GB and 175 ms; communication is the RTT to the orchestrator plus 18 ms, once per
+// request, with orchestrator and servers at random places of the RIPE Atlas network.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "planner/chain/compose.h"
+#include "planner/dispatch/policies.h"
+#include "planner/sim/recorder.h"
+#include "planner/workload/request_source.h"
+#include "planner/workload/trace.h"
+#include "tests/bench/ripe_network.h"
+#include "tests/bench/svg_chart.h"
+
+namespace windlass::bench {
+
+struct Scale {
+  int seeds = 20;
+  std::int64_t requests = 100'000;  // measured per seed and point, after a tenth of them to warm up
+};
+
+struct Inputs {
+  RipeNetwork network;
+  std::vector<workload::TraceRow> code_trace;
+  Scale scale;
+};
+
+// What an experiment leaves: `tables` is Markdown, each chart a file.
+struct Report {
+  struct Figure {
+    std::string file;  // without the extension
+    Chart chart;
+  };
+  std::string tables;
+  std::vector<Figure> figures;
+};
+
+struct PaperSetting {
+  int servers = 20;         // J
+  double fast_share = 0.2;  // eta
+  double arrival_rate_per_s = 0.2;
+};
+
+inline constexpr int kPaperCapacity = 7;  // c
+
+[[nodiscard]] chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed);
+
+// GBP-CR without the stop rule, then GCA: every server is placed (Fig. 4 to 7).
+[[nodiscard]] chain::Composition compose_all(const chain::Instance& instance, int capacity);
+
+// Mean response of the chains under a policy, Poisson arrivals and exponential sizes. The seed fixes arrivals and sizes.
+[[nodiscard]] sim::SimulationResult simulate(const chain::Instance& instance, const chain::Composition& composition,
+                                             dispatch::PolicyKind policy, double rate_per_s, const Scale& scale,
+                                             std::uint64_t seed);
+
+// Runs body(0) ... body(count - 1) on all cores; results go where the body puts them, by index.
+void for_each_index(int count, const std::function<void(int)>& body);
+
+// Mean and 95 % half-width over seeds, as text ("12.3 ± 0.4") and as a point.
+[[nodiscard]] std::string with_interval(const std::vector<double>& values, int decimals);
+[[nodiscard]] ChartPoint point_of(double x, const std::vector<double>& values);
+
+[[nodiscard]] Report placement_experiment(const Inputs& inputs);     // Fig. 3
+[[nodiscard]] Report cache_experiment(const Inputs& inputs);         // Fig. 4
+[[nodiscard]] Report policy_experiment(const Inputs& inputs);        // Fig. 5
+[[nodiscard]] Report capacity_experiment(const Inputs& inputs);      // Fig. 6 and 7
+[[nodiscard]] Report overall_experiment(const Inputs& inputs);       // Fig. 8
+[[nodiscard]] Report trace_experiment(const Inputs& inputs);         // Table 1
+[[nodiscard]] Report block_counts_experiment(const Inputs& inputs);  // bprr_petals, Section 4.2
+[[nodiscard]] Report petals_sweep_experiment(const Inputs& inputs);  // what PETALS' unpublished constants do
+
+}  // namespace windlass::bench

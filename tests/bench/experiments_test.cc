@@ -1,0 +1,125 @@
+// The experiments at a small scale: each still runs, fills its table, and shows what the docs say it shows. And the charts'
+// SVG.
+#include "tests/bench/chains/experiments.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+namespace windlass::bench {
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int rows_of(const std::string& markdown) {
+  int rows = 0;
+  std::istringstream lines(markdown);
+  for (std::string line; std::getline(lines, line);) rows += line.starts_with("| ") ? 1 : 0;
+  return rows;
+}
+
+class Experiments : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string data = WINDLASS_SOURCE_DIR "/../shared/data";
+    if (!std::filesystem::exists(data + "/topology"))
+      GTEST_SKIP() << "no " << data << ": its traces and topologies are not part of the project";
+    auto network = RipeNetwork::parse(read(data + "/topology/LearningDataset_RTT_RipeAtlasEU.csv"));
+    ASSERT_TRUE(network.ok()) << network.error().message;
+    auto trace = workload::parse_azure_trace(read(data + "/traces/AzureLLMInferenceTrace_code.csv"));
+    ASSERT_TRUE(trace.ok()) << trace.error().message;
+    inputs_.emplace(Inputs{std::move(network).value(), std::move(trace).value(), Scale{3, 2000}});
+  }
+
+  std::optional<Inputs> inputs_;
+};
+
+// Given: three seeds. Expected: in every row GBP-CR is never worse than 100 random placements, and optimal under equal
+// memories.
+TEST_F(Experiments, Placement) {
+  const Report report = placement_experiment(*inputs_);
+  EXPECT_GE(rows_of(report.tables), 10);
+  EXPECT_EQ(report.tables.find("| 2/3 |"), std::string::npos) << report.tables;
+  EXPECT_NE(report.tables.find("in 18 of 18 cases"), std::string::npos) << report.tables;
+}
+
+// Given: three seeds. Expected: nine loads; GCA needs what the integer program needs at light loads.
+TEST_F(Experiments, Cache) {
+  const Report report = cache_experiment(*inputs_);
+  EXPECT_EQ(rows_of(report.tables), 1 + 9);
+  EXPECT_NE(report.tables.find("| 5 % |"), std::string::npos);
+  EXPECT_NE(report.tables.find("| 3/3 |"), std::string::npos) << report.tables;
+}
+
+// Given: three seeds at 80 % load. Expected: JFFC responds faster than JSQ and random, and lies between its bounds.
+TEST_F(Experiments, Policies) {
+  auto instance = paper_instance(inputs_->network, {}, 1);
+  instance.arrival_rate_per_s = 0.8 * compose_all(instance, kPaperCapacity).total_service_rate_per_s;
+  const auto composed = compose_all(instance, kPaperCapacity);
+  const Scale scale{1, 50'000};
+  const auto mean_s = [&](dispatch::PolicyKind policy) {
+    return simulate(instance, composed, policy, instance.arrival_rate_per_s, scale, 1).response.mean_s;
+  };
+  const double jffc_s = mean_s(dispatch::PolicyKind::kJffc);
+  EXPECT_LT(jffc_s, mean_s(dispatch::PolicyKind::kJsq));
+  EXPECT_LT(jffc_s, mean_s(dispatch::PolicyKind::kRandom));
+  EXPECT_GT(jffc_s, 0.97 * *composed.mean_response_lower_s);
+  EXPECT_LT(jffc_s, 1.03 * *composed.mean_response_upper_s);
+  EXPECT_EQ(rows_of(policy_experiment(*inputs_).tables), 3 * (1 + 9));
+}
+
+// Given: two seeds. Expected: a row per rate, cell, reading and load; every chart has points.
+TEST_F(Experiments, TheOthersFillTheirTables) {
+  inputs_->scale = Scale{2, 1000};
+  const Report capacity = capacity_experiment(*inputs_);
+  EXPECT_EQ(rows_of(capacity.tables), 1 + 7);
+  const Report overall = overall_experiment(*inputs_);
+  EXPECT_EQ(rows_of(overall.tables), 1 + 16);
+  EXPECT_GE(rows_of(petals_sweep_experiment(*inputs_).tables), 10);
+  EXPECT_EQ(rows_of(trace_experiment(*inputs_).tables), 3 * (1 + 6));
+  EXPECT_NE(block_counts_experiment(*inputs_).tables.find("places 53 and 4"), std::string::npos);
+  for (const Report* report : {&capacity, &overall}) {
+    for (const Report::Figure& figure : report->figures) {
+      const std::string svg = svg_of(figure.chart);
+      EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n")) << figure.file;
+      EXPECT_EQ(svg.find("nan"), std::string::npos) << figure.file;
+      for (const ChartSeries& series : figure.chart.series)
+        EXPECT_FALSE(series.points.empty()) << figure.file << ": " << series.name;
+    }
+  }
+}
+
+// Given: a pair of places. Expected: the composition of 0.3 times both medians and 0.01 ms per kilometre (Berlin to Paris: 878
+// km).
+TEST(RipeNetwork, ComposesRoundTrips) {
+  const auto network = RipeNetwork::parse(
+      "measure_id,anchor_id,dst_ip,init_time,latency_m1,latency_m2,latency_m3,latency_m4,latitude,longitude\n"
+      "a,1,x,t,10,20,30,40,52.52,13.405\r\nb,2,x,t,4,4,4,4,48.8566,2.3522\n");
+  ASSERT_TRUE(network.ok()) << network.error().message;
+  EXPECT_NEAR(network->rtt_s(0, 1), (0.3 * 25 + 0.3 * 4 + 8.78) / 1000, 1e-5);
+  const auto wrong = RipeNetwork::parse("head\na,1,x,t,10,fast,30,40,52.52,13.405\n");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message.find("line 2: field 6: found 'fast'"), std::string::npos) << wrong.error().message;
+}
+
+// Given: a chart with a name that XML must escape, an infinite point and a logarithmic axis. Expected: SVG with the name
+// escaped and the point left out.
+TEST(SvgChart, EscapesAndLeavesOut) {
+  const Chart chart{"a < b & c", "x", "y", {{"s", {{0, 1, {}, {}}, {1, 100, 50, 200}, {2, 1.0 / 0.0, {}, {}}}}}, true};
+  const std::string svg = svg_of(chart);
+  EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  std::size_t markers = 0;
+  for (std::size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) ++markers;
+  EXPECT_EQ(markers, 2U + 1U);  // two points and the legend
+}
+
+}  // namespace
+}  // namespace windlass::bench

@@ -1,0 +1,138 @@
+// See svg_chart.h.
+#include "tests/bench/svg_chart.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace windlass::bench {
+namespace {
+
+constexpr double kWidth = 720, kHeight = 420, kLeft = 70, kRight = 190, kTop = 44, kBottom = 56;
+constexpr std::array kColours = {"#0b5394", "#b45f06", "#38761d", "#990000", "#674ea7", "#007a87", "#7f6000"};
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+// A range of values with round ticks, linear or logarithmic, laid over pixels from..to.
+class Axis {
+ public:
+  Axis(double low, double high, bool log, double from, double to) : log_(log), from_(from), to_(to) {
+    if (log) {
+      low_ = std::floor(std::log10(low));
+      high_ = std::max(std::ceil(std::log10(high)), low_ + 1);
+      for (double power = low_; power <= high_; ++power) {
+        for (const double digit : {1.0, 2.0, 5.0}) {
+          if ((digit == 1 || high_ - low_ <= 2) && std::log10(digit) + power <= high_)
+            ticks_.push_back(digit * std::pow(10, power));
+        }
+      }
+      return;
+    }
+    if (!(high > low)) high = low + 1;
+    const double raw = (high - low) / 6, power = std::pow(10, std::floor(std::log10(raw)));
+    double step = 10 * power;
+    for (const double digit : {5.0, 2.0, 1.0}) {
+      if (digit * power >= raw) step = digit * power;
+    }
+    low_ = std::floor(low / step) * step;
+    high_ = std::ceil(high / step) * step;
+    for (int i = 0; low_ + i * step <= high_ + step / 2; ++i) ticks_.push_back(low_ + i * step);
+  }
+
+  [[nodiscard]] double at(double value) const {
+    const double v = log_ ? std::log10(value) : value;
+    return from_ + (to_ - from_) * (v - low_) / (high_ - low_);
+  }
+  [[nodiscard]] const std::vector<double>& ticks() const { return ticks_; }
+
+ private:
+  bool log_;
+  double from_, to_, low_ = 0, high_ = 1;
+  std::vector<double> ticks_;
+};
+
+std::string marker(std::size_t series, double x, double y) {
+  const char* colour = kColours[series % kColours.size()];
+  switch (series % 4) {
+    case 0: return fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.2' fill='{}'/>\n", x, y, colour);
+    case 1: return fmt::format("<rect x='{:.1f}' y='{:.1f}' width='6' height='6' fill='{}'/>\n", x - 3, y - 3, colour);
+    case 2: return fmt::format("<path d='M{:.1f} {:.1f}l4 7h-8z' fill='{}'/>\n", x, y - 4, colour);
+    default: return fmt::format("<path d='M{:.1f} {:.1f}l4 4l-4 4l-4 -4z' fill='{}'/>\n", x, y - 4, colour);
+  }
+}
+
+}  // namespace
+
+std::string svg_of(const Chart& chart) {
+  double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
+  for (const ChartSeries& series : chart.series) {
+    for (const ChartPoint& point : series.points) {
+      if (!std::isfinite(point.y) || (chart.y_log && point.y <= 0)) continue;
+      x_low = std::min(x_low, point.x);
+      x_high = std::max(x_high, point.x);
+      y_low = std::min({y_low, point.y, chart.y_log ? point.y : point.low.value_or(point.y)});
+      y_high = std::max({y_high, point.y, point.high.value_or(point.y)});
+    }
+  }
+  if (!chart.y_log && y_low > 0 && y_low < 0.6 * y_high) y_low = 0;
+  const Axis x(x_low, x_high, false, kLeft, kWidth - kRight), y(y_low, y_high, chart.y_log, kHeight - kBottom, kTop);
+
+  std::string out = fmt::format(
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
+      "font-size='12'>\n<rect width='{0}' height='{1}' fill='white'/>\n<text x='{2}' y='24' font-size='15'>{3}</text>\n",
+      kWidth, kHeight, kLeft, escaped(chart.title));
+  for (const double tick : x.ticks()) {
+    out += fmt::format(
+        "<path d='M{0:.1f} {1}V{2}' stroke='#e3e3e3'/><text x='{0:.1f}' y='{3}' text-anchor='middle'>{4:g}</text>\n",
+        x.at(tick), kTop, kHeight - kBottom, kHeight - kBottom + 18, tick);
+  }
+  for (const double tick : y.ticks()) {
+    out +=
+        fmt::format("<path d='M{1} {0:.1f}H{2}' stroke='#e3e3e3'/><text x='{3}' y='{4:.1f}' text-anchor='end'>{5:g}</text>\n",
+                    y.at(tick), kLeft, kWidth - kRight, kLeft - 8, y.at(tick) + 4, tick);
+  }
+  out +=
+      fmt::format("<path d='M{0} {1}V{2}H{3}' fill='none' stroke='black'/>\n", kLeft, kTop, kHeight - kBottom, kWidth - kRight);
+  out += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>\n", (kLeft + kWidth - kRight) / 2, kHeight - 14,
+                     escaped(chart.x_label));
+  out += fmt::format("<text transform='translate(18 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",
+                     (kTop + kHeight - kBottom) / 2, escaped(chart.y_label));
+  for (std::size_t s = 0; s < chart.series.size(); ++s) {
+    const ChartSeries& series = chart.series[s];
+    const char* colour = kColours[s % kColours.size()];
+    std::string line, marks;
+    for (const ChartPoint& point : series.points) {
+      if (!std::isfinite(point.y) || (chart.y_log && point.y <= 0)) continue;
+      line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x.at(point.x), y.at(point.y));
+      if (point.low && point.high) {
+        const double bottom = chart.y_log && *point.low <= 0 ? point.y : *point.low;
+        marks += fmt::format("<path d='M{0:.1f} {1:.1f}V{2:.1f}m-4 0h8M{3:.1f} {1:.1f}h8' stroke='{4}'/>\n", x.at(point.x),
+                             y.at(bottom), y.at(*point.high), x.at(point.x) - 4, colour);
+      }
+      marks += marker(s, x.at(point.x), y.at(point.y));
+    }
+    if (series.joined && !line.empty())
+      out += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='1.6'/>\n", line, colour);
+    out += marks;
+    const double legend_y = kTop + 10 + 20 * static_cast<double>(s);
+    out += marker(s, kWidth - kRight + 18, legend_y);
+    out += fmt::format("<text x='{}' y='{}'>{}</text>\n", kWidth - kRight + 30, legend_y + 4, escaped(series.name));
+  }
+  return out + "</svg>\n";
+}
+
+}  // namespace windlass::bench
