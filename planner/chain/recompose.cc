@@ -58,31 +58,46 @@ Result<void> check(const Instance& old_instance, const Composition& old, const I
   return {};
 }
 
-// The way to one composition, by the best order found: least service lost, then least cost, then least time.
-Transition way_to(const Instance& instance, const Transition& known, Composition next) {
-  Transition way = known;
-  way.next = std::move(next);
-  way.changes = changes_between(instance, way.current.placement, way.next.placement);
-  if (way.changes.empty()) return way;
-  bool first = true;
-  for (TransitionOrder& order : transition_orders(instance, way.current.placement, way.next.placement)) {
-    const TransitionWorth worth = worth_of(instance, way.current, way.next, order.waves, way.horizon_s);
-    double seconds = 0;
-    for (const TransitionWave& wave : order.waves) seconds += wave.seconds;
-    const bool better = std::tuple(order.interrupted_s, worth.cost_request_s, seconds) <
-                        std::tuple(way.interrupted_s, way.cost_request_s, way.seconds);
-    if (!first && !better) continue;
-    first = false;
-    way.waves = std::move(order.waves);
-    way.interrupted_s = order.interrupted_s;
-    way.order_proved = order.proved;
-    way.gain_request_s = worth.gain_request_s;
-    way.cost_request_s = worth.cost_request_s;
-    way.seconds = seconds;
+// One way to a composition: in one order of the steps.
+struct Way {
+  std::size_t target = 0;
+  TransitionOrder order;
+  TransitionWorth worth;
+};
+
+std::vector<Way> ways_to(const Instance& instance, const Composition& current, const Composition& next, std::size_t target,
+                         double horizon_s) {
+  std::vector<Way> ways;
+  for (TransitionOrder& order : transition_orders(instance, current.placement, next.placement)) {
+    const TransitionWorth worth = worth_of(instance, current, next, order.waves, horizon_s);
+    ways.push_back({target, std::move(order), worth});
   }
-  way.interrupted = way.interrupted_s > 0;
-  way.loaded_gb = static_cast<double>(blocks_to_load(way.current.placement, way.next.placement)) * instance.block_gb;
-  return way;
+  // Nothing has to move.
+  if (ways.empty()) {
+    std::vector<TransitionWave> none;
+    ways.push_back({target, {}, worth_of(instance, current, next, none, horizon_s)});
+  }
+  return ways;
+}
+
+// For each composition the way that loses least service, then has least accumulated in the same time; of these the best. Those
+// named first win ties.
+const Way& best_of(const std::vector<Way>& ways, double horizon_s) {
+  double longest_s = 0;
+  for (const Way& way : ways) longest_s = std::max(longest_s, way.worth.seconds);
+  const auto accumulated = [&](const Way& way) { return way.worth.accumulated(longest_s + horizon_s); };
+  const auto order_key = [&](const Way& way) {
+    return std::tuple(way.order.interrupted_s, accumulated(way), way.worth.seconds);
+  };
+  const Way* best = nullptr;
+  for (std::size_t i = 0; i < ways.size();) {
+    const Way* quickest = &ways[i];
+    for (; i < ways.size() && ways[i].target == quickest->target; ++i) {
+      if (order_key(ways[i]) < order_key(*quickest)) quickest = &ways[i];
+    }
+    if (best == nullptr || accumulated(*quickest) < accumulated(*best)) best = quickest;
+  }
+  return *best;
 }
 
 void decide(Transition& transition) {
@@ -128,14 +143,28 @@ Result<Transition> recompose(const Instance& old_instance, const Composition& ol
     const auto same_capacity = compose(new_instance, old.capacity);
     if (same_capacity.ok()) targets.push_back(*same_capacity);
   }
-  Transition best;
+  std::vector<Way> ways;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    Transition way = way_to(new_instance, known, with_fewest_loads(new_instance, targets[i], known.current.placement));
-    const auto net = [](const Transition& t) { return t.gain_request_s - t.cost_request_s; };
-    if (i == 0 || net(way) > net(best)) best = std::move(way);
+    targets[i] = with_fewest_loads(new_instance, targets[i], known.current.placement);
+    for (Way& way : ways_to(new_instance, known.current, targets[i], i, options.horizon_s)) ways.push_back(std::move(way));
   }
-  decide(best);
-  return best;
+  const Way& best = best_of(ways, options.horizon_s);
+  Transition transition = std::move(known);
+  transition.next = targets[best.target];
+  transition.changes = changes_between(new_instance, transition.current.placement, transition.next.placement);
+  transition.waves = best.order.waves;
+  transition.seconds = best.worth.seconds;
+  transition.loaded_gb =
+      static_cast<double>(blocks_to_load(transition.current.placement, transition.next.placement)) * new_instance.block_gb;
+  transition.interrupted_s = best.order.interrupted_s;
+  transition.interrupted = transition.interrupted_s > 0;
+  transition.order_proved = best.order.proved;
+  if (!transition.changes.empty()) {
+    transition.gain_request_s = best.worth.gain_request_s;
+    transition.cost_request_s = best.worth.cost_request_s;
+  }
+  decide(transition);
+  return transition;
 }
 
 }  // namespace windlass::chain

@@ -20,6 +20,7 @@
 //   gain = old chains over the H seconds after T, with what waits by then, - new chains over H seconds, none waiting
 //          (both stable: H lambda (R_old - R_new))
 //   cost = the waves and the draining after them of what waits - old chains over the first T seconds
+// Several orders, and the old c beside the best, are compared by what has accumulated at one time, H after the longest of them.
 // A transition is proposed if gain > cost, or if the old servers that are left hold no full chain.
 #pragma once
 

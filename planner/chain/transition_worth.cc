@@ -35,28 +35,24 @@ TransitionWorth worth_of(const Instance& instance, const Composition& current, c
                          std::vector<TransitionWave>& waves, double horizon_s) {
   const double arrivals = instance.arrival_rate_per_s;
   const Service old_service = service_of(current.chains, arrivals);
-  const Service new_service = service_of(next.chains, arrivals);
+  TransitionWorth worth;
+  worth.next = service_of(next.chains, arrivals);
 
   TransitionState state(instance, current.placement, changes_between(instance, current.placement, next.placement));
-  Course moving;
-  double seconds = 0;
   for (TransitionWave& wave : waves) {
     state.begin(wave);
     const TransitionState::View view = state.view();
     const Service service = service_of(gca(view.instance, view.placement, view.slots), arrivals);
     state.end(wave);
     wave.total_service_rate_per_s = service.rate_per_s;
-    const Course during = course(service, moving.waiting, wave.seconds);
-    moving = {moving.request_s + during.request_s, during.waiting};
-    seconds += wave.seconds;
+    const Course during = course(service, worth.moving.waiting, wave.seconds);
+    worth.moving = {worth.moving.request_s + during.request_s, during.waiting};
+    worth.seconds += wave.seconds;
   }
-  const Course staying = course(old_service, 0, seconds);
-  const Course new_from_rest = course(new_service, 0, horizon_s);
-  const Course draining = course(new_service, moving.waiting, horizon_s);
-
-  TransitionWorth worth;
-  worth.gain_request_s = course(old_service, staying.waiting, horizon_s).request_s - new_from_rest.request_s;
-  worth.cost_request_s = moving.request_s + (draining.request_s - new_from_rest.request_s) - staying.request_s;
+  const Course staying = course(old_service, 0, worth.seconds);
+  const double from_rest = course(worth.next, 0, horizon_s).request_s;
+  worth.gain_request_s = course(old_service, staying.waiting, horizon_s).request_s - from_rest;
+  worth.cost_request_s = worth.accumulated(worth.seconds + horizon_s) - from_rest - staying.request_s;
   return worth;
 }
 

@@ -30,6 +30,15 @@ struct Course {
 struct TransitionWorth {
   double gain_request_s = 0;
   double cost_request_s = 0;
+  double seconds = 0;  // of the transition
+  Course moving;       // during it
+  Service next;        // after it
+
+  // From the beginning of the transition on. Two ways are compared over one span: gain and cost are each way's own.
+  // REQUIRES: span_s >= seconds.
+  [[nodiscard]] double accumulated(double span_s) const {
+    return moving.request_s + course(next, moving.waiting, span_s - seconds).request_s;
+  }
 };
 
 // Fills the waves' total_service_rate_per_s.

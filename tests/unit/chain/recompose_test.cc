@@ -183,6 +183,7 @@ TEST(Recompose, CountsTheBacklogOfTooFewChains) {
   ASSERT_FALSE(transition->current.stable);
   ASSERT_TRUE(transition->next.stable);
   EXPECT_TRUE(transition->proposed);
+  EXPECT_EQ(transition->waves.size(), 1u) << "while the backlog grows, one load after the other would cost more";
   const double growth = 0.6 - transition->current.total_service_rate_per_s;
   const double begin = transition->seconds, end = transition->seconds + 1000;
   const double expected = 1000 * static_cast<double>(transition->current.total_capacity) +
@@ -308,7 +309,7 @@ TEST(Recompose, MovesLittleWhenOneOfManyIsLost) {
   instance.blocks = 70;
   instance.block_gb = 1.32;
   instance.cache_gb = 0.11;
-  instance.arrival_rate_per_s = 0.2;
+  instance.arrival_rate_per_s = 0.5;
   Rng rng(2, "servers");
   for (int j = 0; j < 20; ++j) {
     const bool large = j % 5 == 0;
@@ -329,7 +330,7 @@ TEST(Recompose, MovesLittleWhenOneOfManyIsLost) {
     loaded_gb += transition->loaded_gb;
     for (const BlockRange& range : transition->next.placement) anew_gb += range.blocks * next.block_gb;
   }
-  EXPECT_LT(loaded_gb, anew_gb / 2);
+  EXPECT_LT(loaded_gb, 0.3 * anew_gb);
 }
 
 // What cannot be recomposed is named: another model, ranges outside of it, a horizon that is none, no bandwidth, a name twice.
