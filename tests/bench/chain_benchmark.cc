@@ -1,8 +1,10 @@
 // Benchmarks of server chains: composing, one dispatch decision, simulated requests; each over the sizes by which it grows.
 // `scripts/bench chains` runs them and writes docs/benchmarks.md.
 #include <algorithm>
+#include <string>
 
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include "planner/base/rng.h"
 #include "planner/chain/compose.h"
@@ -179,10 +181,15 @@ void simulate(benchmark::State& state, dispatch::PolicyKind kind) {
     benchmark::DoNotOptimize(sim::simulate_chains(chains, source, *policy, options).response.mean_s);
   }
   state.SetItemsProcessed(state.iterations() * state.range(1));
+  rusage usage{};
+  getrusage(RUSAGE_SELF,
+            &usage);  // the largest of the process so far: it stands still if no run needs more than those before it
+  state.SetLabel(std::to_string(usage.ru_maxrss / 1024) + " MiB");
 }
 BENCHMARK_CAPTURE(simulate, jffc, dispatch::PolicyKind::kJffc)
     ->Args({10, 1'000'000})
     ->Args({100, 1'000'000})
+    ->Args({100, 10'000'000})
     ->Args({1000, 1'000'000})
     ->Args({10'000, 1'000'000})
     ->ArgNames({"chains", "requests"})

@@ -69,7 +69,7 @@ Report capacity_experiment(const Inputs& inputs) {
 
   Report report;
   // Fig. 6: lambda = 0.2, the mean over seeds by c, where every seed has a value.
-  Chart fig6{"Mean response time by reserved capacity, 0.2 requests/s", "c", "seconds", {}, false};
+  Chart fig6{"Mean response time by reserved capacity, 0.2 requests/s", "c", "seconds", {}, true};
   const std::pair<const char*, std::optional<double> Judged::*> curves[] = {{"JFFC, simulated", &Judged::simulated_s},
                                                                             {"lower bound", &Judged::lower_s},
                                                                             {"upper bound", &Judged::upper_s},

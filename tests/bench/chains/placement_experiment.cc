@@ -117,7 +117,7 @@ Report placement_experiment(const Inputs& inputs) {
                 "c K",
                 {},
                 false};
-    ChartSeries greedy{"GBP-CR", {}}, random{"random: median, best to worst", {}, false};
+    ChartSeries greedy{"GBP-CR", {}}, random{"random orders", {}, false};
     for (const double rate : {0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3}) {
       std::vector<Row> rows(static_cast<std::size_t>(seeds));
       for_each_index(seeds, [&](int seed) {
