@@ -15,10 +15,11 @@
 // starts with b requests waiting accumulates in t seconds, in the fluid limit,
 //   lambda < nu:   lambda R t + b t - (nu - lambda) t^2 / 2 while b drains, at most b^2 / (2 (nu - lambda)), with R the lower
 //                  bound of Theorem 3.7 on the mean response
-//   lambda >= nu:  C t + b t + (lambda - nu) t^2 / 2
-// so that no chain at all costs lambda t^2 / 2. Every wave is charged with the state at its beginning for all its length.
+//   lambda >= nu:  p t + b t + (lambda - nu) t^2 / 2, where p is C, but no less than what the new chains have in the system:
+//                  chains that cannot keep up are never better than chains that can
+// so that no chain at all costs lambda t^2 / 2 more. Every wave is charged with the state at its beginning for all its length.
 //   gain = old chains over the H seconds after T, with what waits by then, - new chains over H seconds, none waiting
-//          (both stable: H lambda (R_old - R_new))
+//          (both stable: H lambda (R_old - R_new); only the new ones: mostly (lambda - nu_old) H^2 / 2)
 //   cost = the waves and the draining after them of what waits - old chains over the first T seconds
 // Several orders, and the old c beside the best, are compared by what has accumulated at one time, H after the longest of them.
 // A transition is proposed if gain > cost, or if the old servers that are left hold no full chain.

@@ -8,7 +8,7 @@
 
 namespace windlass::chain {
 
-Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_per_s) {
+Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_per_s, double at_least) {
   Service service;
   service.arrival_rate_per_s = arrival_rate_per_s;
   std::vector<planner::ChainRate> rates;
@@ -19,7 +19,7 @@ Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_p
   service.rate_per_s = planner::total_rate_per_s(rates);
   const bool stable = arrival_rate_per_s < service.rate_per_s;
   const auto mean_s = stable ? planner::mean_response_lower_s(rates, arrival_rate_per_s) : std::nullopt;
-  service.present = mean_s ? arrival_rate_per_s * *mean_s : service.capacity;
+  service.present = mean_s ? arrival_rate_per_s * *mean_s : std::max(service.capacity, at_least);
   return service;
 }
 
@@ -34,15 +34,15 @@ Course course(const Service& service, double waiting, double seconds) {
 TransitionWorth worth_of(const Instance& instance, const Composition& current, const Composition& next,
                          std::vector<TransitionWave>& waves, double horizon_s) {
   const double arrivals = instance.arrival_rate_per_s;
-  const Service old_service = service_of(current.chains, arrivals);
   TransitionWorth worth;
   worth.next = service_of(next.chains, arrivals);
+  const Service old_service = service_of(current.chains, arrivals, worth.next.present);
 
   TransitionState state(instance, current.placement, changes_between(instance, current.placement, next.placement));
   for (TransitionWave& wave : waves) {
     state.begin(wave);
     const TransitionState::View view = state.view();
-    const Service service = service_of(gca(view.instance, view.placement, view.slots), arrivals);
+    const Service service = service_of(gca(view.instance, view.placement, view.slots), arrivals, worth.next.present);
     state.end(wave);
     wave.total_service_rate_per_s = service.rate_per_s;
     const Course during = course(service, worth.moving.waiting, wave.seconds);

@@ -14,10 +14,11 @@ struct Service {
   double arrival_rate_per_s = 0;
   double rate_per_s = 0;  // nu
   double capacity = 0;    // C
-  double present = 0;     // requests in the system on average, none of them waiting from before: lambda R, or C when unstable
+  double present = 0;     // requests in the system beside those that wait from before: lambda R; C or more when unstable
 };
 
-[[nodiscard]] Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_per_s);
+// When unstable, no fewer than at_least are in the system.
+[[nodiscard]] Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_per_s, double at_least = 0);
 
 struct Course {
   double request_s = 0;  // accumulated
