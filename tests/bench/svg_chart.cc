@@ -32,13 +32,18 @@ class Axis {
  public:
   Axis(double low, double high, bool log, double from, double to) : log_(log), from_(from), to_(to) {
     if (log) {
-      low_ = std::floor(std::log10(low));
-      high_ = std::max(std::ceil(std::log10(high)), low_ + 1);
-      for (double power = low_; power <= high_; ++power) {
-        for (const double digit : {1.0, 2.0, 5.0}) {
-          if ((digit == 1 || high_ - low_ <= 2) && std::log10(digit) + power <= high_)
-            ticks_.push_back(digit * std::pow(10, power));
-        }
+      // From a 1, 2 or 5 of some power of ten to another.
+      std::vector<double> digits;
+      for (double power = std::floor(std::log10(low)); power <= std::ceil(std::log10(high)); ++power) {
+        for (const double digit : {1.0, 2.0, 5.0}) digits.push_back(digit * std::pow(10, power));
+      }
+      std::size_t first = 0, last = digits.size() - 1;
+      while (first + 1 < last && digits[first + 1] <= low) ++first;
+      while (last > first + 1 && digits[last - 1] >= high) --last;
+      low_ = std::log10(digits[first]);
+      high_ = std::log10(digits[last]);
+      for (std::size_t i = first; i <= last; ++i) {
+        if (high_ - low_ <= 2.5 || i % 3 == 0) ticks_.push_back(digits[i]);
       }
       return;
     }
