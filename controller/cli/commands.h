@@ -28,6 +28,10 @@ void add_top(CLI::App& app, CommandContext& context);
 void add_wait(CLI::App& app, CommandContext& context);
 void add_explain(CLI::App& app, CommandContext& context);
 void add_load(CLI::App& app, CommandContext& context);
+void add_chain(CLI::App& app, CommandContext& context);  // with the three below
+void add_chain_compose(CLI::App& app, CommandContext& context);
+void add_chain_simulate(CLI::App& app, CommandContext& context);
+void add_chain_recompose(CLI::App& app, CommandContext& context);
 void add_version(CLI::App& app, CommandContext& context);
 
 // The whole program: parses `arguments` (without the program's name) and runs the command. The exit code.

@@ -6,9 +6,10 @@
 namespace windlass::cli {
 
 struct Console {
-  std::ostream& out;      // results
-  std::ostream& err;      // errors and progress
-  bool terminal = false;  // out is a terminal: tables may redraw themselves
+  std::ostream& out;          // results
+  std::ostream& err;          // errors and progress
+  bool terminal = false;      // out is a terminal: tables may redraw themselves
+  bool err_terminal = false;  // err is one: a line of progress may renew itself
 };
 
 // Exit codes of every command.

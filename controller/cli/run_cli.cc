@@ -21,6 +21,27 @@ std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
 }
 
+// What to say of a word where only certain commands may stand; empty when all is well. CLI11 would only say that one is
+// required.
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* at = &app;
+  for (const std::string& word : arguments) {
+    std::string known;
+    const CLI::App* next = nullptr;
+    for (const CLI::App* command : at->get_subcommands([](const CLI::App* one) { return !one->get_name().empty(); })) {
+      if (command->get_name() == word) next = command;
+      known += (known.empty() ? "" : ", ") + command->get_name();
+    }
+    if (known.empty() || word.empty() || word[0] == '-') return "";
+    if (next == nullptr) {
+      return full_name(*at) + ": found '" + word + "', allowed are the commands " + known + "\nRun `" + full_name(*at) +
+             " --help` for what they do.\n";
+    }
+    at = next;
+  }
+  return "";
+}
+
 }  // namespace
 
 void add_version(CLI::App& app, CommandContext& context) {
@@ -41,22 +62,15 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
   add_wait(app, context);
   add_explain(app, context);
   add_load(app, context);
+  add_chain(app, context);
   add_version(app, context);
 
   if (arguments.empty()) {
     console.err << app.help();
     return kUsage;
   }
-  // CLI11 would only say that a command is required.
-  std::string known;
-  bool is_known = arguments[0].empty() || arguments[0][0] == '-';
-  for (const CLI::App* command : app.get_subcommands({})) {
-    is_known = is_known || command->get_name() == arguments[0];
-    known += (known.empty() ? "" : ", ") + command->get_name();
-  }
-  if (!is_known) {
-    console.err << "windlass: found '" << arguments[0] << "', allowed are the commands " << known
-                << "\nRun `windlass --help` for what they do.\n";
+  if (const std::string unknown = unknown_command(app, arguments); !unknown.empty()) {
+    console.err << unknown;
     return kUsage;
   }
   try {

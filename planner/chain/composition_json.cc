@@ -47,7 +47,7 @@ Json composition_json(const Instance& instance, const Composition& composition) 
               {"meanResponseTimeUpperSeconds", *composition.mean_response_upper_s}};
   }
   const double nu = composition.total_service_rate_per_s;
-  return {{"capacity", composition.capacity},
+  return {{"capacity", composition.capacity > 0 ? Json(composition.capacity) : Json(nullptr)},
           {"placement", std::move(placement)},
           {"unplacedServers", names_json(instance, unplaced)},
           {"disjointChains", std::move(disjoint)},

@@ -7,8 +7,9 @@
 
 namespace windlass::chain {
 
-// Keys in this order: capacity, placement, unplacedServers, disjointChains, chains, totalCapacity, totalServiceRatePerSecond,
-// arrivalRate, maxLoad, load, stable, meetsMaxLoad, bounds (null when unstable), considered. Blocks count from 1.
+// Keys in this order: capacity (null where none was chosen), placement, unplacedServers, disjointChains, chains, totalCapacity,
+// totalServiceRatePerSecond, arrivalRate, maxLoad, load, stable, meetsMaxLoad, bounds (null when unstable), considered. Blocks
+// count from 1.
 [[nodiscard]] nlohmann::ordered_json composition_json(const Instance& instance, const Composition& composition);
 
 }  // namespace windlass::chain

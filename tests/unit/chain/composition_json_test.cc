@@ -62,7 +62,8 @@ TEST(CompositionJson, HasTheAgreedNames) {
   EXPECT_EQ(json.at("considered")[1].at("objective").get<double>(), 1.0 / 7);
 }
 
-// Given an unstable composition: bounds is null, not left out; without any chain the load is null too.
+// Given an unstable composition: bounds is null, not left out; without any chain the load is null too, without a chosen c
+// the capacity.
 TEST(CompositionJson, UnstableHasNoBounds) {
   Composition unstable = composition();
   unstable.stable = false;
@@ -70,9 +71,11 @@ TEST(CompositionJson, UnstableHasNoBounds) {
   unstable.mean_response_upper_s.reset();
   EXPECT_TRUE(composition_json(three_servers(), unstable).at("bounds").is_null());
   unstable.chains.clear();
+  unstable.capacity = 0;
   unstable.total_service_rate_per_s = 0;
   const auto json = composition_json(three_servers(), unstable);
   EXPECT_TRUE(json.at("load").is_null());
+  EXPECT_TRUE(json.at("capacity").is_null());
   EXPECT_EQ(json.at("stable"), false);
 }
 

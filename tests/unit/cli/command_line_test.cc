@@ -31,7 +31,7 @@ Outcome run(const std::vector<std::string>& arguments) {
 TEST(CommandLine, NothingPrintsHelp) {
   const Outcome outcome = run({});
   EXPECT_EQ(outcome.code, kUsage);
-  for (const char* command : {"up", "plan", "validate", "model", "top", "wait", "explain", "load", "version"}) {
+  for (const char* command : {"up", "plan", "validate", "model", "top", "wait", "explain", "load", "chain", "version"}) {
     EXPECT_THAT(outcome.err, HasSubstr(command));
   }
 }

@@ -1,0 +1,47 @@
+// Runs `windlass chain` in this process and keeps what it printed; with instances small enough to check by hand.
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/cli/commands.h"
+#include "tests/unit/cli/example_objects.h"
+
+namespace windlass::cli {
+
+struct ChainOutcome {
+  int code;
+  std::string out;
+  std::string err;
+
+  // Null where the output is no JSON.
+  [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
+};
+
+inline ChainOutcome run_chain(std::vector<std::string> arguments) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Console console{out, err, false};
+  arguments.insert(arguments.begin(), "chain");
+  const int code = run_cli(arguments, console);
+  return {code, out.str(), err.str()};
+}
+
+// Fig. 2 of Sun, He, Hou 2026, with epsilon = 0.01: GBP-CR makes j1 > j2 and j3 > j4 > j5 of it for c = 1, and GCA adds j1 > j4
+// > j5, each with capacity 5.
+inline constexpr const char* kFigure2 = R"(model: {blocks: 3, blockSizeGB: 1, cacheSizeGB: 0.1}
+arrivalRate: 1
+maxLoad: 0.7
+servers:
+- {name: j1, memoryGB: 2, communicationSeconds: 1, blockSeconds: 0.01}
+- {name: j2, memoryGB: 3, communicationSeconds: 2, blockSeconds: 0.02}
+- {name: j3, memoryGB: 2, communicationSeconds: 1, blockSeconds: 0.03}
+- {name: j4, memoryGB: 2, communicationSeconds: 1, blockSeconds: 0.04}
+- {name: j5, memoryGB: 2, communicationSeconds: 1, blockSeconds: 0.05}
+)";
+
+}  // namespace windlass::cli
