@@ -312,6 +312,68 @@ TEST(Recompose, StepsSurviveExecution) {
   EXPECT_GT(interrupted, 200);
 }
 
+// Against every way there is to the best c and to the old one: none to the chosen composition loses less service, or as little
+// with less accumulated by the same time; and the other composition's best way has accumulated no less.
+TEST(Recompose, ChoosesTheBestWay) {
+  int several_orders = 0, several_targets = 0, old_capacity = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed, "ways");
+    const Instance old = random_instance(rng, {.max_servers = 10, .max_blocks = 6, .max_memory_gb = 8});
+    const auto composed = compose(old, Tuning::kLowerBound);
+    if (!composed.ok()) continue;
+    const Instance next = changed(rng, old);
+    if (next.servers.empty()) continue;
+    const auto chosen = recompose(old, *composed, next);
+    if (!chosen.ok()) continue;
+    struct Way {
+      bool to_chosen;
+      double interrupted_s;
+      TransitionWorth worth;
+    };
+    std::vector<std::vector<Way>> ways;  // by target
+    std::vector<int> capacities{compose(next, Tuning::kLowerBound)->capacity, composed->capacity};
+    if (capacities[0] == capacities[1]) capacities.pop_back();
+    double longest_s = 0;
+    for (const int capacity : capacities) {
+      const auto anew = compose(next, capacity);
+      if (!anew.ok()) continue;
+      const Composition target = with_fewest_loads(next, *anew, chosen->current.placement);
+      auto orders = transition_orders(next, chosen->current.placement, target.placement);
+      if (orders.empty()) orders.emplace_back();
+      several_orders += orders.size() > 1;
+      ways.emplace_back();
+      for (TransitionOrder& order : orders) {
+        const auto worth = worth_of(next, chosen->current, target, order.waves, 3600);
+        ways.back().push_back({target.placement == chosen->next.placement, order.interrupted_s, worth});
+        longest_s = std::max(longest_s, worth.seconds);
+      }
+    }
+    const double span_s = 3600 + longest_s;
+    std::vector<double> best_s;  // by target
+    double chosen_s = std::numeric_limits<double>::infinity();
+    for (const auto& to_target : ways) {
+      std::pair best{std::numeric_limits<double>::infinity(), 0.0};
+      for (const Way& way : to_target) best = std::min(best, std::pair(way.interrupted_s, way.worth.accumulated(span_s)));
+      best_s.push_back(best.second);
+      if (!to_target.front().to_chosen) continue;
+      ASSERT_EQ(chosen->interrupted_s, best.first);
+      for (const Way& way : to_target) {
+        const bool is_it = way.interrupted_s == chosen->interrupted_s && way.worth.seconds == chosen->seconds &&
+                           (chosen->changes.empty() || way.worth.cost_request_s == chosen->cost_request_s);
+        if (is_it) chosen_s = std::min(chosen_s, way.worth.accumulated(span_s));
+      }
+      ASSERT_EQ(chosen_s, best.second);
+    }
+    ASSERT_EQ(chosen_s, *std::min_element(best_s.begin(), best_s.end()));
+    several_targets += ways.size() > 1;
+    old_capacity += ways.size() > 1 && !chosen->changes.empty() && !ways[0].front().to_chosen;
+  }
+  EXPECT_GT(several_orders, 300);
+  EXPECT_GT(several_targets, 100);
+  EXPECT_GT(old_capacity, 5);
+}
+
 // All at once the same: one call after the other gives the same answer.
 TEST(Recompose, RepeatsItself) {
   Rng rng(8, "repeat");
