@@ -1,0 +1,103 @@
+// ProfileTable: iteration times interpolated between measured runs, from Splitwise's profile (Patel et al., ISCA 2024, Section
+// V: "a piece-wise linear performance model"), whose CSV columns are read as they are.
+//
+// Two readings of the same rows:
+//
+//   kBatchTokens  Splitwise's simulator. Both times are medians over prompt_size x batch_size, read at the batch's tokens: the
+//   prompts'
+//                 tokens for prefill, one per sequence for decode, both for a mixed batch, which takes the prompt time x 1.1.
+//                 It reproduces the paper; its decode times hardly grow with the batch, as one token per sequence lies below
+//                 what was measured.
+//   kBatchShape   what was measured. Prefill lies between the curve of single prompts and the curve of batches of one prompt
+//   size (that
+//                 with the most batch sizes), by the mean number of tokens that a token attends to. Decode: medians by batch
+//                 size of what is left after a part linear in the context, whose slope is fitted. A mixed batch adds to the
+//                 prefill of all its tokens the attention of the decode part.
+//
+// Rows whose end-to-end time is more than twice their prompt time plus their token times are no single batch (it did not fit,
+// so that its requests ran one after another); they are left out and counted. Outside of what was measured the outermost
+// segments carry on, but do not fall beyond the largest batch. Pure, immutable.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/perf/iteration_model.h"
+#include "planner/perf/piecewise_linear.h"
+
+namespace windlass::planner {
+
+// One measured run: `batch_size` prompts of `prompt_tokens` each, and up to `output_tokens` generated for each.
+struct ProfileRow {
+  std::string model;     // "bloom-176b"
+  std::string hardware;  // "h100-80gb"
+  int tensor_parallel = 1;
+  double prompt_tokens = 0;  // prompt_size
+  double batch_size = 0;
+  double output_tokens = 0;  // token_size: the most that was asked for
+  double prompt_s = 0;       // prompt_time
+  double token_s = 0;        // token_time
+  double end_to_end_s = 0;   // e2e_time; 0 where the column is missing
+
+  bool operator==(const ProfileRow&) const = default;
+};
+
+// The text of perf_model.csv: times in milliseconds, columns by name in any order, others ignored; e2e_time may be missing.
+// Errors name the line, the column, what was found and what is allowed.
+[[nodiscard]] Result<std::vector<ProfileRow>> parse_profile_csv(std::string_view csv);
+
+// False where the end-to-end time contradicts the other two.
+[[nodiscard]] bool is_one_batch(const ProfileRow& row);
+
+// Mean tokens in a sequence's cache while the row's tokens were generated. Generation may have ended before `output_tokens`:
+// the end-to-end time tells.
+[[nodiscard]] double mean_context_tokens(const ProfileRow& row);
+
+struct ProfileKey {
+  std::string model;
+  std::string hardware;
+  int tensor_parallel = 1;
+
+  bool operator==(const ProfileKey&) const = default;
+};
+
+// Distinct keys of the rows, in order of appearance.
+[[nodiscard]] std::vector<ProfileKey> keys_of(std::span<const ProfileRow> rows);
+
+enum class ProfileReading { kBatchTokens, kBatchShape };
+
+class ProfileTable final : public IterationModel {
+ public:
+  // Error kNotFound: no row has the key; it lists the keys that the rows have.
+  [[nodiscard]] static Result<ProfileTable> make(std::span<const ProfileRow> rows, const ProfileKey& key,
+                                                 ProfileReading reading, double kv_capacity_tokens);
+
+  [[nodiscard]] double iteration_s(const Batch& batch) const override;
+  [[nodiscard]] Coverage coverage(const Batch& batch) const override;
+  [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
+
+  // Rows of the key that is_one_batch() turned away.
+  [[nodiscard]] std::size_t rows_left_out() const { return rows_left_out_; }
+
+ private:
+  ProfileTable() = default;
+
+  [[nodiscard]] double prefill_s(double tokens, double attention) const;
+  [[nodiscard]] double decode_s(double sequences, double context_tokens) const;
+
+  ProfileReading reading_ = ProfileReading::kBatchTokens;
+  PiecewiseLinear prompt_by_tokens_;             // kBatchTokens: all rows; kBatchShape: rows of one prompt
+  PiecewiseLinear prompt_by_tokens_of_batches_;  // kBatchShape: rows of batches of the reference prompt
+  double reference_prompt_tokens_ = 0;
+  PiecewiseLinear token_;                 // by batch tokens, or by batch size without the part of the context
+  double token_s_per_context_token_ = 0;  // kBatchShape
+  double most_context_tokens_ = 0;        // of one sequence
+  double kv_capacity_tokens_ = 0;
+  std::size_t rows_left_out_ = 0;
+};
+
+}  // namespace windlass::planner
