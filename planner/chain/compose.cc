@@ -214,17 +214,28 @@ class CapacitySearch {
   double objective_ = kNever;
 };
 
-// What keeps a full chain from being placed, for a person.
+// What keeps a full chain from being placed, for a person. The memory that is missing at least: servers with most left over
+// need least for another block.
 Error nothing_fits(const Instance& instance, int capacity) {
-  long placed = 0;
-  for (const Server& server : instance.servers) placed += blocks_for_capacity(instance, server.memory_gb, capacity);
   const double each_gb = instance.block_gb + instance.cache_gb * capacity;
-  const double missing = static_cast<double>(instance.blocks - placed);
+  long placed = 0;
+  std::vector<double> short_of_another_gb;
+  for (const Server& server : instance.servers) {
+    const int blocks = blocks_for_capacity(instance, server.memory_gb, capacity);
+    placed += blocks;
+    short_of_another_gb.push_back(std::max(0.0, each_gb * (blocks + 1) - server.memory_gb));
+  }
+  std::sort(short_of_another_gb.begin(), short_of_another_gb.end());
+  double missing_gb = 0;
+  for (long i = 0; i < instance.blocks - placed; ++i) {
+    missing_gb +=
+        i < static_cast<long>(short_of_another_gb.size()) ? short_of_another_gb[static_cast<std::size_t>(i)] : each_gb;
+  }
   return Error{
       ErrorCode::kFailedPrecondition,
       fmt::format("no full chain can be placed: the servers' memories hold {} of {} blocks with the caches of {} request{} "
                   "each; at least {:.6g} GB of memory are missing",
-                  placed, instance.blocks, capacity, capacity == 1 ? "" : "s", missing * each_gb)};
+                  placed, instance.blocks, capacity, capacity == 1 ? "" : "s", missing_gb)};
 }
 
 }  // namespace

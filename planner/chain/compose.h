@@ -1,7 +1,7 @@
 // compose(): chains for an instance: block placement (GBP-CR) for the best reserved capacity c, cache allocation (GCA), bounds.
 //
-// Sun, He, Hou 2026: c by the surrogate c K(c) (Eq. 13-14) or by the lower or upper bound of Theorem 3.7 on the chains that GBP-CR
-// and GCA give (Section 3.2.3). Pure and deterministic.
+// Sun, He, Hou 2026: c by the surrogate c K(c) (Eq. 13-14) or by the lower or upper bound of Theorem 3.7 on the chains that
+// GBP-CR and GCA give (Section 3.2.3). Pure and deterministic.
 #pragma once
 
 #include <optional>
@@ -35,7 +35,8 @@ struct Composition {
   bool meets_max_load = false;                    // lambda <= rho-bar nu
   std::optional<double> mean_response_lower_s;    // Theorem 3.7; none when unstable
   std::optional<double> mean_response_upper_s;
-  std::vector<ConsideredCapacity> considered;     // values of c that were judged to the end, in rising order; empty when c was given
+  std::vector<ConsideredCapacity>
+      considered;  // values of c that were judged to the end, in rising order; empty when c was given
 };
 
 // Fills everything but capacity, disjoint_chains and considered from the placement by GCA.

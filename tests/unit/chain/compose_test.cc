@@ -93,14 +93,15 @@ TEST(Compose, SaysWhatItComposed) {
   EXPECT_GT(composed_count, 500);
 }
 
-// Given: servers that together hold 3 of 5 blocks. Expected: a refusal that says how many GB are missing.
+// Given: servers that together hold 3 of 5 blocks of 2.5 GB with their caches, one with 0.5 GB left over. Expected: a refusal
+// that says how many GB are missing at least: 2 and 2.5.
 TEST(Compose, SaysHowMuchMemoryIsMissing) {
   const Instance instance{5, 2, 0.5, 1, 0.7, {Server{"a", 5, 0.1, 0.1, 1, {}}, Server{"b", 3, 0.1, 0.1, 1, {}}}};
   for (const auto& refused : {compose(instance, 1), compose(instance, Tuning::kLowerBound)}) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
     EXPECT_NE(refused.error().message.find("3 of 5 blocks"), std::string::npos) << refused.error().message;
-    EXPECT_NE(refused.error().message.find("at least 5 GB of memory are missing"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("at least 4.5 GB of memory are missing"), std::string::npos)
         << refused.error().message;
   }
 }
