@@ -61,6 +61,10 @@ std::optional<Error> check(const MixedIntegerProgram& program) {
 void load(const MixedIntegerProgram& program, bool with_objective, OsiClpSolverInterface& lp) {
   lp.messageHandler()->setLogLevel(0);
   lp.getModelPtr()->setLogLevel(0);
+  // CoinUtils 2.11 loses memory in one of its presolve actions (implied_free_action), and programs as small as ours gain
+  // nothing by them.
+  lp.setHintParam(OsiDoPresolveInInitial, false, OsiHintDo);
+  lp.setHintParam(OsiDoPresolveInResolve, false, OsiHintDo);
   const int columns = static_cast<int>(program.variables().size());
   const int rows = static_cast<int>(program.constraints().size());
   const auto bound = [](double value) { return std::isinf(value) ? std::copysign(COIN_DBL_MAX, value) : value; };
