@@ -1,0 +1,166 @@
+// Engine: the scheduler of one simulated inference worker: which sequences make up each iteration, and what of the KV cache
+// they hold.
+//
+// Iteration-level (Orca, Vidur Section 4.4): begin() chooses the next batch and gives the sums by which a latency model prices
+// it; end() says what that iteration produced. Knows neither time nor other workers. Batching:
+// - static (FasterTransformer): a batch runs until its last sequence ends; caches are reserved for the whole length
+// - Orca: prompts join running decodes at every iteration; caches are reserved for the whole length
+// - vLLM: waiting prompts go first in iterations of their own; paged caches; who came last is preempted, and recomputed, when
+// pages run out
+// - mixed: as vLLM, but prompts share an iteration with the decodes (Splitwise's mixed pool)
+// - Sarathi-Serve, and vLLM's since V1: chunks of prompts fill a token budget beside the decodes
+// An iteration costs O(1) plus O(log n) per sequence that joins or leaves, not O(n): a decoding sequence's length, its next
+// page and its end follow from when it joined. Deterministic, not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/perf/iteration_model.h"
+
+namespace windlass::sim {
+
+enum class Batching { kStatic, kOrca, kVllm, kMixed, kSarathi };
+
+const char* to_string(Batching batching);  // "static", "orca", "vllm", "mixed", "sarathi"
+[[nodiscard]] Result<Batching> batching_from_string(
+    std::string_view name);  // the error says what was found and what is allowed
+
+struct EngineOptions {
+  Batching batching = Batching::kVllm;
+  int max_sequences = 256;
+  int max_batch_tokens =
+      2048;               // prompt tokens in one iteration (a longer prompt runs alone); Sarathi: decodes and chunks together
+  int block_tokens = 16;  // of a page of the KV cache
+  std::int64_t kv_blocks = 0;       // pages that there are
+  double admission_reserve = 0.01;  // share of the pages that new prompts leave free (vLLM's watermark)
+};
+
+class Engine {
+ public:
+  // A handle of a sequence that this engine holds; reused after the sequence has left.
+  using Sequence = int;
+
+  explicit Engine(const EngineOptions& options);
+
+  // Whether a sequence of this length can ever run here: its pages fit when it is alone.
+  [[nodiscard]] bool can_hold(int prompt_tokens, int output_tokens) const;
+
+  // A prompt to be prefilled. `request` is the caller's. With `hand_over` it is done here with its first token, and keeps its
+  // pages until release(). REQUIRES: can_hold(), with hand_over for no output; both >= 1, with hand_over output_tokens >= 2.
+  Sequence enqueue(int request, int prompt_tokens, int output_tokens, bool hand_over = false);
+
+  // A sequence whose cache comes from elsewhere, with its first token made. Takes pages for the prompt at once, and joins the
+  // decodes with join(). REQUIRES: has_room(prompt_tokens); output_tokens >= 2.
+  [[nodiscard]] bool has_room(int prompt_tokens) const;
+  Sequence reserve(int request, int prompt_tokens, int output_tokens);
+  void join(Sequence sequence);
+
+  // Lets a handed over sequence's pages go. REQUIRES: end() gave it as prefilled.
+  void release(Sequence sequence);
+
+  // Begins an iteration: its sums, or none when there is nothing to run. REQUIRES: none is under way.
+  [[nodiscard]] std::optional<planner::Batch> begin();
+  // Requests whose prompts this iteration is the first to process; until the next begin().
+  [[nodiscard]] std::span<const int> started() const { return started_; }
+
+  struct Outcome {
+    std::vector<int> first_tokens;    // requests whose first token this iteration made
+    std::vector<int> finished;        // requests that are done and have left
+    std::vector<Sequence> prefilled;  // sequences to be handed over
+    int decoded = 0;                  // sequences that made a further token
+    int joined = 0;                   // of these, in their first decode iteration here
+  };
+  // REQUIRES: an iteration is under way. The result lives until the next begin().
+  const Outcome& end();
+
+  // Takes every sequence away and gives their requests, in the order of their arrival here: the worker failed.
+  [[nodiscard]] std::vector<int> abandon();
+
+  [[nodiscard]] int request_of(Sequence sequence) const { return at(sequence).request; }
+  [[nodiscard]] int waiting() const { return static_cast<int>(waiting_.size()); }
+  [[nodiscard]] int running() const { return decoding_ + static_cast<int>(prefilling_.size()); }
+  [[nodiscard]] int decoding() const { return decoding_; }
+  [[nodiscard]] int held() const { return held_; }  // all sequences here
+  // Tokens that are to be prefilled, and one for each decode: Splitwise's queue length.
+  [[nodiscard]] std::int64_t pending_tokens() const { return waiting_tokens_ + decoding_; }
+  [[nodiscard]] std::int64_t free_blocks() const { return free_blocks_; }
+  [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
+
+ private:
+  struct State {
+    int request = -1;
+    int serial = 0;     // tells a handle's owners apart
+    int prompt = 0;     // tokens to prefill, those made before a preemption included
+    int output = 0;     // tokens to make in all
+    int made = 0;       // tokens made when it joined the decodes (or was preempted)
+    int prefilled = 0;  // tokens of the prompt in the cache
+    int chunk = 0;      // tokens of the prompt in this iteration
+    std::int64_t joined_tick = 0;
+    std::int64_t blocks = 0;  // pages it took before it joined; while it decodes they follow from its length
+    bool decoding = false;
+    bool hand_over = false;
+  };
+  struct End {
+    std::int64_t tick;
+    int serial;
+    Sequence sequence;
+
+    bool operator>(const End& other) const { return tick != other.tick ? tick > other.tick : serial > other.serial; }
+  };
+
+  [[nodiscard]] const State& at(Sequence sequence) const { return states_[static_cast<std::size_t>(sequence)]; }
+  [[nodiscard]] State& at(Sequence sequence) { return states_[static_cast<std::size_t>(sequence)]; }
+  [[nodiscard]] bool reserves() const { return options_.batching == Batching::kStatic || options_.batching == Batching::kOrca; }
+  [[nodiscard]] std::int64_t blocks_of(std::int64_t tokens) const {
+    return (tokens + options_.block_tokens - 1) / options_.block_tokens;
+  }
+  [[nodiscard]] std::int64_t blocks_to_admit(const State& state) const;
+  [[nodiscard]] int cached(const State& state) const;  // tokens of a decoding sequence in the cache
+  [[nodiscard]] std::size_t page_phase(const State& state) const;
+
+  Sequence make(int request, int prompt_tokens, int output_tokens);
+  void forget(Sequence sequence);
+  [[nodiscard]] bool admit(Sequence sequence);
+  void admit_prompts(int budget, bool chunked);
+  void add_chunk(Sequence sequence, int tokens);
+  void start_decoding(Sequence sequence);
+  void stop_decoding(Sequence sequence);
+  void take_pages_for_decodes();
+  void preempt_last();
+  void end_prefills();
+  void end_decodes();
+
+  EngineOptions options_;
+  std::vector<State> states_;
+  std::vector<Sequence> unused_;
+  int next_serial_ = 0;
+  int held_ = 0;
+
+  std::deque<Sequence> waiting_;      // in the order in which they will be admitted
+  std::vector<Sequence> prefilling_;  // admitted, their prompts not done; in the order of admission
+  std::int64_t waiting_tokens_ = 0;   // of waiting and prefilling prompts
+  std::int64_t free_blocks_ = 0;
+
+  int decoding_ = 0;
+  std::int64_t tick_ = 0;           // decode iterations so far
+  std::int64_t cached_tokens_ = 0;  // of all decoding sequences
+  std::vector<int> starting_page_;  // [p]: decoding sequences that need a page when (p + tick) % block_tokens = 0
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // stale where the serial has changed or it does not decode
+  std::vector<std::pair<Sequence, int>> admitted_;  // with serials, in the order in which they began to decode; stale alike
+  int joined_ = 0;                                  // since the last decode iteration
+
+  planner::Batch batch_;
+  bool busy_ = false;
+  Outcome outcome_;
+  std::vector<int> started_;
+  std::int64_t preemptions_ = 0;
+};
+
+}  // namespace windlass::sim
