@@ -31,7 +31,7 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
   const double bytes_per_s = n * spec.memory_bandwidth_bytes_per_s * efficiency.bandwidth;
   const double element = bytes_of(shape.dtype);
   // More GPUs than KV heads: each head lives on several of them, and its bytes are read and kept as often.
-  const double kv_copies = std::max(1.0, n / shape.kv_heads);
+  const double kv_copies = std::max(1.0, n / kv_shards(shape));
   const double kv_bytes = kv_bytes_per_token(shape) * kv_copies;
 
   const double all_reduces = 2.0 * shape.layers;  // after attention and after the MLP
@@ -39,7 +39,7 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
       gpus <= 1 ? 0 : all_reduces * shape.hidden * element * all_reduce_s_per_byte(spec, gpus, efficiency);
   const double token_compute_s = flops_per_token(shape) / flops_per_s;
   // Every iteration reads all weights once, launches its kernels and starts its all-reduces.
-  const double weights_s = static_cast<double>(matmul_parameter_count(shape)) * element / bytes_per_s;
+  const double weights_s = matmul_weight_bytes(shape) / bytes_per_s;
   const double fixed_s =
       weights_s + shape.layers * efficiency.layer_overhead_s + all_reduces * all_reduce_latency_s(spec, gpus);
 

@@ -90,12 +90,13 @@ class ProfileTable final : public IterationModel {
   [[nodiscard]] double decode_s(double sequences, double context_tokens) const;
 
   ProfileReading reading_ = ProfileReading::kBatchTokens;
-  PiecewiseLinear prompt_by_tokens_;             // kBatchTokens: all rows; kBatchShape: rows of one prompt
-  PiecewiseLinear prompt_by_tokens_of_batches_;  // kBatchShape: rows of batches of the reference prompt
+  PiecewiseLinear prompt_by_tokens_;   // kBatchTokens: of all rows; kBatchShape: of single prompts
+  PiecewiseLinear prompt_of_batches_;  // kBatchShape: of batches of the reference prompt, by their tokens
   double reference_prompt_tokens_ = 0;
-  PiecewiseLinear token_;                 // by batch tokens, or by batch size without the part of the context
-  double token_s_per_context_token_ = 0;  // kBatchShape
-  double most_context_tokens_ = 0;        // of one sequence
+  double prompt_s_per_pair_ = 0;  // of a token and one that it attends to, beyond a single prompt
+  PiecewiseLinear token_;         // by batch tokens, or by batch size without the part of the context
+  double token_s_per_context_token_ = 0;
+  double most_context_tokens_ = 0;  // of a batch
   double kv_capacity_tokens_ = 0;
   std::size_t rows_left_out_ = 0;
 };

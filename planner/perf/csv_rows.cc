@@ -1,0 +1,105 @@
+// See csv_rows.h.
+#include "planner/perf/csv_rows.h"
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace windlass::planner {
+namespace {
+
+void split_into(std::string_view line, std::vector<std::string_view>& fields) {
+  while (true) {
+    const std::size_t comma = line.find(',');
+    fields.push_back(line.substr(0, comma));
+    if (comma == std::string_view::npos) return;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+// Foreign bytes in a message of one line.
+std::string shown(std::string_view found) {
+  constexpr std::size_t kShown = 60;
+  std::string text = "'";
+  for (const char c : found.substr(0, kShown)) text += c < ' ' || c > '~' ? '?' : c;
+  return text + (found.size() > kShown ? "...'" : "'");
+}
+
+}  // namespace
+
+Result<CsvRows> CsvRows::parse(std::string_view text, std::initializer_list<const char*> required) {
+  CsvRows csv;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    if (csv.columns_.empty()) {
+      split_into(line, csv.columns_);
+      continue;
+    }
+    const std::size_t before = csv.fields_.size();
+    split_into(line, csv.fields_);
+    if (const std::size_t found = csv.fields_.size() - before; found != csv.columns_.size()) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: found {} fields, allowed are {}, as the first line names",
+                                                            number, found, csv.columns_.size())};
+    }
+    csv.lines_.push_back(number);
+  }
+  for (const char* column : required) {
+    if (csv.has(column)) continue;
+    std::string all;
+    for (const char* name : required) all += (all.empty() ? "" : ", ") + std::string(name);
+    return Error{ErrorCode::kInvalidArgument, fmt::format("line 1: column {} is missing, needed are {}", column, all)};
+  }
+  return csv;
+}
+
+bool CsvRows::has(std::string_view column) const {
+  return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
+}
+
+std::string_view CsvRows::field(std::size_t row, std::string_view column) const {
+  const auto found = std::find(columns_.begin(), columns_.end(), column);
+  assert(found != columns_.end() && row < rows());
+  return fields_[row * columns_.size() + static_cast<std::size_t>(found - columns_.begin())];
+}
+
+Error CsvRows::mistake(std::size_t row, std::string_view column, const std::string& allowed) const {
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("line {}: {}: found {}, allowed is {}", lines_[row], column, shown(field(row, column)), allowed)};
+}
+
+Result<std::string> CsvRows::text(std::size_t row, std::string_view column) const {
+  const std::string_view found = field(row, column);
+  if (found.empty()) return mistake(row, column, "a name");
+  return std::string(found);
+}
+
+Result<double> CsvRows::number(std::size_t row, std::string_view column, double low, double high) const {
+  const std::string_view found = field(row, column);
+  double value = 0;
+  const auto [end, error] = std::from_chars(found.data(), found.data() + found.size(), value);
+  if (error != std::errc() || end != found.data() + found.size() || !(low <= value && value <= high)) {
+    return mistake(row, column, fmt::format("a number from {:g} to {:g}", low, high));
+  }
+  return value;
+}
+
+Result<int> CsvRows::integer(std::size_t row, std::string_view column, int low, int high) const {
+  const std::string_view found = field(row, column);
+  int value = 0;
+  const auto [end, error] = std::from_chars(found.data(), found.data() + found.size(), value);
+  if (error != std::errc() || end != found.data() + found.size() || value < low || value > high) {
+    return mistake(row, column, fmt::format("a whole number from {} to {}", low, high));
+  }
+  return value;
+}
+
+}  // namespace windlass::planner

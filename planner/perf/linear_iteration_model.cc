@@ -1,0 +1,124 @@
+// See linear_iteration_model.h.
+#include "planner/perf/linear_iteration_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace windlass::planner {
+namespace {
+
+double phase_s(const PhaseCoefficients& c, double sequences, double tokens) {
+  return c.per_token_s * tokens + c.per_sequence_s * sequences + c.per_mean_token_s * (tokens / sequences) + c.constant_s;
+}
+
+struct PhaseSample {
+  double sequences = 0;
+  double tokens = 0;
+  double seconds = 0;
+};
+
+// Which of the four terms a form has; the constant is in all.
+struct Terms {
+  bool per_sequence = false;
+  bool per_mean_token = false;
+};
+
+struct FittedPhase {
+  LinearPhase phase;
+  LinearFit fit;
+};
+
+Result<FittedPhase> fit_phase(const std::vector<PhaseSample>& samples, Terms terms, const FitOptions& options) {
+  const Eigen::Index columns = 2 + (terms.per_sequence ? 1 : 0) + (terms.per_mean_token ? 1 : 0);
+  Eigen::MatrixXd features(static_cast<Eigen::Index>(samples.size()), columns);
+  Eigen::VectorXd targets(static_cast<Eigen::Index>(samples.size()));
+  LinearPhase phase;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const PhaseSample& sample = samples[i];
+    const double mean = sample.tokens / sample.sequences;
+    const auto row = static_cast<Eigen::Index>(i);
+    Eigen::Index column = 0;
+    features(row, column++) = 1;
+    features(row, column++) = sample.tokens;
+    if (terms.per_sequence) features(row, column++) = sample.sequences;
+    if (terms.per_mean_token) features(row, column) = mean;
+    targets[row] = sample.seconds;
+
+    PhaseRange& range = phase.range;
+    if (i == 0) range = {sample.sequences, sample.sequences, mean, mean, sample.tokens, sample.tokens};
+    range.fewest_sequences = std::min(range.fewest_sequences, sample.sequences);
+    range.most_sequences = std::max(range.most_sequences, sample.sequences);
+    range.fewest_mean_tokens = std::min(range.fewest_mean_tokens, mean);
+    range.most_mean_tokens = std::max(range.most_mean_tokens, mean);
+    range.fewest_tokens = std::min(range.fewest_tokens, sample.tokens);
+    range.most_tokens = std::max(range.most_tokens, sample.tokens);
+  }
+  WINDLASS_ASSIGN_OR_RETURN(LinearFit fit, fit_linear(features, targets, options));
+  Eigen::Index column = 0;
+  phase.coefficients.constant_s = fit.coefficients[column++];
+  phase.coefficients.per_token_s = fit.coefficients[column++];
+  if (terms.per_sequence) phase.coefficients.per_sequence_s = fit.coefficients[column++];
+  if (terms.per_mean_token) phase.coefficients.per_mean_token_s = fit.coefficients[column];
+  return FittedPhase{phase, std::move(fit)};
+}
+
+}  // namespace
+
+bool PhaseRange::covers(double sequences, double tokens) const {
+  const double mean = tokens / sequences;
+  return fewest_sequences <= sequences && sequences <= most_sequences && fewest_mean_tokens <= mean &&
+         mean <= most_mean_tokens && fewest_tokens <= tokens && tokens <= most_tokens;
+}
+
+double LinearIterationModel::iteration_s(const Batch& batch) const {
+  double prefill = 0;
+  double decode = 0;
+  if (batch.prefill_sequences > 0) prefill = phase_s(prefill_.coefficients, batch.prefill_sequences, batch.prefill_tokens);
+  if (batch.decode_sequences > 0) decode = phase_s(decode_.coefficients, batch.decode_sequences, batch.decode_context_tokens);
+  const bool mixed = batch.prefill_sequences > 0 && batch.decode_sequences > 0;
+  const double once = mixed ? std::min(prefill_.coefficients.constant_s, decode_.coefficients.constant_s) : 0;
+  // An unconstrained fit may have negative coefficients.
+  return std::max(prefill + decode - once, 0.0);
+}
+
+Coverage LinearIterationModel::coverage(const Batch& batch) const {
+  if (batch.decode_sequences == 0) {
+    return prefill_.range.covers(batch.prefill_sequences, batch.prefill_tokens) ? Coverage::kMeasured : Coverage::kExtrapolated;
+  }
+  if (batch.prefill_sequences == 0) {
+    return decode_.range.covers(batch.decode_sequences, batch.decode_context_tokens) ? Coverage::kMeasured
+                                                                                     : Coverage::kExtrapolated;
+  }
+  return Coverage::kExtrapolated;
+}
+
+Result<LinearIterationFit> fit_linear_iteration(std::span<const IterationSample> samples, LinearForm form,
+                                                double kv_capacity_tokens, const FitOptions& options) {
+  std::vector<PhaseSample> prefill;
+  std::vector<PhaseSample> decode;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const Batch& batch = samples[i].batch;
+    if ((batch.prefill_sequences > 0) == (batch.decode_sequences > 0)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("sample {}: found {} prefill and {} decode sequences, allowed is one phase alone", i,
+                               batch.prefill_sequences, batch.decode_sequences)};
+    }
+    if (batch.prefill_sequences > 0) {
+      prefill.push_back({static_cast<double>(batch.prefill_sequences), batch.prefill_tokens, samples[i].seconds});
+    } else {
+      decode.push_back({static_cast<double>(batch.decode_sequences), batch.decode_context_tokens, samples[i].seconds});
+    }
+  }
+  const bool huawei = form == LinearForm::kHuawei;
+  auto prefill_fit = fit_phase(prefill, {.per_sequence = huawei, .per_mean_token = huawei}, options);
+  if (!prefill_fit.ok()) return prefill_fit.error().within("prefill");
+  auto decode_fit = fit_phase(decode, {.per_sequence = true, .per_mean_token = huawei}, options);
+  if (!decode_fit.ok()) return decode_fit.error().within("decode");
+  return LinearIterationFit{LinearIterationModel(prefill_fit->phase, decode_fit->phase, kv_capacity_tokens),
+                            std::move(prefill_fit->fit), std::move(decode_fit->fit)};
+}
+
+}  // namespace windlass::planner
