@@ -79,18 +79,20 @@ Engine::Sequence Engine::enqueue(int request, int prompt_tokens, int output_toke
   return sequence;
 }
 
-bool Engine::has_room(int prompt_tokens) const {
-  // A page more than the prompt's: the next token may need it at once.
-  return held_ < options_.max_sequences && blocks_of(prompt_tokens) + 1 <= free_blocks_;
+bool Engine::has_room(int prompt_tokens, int output_tokens) const {
+  // Paged: a page more than the prompt's, which the next token may need at once, unless it never needs one.
+  const std::int64_t whole = blocks_of(std::int64_t{prompt_tokens} + output_tokens);
+  const std::int64_t blocks = reserves() ? whole : std::min(whole, blocks_of(prompt_tokens) + 1);
+  return held_ < options_.max_sequences && blocks <= free_blocks_;
 }
 
 Engine::Sequence Engine::reserve(int request, int prompt_tokens, int output_tokens) {
-  assert(has_room(prompt_tokens) && output_tokens >= 2);
+  assert(has_room(prompt_tokens, output_tokens) && output_tokens >= 2);
   const Sequence sequence = make(request, prompt_tokens, output_tokens);
   State& state = at(sequence);
   state.prefilled = prompt_tokens;
   state.made = 1;
-  state.blocks = blocks_of(prompt_tokens);
+  state.blocks = reserves() ? blocks_of(std::int64_t{prompt_tokens} + output_tokens) : blocks_of(prompt_tokens);
   free_blocks_ -= state.blocks;
   return sequence;
 }
@@ -224,6 +226,7 @@ void Engine::end_prefills() {
 void Engine::start_decoding(Sequence sequence) {
   State& state = at(sequence);
   state.decoding = true;
+  state.hand_over = false;  // preempted, it comes back here
   state.joined_tick = tick_;
   cached_tokens_ += state.prompt;
   ++starting_page_[page_phase(state)];

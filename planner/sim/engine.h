@@ -56,11 +56,11 @@ class Engine {
   // pages until release(). REQUIRES: can_hold(), with hand_over for no output; both >= 1, with hand_over output_tokens >= 2.
   Sequence enqueue(int request, int prompt_tokens, int output_tokens, bool hand_over = false);
 
-  // A sequence whose cache comes from elsewhere, with its first token made. Takes pages for the prompt at once, and joins the
-  // decodes with join(). REQUIRES: has_room(prompt_tokens); output_tokens >= 2.
-  [[nodiscard]] bool has_room(int prompt_tokens) const;
+  // A sequence whose cache comes from elsewhere, with its first token made. Takes pages for it at once, and joins the decodes
+  // with join(). REQUIRES: has_room(prompt_tokens, output_tokens); output_tokens >= 2.
+  [[nodiscard]] bool has_room(int prompt_tokens, int output_tokens) const;
   Sequence reserve(int request, int prompt_tokens, int output_tokens);
-  void join(Sequence sequence);
+  void join(Sequence sequence);  // also one that end() gave as prefilled: it is decoded here after all
 
   // Lets a handed over sequence's pages go. REQUIRES: end() gave it as prefilled.
   void release(Sequence sequence);

@@ -24,6 +24,7 @@ struct Worker {
   std::int64_t iteration_began_ns = 0;
   int prompts = 0;          // requests that are to be prefilled here
   int decodes = 0;          // requests that decode here, or will
+  std::deque<int> handed;   // requests that were prefilled here and whose caches wait to be pulled by their decode workers
   std::deque<int> to_pull;  // requests whose caches wait for room here, in the order in which they were ready
 
   // In the mixed pool while it has work of the other role.
@@ -225,7 +226,8 @@ class Simulation {
   void start(int w) {
     Worker& at = worker(w);
     if (at.busy) return;
-    const auto batch = at.engine.begin();
+    auto batch = at.engine.begin();
+    while (!batch && keep_oldest(w)) batch = at.engine.begin();
     if (!batch) return;
     const double seconds = at.pool->model->iteration_s(*batch);
     if (at.pool->model->coverage(*batch) != planner::Coverage::kMeasured) ++result_.extrapolated_iterations;
@@ -254,12 +256,35 @@ class Simulation {
     }
     for (const Engine::Sequence sequence : outcome.prefilled) {
       const int request = at.engine.request_of(sequence);
-      worker(live(request).decode_worker).to_pull.push_back(request);
-      pull(live(request).decode_worker);
+      at.handed.push_back(request);
+      const int decode = live(request).decode_worker;
+      worker(decode).to_pull.push_back(request);
+      pull(decode);
+      start(decode);  // it may have to make room
     }
     for (const int request : outcome.finished) finish(request);
     pull(w);  // pages may have become free
     start(w);
+  }
+
+  // In a mixed pool two workers may be full of caches that each waits to hand to the other. One that has nothing to run and
+  // blocks others decodes the oldest of its own after all.
+  bool keep_oldest(int w) {
+    Worker& at = worker(w);
+    if (at.to_pull.empty() || at.handed.empty()) return false;
+    const int request = at.handed.front();
+    Live& of = live(request);
+    at.handed.pop_front();
+    const int before = of.decode_worker;
+    std::erase(worker(before).to_pull, request);
+    --worker(before).decodes;
+    second_.changed(before, -1);
+    of.decode_worker = w;
+    ++at.decodes;
+    second_.changed(w, 1);
+    at.engine.join(of.held);
+    pull(before);  // the next may fit where this one did not
+    return true;
   }
 
   // Starts the transfers of caches that this worker has room for, in the order in which they were ready.
@@ -268,8 +293,9 @@ class Simulation {
     while (!at.to_pull.empty()) {
       const int request = at.to_pull.front();
       Live& of = live(request);
-      if (!at.engine.has_room(of.input)) return;
+      if (!at.engine.has_room(of.input, of.output)) return;
       at.to_pull.pop_front();
+      std::erase(worker(of.prefill_worker).handed, request);
       of.reserved = at.engine.reserve(request, of.input, of.output);
       ++result_.kv_transfers;
       events_.push(Event{after(now_ns_, transfer_s(of)), next_id_++, EventKind::kTransferEnd, request});
@@ -290,8 +316,10 @@ class Simulation {
     Live& of = live(request);
     worker(of.prefill_worker).engine.release(of.held);
     worker(of.decode_worker).engine.join(of.reserved);
-    start(of.prefill_worker);  // pages have become free there
-    start(of.decode_worker);
+    const int decode = of.decode_worker;  // what pull() starts may move requests about
+    pull(of.prefill_worker);              // pages have become free there
+    start(of.prefill_worker);
+    start(decode);
   }
 
   void finish(int request) {
@@ -396,6 +424,13 @@ Result<void> validate(const ServingOptions& options) {
     unified = unified || pool.role == WorkerRole::kUnified;
     prefill = prefill || pool.role == WorkerRole::kPrefill;
     decode = decode || pool.role == WorkerRole::kDecode;
+  }
+  for (std::size_t i = 0; options.mixed_pool_threshold_tokens && i < options.pools.size(); ++i) {
+    const Batching batching = options.pools[i].engine.batching;
+    if (batching != Batching::kStatic && batching != Batching::kOrca) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("scheduling.batching: found {} with a mixed pool, allowed are vllm, mixed, sarathi", to_string(batching))};
   }
   if (!(unified ? !prefill && !decode : prefill && decode)) {
     return Error{ErrorCode::kInvalidArgument,

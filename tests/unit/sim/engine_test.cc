@@ -244,8 +244,8 @@ TEST(Engine, HandsOver) {
   ASSERT_EQ(outcome.prefilled.size(), 1U);
   EXPECT_EQ(outcome.first_tokens, std::vector<int>{3});
   EXPECT_EQ(prefill.free_blocks(), 7);
-  ASSERT_TRUE(decode.has_room(33));
-  EXPECT_FALSE(decode.has_room(16 * 10));
+  ASSERT_TRUE(decode.has_room(33, 4));
+  EXPECT_FALSE(decode.has_room(16 * 10, 2));
   const auto sequence = decode.reserve(3, 33, 4);
   EXPECT_EQ(decode.begin(), std::nullopt);  // not there yet
   decode.join(sequence);
