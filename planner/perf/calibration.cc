@@ -65,9 +65,16 @@ void update(PhaseCalibration& phase, double inverse, double innovation) {
 void forget(PhaseCalibration& phase, const CalibrationOptions& options) {
   const PhaseCalibration prior = initial_phase(options);
   const double f = options.forgetting;
-  phase.scale_variance += f * (prior.scale_variance - phase.scale_variance);
-  phase.covariance_s += f * (prior.covariance_s - phase.covariance_s);
-  phase.offset_variance_s2 += f * (prior.offset_variance_s2 - phase.offset_variance_s2);
+  const double determinant = phase.scale_variance * phase.offset_variance_s2 - phase.covariance_s * phase.covariance_s;
+  if (!(determinant > 0)) return;  // rounding left no information to weigh
+  // Information, the inverse of the covariance.
+  const double i11 = (1 - f) * phase.offset_variance_s2 / determinant + f / prior.scale_variance;
+  const double i12 = -(1 - f) * phase.covariance_s / determinant;
+  const double i22 = (1 - f) * phase.scale_variance / determinant + f / prior.offset_variance_s2;
+  const double information = i11 * i22 - i12 * i12;
+  phase.scale_variance = i22 / information;
+  phase.covariance_s = -i12 / information;
+  phase.offset_variance_s2 = i11 / information;
 }
 
 // REQUIRES: seconds and predicted_s positive and finite.

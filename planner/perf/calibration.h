@@ -3,9 +3,9 @@
 //   corrected = scale * predicted + offset
 //
 // A Kalman filter estimates (scale, offset) of a phase. Noise is relative to the prediction and its size is learnt too.
-// Forgetting moves the covariance a step towards the prior after every observation, P <- (1 - f) P + f P0: it tracks drift, and
-// never grows beyond the prior where the load stands still and nothing new can be learnt (what makes plain exponential
-// forgetting blow up).
+// Forgetting fades what was learnt back to the prior, in information: P^-1 <- (1 - f) P^-1 + f P0^-1 after every observation.
+// Where observations come in this is exponential forgetting, which follows drift; where load stands still and tells nothing new
+// it ends at the prior, while plain exponential forgetting would let the covariance grow without limit.
 //
 // Not learnt from: observations marked cold, the first of each worker (weights, caches and compiled graphs warm up), times that
 // are not positive, batches that mix both phases, and outliers: a residual beyond `outlier_deviations` of its standard

@@ -31,10 +31,11 @@ class CsvRows {
   [[nodiscard]] Result<double> number(std::size_t row, std::string_view column, double low, double high) const;
   // Whole, and low <= number <= high. REQUIRES: has(column).
   [[nodiscard]] Result<int> integer(std::size_t row, std::string_view column, int low, int high) const;
+  // That what stands there is not what is allowed. REQUIRES: has(column).
+  [[nodiscard]] Error mistake(std::size_t row, std::string_view column, const std::string& allowed) const;
 
  private:
   [[nodiscard]] std::string_view field(std::size_t row, std::string_view column) const;
-  [[nodiscard]] Error mistake(std::size_t row, std::string_view column, const std::string& allowed) const;
 
   std::vector<std::string_view> columns_;
   std::vector<std::size_t> lines_;        // number of each row's line in the text, from 1

@@ -162,27 +162,38 @@ Result<ProfileTable> ProfileTable::make(std::span<const ProfileRow> all_rows, co
   table.prompt_by_tokens_ = prompt.empty() ? table.prompt_of_batches_ : PiecewiseLinear(std::move(prompt));
   table.token_ = PiecewiseLinear(std::move(token));
 
-  // What a token pays for each further token that it attends to: how far both curves lie apart where they have the same tokens.
-  double products = 0;
-  double squares = 0;
-  for (const PiecewiseLinear::Point& point : table.prompt_by_tokens_.points()) {
-    const double pairs = point.x * (point.x - table.reference_prompt_tokens_);
-    if (!table.prompt_of_batches_.covers(point.x) || pairs <= 0) continue;
-    products += pairs * (point.y - table.prompt_of_batches_.at(point.x));
-    squares += pairs * pairs;
+  // What a token pays for each further one that it attends to: by how much the longest single prompt takes longer than as many
+  // tokens in batches of the reference prompt.
+  const double longest = table.longest_prompt_tokens();
+  const double pairs = longest * (longest - table.reference_prompt_tokens_);
+  if (pairs > 0 && table.prompt_of_batches_.points().size() > 1) {
+    table.prompt_s_per_pair_ =
+        std::max((table.prompt_by_tokens_.at(longest) - table.prompt_of_batches_.at(longest)) / pairs, 0.0);
   }
-  if (squares > 0) table.prompt_s_per_pair_ = std::max(products / squares, 0.0);
   return table;
+}
+
+double ProfileTable::measured_prefill_s(double tokens, double attended) const {
+  const double single_s = prompt_by_tokens_.at(tokens);
+  if (attended >= tokens || tokens <= reference_prompt_tokens_ || prompt_of_batches_.points().size() < 2) return single_s;
+  const double share = std::clamp((attended - reference_prompt_tokens_) / (tokens - reference_prompt_tokens_), 0.0, 1.0);
+  return share * single_s + (1 - share) * prompt_of_batches_.at(tokens);
 }
 
 double ProfileTable::prefill_s(double tokens, double attention) const {
   if (reading_ == ProfileReading::kBatchTokens) return prompt_by_tokens_.at(tokens);
-  const double single_s = prompt_by_tokens_.at(tokens);
   const double attended = attention / tokens;  // tokens that a token of the batch attends to; a single prompt: all
-  if (attended >= tokens) return single_s + prompt_s_per_pair_ * tokens * (attended - tokens);
-  if (tokens <= reference_prompt_tokens_) return single_s;
-  const double share = std::clamp((attended - reference_prompt_tokens_) / (tokens - reference_prompt_tokens_), 0.0, 1.0);
-  return share * single_s + (1 - share) * prompt_of_batches_.at(tokens);
+  const double longest = longest_prompt_tokens();
+  if (tokens <= longest) {
+    return measured_prefill_s(tokens, attended) + prompt_s_per_pair_ * tokens * std::max(attended - tokens, 0.0);
+  }
+  // Beyond the single prompts: on from there along the batches' curve, and with each token's attention.
+  const auto beyond = [this](double attends) { return std::max(attends - reference_prompt_tokens_, 0.0); };
+  const double more_pairs = tokens * beyond(attended) - longest * beyond(std::min(attended, longest));
+  const double more_tokens_s = prompt_of_batches_.points().size() < 2
+                                   ? prompt_by_tokens_.at(tokens) - prompt_by_tokens_.at(longest)
+                                   : prompt_of_batches_.at(tokens) - prompt_of_batches_.at(longest);
+  return measured_prefill_s(longest, std::min(attended, longest)) + more_tokens_s + prompt_s_per_pair_ * more_pairs;
 }
 
 double ProfileTable::decode_s(double sequences, double context_tokens) const {
@@ -213,7 +224,8 @@ Coverage ProfileTable::coverage(const Batch& batch) const {
     // Mixed batches were not measured, nor later chunks of a prompt, nor batches of prompts shorter than the reference.
     const double attended = batch.prefill_attention / batch.prefill_tokens;
     const bool single = batch.prefill_sequences == 1 && attended == batch.prefill_tokens && prompt_by_tokens_.covers(tokens);
-    const bool between = attended <= tokens && attended >= reference_prompt_tokens_ && prompt_of_batches_.covers(tokens);
+    const bool between = attended >= reference_prompt_tokens_ && attended <= std::min(tokens, longest_prompt_tokens()) &&
+                         prompt_of_batches_.covers(tokens);
     covered = batch.decode_sequences == 0 && (single || between);
   } else {
     covered = token_.covers(batch.decode_sequences) && batch.decode_context_tokens <= most_context_tokens_;

@@ -1,22 +1,17 @@
 // ProfileTable: iteration times interpolated between measured runs, from Splitwise's profile (Patel et al., ISCA 2024, Section
-// V: "a piece-wise linear performance model"), whose CSV columns are read as they are.
+// V: "a piece-wise linear performance model"), whose CSV columns are read as they are. Two readings of the same rows:
 //
-// Two readings of the same rows:
-//
-//   kBatchTokens  Splitwise's simulator. Both times are medians over prompt_size x batch_size, read at the batch's tokens: the
-//   prompts'
-//                 tokens for prefill, one per sequence for decode, both for a mixed batch, which takes the prompt time x 1.1.
-//                 It reproduces the paper; its decode times hardly grow with the batch, as one token per sequence lies below
-//                 what was measured.
-//   kBatchShape   what was measured. Prefill lies between the curve of single prompts and the curve of batches of one prompt
-//   size (that
-//                 with the most batch sizes), by the mean number of tokens that a token attends to. Decode: medians by batch
-//                 size of what is left after a part linear in the context, whose slope is fitted. A mixed batch adds to the
-//                 prefill of all its tokens the attention of the decode part.
+// - kBatchTokens is Splitwise's simulator. Both times are medians over prompt_size x batch_size, read at the batch's tokens:
+//   the prompts' tokens for prefill, one per sequence for decode, both for a mixed batch, which takes the prompt time x 1.1. It
+//   reproduces the paper; its decode times hardly grow with the batch, as one token per sequence lies below what was measured.
+// - kBatchShape is what was measured. Prefill lies between the curve of single prompts and the curve of batches of one prompt
+//   size (that with the most batch sizes), by the mean number of tokens that a token attends to; what attends to more pays for
+//   it as the longest single prompt does. Decode: medians by batch size of what is left after a part linear in the context,
+//   whose slope is fitted. A mixed batch adds to the prefill of all its tokens the attention of the decode part.
 //
 // Rows whose end-to-end time is more than twice their prompt time plus their token times are no single batch (it did not fit,
 // so that its requests ran one after another); they are left out and counted. Outside of what was measured the outermost
-// segments carry on, but do not fall beyond the largest batch. Pure, immutable.
+// segments carry on linearly, but do not fall beyond the largest batch. Pure, immutable.
 #pragma once
 
 #include <cstddef>
@@ -87,13 +82,16 @@ class ProfileTable final : public IterationModel {
   ProfileTable() = default;
 
   [[nodiscard]] double prefill_s(double tokens, double attention) const;
+  // kBatchShape, for a number of tokens up to the longest single prompt.
+  [[nodiscard]] double measured_prefill_s(double tokens, double attended) const;
+  [[nodiscard]] double longest_prompt_tokens() const { return prompt_by_tokens_.points().back().x; }
   [[nodiscard]] double decode_s(double sequences, double context_tokens) const;
 
   ProfileReading reading_ = ProfileReading::kBatchTokens;
   PiecewiseLinear prompt_by_tokens_;   // kBatchTokens: of all rows; kBatchShape: of single prompts
   PiecewiseLinear prompt_of_batches_;  // kBatchShape: of batches of the reference prompt, by their tokens
   double reference_prompt_tokens_ = 0;
-  double prompt_s_per_pair_ = 0;  // of a token and one that it attends to, beyond a single prompt
+  double prompt_s_per_pair_ = 0;  // of a token and one that it attends to
   PiecewiseLinear token_;         // by batch tokens, or by batch size without the part of the context
   double token_s_per_context_token_ = 0;
   double most_context_tokens_ = 0;  // of a batch

@@ -1,0 +1,21 @@
+// Files of ../shared/data for tests that need them; such a test skips by name where they are absent.
+#pragma once
+
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+namespace windlass::planner {
+
+inline std::string data_path(const std::string& name) { return std::string(WINDLASS_SOURCE_DIR "/../shared/data/") + name; }
+
+inline std::optional<std::string> read_data(const std::string& name) {
+  std::ifstream file(data_path(name), std::ios::binary);
+  if (!file) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace windlass::planner
