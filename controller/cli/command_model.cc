@@ -36,13 +36,32 @@ Result<Description> describe(const std::string& directory) {
   return Description{nlohmann::json::parse(text), *shape};
 }
 
-// spec.model.config and what the planner reads in it, as comments: the output can be pasted under spec.model.
-std::string stanza(const Description& description) {
-  const auto& shape = description.shape;
+// What the planner reads in it, as comments.
+std::string summary(const planner::ModelShape& shape) {
   std::string text = fmt::format(
       "# {}: {} layers, {:.3g} parameters, {} of weights, {} of KV cache a token, context {} tokens\n", shape.architecture,
       shape.layers, static_cast<double>(planner::parameter_count(shape)), bytes_text(planner::weight_bytes(shape)),
       bytes_text(planner::kv_bytes_per_token(shape)), shape.max_context_tokens);
+  if (shape.experts) {
+    text +=
+        fmt::format("# {} of {} experts a token in {} layers: {:.3g} active parameters\n", shape.experts->experts_per_token,
+                    shape.experts->experts, shape.experts->layers, static_cast<double>(planner::active_parameter_count(shape)));
+  }
+  if (shape.sliding_window) {
+    text += fmt::format("# sliding window of {} tokens in {} layers: {} of KV cache for a full context\n",
+                        shape.sliding_window->tokens, shape.sliding_window->layers,
+                        bytes_text(planner::kv_bytes(shape, shape.max_context_tokens)));
+  }
+  if (shape.latent_attention) text += "# latent attention: every GPU of a worker keeps the whole KV cache\n";
+  if (shape.quantisation) {
+    text += fmt::format("# weights quantised to {} bits ({})\n", shape.quantisation->weight_bits, shape.quantisation->method);
+  }
+  return text;
+}
+
+// spec.model.config under its summary: the output can be pasted under spec.model.
+std::string stanza(const Description& description) {
+  std::string text = summary(description.shape);
   const nlohmann::json spec = {{"config", {{"inline", description.config}}}};
   text += api::to_yaml(spec);
   if (text.back() != '\n') text += '\n';

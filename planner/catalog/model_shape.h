@@ -1,38 +1,81 @@
 // ModelShape: what the planner must know of a model: its sizes, and what follows from them (parameters, bytes, FLOPs).
 //
-// It comes from a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2) or from a short list of well-known
-// architectures by name. Plain data; pure functions.
+// It comes from a Hugging Face config.json (model_config.cc lists the architectures) or from the catalog by name
+// (model_names.cc). The defaults below are the Llama family's, so that a field speaks only where a model departs from it. Plain
+// data; pure functions.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/catalog/dtype.h"
+#include "planner/catalog/weight_quantisation.h"
 
 namespace windlass::planner {
 
-// Of weights, activations and KV cache alike.
-enum class DType { kFloat32, kFloat16, kBFloat16, kFloat8, kInt8 };
+// Some layers attend to the last tokens only, and keep only those in their caches.
+struct SlidingWindow {
+  int tokens = 0;
+  int layers = 0;  // that have the window
 
-const char* to_string(DType dtype);  // "float32", "float16", "bfloat16", "float8", "int8"
-[[nodiscard]] Result<DType> dtype_from_string(std::string_view text);
-[[nodiscard]] int bytes_of(DType dtype);
+  bool operator==(const SlidingWindow&) const = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2, Section 2.1): the cache holds one compressed vector and one rotary key a token and
+// layer.
+struct LatentAttention {
+  int kv_rank = 0;        // kv_lora_rank
+  int query_rank = 0;     // q_lora_rank; 0: queries are projected directly
+  int nope_head_dim = 0;  // qk_nope_head_dim; with rope_head_dim it is the shape's head_dim
+  int rope_head_dim = 0;  // qk_rope_head_dim
+  int value_head_dim = 0;
+
+  bool operator==(const LatentAttention&) const = default;
+};
+
+struct MixtureOfExperts {
+  int experts = 0;  // routed ones, of one layer
+  int experts_per_token = 0;
+  int intermediate = 0;         // width of one expert
+  int shared_intermediate = 0;  // width of all shared experts together; every token passes them
+  int layers = 0;               // that have experts; the others have the shape's dense MLP
+  bool selection_bias = false;  // DeepSeek-V3's bias per expert
+
+  bool operator==(const MixtureOfExperts&) const = default;
+};
 
 struct ModelShape {
-  std::string architecture;  // "llama", "mistral", "qwen2"
+  std::string architecture;  // config.json's model_type: "llama", ...
   int layers = 0;
   int hidden = 0;
   int heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  int intermediate = 0;  // width of the gated MLP
+  int intermediate = 0;  // width of the dense MLP
   int vocab = 0;
   int max_context_tokens = 0;  // max_position_embeddings
   bool tied_embeddings = false;
-  bool qkv_bias = false;  // Qwen2
-  DType dtype = DType::kBFloat16;
+  bool qkv_bias = false;
+  DType dtype = DType::kBFloat16;  // of activations and KV cache, and of weights unless quantised
+
+  bool gated_mlp = true;  // gate, up and down; otherwise up and down
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool norm_bias = false;  // LayerNorm with bias rather than RMSNorm
+  bool qk_norm = false;    // a norm of head_dim each for queries and keys
+  int norms_per_layer = 2;
+  int outer_norms = 1;              // after the last layer; BLOOM: after the embedding too
+  bool parallel_attention = false;  // attention and MLP side by side: one all-reduce a layer instead of two
+  int embedding_dim = 0;            // 0: hidden. Otherwise two projections stand between (OPT-350M)
+  int position_rows = 0;            // rows of a learned position table
+  std::optional<SlidingWindow> sliding_window;
+  std::optional<LatentAttention> latent_attention;
+  std::optional<MixtureOfExperts> experts;
+  std::optional<WeightQuantisation> quantisation;
 
   bool operator==(const ModelShape&) const = default;
 };
@@ -44,20 +87,48 @@ struct ModelShape {
 [[nodiscard]] Result<ModelShape> model_shape_by_name(std::string_view name);
 [[nodiscard]] std::vector<std::string> model_shape_names();
 
-// All sizes positive, heads divisible by kv_heads.
+// All sizes positive, heads divisible by kv_heads, parts that fit the whole.
 [[nodiscard]] Result<void> validate(const ModelShape& shape);
+
+// ---- weights; every expert counts unless "active" is said
 
 // All weights, embeddings included.
 [[nodiscard]] std::int64_t parameter_count(const ModelShape& shape);
-// Weights that every token is multiplied with: all but the input embedding's table (with tied embeddings that table is also the
-// output projection, and counts).
+// Of these, what one token uses: all but the experts that it is not routed to.
+[[nodiscard]] std::int64_t active_parameter_count(const ModelShape& shape);
+// Weights that tokens are multiplied with: all but the input embedding's table (with tied embeddings that table is also the
+// output projection, and counts), norms and biases.
 [[nodiscard]] std::int64_t matmul_parameter_count(const ModelShape& shape);
+// Of these, what one token is multiplied with.
+[[nodiscard]] std::int64_t active_matmul_parameter_count(const ModelShape& shape);
+// Routed experts of one layer that `tokens` tokens use, if each token chooses evenly and on its own. 0 for a dense model.
+[[nodiscard]] double expected_distinct_experts(const ModelShape& shape, double tokens);
+
 [[nodiscard]] double weight_bytes(const ModelShape& shape);
-// Keys and values of one token over all layers, unsharded.
+// Bytes of the weights of matmul_parameter_count.
+[[nodiscard]] double matmul_weight_bytes(const ModelShape& shape);
+// Of these, what an iteration over `tokens` tokens is expected to read: experts that no token chose stay where they are.
+[[nodiscard]] double matmul_weight_bytes_read(const ModelShape& shape, double tokens);
+// Type in which the blocks' matrix products run on a chip that has it.
+[[nodiscard]] DType compute_dtype(const ModelShape& shape);
+
+// ---- KV cache
+
+// What a token adds over all layers, unsharded, while no window is full.
 [[nodiscard]] double kv_bytes_per_token(const ModelShape& shape);
-// Matrix products of one token, without attention: 2 FLOP a weight.
+// Of a context of that many tokens: layers with a sliding window keep its last ones only.
+[[nodiscard]] double kv_bytes(const ModelShape& shape, double context_tokens);
+// Over how many GPUs of a tensor-parallel worker the cache can be cut; beyond that each GPU more keeps another copy.
+[[nodiscard]] int kv_shards(const ModelShape& shape);
+
+// ---- arithmetic
+
+// Matrix products of one token, without attention: 2 FLOP a weight that it is multiplied with.
 [[nodiscard]] double flops_per_token(const ModelShape& shape);
-// Scores and values of one token that attends to `context_tokens` others, over all layers.
+// Scores and values of one token that attends to `context_tokens` others, over all layers, each with its window.
 [[nodiscard]] double attention_flops_per_token(const ModelShape& shape, double context_tokens);
+// The same in decode: with latent attention, engines then attend to the compressed cache itself (DeepSeek-V2, Section 2.1.2:
+// weight absorption), which is more arithmetic on fewer bytes. Otherwise equal.
+[[nodiscard]] double decode_attention_flops_per_token(const ModelShape& shape, double context_tokens);
 
 }  // namespace windlass::planner

@@ -1,4 +1,4 @@
-// The fields of the policy's types as JSON values. For json.cc, snapshot_json.cc and plan_json.cc alone.
+// The fields of the policy's types as JSON values. For json.cc, model_shape_json.cc, snapshot_json.cc and plan_json.cc alone.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,19 @@ namespace windlass::planner {
 using Json = nlohmann::ordered_json;
 
 [[nodiscard]] Json fields_of(const ServiceId& id);
+[[nodiscard]] Json fields_of(const ModelShape& shape);
 [[nodiscard]] Json fields_of(const PolicyMemory& memory);
 [[nodiscard]] Json fields_of(const Snapshot& snapshot);
 [[nodiscard]] Json fields_of(const ServicePlan& plan);
 [[nodiscard]] Json fields_of(const Plan& plan);
 
 [[nodiscard]] Result<ServiceId> read_service_id(const nlohmann::json& value, const std::string& path);
+[[nodiscard]] Result<ModelShape> read_model_shape(const nlohmann::json& value, const std::string& path);
 [[nodiscard]] Result<PolicyMemory> read_memory(const nlohmann::json& value, const std::string& path);
 [[nodiscard]] Result<Snapshot> read_snapshot(const nlohmann::json& document);
 [[nodiscard]] Result<Plan> read_plan(const nlohmann::json& document);
+
+[[nodiscard]] DType read_dtype(JsonReader& reader, const char* key, const std::string& text);
 
 // An enumeration from its name; `values` are all that are allowed.
 template <class Enum>

@@ -32,21 +32,6 @@ void put(Json& object, const char* key, const std::optional<Reading>& reading) {
   if (reading) object[key] = Json{{"value", number(reading->value)}, {"atS", number(reading->at_s)}};
 }
 
-Json fields_of(const ModelShape& shape) {
-  return Json{{"architecture", shape.architecture},
-              {"layers", shape.layers},
-              {"hidden", shape.hidden},
-              {"heads", shape.heads},
-              {"kvHeads", shape.kv_heads},
-              {"headDim", shape.head_dim},
-              {"intermediate", shape.intermediate},
-              {"vocab", shape.vocab},
-              {"maxContextTokens", shape.max_context_tokens},
-              {"tiedEmbeddings", shape.tied_embeddings},
-              {"qkvBias", shape.qkv_bias},
-              {"dtype", to_string(shape.dtype)}};
-}
-
 Json fields_of(const AcceleratorSpec& spec) {
   Json peak = Json::object();
   for (const auto& [dtype, flops] : spec.peak_flops) peak[to_string(dtype)] = number(flops);
@@ -161,33 +146,6 @@ std::optional<Reading> optional_reading(JsonReader& parent, const char* key) {
   return reading;
 }
 
-DType dtype_of(JsonReader& reader, const char* key, const std::string& text) {
-  const Result<DType> dtype = dtype_from_string(text);
-  if (dtype.ok()) return *dtype;
-  reader.fail(key, text, "float32, float16, bfloat16, float8 or int8");
-  return DType::kFloat32;
-}
-
-Result<ModelShape> read_shape(const json& value, const std::string& path) {
-  JsonReader reader(value, path);
-  ModelShape shape;
-  shape.architecture = reader.string("architecture");
-  shape.layers = reader.int32("layers");
-  shape.hidden = reader.int32("hidden");
-  shape.heads = reader.int32("heads");
-  shape.kv_heads = reader.int32("kvHeads");
-  shape.head_dim = reader.int32("headDim");
-  shape.intermediate = reader.int32("intermediate");
-  shape.vocab = reader.int32("vocab");
-  shape.max_context_tokens = reader.int32("maxContextTokens");
-  shape.tied_embeddings = reader.boolean("tiedEmbeddings");
-  shape.qkv_bias = reader.boolean("qkvBias");
-  shape.dtype = dtype_of(reader, "dtype", reader.string("dtype"));
-  WINDLASS_RETURN_IF_ERROR(reader.finish());
-  if (Result<void> valid = validate(shape); !valid.ok()) return valid.error().within(path);
-  return shape;
-}
-
 Result<AcceleratorSpec> read_accelerator_spec(const json& value, const std::string& path) {
   JsonReader reader(value, path);
   AcceleratorSpec spec;
@@ -197,7 +155,7 @@ Result<AcceleratorSpec> read_accelerator_spec(const json& value, const std::stri
   JsonReader peak_reader(peak, reader.path_of("peakFlops"));
   if (peak.is_object()) {
     for (const auto& item : peak.items()) {
-      spec.peak_flops[dtype_of(peak_reader, item.key().c_str(), item.key())] = peak_reader.number(item.key().c_str());
+      spec.peak_flops[read_dtype(peak_reader, item.key().c_str(), item.key())] = peak_reader.number(item.key().c_str());
     }
   }
   reader.take(peak_reader.finish());
@@ -317,7 +275,7 @@ Result<Service> read_service(const json& value, const std::string& path) {
   service.generation = reader.integer("generation", 0, INT64_MAX);
   service.served_name = reader.string("servedName");
   if (const json* shape = reader.find("shape"); shape != nullptr) {
-    service.shape = reader.unwrap(read_shape(*shape, reader.path_of("shape")));
+    service.shape = reader.unwrap(read_model_shape(*shape, reader.path_of("shape")));
   }
   if (reader.find("shapeUnknownReason") != nullptr) service.shape_unknown_reason = reader.string("shapeUnknownReason");
   service.max_context_tokens = reader.int32("maxContextTokens", 0);

@@ -12,6 +12,7 @@ namespace windlass::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 struct Outcome {
   int code;
@@ -163,6 +164,23 @@ TEST(CommandLine, ModelDescribePrintsTheStanza) {
   EXPECT_THAT(outcome.out, HasSubstr("# llama: 2 layers"));
   EXPECT_THAT(outcome.out, HasSubstr("config:\n"));
   EXPECT_THAT(outcome.out, HasSubstr("num_hidden_layers: 2"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("experts")));
+}
+
+// Given a model with experts, a sliding window and quantised weights: describe says what they come to.
+TEST(CommandLine, ModelDescribeSaysWhatIsSpecial) {
+  const TempFolder folder;
+  folder.file("model/config.json",
+              R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+                  "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 32768,
+                  "sliding_window": 4096, "torch_dtype": "float16",
+                  "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}})");
+  const Outcome outcome = run({"model", "describe", (folder.path() / "model").string()});
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("4.67e+10 parameters"));
+  EXPECT_THAT(outcome.out, HasSubstr("# 2 of 8 experts a token in 32 layers: 1.29e+10 active parameters\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("# sliding window of 4096 tokens in 32 layers: 512.0MiB of KV cache for a full context\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("# weights quantised to 4 bits (awq)\n"));
 }
 
 }  // namespace

@@ -47,9 +47,13 @@ inline Worker random_worker(Rng& rng, const Snapshot& snapshot, int slot) {
 
 inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   Service service = chat_service("s" + std::to_string(index));
+  // Mostly models that fit into one GPU, or there would be little to decide.
   const auto names = model_shape_names();
-  service.shape =
-      model_shape_by_name(names[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(names.size()) - 1))]).value();
+  constexpr double kMostBytes = 20e9;
+  do {
+    const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(names.size()) - 1));
+    service.shape = model_shape_by_name(names[at]).value();
+  } while (weight_bytes(*service.shape) > kMostBytes && chance(rng, 0.9));
   if (chance(rng, 0.05)) {
     service.shape.reset();
     service.shape_unknown_reason = "neither architecture nor config is given";
@@ -83,7 +87,7 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
 
   const int workers = between(rng, 0, 6);
   for (int slot = 0; slot < workers; ++slot) service.workers.push_back(random_worker(rng, snapshot, slot));
-  if (chance(rng, 0.8)) service.last_desired = between(rng, 0, 6);
+  if (chance(rng, 0.9)) service.last_desired = between(rng, 0, 6);
   const double load = chance(rng, 0.3) ? 0 : rng.uniform(0, 60);
   service.demand.arrivals_per_s = random_reading(rng, load, snapshot.now_s);
   service.demand.arrivals_window_s = rng.uniform(1, 120);
