@@ -1,0 +1,37 @@
+// latency_fidelity: how true the linear, DistServe, profile and calibrated models are on ../shared/data, as the Markdown tables
+// of docs/algorithms/latency.md. `scripts/bench fidelity` puts them there.
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "tests/bench/fidelity/latency_tables.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Measures the latency models against measured times."};
+  std::string data = "../shared/data", out;
+  std::vector<std::string> names, known;
+  for (const auto& table : windlass::bench::latency_tables()) known.emplace_back(table.name);
+  app.add_option("--data", data, "Folder with profiles/")->capture_default_str();
+  app.add_option("--out", out, "Folder for the tables, one NAME.md each; printed when it is not given");
+  app.add_option("names", names, "Which tables; all when none is named")->check(CLI::IsMember(known));
+  CLI11_PARSE(app, argc, argv);
+  if (!out.empty()) std::filesystem::create_directories(out);
+  for (const auto& table : windlass::bench::latency_tables()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), table.name) == names.end()) continue;
+    const auto text = table.make(data);
+    if (!text.ok()) {
+      std::cerr << "latency_fidelity: " << table.name << ": " << text.error().message << '\n';
+      return 2;
+    }
+    if (out.empty()) {
+      std::cout << "## " << table.name << "\n\n" << *text << '\n';
+    } else {
+      std::ofstream(std::filesystem::path(out) / (std::string(table.name) + ".md")) << *text;
+    }
+  }
+  return 0;
+}

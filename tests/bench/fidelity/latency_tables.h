@@ -1,0 +1,20 @@
+// The tables of docs/algorithms/latency.md on the linear, DistServe, profile and calibrated models, as Markdown.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::bench {
+
+struct LatencyTable {
+  const char* name;  // of the block in the page
+  std::function<Result<std::string>(const std::string& data)> make;
+};
+
+// `data` is ../shared/data or another folder like it.
+[[nodiscard]] const std::vector<LatencyTable>& latency_tables();
+
+}  // namespace windlass::bench
