@@ -39,16 +39,19 @@ std::vector<ChainRate> rates_of(const std::vector<ServerChain>& chains) {
 // Judges the values of c and keeps the best.
 class CapacitySearch {
  public:
-  CapacitySearch(const Instance& instance, Tuning tuning)
-      : instance_(instance), tuning_(tuning), greedy_(instance), finder_(instance) {
+  CapacitySearch(const Instance& instance, Tuning tuning, Servers servers)
+      : instance_(instance),
+        tuning_(tuning),
+        stops_(servers == Servers::kAsNeeded || tuning == Tuning::kSurrogate),
+        greedy_(instance),
+        finder_(instance) {
     collect();
   }
 
   // The best c, or none when no value gives a full chain.
   [[nodiscard]] std::optional<int> best() {
-    if (tuning_ == Tuning::kSurrogate) return best_by_surrogate();
-    if (const int best = best_by_bound(); best > 0) return best;
-    return largest_rate();
+    const int best = tuning_ == Tuning::kSurrogate ? best_by_surrogate() : best_by_bound();
+    return best > 0 ? std::optional(best) : largest_rate();
   }
   // Those that were judged to the end, in rising order.
   [[nodiscard]] std::vector<ConsideredCapacity> considered() const {
@@ -60,37 +63,24 @@ class CapacitySearch {
  private:
   struct Candidate {
     int capacity;
-    int last;                // up to this c GBP-CR gives the same chains
     double floor_s;          // no mean response under it; infinite: unstable for certain
     double most_rate_per_s;  // no total service rate above it
+    double surrogate;        // c K(c); infinite where it is not defined
   };
 
   // Every c at which GBP-CR places something else than at the one before: between two of them the chains are the same, and the
   // smallest c has them.
   void collect() {
     const int most = max_capacity(instance_);
-    for (int capacity = 1; capacity <= most;) {
+    for (int capacity = 1; capacity <= most; capacity = greedy_.next_change(most, stops_)) {
       place(capacity);
-      const int next = greedy_.next_change(most);
-      if (!greedy_.chain_ends().empty()) {
-        const bool same = !candidates_.empty() && !moved_ && greedy_.placed() == placed_;
-        if (tuning_ == Tuning::kSurrogate) {
-          candidates_.push_back(surrogate(capacity, next - 1));
-        } else if (same) {
-          candidates_.back().last = next - 1;
-        } else {
-          candidates_.push_back(relaxation(capacity, next - 1));
-        }
-        placed_ = greedy_.placed();
-      }
-      capacity = next;
+      if (greedy_.chain_ends().empty()) continue;
+      // The stop rule may come to fire without a change of the chains: then c K(c) begins to be defined.
+      const bool same = !candidates_.empty() && !moved_ && greedy_.placed() == placed_ && greedy_.reaches_rate() == reached_;
+      if (!same) candidates_.push_back(relaxation(capacity));
+      placed_ = greedy_.placed();
+      reached_ = greedy_.reaches_rate();
     }
-  }
-
-  // c K(c), which grows with c while the chains stay; what GBP-CR's chains serve grows with c too, when that is not enough.
-  [[nodiscard]] Candidate surrogate(int capacity, int last) const {
-    const double chains = static_cast<double>(greedy_.chain_ends().size());
-    return Candidate{capacity, last, greedy_.reaches_rate() ? capacity * chains : kNever, last * greedy_.scaled_rate_per_s()};
   }
 
   // What no cache allocation can beat: each of n requests keeps L caches, wherever those are, and a block takes at least the
@@ -98,7 +88,7 @@ class CapacitySearch {
   // of the k-th L caches; any k requests together take no less than s(1) + ... + s(k), so (majorisation, 1/x being convex and
   // falling) n requests end at a rate of at most 1/s(1) + ... + 1/s(n), which is concave in n: by Jensen the mean number of
   // requests is at least the n at which that reaches the arrival rate.
-  [[nodiscard]] Candidate relaxation(int capacity, int last) const {
+  [[nodiscard]] Candidate relaxation(int capacity) const {
     const double blocks = instance_.blocks;
     double requests = 0, rate_per_s = 0, enough = kNever;
     for (std::size_t i = 0; i < greedy_.placed(); ++i) {
@@ -109,19 +99,15 @@ class CapacitySearch {
       requests += hold;
       rate_per_s += hold / time_s;
     }
-    return Candidate{capacity, last, enough / instance_.arrival_rate_per_s, rate_per_s};
+    const double surrogate = greedy_.reaches_rate() ? capacity * static_cast<double>(greedy_.chain_ends().size()) : kNever;
+    return Candidate{capacity, enough / instance_.arrival_rate_per_s, rate_per_s, surrogate};
   }
 
-  [[nodiscard]] std::optional<int> best_by_surrogate() {
+  [[nodiscard]] int best_by_surrogate() {
     for (const Candidate& candidate : candidates_) {
-      if (candidate.floor_s < kNever) judge(candidate.capacity, candidate.floor_s);
+      if (candidate.surrogate < kNever) judge(candidate.capacity, candidate.surrogate);
     }
-    if (const int best = smallest_best(); best > 0) return best;
-    const Candidate* most = nullptr;
-    for (const Candidate& candidate : candidates_) {
-      if (most == nullptr || candidate.most_rate_per_s > most->most_rate_per_s) most = &candidate;
-    }
-    return most ? std::optional(most->last) : std::nullopt;
+    return smallest_best();
   }
 
   // The promising first, until nothing left can be better than the best found.
@@ -137,27 +123,30 @@ class CapacitySearch {
     return smallest_best();
   }
 
-  // No c is stable: the one that serves most.
+  // No c will do: the one that serves most.
   [[nodiscard]] std::optional<int> largest_rate() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const auto& a, const auto& b) { return a.most_rate_per_s > b.most_rate_per_s; });
-    std::optional<int> largest;
+    std::vector<std::pair<int, double>> rates;
     double largest_per_s = 0;
     for (const Candidate& candidate : candidates_) {
       if (candidate.most_rate_per_s * kSlack < largest_per_s) break;
       allocate(candidate.capacity);
       double rate_per_s = 0;
       while (const auto found = finder_.next()) rate_per_s += found->capacity / found->service_time_s;
-      if (rate_per_s < largest_per_s || (largest && rate_per_s == largest_per_s && candidate.capacity > *largest)) continue;
-      largest = candidate.capacity;
-      largest_per_s = rate_per_s;
+      rates.emplace_back(candidate.capacity, rate_per_s);
+      largest_per_s = std::max(largest_per_s, rate_per_s);
+    }
+    std::optional<int> largest;
+    for (const auto& [capacity, rate_per_s] : rates) {
+      if (rate_per_s * kSame >= largest_per_s && (!largest || capacity < *largest)) largest = capacity;
     }
     return largest;
   }
 
   void place(int capacity) {
     moved_ = greedy_.set_capacity(capacity);
-    greedy_.place(required_scaled_rate_per_s(instance_, capacity));
+    greedy_.place(stops_ ? required_scaled_rate_per_s(instance_, capacity) : kNever);
   }
 
   void allocate(int capacity) {
@@ -204,12 +193,14 @@ class CapacitySearch {
 
   const Instance& instance_;
   const Tuning tuning_;
+  const bool stops_;  // GBP-CR stops at the required rate
   GreedyPlacement greedy_;
   ChainFinder finder_;
   std::vector<Candidate> candidates_;
   std::vector<ChainRate> rates_;
   std::vector<ConsideredCapacity> considered_;
   bool moved_ = false;
+  bool reached_ = false;
   std::size_t placed_ = 0;
   double objective_ = kNever;
 };
@@ -263,17 +254,19 @@ Composition compose_on(const Instance& instance, Placement placement) {
   for (const ServerChain& chain : result.chains) result.total_capacity += chain.capacity;
   const auto rates = rates_of(result.chains);
   result.total_service_rate_per_s = planner::total_rate_per_s(rates);
-  result.stable = instance.arrival_rate_per_s < result.total_service_rate_per_s;
+  result.mean_response_lower_s = mean_response_lower_s(rates, instance.arrival_rate_per_s);
+  result.mean_response_upper_s = mean_response_upper_s(rates, instance.arrival_rate_per_s);
+  // lambda < nu, by every sum of nu: they differ in the last bit.
+  result.stable = instance.arrival_rate_per_s < result.total_service_rate_per_s && result.mean_response_lower_s.has_value() &&
+                  result.mean_response_upper_s.has_value();
+  if (!result.stable) result.mean_response_lower_s = result.mean_response_upper_s = std::nullopt;
   result.meets_max_load = instance.arrival_rate_per_s <= instance.max_load * result.total_service_rate_per_s;
-  if (result.stable) {
-    result.mean_response_lower_s = mean_response_lower_s(rates, instance.arrival_rate_per_s);
-    result.mean_response_upper_s = mean_response_upper_s(rates, instance.arrival_rate_per_s);
-  }
   return result;
 }
 
-Result<Composition> compose(const Instance& instance, int capacity) {
-  DisjointChains disjoint = gbp_cr(instance, capacity);
+Result<Composition> compose(const Instance& instance, int capacity, Servers servers) {
+  DisjointChains disjoint =
+      gbp_cr(instance, capacity, servers == Servers::kAll ? kNever : required_scaled_rate_per_s(instance, capacity));
   if (disjoint.chains.empty()) return nothing_fits(instance, capacity);
   Composition result = compose_on(instance, std::move(disjoint.placement));
   result.capacity = capacity;
@@ -281,11 +274,11 @@ Result<Composition> compose(const Instance& instance, int capacity) {
   return result;
 }
 
-Result<Composition> compose(const Instance& instance, Tuning tuning) {
-  CapacitySearch search(instance, tuning);
+Result<Composition> compose(const Instance& instance, Tuning tuning, Servers servers) {
+  CapacitySearch search(instance, tuning, servers);
   const auto best = search.best();
   if (!best.has_value()) return nothing_fits(instance, 1);
-  auto result = compose(instance, *best);
+  auto result = compose(instance, *best, servers);
   if (result.ok()) result.value().considered = search.considered();
   return result;
 }

@@ -42,11 +42,18 @@ struct Composition {
 // Fills everything but capacity, disjoint_chains and considered from the placement by GCA.
 [[nodiscard]] Composition compose_on(const Instance& instance, Placement placement);
 
-// GBP-CR with this c, then GCA. Error kFailedPrecondition when no full chain can be placed: says how many GB are missing.
-[[nodiscard]] Result<Composition> compose(const Instance& instance, int capacity);
+enum class Servers {
+  kAsNeeded,  // GBP-CR stops once its chains reach lambda / (rho c) (Alg. 1, line 9): the rest stay empty
+  kAll,       // it goes on to the last server: more capacity for bursts, for the price of the servers
+};
 
-// The same with the best c of 1..max_capacity(instance). Ties go to the smaller c.
-[[nodiscard]] Result<Composition> compose(const Instance& instance, Tuning tuning);
+// GBP-CR with this c, then GCA. Error kFailedPrecondition when no full chain can be placed: says how many GB are missing.
+[[nodiscard]] Result<Composition> compose(const Instance& instance, int capacity, Servers servers = Servers::kAsNeeded);
+
+// The same with the best c of 1..max_capacity(instance). Ties go to the smaller c. When no c is stable (the surrogate: none
+// reaches the rate), the c with the largest total service rate. The surrogate judges c by the stop rule also where kAll then
+// places every server.
+[[nodiscard]] Result<Composition> compose(const Instance& instance, Tuning tuning, Servers servers = Servers::kAsNeeded);
 
 // floor((max_j M_j - s_m) / s_c); may be below 1 when no server holds a block with a cache.
 [[nodiscard]] int max_capacity(const Instance& instance);

@@ -118,12 +118,12 @@ void GreedyPlacement::place(double required_scaled_rate_per_s) {
   }
 }
 
-int GreedyPlacement::next_change(int most) const {
+int GreedyPlacement::next_change(int most, bool stops) const {
   double next = most + 1.0;
   for (const MemoryClass& of : classes_) next = std::min(next, of.next_change);
   // The stop rule fires one chain earlier, or at last, once lambda / (rho c) has fallen to that chain's rate.
   const std::size_t chains = rates_per_s_.size() - (reaches_rate_ ? 1 : 0);
-  if (!rates_per_s_.empty() && chains > 0) {
+  if (stops && !rates_per_s_.empty() && chains > 0) {
     const double fires_at = instance_.arrival_rate_per_s / (instance_.max_load * rates_per_s_[chains - 1]);
     next = std::min(next, std::ceil(fires_at * (1 - 1e-12)));  // rounded down for the same reason
   }

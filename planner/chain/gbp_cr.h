@@ -45,7 +45,7 @@ class GreedyPlacement {
   void place(double required_scaled_rate_per_s);
   // The smallest c above the last set_capacity() for which gbp_cr() may place something else than it did for that c, or `most`
   // + 1.
-  [[nodiscard]] int next_change(int most) const;
+  [[nodiscard]] int next_change(int most, bool stops = true) const;
 
   [[nodiscard]] int blocks(int server) const { return classes_[class_of_[static_cast<std::size_t>(server)]].blocks; }
   // Of the last place(): the servers that hold blocks, in the order in which they were placed, and their ranges.
