@@ -355,6 +355,29 @@ TEST(CalibrationJson, NamesMistakes) {
   EXPECT_NE(message(nlohmann::json::array()), "");
 }
 
+// Given 10,000 copies of a state's JSON with a byte changed: each is refused with a message, or reads as a state that prints
+// again.
+TEST(CalibrationJson, ForeignBytes) {
+  Rng rng(8, "fuzz");
+  const std::string good = calibration_to_json(initial_calibration()).dump();
+  int refused = 0;
+  for (int round = 0; round < 10000; ++round) {
+    std::string text = good;
+    text[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1))] =
+        static_cast<char>(rng.integer(32, 126));
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+    if (json.is_discarded()) continue;
+    const auto state = calibration_from_json(json);
+    if (state.ok()) {
+      EXPECT_EQ(*calibration_from_json(calibration_to_json(*state)), *state);
+    } else {
+      EXPECT_FALSE(state.error().message.empty());
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
 // Given options out of range: the field is named.
 TEST(CalibrationOptions, NamesMistakes) {
   EXPECT_TRUE(validate(CalibrationOptions{}).ok());

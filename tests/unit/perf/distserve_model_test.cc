@@ -148,5 +148,38 @@ TEST(DistServeModel, NamesMistakesInFiles) {
   EXPECT_EQ(capacities.error().message, "line 2: pp: found '0', allowed is a whole number from 1 to 4096");
 }
 
+// Given 20,000 copies of the files with a byte of one of them changed: each is refused with a message, or makes a model or an
+// error.
+TEST(DistServeModel, ForeignBytes) {
+  Rng rng(7, "fuzz");
+  const std::string letters = "0123456789.-e{}[],:\" ";
+  const auto mutate = [&](std::string text) {
+    const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1));
+    const auto letter = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(letters.size()) - 1));
+    text[at] = rng.integer(0, 3) == 0 ? static_cast<char>(rng.integer(-128, 127)) : letters[letter];
+    return text;
+  };
+  int refused = 0;
+  int made = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const auto profile = parse_distserve_profile(round % 2 == 0 ? mutate(kProfile) : kProfile);
+    const auto capacities = parse_distserve_capacities(round % 2 == 1 ? mutate(kCapacities) : kCapacities);
+    if (!profile.ok()) {
+      EXPECT_FALSE(profile.error().message.empty());
+      ++refused;
+    }
+    if (!capacities.ok()) {
+      EXPECT_FALSE(capacities.error().message.empty());
+    }
+    if (!profile.ok() || !capacities.ok()) continue;
+    const auto model = DistServeModel::make(*profile, *capacities, "opt-13b", {1, 1});
+    if (!model.ok()) continue;
+    ++made;
+    EXPECT_GE(model->iteration_s(prefill_batch(1, 10)), 0);
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(made, 1000);
+}
+
 }  // namespace
 }  // namespace windlass::planner
