@@ -1,0 +1,61 @@
+// LocalRegression: a smooth surface through scattered measurements: at each query a plane fitted to the nearest points (locally
+// weighted regression: Cleveland, "Robust Locally Weighted Regression", JASA 74, 1979), tricube weights by distance.
+//
+// Operator tables ask it in logarithms of sizes, for the logarithm of measured time over roofline time, which varies slowly
+// where the time itself runs over five decades. Of the candidates that were cross-validated (inverse distance, planes over
+// times instead of efficiencies, neighbours in all directions or in those of one m alone; `latency_fidelity operators` prints
+// them) it is the best. Exact at measured points. Outside of the box of the points it answers for the nearest point of the box:
+// a slope carried on over decades is worth nothing. Pure, immutable.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace windlass::planner {
+
+class LocalRegression {
+ public:
+  struct Options {
+    int neighbours = 12;
+    double ridge = 1e-3;  // pulls slopes to 0 where the neighbours do not fix them; share of the weights' sum
+
+    bool operator==(const Options&) const = default;
+  };
+
+  LocalRegression() = default;
+
+  // `points` holds values.size() rows of `dimensions` coordinates. Values of equal points become their median.
+  // REQUIRES: 1 <= dimensions <= 4, at least one point, all finite.
+  LocalRegression(int dimensions, std::vector<double> points, std::vector<double> values, const Options& options);
+  LocalRegression(int dimensions, std::vector<double> points, std::vector<double> values)
+      : LocalRegression(dimensions, std::move(points), std::move(values), Options{}) {}
+
+  [[nodiscard]] bool empty() const { return values_.empty(); }
+  [[nodiscard]] std::size_t size() const { return values_.size(); }
+
+  // REQUIRES: !empty(), x has `dimensions` coordinates.
+  [[nodiscard]] double at(std::span<const double> x) const;
+
+  // Whether x lies in the box of the points.
+  [[nodiscard]] bool covers(std::span<const double> x) const;
+
+ private:
+  struct Near {
+    double squared_distance;
+    std::size_t index;
+  };
+
+  [[nodiscard]] const double* point(std::size_t index) const { return &points_[index * static_cast<std::size_t>(dimensions_)]; }
+  void arrange(std::vector<std::size_t>& order, std::size_t begin, std::size_t end, int axis) const;
+  void find(std::span<const double> x, std::size_t begin, std::size_t end, int axis, std::vector<Near>& nearest) const;
+
+  int dimensions_ = 0;
+  Options options_;
+  std::vector<double> points_;  // a k-d tree without pointers: the median of each range stands in its middle
+  std::vector<double> values_;
+  std::vector<double> low_;
+  std::vector<double> high_;
+};
+
+}  // namespace windlass::planner

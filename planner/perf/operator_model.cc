@@ -1,0 +1,355 @@
+// OperatorModel: see operator_model.h.
+#include "planner/perf/operator_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "planner/catalog/weight_matrices.h"
+
+namespace windlass::planner {
+
+namespace {
+
+constexpr int kCurveSizes = 16384;
+constexpr int kStepsPerOctave = 4;
+constexpr int kBatchNodes = 12 * kStepsPerOctave + 1;   // 1 .. 4096 sequences
+constexpr int kLengthNodes = 18 * kStepsPerOctave + 1;  // 1 .. 262,144 tokens
+constexpr double kActivationBytes = 2;
+
+double node(int index) { return std::exp2(static_cast<double>(index) / kStepsPerOctave); }
+
+const std::vector<double>& nodes() {
+  static const std::vector<double> kNodes = [] {
+    std::vector<double> result;
+    for (int i = 0; i < std::max(kBatchNodes, kLengthNodes); ++i) result.push_back(node(i));
+    return result;
+  }();
+  return kNodes;
+}
+
+// The interval of nodes around x, and how far x lies in it. REQUIRES: count >= 2.
+struct Place {
+  int below = 0;
+  double share = 0;
+};
+Place locate(double x, int count) {
+  if (x <= 1) return {};
+  const std::vector<double>& at = nodes();
+  int octave = 0;
+  std::frexp(x, &octave);
+  int below = std::min((octave - 1) * kStepsPerOctave, count - 2);
+  while (below < count - 2 && at[static_cast<std::size_t>(below) + 1] <= x) ++below;
+  const double low = at[static_cast<std::size_t>(below)];
+  const double high = at[static_cast<std::size_t>(below) + 1];
+  return {below, std::min(1.0, (x - low) / (high - low))};
+}
+
+Coverage worse(Coverage a, Coverage b) { return std::max(a, b); }
+
+OperatorTime operator+(const OperatorTime& a, const OperatorTime& b) { return {a.s + b.s, worse(a.coverage, b.coverage)}; }
+OperatorTime operator*(double factor, const OperatorTime& time) { return {factor * time.s, time.coverage}; }
+
+// Causal attention with a window over the same without.
+double windowed_share(double length, double window) {
+  return window >= length ? 1 : (window * length - window * window / 2) / (length * length / 2);
+}
+
+}  // namespace
+
+OperatorHardware operator_hardware(const AcceleratorSpec& spec) {
+  const double flops_16bit = std::max(peak_flops_for(spec, DType::kBFloat16), peak_flops_for(spec, DType::kFloat16));
+  const auto float8 = spec.peak_flops.find(DType::kFloat8);
+  return {.flops_16bit = flops_16bit,
+          .flops_8bit = float8 == spec.peak_flops.end() ? 0 : float8->second,
+          .memory_bandwidth_bytes_per_s = spec.memory_bandwidth_bytes_per_s,
+          .link_bandwidth_bytes_per_s = spec.intra_link_bandwidth_bytes_per_s};
+}
+
+double OperatorModel::Curve::at(double size) const {
+  const double last = static_cast<double>(s.size());
+  if (size >= last) return s.back() + (size - last) * slope_s;
+  if (size <= 1) return s.front();
+  const auto below = static_cast<std::size_t>(size);
+  const double share = size - static_cast<double>(below);
+  return s[below - 1] + share * (s[below] - s[below - 1]);
+}
+
+Coverage OperatorModel::Curve::coverage_at(double size) const {
+  const double last = static_cast<double>(coverage.size());
+  if (size > last) return worse(coverage.back(), Coverage::kExtrapolated);
+  return coverage[static_cast<std::size_t>(std::ceil(std::max(1.0, size))) - 1];
+}
+
+double OperatorModel::Surface::at(double batch, double length) const {
+  const Place row = locate(batch, kBatchNodes);
+  const Place column = locate(length, kLengthNodes);
+  const double* below = &s[static_cast<std::size_t>(row.below) * kLengthNodes + static_cast<std::size_t>(column.below)];
+  const double* above = below + kLengthNodes;
+  const double low = below[0] + column.share * (below[1] - below[0]);
+  const double high = above[0] + column.share * (above[1] - above[0]);
+  double time_s = low + row.share * (high - low);
+  const double most_batch = nodes()[kBatchNodes - 1];
+  const double most_length = nodes()[kLengthNodes - 1];
+  if (batch > most_batch) time_s *= batch / most_batch;
+  if (length > most_length) time_s *= std::pow(length / most_length, growth);
+  return time_s;
+}
+
+Coverage OperatorModel::Surface::coverage_at(double batch, double length) const {
+  const Place row = locate(batch, kBatchNodes);
+  const Place column = locate(length, kLengthNodes);
+  const int nearest_row = row.below + (row.share > 0.5 ? 1 : 0);
+  const int nearest_column = column.below + (column.share > 0.5 ? 1 : 0);
+  const Coverage found =
+      coverage[static_cast<std::size_t>(nearest_row) * kLengthNodes + static_cast<std::size_t>(nearest_column)];
+  const bool beyond = batch > nodes()[kBatchNodes - 1] || length > nodes()[kLengthNodes - 1];
+  return beyond ? worse(found, Coverage::kExtrapolated) : found;
+}
+
+// What is known while a model is built.
+struct OperatorModel::Builder {
+  const ModelShape& shape;
+  const AcceleratorSpec& spec;
+  const OperatorTimes& times;
+  const OperatorModelOptions& options;
+
+  [[nodiscard]] double tp() const { return options.tensor_parallel; }
+  [[nodiscard]] double heads() const { return shape.heads / tp(); }
+  [[nodiscard]] double kv_heads() const { return std::max(1.0, shape.kv_heads / tp()); }
+
+  // One layer-wide product of `matrix`, or of all chosen experts, on one GPU.
+  [[nodiscard]] OperatorTime product(const WeightMatrix& matrix, double tokens) const {
+    auto n = static_cast<double>(matrix.rows);
+    auto k = static_cast<double>(matrix.columns);
+    const std::string_view name = matrix.name;
+    // Megatron's cut: the first product of a pair by outputs, the second by inputs; what makes small vectors stands on each
+    // GPU.
+    const bool second = name == "attention_output" ||
+                        ((matrix.role == MatrixRole::kMlp || matrix.role == MatrixRole::kExpert) && name.ends_with("down"));
+    const bool whole = matrix.role == MatrixRole::kRouter || name == "query_down" || name == "kv_down";
+    if (name == "qkv") {
+      n = (heads() + 2 * kv_heads()) * shape.head_dim;
+    } else if (second) {
+      k /= tp();
+    } else if (!whole) {
+      n /= tp();
+    }
+    const GemmKind kind = matrix.role == MatrixRole::kRouter ? GemmKind::kBFloat16 : options.weights;
+    if (matrix.role != MatrixRole::kExpert) return times.cold_gemm(kind, tokens, n, k);
+    // A grouped product: all routed tokens at the speed of one product, but each chosen expert's weights have to come.
+    const double chosen = expected_distinct_experts(shape, tokens);
+    OperatorTime time = times.cold_gemm(kind, tokens * shape.experts->experts_per_token, n, k);
+    const double bandwidth = times.hardware().memory_bandwidth_bytes_per_s * times.efficiency().gemm_16bit.bandwidth;
+    time.s = std::max(time.s, chosen * bytes_per_element(kind) * n * k / bandwidth);
+    return worse(time.coverage, Coverage::kExtrapolated) == time.coverage ? time
+                                                                          : OperatorTime{time.s, Coverage::kExtrapolated};
+  }
+
+  [[nodiscard]] OperatorTime token_level(double tokens) const {
+    OperatorTime sum{0, Coverage::kMeasured};
+    for (const WeightMatrix& matrix : weight_matrices(shape)) {
+      double products = static_cast<double>(matrix.copies);
+      switch (matrix.role) {
+        case MatrixRole::kLookup:
+        case MatrixRole::kOutput: continue;
+        case MatrixRole::kExpert: products = shape.experts->layers; break;
+        case MatrixRole::kAttention:
+        case MatrixRole::kMlp:
+        case MatrixRole::kRouter:
+        case MatrixRole::kProjection: break;
+      }
+      sum = sum + products * product(matrix, tokens);
+    }
+    const double row = tokens * shape.hidden * kActivationBytes;
+    const double heads_row = tokens * (heads() + kv_heads()) * shape.head_dim * kActivationBytes;
+    const double cache_row = tokens * 2 * kv_heads() * shape.head_dim * kActivationBytes;
+    const double active_experts = shape.experts ? shape.experts->experts_per_token : 1;
+    const double width = shape.experts ? active_experts * shape.experts->intermediate + shape.experts->shared_intermediate
+                                       : static_cast<double>(shape.intermediate);
+    const double inner_row = tokens * width / tp() * kActivationBytes;
+    double layer_s = shape.norms_per_layer * times.elementwise_s(4 * row)  // residual and norm: two in, two out
+                     + times.elementwise_s(2 * heads_row) + times.elementwise_s(2 * cache_row)  // rotary positions, cache
+                     + times.elementwise_s((shape.gated_mlp ? 3 : 2) * inner_row);              // activation
+    if (shape.qk_norm) layer_s += times.elementwise_s(2 * heads_row);
+    sum.s += shape.layers * layer_s + times.elementwise_s(2 * row);  // embedding
+    return sum;
+  }
+
+  [[nodiscard]] OperatorTime communication(double tokens) const {
+    const double bytes = tokens * shape.hidden * kActivationBytes;
+    // The embedding is cut by vocabulary and summed too.
+    const double all_reduces = options.tensor_parallel > 1 ? shape.layers * (shape.parallel_attention ? 1 : 2) + 1 : 0;
+    OperatorTime sum = all_reduces * times.all_reduce(options.tensor_parallel, bytes);
+    const int hops = options.pipeline_parallel - 1;
+    if (hops > 0)
+      sum = sum + OperatorTime{hops * send_recv_roofline_s(times.hardware(), times.efficiency(), bytes), Coverage::kModelled};
+    return sum;
+  }
+
+  [[nodiscard]] OperatorTime output(double sequences) const {
+    const double vocab = static_cast<double>(shape.vocab) / tp();
+    OperatorTime sum = times.cold_gemm(GemmKind::kBFloat16, sequences, vocab, shape.hidden);
+    sum.s += times.elementwise_s(4 * sequences * shape.hidden * kActivationBytes);
+    // Gathering the logits moves half of what an all-reduce of them would.
+    sum.s += times.all_reduce(options.tensor_parallel, sequences * shape.vocab * kActivationBytes / 2).s;
+    // Sampling: logits to float32, softmax, and a draw: about four passes over them.
+    constexpr double kPassBytes = 4 * 4;
+    sum.s += 4 * times.elementwise_s(sequences * shape.vocab * kPassBytes / 4);
+    return sum;
+  }
+
+  [[nodiscard]] AttentionKey key() const { return {.head_dim = shape.head_dim, .float8_cache = options.float8_cache}; }
+
+  [[nodiscard]] OperatorTime prefill(double batch, double length) const {
+    const bool latent = shape.latent_attention.has_value();  // keys and values of every head are made again
+    const OperatorTime full = times.context_attention(key(), batch, length, heads(), latent ? heads() : kv_heads());
+    if (!shape.sliding_window) return shape.layers * full;
+    const double windowed = shape.sliding_window->layers * windowed_share(length, shape.sliding_window->tokens);
+    return (shape.layers - shape.sliding_window->layers + windowed) * full;
+  }
+
+  [[nodiscard]] OperatorTime decode(double batch, double context) const {
+    if (shape.latent_attention) {
+      const OperatorWork work{.flops = batch * decode_attention_flops_per_token(shape, context) / tp() / shape.layers,
+                              .bytes = batch * kv_bytes(shape, context) / shape.layers,
+                              .serial_length = context,
+                              .groups = batch};
+      const double s = roofline_s(work, times.hardware().flops_16bit, times.hardware().memory_bandwidth_bytes_per_s,
+                                  times.efficiency().generation_attention, true);
+      return {shape.layers * s, Coverage::kModelled};
+    }
+    const OperatorTime full = times.generation_attention(key(), batch, context, heads(), kv_heads());
+    if (!shape.sliding_window) return shape.layers * full;
+    const double window = std::min<double>(context, shape.sliding_window->tokens);
+    const OperatorTime windowed = times.generation_attention(key(), batch, window, heads(), kv_heads());
+    return (shape.layers - shape.sliding_window->layers) * full + shape.sliding_window->layers * windowed;
+  }
+
+  [[nodiscard]] Curve curve(const std::function<OperatorTime(double)>& price) const {
+    std::set<double> sizes = {kCurveSizes};
+    for (const double m : times.measured_m(options.weights)) {
+      if (m < kCurveSizes) sizes.insert(m);
+    }
+    for (int i = 0; node(i) < kCurveSizes; ++i) sizes.insert(std::round(node(i)));
+    Curve result;
+    double from = 0;
+    OperatorTime from_time;
+    for (const double to : sizes) {
+      const OperatorTime to_time = price(to);
+      if (from == 0) from_time = to_time;
+      for (double size = from + 1; size <= to; ++size) {
+        const double share = (size - from) / (to - from);
+        result.s.push_back(from_time.s + share * (to_time.s - from_time.s));
+        result.coverage.push_back(size == to ? to_time.coverage : worse(from_time.coverage, to_time.coverage));
+      }
+      from = to;
+      from_time = to_time;
+    }
+    result.slope_s = std::max(0.0, price(2.0 * kCurveSizes).s - result.s.back()) / kCurveSizes;
+    return result;
+  }
+
+  [[nodiscard]] Surface surface(const std::function<OperatorTime(double, double)>& price, double growth) const {
+    Surface result;
+    result.growth = growth;
+    for (int batch = 0; batch < kBatchNodes; ++batch) {
+      for (int length = 0; length < kLengthNodes; ++length) {
+        const OperatorTime time = price(node(batch), node(length));
+        result.s.push_back(time.s);
+        result.coverage.push_back(time.coverage);
+      }
+    }
+    return result;
+  }
+
+  [[nodiscard]] double kv_capacity() const {
+    double weights = static_cast<double>(vector_parameter_count(shape)) * kActivationBytes;
+    for (const WeightMatrix& matrix : weight_matrices(shape)) {
+      if (!matrix.stored) continue;
+      const bool in_blocks =
+          matrix.role == MatrixRole::kAttention || matrix.role == MatrixRole::kMlp || matrix.role == MatrixRole::kExpert;
+      weights += static_cast<double>(matrix.parameters()) * (in_blocks ? bytes_per_element(options.weights) : kActivationBytes);
+    }
+    const double gpus = tp() * options.pipeline_parallel;
+    const double free_bytes =
+        spec.memory_bytes * options.overhead.memory_share - options.overhead.reserved_bytes - weights / gpus;
+    const double cache_scale = options.float8_cache ? 0.5 : 1;
+    const double shards = std::min(options.tensor_parallel, kv_shards(shape)) * options.pipeline_parallel;
+    return free_bytes / (kv_bytes_per_token(shape) * cache_scale / shards);
+  }
+};
+
+Result<OperatorModel> OperatorModel::make(const ModelShape& shape, const AcceleratorSpec& spec, const OperatorTimes& times,
+                                          const OperatorModelOptions& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(shape));
+  WINDLASS_RETURN_IF_ERROR(validate(spec));
+  const int tp = options.tensor_parallel;
+  if (tp < 1 || shape.heads % tp != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("tensor_parallel: found {}, allowed is a divisor of the model's {} heads", tp, shape.heads)};
+  }
+  if (options.pipeline_parallel < 1 || options.pipeline_parallel > shape.layers) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("pipeline_parallel: found {}, allowed is 1 to the model's {} layers",
+                                                          options.pipeline_parallel, shape.layers)};
+  }
+  const Builder builder{shape, spec, times, options};
+  OperatorModel model;
+  model.layers_ = shape.layers;
+  model.stages_ = options.pipeline_parallel;
+  model.overhead_ = options.overhead;
+  model.tokens_ = builder.curve([&](double tokens) { return builder.token_level(tokens); });
+  model.communication_ = builder.curve([&](double tokens) { return builder.communication(tokens); });
+  model.output_ = builder.curve([&](double sequences) { return builder.output(sequences); });
+  model.prefill_ = builder.surface([&](double batch, double length) { return builder.prefill(batch, length); }, 2);
+  model.decode_ = builder.surface([&](double batch, double context) { return builder.decode(batch, context); }, 1);
+  model.kv_capacity_tokens_ = builder.kv_capacity();
+  return model;
+}
+
+OperatorModel::Parts OperatorModel::parts(const Batch& batch) const {
+  const double tokens = batch.prefill_tokens + batch.decode_sequences;
+  const double sequences = batch.prefill_sequences + batch.decode_sequences;
+  Parts parts;
+  parts.token_level_s = tokens_.at(tokens);
+  parts.communication_s = communication_.at(tokens);
+  if (batch.prefill_sequences > 0) {
+    parts.prefill_attention_s =
+        prefill_.at(batch.prefill_sequences, std::sqrt(batch.prefill_attention / batch.prefill_sequences));
+  }
+  if (batch.decode_sequences > 0) {
+    parts.decode_attention_s = decode_.at(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences);
+  }
+  parts.output_s = output_.at(sequences);
+  parts.overhead_s = overhead_.iteration_s + overhead_.sequence_s * sequences;
+  if (tokens > overhead_.largest_graph_tokens) {
+    const double kernels_s = parts.token_level_s + parts.communication_s + parts.prefill_attention_s + parts.decode_attention_s;
+    parts.overhead_s += std::max(0.0, layers_ * overhead_.eager_layer_s - kernels_s);
+  }
+  return parts;
+}
+
+double OperatorModel::iteration_s(const Batch& batch) const {
+  const Parts all = parts(batch);
+  return all.token_level_s + all.prefill_attention_s + all.decode_attention_s + all.communication_s + all.output_s +
+         all.overhead_s;
+}
+
+Coverage OperatorModel::coverage(const Batch& batch) const {
+  const double tokens = batch.prefill_tokens + batch.decode_sequences;
+  Coverage result = worse(tokens_.coverage_at(tokens), communication_.coverage_at(tokens));
+  if (batch.prefill_sequences > 0) {
+    result = worse(result,
+                   prefill_.coverage_at(batch.prefill_sequences, std::sqrt(batch.prefill_attention / batch.prefill_sequences)));
+  }
+  if (batch.decode_sequences > 0) {
+    result = worse(result, decode_.coverage_at(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences));
+  }
+  return worse(result, output_.coverage_at(batch.prefill_sequences + batch.decode_sequences));
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,93 @@
+// Measured times of single operators, as they stand in files: the tables of ai-dynamo/aiconfigurator (one file per operator and
+// GPU) and Vidur's profiles (one file per group of operators). The caller reads and decompresses; this parses text. Columns go
+// by name, in any order; others are ignored. Times in the files are milliseconds, here seconds. Errors name the line and the
+// column, what was found and what is allowed. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+
+namespace windlass::planner {
+
+// How a matrix product is computed: data types of both factors, and how FP8 is scaled.
+enum class GemmKind { kBFloat16, kFloat8, kFloat8Block };
+const char* to_string(GemmKind kind);  // "bfloat16", "fp8", "fp8_block"
+[[nodiscard]] double bytes_per_element(GemmKind kind);
+
+// out (m, n) = in (m, k) weights (k, n).
+struct GemmRow {
+  GemmKind kind = GemmKind::kBFloat16;
+  double m = 0;
+  double n = 0;
+  double k = 0;
+  double time_s = 0;
+
+  bool operator==(const GemmRow&) const = default;
+};
+[[nodiscard]] Result<std::vector<GemmRow>> parse_gemm_csv(std::string_view text);
+
+// The kernel that a row of an attention table measured.
+struct AttentionKey {
+  int head_dim = 128;
+  bool float8_cache = false;
+  int window_tokens = 0;  // sliding window; 0: none
+
+  auto operator<=>(const AttentionKey&) const = default;
+};
+
+// `batch` sequences; context attention: of `length` tokens each, causal; generation attention: one token each to a cache of
+// `length` (in the file: isl + step).
+struct AttentionRow {
+  AttentionKey key;
+  double batch = 0;
+  double length = 0;
+  double heads = 0;  // on this GPU
+  double kv_heads = 0;
+  double time_s = 0;
+
+  bool operator==(const AttentionRow&) const = default;
+};
+[[nodiscard]] Result<std::vector<AttentionRow>> parse_context_attention_csv(std::string_view text);
+[[nodiscard]] Result<std::vector<AttentionRow>> parse_generation_attention_csv(std::string_view text);
+
+struct CollectiveRow {
+  std::string operation;       // "all_reduce", "all_gather", "reduce_scatter", "alltoall"
+  std::string implementation;  // "nccl", "vllm_graph", "vllm_eager"
+  int gpus = 0;
+  double element_bytes = 2;
+  double bytes = 0;  // message_size counts elements: times the data type's size
+  double time_s = 0;
+
+  bool operator==(const CollectiveRow&) const = default;
+};
+[[nodiscard]] Result<std::vector<CollectiveRow>> parse_nccl_csv(std::string_view text);
+[[nodiscard]] Result<std::vector<CollectiveRow>> parse_custom_all_reduce_csv(std::string_view text);
+
+// All that was measured on one GPU. Parts may be empty.
+struct OperatorTables {
+  std::vector<GemmRow> gemm;
+  std::vector<AttentionRow> context_attention;
+  std::vector<AttentionRow> generation_attention;
+  std::vector<CollectiveRow> collectives;
+};
+
+// Vidur's profiles: one operator's samples. `x` are the sizes that it depends on: tokens (mlp), batch and cache tokens
+// (attn_decode), chunk and cache tokens (attn_prefill), bytes (collectives), batch (cpu).
+struct VidurSample {
+  std::string name;       // "mlp_up_proj", "attn_decode", "all_reduce", "cpu_schedule", ...
+  int gpus = 0;           // of the worker (mlp, attention, cpu) or of the collective
+  int gpus_per_node = 0;  // collectives: devices_per_node
+  std::vector<double> x;
+  double time_s = 0;  // median
+
+  bool operator==(const VidurSample&) const = default;
+};
+[[nodiscard]] Result<std::vector<VidurSample>> parse_vidur_mlp_csv(std::string_view text);
+[[nodiscard]] Result<std::vector<VidurSample>> parse_vidur_attention_csv(std::string_view text);
+[[nodiscard]] Result<std::vector<VidurSample>> parse_vidur_collective_csv(std::string_view text);
+[[nodiscard]] Result<std::vector<VidurSample>> parse_vidur_cpu_csv(std::string_view text);
+
+}  // namespace windlass::planner
