@@ -59,6 +59,18 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
 }
 BENCHMARK_CAPTURE(compose_auto, two_memories, false, chain::Tuning::kLowerBound)->Apply(sizes);
 BENCHMARK_CAPTURE(compose_auto, different_memories, true, chain::Tuning::kLowerBound)->Apply(sizes);
+// Where the search's bounds help least: more demand than any c can serve, so that the largest rate is looked for, and the upper
+// bound.
+BENCHMARK_CAPTURE(compose_auto, different_memories_overloaded, true, chain::Tuning::kLowerBound)
+    ->Args({20, 70, 300})
+    ->Args({1000, 126, 300})
+    ->ArgNames({"J", "L", "load%"})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(compose_auto, different_memories_upper_bound, true, chain::Tuning::kUpperBound)
+    ->Args({20, 70, 60})
+    ->Args({1000, 126, 60})
+    ->ArgNames({"J", "L", "load%"})
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(compose_auto, upper_bound, false, chain::Tuning::kUpperBound)
     ->Args({20, 70, 60})
     ->Args({1000, 126, 60})

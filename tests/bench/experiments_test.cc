@@ -46,16 +46,27 @@ class Experiments : public testing::Test {
 TEST_F(Experiments, Placement) {
   const Report report = placement_experiment(*inputs_);
   EXPECT_GE(rows_of(report.tables), 10);
-  EXPECT_EQ(report.tables.find("| 2/3 |"), std::string::npos) << report.tables;
+  std::istringstream lines(report.tables);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("| equal") || line.starts_with("| 20 and")) {
+      EXPECT_TRUE(line.ends_with("| 3/3 |")) << line;
+    }
+  }
   EXPECT_NE(report.tables.find("in 18 of 18 cases"), std::string::npos) << report.tables;
 }
 
-// Given: three seeds. Expected: nine loads; GCA needs what the integer program needs at light loads.
+// Given: three seeds. Expected: nine loads; up to 20 % GCA needs what the integer program needs, on every seed.
 TEST_F(Experiments, Cache) {
   const Report report = cache_experiment(*inputs_);
   EXPECT_EQ(rows_of(report.tables), 1 + 9);
-  EXPECT_NE(report.tables.find("| 5 % |"), std::string::npos);
-  EXPECT_NE(report.tables.find("| 3/3 |"), std::string::npos) << report.tables;
+  std::istringstream lines(report.tables);
+  int light = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| 5 %") && !line.starts_with("| 10 %") && !line.starts_with("| 20 %")) continue;
+    EXPECT_TRUE(line.ends_with("| 3/3 |")) << line;
+    ++light;
+  }
+  EXPECT_EQ(light, 3);
 }
 
 // Given: three seeds at 80 % load. Expected: JFFC responds faster than JSQ and random, and lies between its bounds.
