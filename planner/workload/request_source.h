@@ -13,6 +13,7 @@ struct Request {
   double size = 1;
   int input_tokens = 0;
   int output_tokens = 0;
+  int model = 0;  // which of the models of a workload that has several
 };
 
 class RequestSource {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "planner/base/rng.h"
+#include "planner/workload/gamma_gaps.h"
 #include "planner/workload/request_source.h"
 
 namespace windlass::workload {
@@ -26,9 +27,7 @@ class SyntheticSource final : public RequestSource {
   [[nodiscard]] std::optional<Request> next() override;  // always one
 
  private:
-  [[nodiscard]] double gap_s();
-
-  SyntheticWorkload workload_;
+  GammaGaps gaps_;
   Rng arrivals_;
   Rng sizes_;
   double now_s_ = 0;

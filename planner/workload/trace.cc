@@ -2,19 +2,16 @@
 // the first row: a double of seconds since 1970 would lose the last of the trace's seven decimals.
 #include "planner/workload/trace.h"
 
-#include <algorithm>
-#include <cassert>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <string>
 #include <utility>
 
-#include <fmt/format.h>
+#include "planner/workload/csv_text.h"
 
 namespace windlass::workload {
 namespace {
 
+constexpr std::string_view kThing = "trace";
 constexpr std::string_view kHeader = "TIMESTAMP,ContextTokens,GeneratedTokens";
 constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
 
@@ -73,36 +70,12 @@ std::optional<std::int64_t> timestamp_ns(std::string_view text) {
   return seconds * kNanosecondsPerSecond + fraction_ns;
 }
 
-Error bad_field(std::size_t line, const char* field, std::string_view found, std::string_view allowed) {
-  constexpr std::size_t kShown = 60;  // of foreign bytes, in a message of one line
-  std::string shown;
-  for (const char c : found.substr(0, kShown)) shown += c < ' ' || c > '~' ? '?' : c;
-  if (found.size() > kShown) shown += "...";
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("trace: line {}: {}: found '{}', allowed is {}", line, field, shown, allowed)};
-}
-
-Result<int> tokens(std::size_t line, const char* field, std::string_view text) {
-  int count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error == std::errc() && end == text.data() + text.size() && count >= 0) return count;
-  return bad_field(line, field, text, "an integer from 0 to 2147483647");
-}
-
-// Cuts the next line off the text, without its LF or CR LF.
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
 }  // namespace
 
-Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text) {
+Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text, const std::optional<ContextLimit>& context) {
+  WINDLASS_RETURN_IF_ERROR(validate(context));
   const std::string_view header = take_line(text);
-  if (header != kHeader) return bad_field(1, "header", header, kHeader);
+  if (header != kHeader) return bad_field(kThing, 1, "header", header, kHeader);
   std::vector<TraceRow> rows;
   std::int64_t first_ns = 0;
   std::int64_t last_ns = 0;
@@ -113,22 +86,25 @@ Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text) {
     if (row.empty() && text.empty()) break;  // an empty last line
     const std::size_t comma = row.find(',');
     const std::size_t second = comma == std::string_view::npos ? comma : row.find(',', comma + 1);
-    if (second == std::string_view::npos) return bad_field(line, "row", row, kHeader);
+    if (second == std::string_view::npos) return bad_field(kThing, line, "row", row, kHeader);
     const std::string_view timestamp = row.substr(0, comma);
     const auto now_ns = timestamp_ns(timestamp);
-    if (!now_ns) return bad_field(line, "TIMESTAMP", timestamp, "UTC such as 2023-11-16 18:17:03.9799600");
+    if (!now_ns) return bad_field(kThing, line, "TIMESTAMP", timestamp, "UTC such as 2023-11-16 18:17:03.9799600");
     if (rows.empty()) first_ns = *now_ns;
     if (!rows.empty() && *now_ns < last_ns) {
-      return bad_field(line, "TIMESTAMP", timestamp, "a time no earlier than the line before has");
+      return bad_field(kThing, line, "TIMESTAMP", timestamp, "a time no earlier than the line before has");
     }
     last_ns = *now_ns;
+    const TokenFields fields{"ContextTokens", row.substr(comma + 1, second - comma - 1), "GeneratedTokens",
+                             row.substr(second + 1)};
+    WINDLASS_ASSIGN_OR_RETURN(const TokenPair tokens, read_tokens(kThing, line, fields, context));
     TraceRow parsed;
     parsed.arrival_s = static_cast<double>(*now_ns - first_ns) / static_cast<double>(kNanosecondsPerSecond);
-    WINDLASS_ASSIGN_OR_RETURN(parsed.input_tokens, tokens(line, "ContextTokens", row.substr(comma + 1, second - comma - 1)));
-    WINDLASS_ASSIGN_OR_RETURN(parsed.output_tokens, tokens(line, "GeneratedTokens", row.substr(second + 1)));
+    parsed.input_tokens = tokens.input_tokens;
+    parsed.output_tokens = tokens.output_tokens;
     rows.push_back(parsed);
   }
-  if (rows.empty()) return bad_field(line + 1, "row", "", "at least one row");
+  if (rows.empty()) return bad_field(kThing, line + 1, "row", "", "at least one row");
   return rows;
 }
 
@@ -151,18 +127,29 @@ std::optional<double> gap_cv(std::span<const TraceRow> rows) {
   return std::sqrt(squares / static_cast<double>(rows.size() - 2)) / mean_s;
 }
 
-TraceSource::TraceSource(std::vector<TraceRow> rows, std::size_t limit) : rows_(std::move(rows)) {
+std::vector<double> times_of(std::span<const TraceRow> rows) {
+  std::vector<double> times_s;
+  times_s.reserve(rows.size());
+  for (const TraceRow& row : rows) times_s.push_back(row.arrival_s);
+  return times_s;
+}
+
+TraceSource::TraceSource(std::vector<TraceRow> rows, std::size_t limit, const TraceScaling& scaling, std::uint64_t seed,
+                         std::string_view source)
+    : rows_(std::move(rows)) {
   if (rows_.size() > limit) rows_.resize(limit);
   double total = 0;
   for (const TraceRow& row : rows_) total += static_cast<double>(row.input_tokens) + row.output_tokens;
   if (!rows_.empty()) mean_tokens_ = total / static_cast<double>(rows_.size());
+  replay_ = TraceReplay(times_of(rows_), scaling, seed, source);
 }
 
 std::optional<Request> TraceSource::next() {
-  if (next_ == rows_.size()) return std::nullopt;
-  const TraceRow& row = rows_[next_++];
+  const auto arrival = replay_.next();
+  if (!arrival) return std::nullopt;
+  const TraceRow& row = rows_[arrival->row];
   Request request;
-  request.arrival_s = row.arrival_s;
+  request.arrival_s = arrival->time_s;
   request.input_tokens = row.input_tokens;
   request.output_tokens = row.output_tokens;
   if (mean_tokens_ > 0) request.size = (static_cast<double>(row.input_tokens) + row.output_tokens) / mean_tokens_;

@@ -4,10 +4,11 @@
 //   2023-11-16 18:17:03.9799600,4808,10
 //
 // Timestamps are UTC with up to nine decimals, optionally followed by "+00:00"; lines end in LF or CR LF. Rows must stand in
-// the order of time: a trace that does not was cut or joined wrongly, and sorting it would hide that.
+// the order of time: a trace that does not was cut or joined wrongly, and sorting it would hide that. Tokens are at least 1.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/workload/context_limit.h"
 #include "planner/workload/request_source.h"
+#include "planner/workload/trace_replay.h"
 
 namespace windlass::workload {
 
@@ -28,7 +31,8 @@ struct TraceRow {
 };
 
 // At least one row. Error kInvalidArgument names the line, the field, what was found and what is allowed.
-[[nodiscard]] Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text);
+[[nodiscard]] Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text,
+                                                              const std::optional<ContextLimit>& context = std::nullopt);
 
 // Standard deviation of the gaps between arrivals / their mean: 1 for Poisson arrivals. None for fewer than three rows, or if
 // all arrive at once.
@@ -37,18 +41,23 @@ struct TraceRow {
 // Rows per second: (rows - 1) / time from first to last. None for fewer than two rows, or if all arrive at once.
 [[nodiscard]] std::optional<double> mean_rate_per_s(std::span<const TraceRow> rows);
 
-// Replays the first `limit` rows. A request's size is its tokens, input and output, over their mean in the rows used (1 where
-// all are 0).
+// The rows' times, as arrivals want them.
+[[nodiscard]] std::vector<double> times_of(std::span<const TraceRow> rows);
+
+// Replays the first `limit` rows, or these with time and rate scaled. A request's size is its tokens, input and output, over
+// their mean in the rows used (1 where all are 0). `source` names the random stream that thinning and shifts draw from.
+// REQUIRES: scaling.validate().
 class TraceSource final : public RequestSource {
  public:
-  explicit TraceSource(std::vector<TraceRow> rows, std::size_t limit = std::numeric_limits<std::size_t>::max());
+  explicit TraceSource(std::vector<TraceRow> rows, std::size_t limit = std::numeric_limits<std::size_t>::max(),
+                       const TraceScaling& scaling = {}, std::uint64_t seed = 1, std::string_view source = "trace");
 
   [[nodiscard]] std::optional<Request> next() override;
 
  private:
   std::vector<TraceRow> rows_;
   double mean_tokens_ = 0;
-  std::size_t next_ = 0;
+  TraceReplay replay_;
 };
 
 }  // namespace windlass::workload

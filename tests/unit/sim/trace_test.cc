@@ -28,10 +28,10 @@ std::vector<TraceRow> parsed(const std::string& text) {
 
 // Given rows with LF or CR LF, with or without a line end at the end, expect arrivals since the first row to the last decimal.
 TEST(Trace, Reads) {
-  const std::vector<TraceRow> expected = {{0, 4808, 10}, {0.052, 3180, 8}, {59.0200401, 0, 2147483647}};
+  const std::vector<TraceRow> expected = {{0, 4808, 10}, {0.052, 3180, 8}, {59.0200401, 1, 16777216}};
   const std::string text =
       "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n"
-      "2023-11-16 18:17:04.0319600,3180,8\r\n2023-11-16 18:18:03.0000001,0,2147483647";
+      "2023-11-16 18:17:04.0319600,3180,8\r\n2023-11-16 18:18:03.0000001,1,16777216";
   EXPECT_EQ(parsed(text), expected);
   EXPECT_EQ(parsed(text + "\r\n"), expected);
   std::string unix_ends;
@@ -63,9 +63,11 @@ TEST(Trace, NamesMistakes) {
       {h, "trace: line 2: row: found '', allowed is at least one row"},
       {h + "\n" + good, "trace: line 2: row: found ''"},
       {h + good + "2023-11-16 18:17:04.0,5\n", "trace: line 3: row: found '2023-11-16 18:17:04.0,5', allowed is TIMESTAMP,"},
-      {h + good + "2023-11-16 18:17:04.0,5,6,7\n", "trace: line 3: GeneratedTokens: found '6,7', allowed is an integer from 0"},
+      {h + good + "2023-11-16 18:17:04.0,5,6,7\n", "trace: line 3: GeneratedTokens: found '6,7', allowed is an integer from 1"},
       {h + good + "2023-11-16 18:17:04.0,-5,6\n", "trace: line 3: ContextTokens: found '-5'"},
-      {h + good + "2023-11-16 18:17:04.0,5,2147483648\n", "trace: line 3: GeneratedTokens: found '2147483648'"},
+      {h + good + "2023-11-16 18:17:04.0,0,6\n", "trace: line 3: ContextTokens: found '0', allowed is an integer from 1"},
+      {h + good + "2023-11-16 18:17:04.0,5,0\n", "trace: line 3: GeneratedTokens: found '0'"},
+      {h + good + "2023-11-16 18:17:04.0,5,16777217\n", "trace: line 3: GeneratedTokens: found '16777217'"},
       {h + good + "2023-11-16 18:17:04.0,5, 6\n", "trace: line 3: GeneratedTokens: found ' 6'"},
       {h + good + "2023-11-16 18:17:04.0,5.0,6\n", "trace: line 3: ContextTokens: found '5.0'"},
       {h + good + "2023-11-16 18:17:02.0,5,6\n",
@@ -94,7 +96,7 @@ TEST(Trace, SurvivesMutatedBytes) {
   Rng rng(11, "mutations");
   const std::string alphabet = "0123456789-:. ,+\r\nTx\xff";
   std::string sane = kHeader;
-  for (int i = 0; i < 5; ++i) sane += fmt::format("2023-11-16 18:17:0{}.9799600,{},10\r\n", i, 100 * i);
+  for (int i = 0; i < 5; ++i) sane += fmt::format("2023-11-16 18:17:0{}.9799600,{},10\r\n", i, 100 * i + 1);
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string text = sane;

@@ -1,0 +1,58 @@
+// See csv_text.h.
+#include "planner/workload/csv_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace windlass::workload {
+namespace {
+
+Result<int> read_count(std::string_view thing, std::size_t line, std::string_view field, std::string_view text) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error == std::errc() && end == text.data() + text.size() && count >= 1 && count <= kMostTokens) return count;
+  return bad_field(thing, line, field, text, fmt::format("an integer from 1 to {}", kMostTokens));
+}
+
+}  // namespace
+
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+Error bad_field(std::string_view thing, std::size_t line, std::string_view field, std::string_view found,
+                std::string_view allowed) {
+  constexpr std::size_t kShown = 60;  // of foreign bytes, in a message of one line
+  std::string shown;
+  for (const char c : found.substr(0, kShown)) shown += c < ' ' || c > '~' ? '?' : c;
+  if (found.size() > kShown) shown += "...";
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{}: line {}: {}: found '{}', allowed is {}", thing, line, field, shown, allowed)};
+}
+
+Result<TokenPair> read_tokens(std::string_view thing, std::size_t line, const TokenFields& fields,
+                              const std::optional<ContextLimit>& context) {
+  TokenPair pair;
+  WINDLASS_ASSIGN_OR_RETURN(pair.input_tokens, read_count(thing, line, fields.input_field, fields.input));
+  WINDLASS_ASSIGN_OR_RETURN(pair.output_tokens, read_count(thing, line, fields.output_field, fields.output));
+  if (!context) return pair;
+  if (context->truncate) return truncated(pair, context->tokens);
+  if (pair.input_tokens <= context->tokens) return pair;
+  return bad_field(thing, line, fields.input_field, fields.input,
+                   fmt::format("a prompt within the context of {} tokens, or truncation to it", context->tokens));
+}
+
+Result<void> validate(const std::optional<ContextLimit>& context) {
+  if (!context || (context->tokens >= 2 && context->tokens <= kMostTokens)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("context: found {} tokens, allowed is 2 to {}", context->tokens, kMostTokens)};
+}
+
+}  // namespace windlass::workload
