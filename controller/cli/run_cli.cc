@@ -1,4 +1,5 @@
 // Puts the commands together and turns what CLI11 says of a wrong command line into one line and exit code 2.
+#include <algorithm>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -34,8 +35,8 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
     }
     if (known.empty() || word.empty() || word[0] == '-') return "";
     if (next == nullptr) {
-      return full_name(*at) + ": found '" + word + "', allowed are the commands " + known + "\nRun `" + full_name(*at) +
-             " --help` for what they do.\n";
+      return full_name(*at) + ": found '" + word + "', allowed are the commands " + known + " (`" + full_name(*at) +
+             " --help` says what they do)\n";
     }
     at = next;
   }
@@ -63,6 +64,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
   add_explain(app, context);
   add_load(app, context);
   add_chain(app, context);
+  add_simulate(app, context);
   add_version(app, context);
 
   if (arguments.empty()) {
@@ -85,7 +87,8 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
     const CLI::App& command = deepest(app);
     std::string what = error.what();
     while (!what.empty() && what.back() == '\n') what.pop_back();
-    console.err << full_name(command) << ": " << what << "\nRun `" << full_name(command) << " --help` for what is allowed.\n";
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    console.err << full_name(command) << ": " << what << " (`" << full_name(command) << " --help` says what is allowed)\n";
     return kUsage;
   }
   console.out.flush();

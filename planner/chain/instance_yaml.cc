@@ -1,9 +1,6 @@
-// See instance_yaml.h. A MapReader takes each map apart; the first mistake in the order of reading is the one that is told.
+// See instance_yaml.h. A YamlReader takes each map apart; the first mistake in the order of reading is the one that is told.
 #include "planner/chain/instance_yaml.h"
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -11,121 +8,19 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "planner/chain/yaml_tree.h"
+#include "planner/base/yaml_reader.h"
 
 namespace windlass::chain {
 namespace {
 
 constexpr std::size_t kLongestName = 253;
 
-struct Range {
-  double low;
-  double high;
-};
+constexpr NumberRange kPositive{kSmallestNumber, kLargestNumber};
+constexpr NumberRange kNotNegative{0, kLargestNumber};
+constexpr NumberRange kShare{kSmallestNumber, 1};
 
-constexpr Range kPositive{kSmallestNumber, kLargestNumber};
-constexpr Range kNotNegative{0, kLargestNumber};
-constexpr Range kShare{kSmallestNumber, 1};
-
-// A plain decimal number as JSON writes it; also "+1", ".5" and "5.". None for anything else: NaN, infinities, 0x10, 1_000,
-// "007" (7 or 56, depending on the version of YAML), and for what a double cannot hold.
-std::optional<double> plain_number(const YamlValue& value) {
-  if (value.kind != YamlValue::Kind::kText || value.quoted) return std::nullopt;
-  std::string_view text = value.text;
-  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
-  const auto digit = [](char c) { return '0' <= c && c <= '9'; };
-  std::string_view digits = text;
-  if (!digits.empty() && digits[0] == '-') digits.remove_prefix(1);
-  if (digits.empty() || (!digit(digits[0]) && !(digits[0] == '.' && digits.size() > 1 && digit(digits[1]))))
-    return std::nullopt;
-  if (digits.size() > 1 && digits[0] == '0' && digit(digits[1])) return std::nullopt;
-  if (text.size() != value.text.size() && text[0] == '-') return std::nullopt;  // "+-1"
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number)) return std::nullopt;
-  return number + 0.0;  // -0 becomes 0
-}
-
-// Where the reading stopped; the first mistake stays.
-struct Mistake {
-  int line = 0;
-  std::string what;  // empty: none
-
-  void keep(int at, std::string message) {
-    if (what.empty()) *this = {at, std::move(message)};
-  }
-};
-
-class MapReader {
- public:
-  MapReader(const YamlValue& value, std::string path, Mistake& mistake)
-      : value_(value), path_(std::move(path)), mistake_(mistake) {
-    if (value_.kind != YamlValue::Kind::kMap) {
-      mistake_.keep(value_.line,
-                    fmt::format("{}found {}, allowed is a map", path_.empty() ? "" : path_ + ": ", found_text(value_)));
-    }
-  }
-
-  // The member's value, or null when the key is not there. A key that is never asked for is a mistake (finish()).
-  const YamlValue* find(const char* key) {
-    keys_.push_back(key);
-    for (const YamlMember& member : value_.members) {
-      if (member.key == key) return &member.value;
-    }
-    return nullptr;
-  }
-
-  const YamlValue* require(const char* key, std::string_view allowed) {
-    const YamlValue* found = find(key);
-    if (found == nullptr) mistake_.keep(value_.line, fmt::format("{}: missing, allowed is {}", path_of(key), allowed));
-    return found;
-  }
-
-  double number(const char* key, Range range, std::optional<double> otherwise = std::nullopt) {
-    const std::string allowed = fmt::format("a number from {} to {}", range.low, range.high);
-    const YamlValue* found = otherwise ? find(key) : require(key, allowed);
-    if (found == nullptr) return otherwise.value_or(range.high);
-    const auto value = plain_number(*found);
-    if (value && range.low <= *value && *value <= range.high) return *value;
-    refuse(key, *found, allowed);
-    return range.high;
-  }
-
-  int count(const char* key, int most) {
-    const std::string allowed = fmt::format("a whole number from 1 to {}", most);
-    const YamlValue* found = require(key, allowed);
-    if (found == nullptr) return 1;
-    const auto value = plain_number(*found);
-    if (value && *value >= 1 && *value <= most && *value == std::floor(*value)) return static_cast<int>(*value);
-    refuse(key, *found, allowed);
-    return 1;
-  }
-
-  void refuse(const char* key, const YamlValue& found, std::string_view allowed) {
-    mistake_.keep(found.line, fmt::format("{}: found {}, allowed is {}", path_of(key), found_text(found), allowed));
-  }
-
-  // Finds the keys that nobody asked for.
-  void finish() {
-    for (const YamlMember& member : value_.members) {
-      if (std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
-      mistake_.keep(member.line,
-                    fmt::format("{}: unknown field; allowed are {}", path_of(shown_text(member.key)), fmt::join(keys_, ", ")));
-      return;
-    }
-  }
-
-  [[nodiscard]] std::string path_of(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
-
- private:
-  const YamlValue& value_;
-  std::string path_;
-  Mistake& mistake_;
-  std::vector<std::string> keys_;
-};
-
-TokenTimes read_token_times(const YamlValue& value, const std::string& path, Mistake& mistake) {
-  MapReader reader(value, path, mistake);
+TokenTimes read_token_times(const YamlValue& value, const std::string& path, YamlMistake& mistake) {
+  YamlReader reader(value, path, mistake);
   TokenTimes times;
   times.block_overhead_s = reader.number("blockOverheadSeconds", kNotNegative, 0);
   times.block_prefill_s_per_token = reader.number("blockPrefillSecondsPerToken", kPositive);
@@ -136,8 +31,8 @@ TokenTimes read_token_times(const YamlValue& value, const std::string& path, Mis
   return times;
 }
 
-Server read_server(const YamlValue& value, const std::string& path, double cache_gb, Mistake& mistake) {
-  MapReader reader(value, path, mistake);
+Server read_server(const YamlValue& value, const std::string& path, double cache_gb, YamlMistake& mistake) {
+  YamlReader reader(value, path, mistake);
   Server server;
   const std::string allowed = fmt::format("text of 1 to {} bytes without control characters", kLongestName);
   if (const YamlValue* name = reader.require("name", allowed)) {
@@ -161,12 +56,12 @@ Server read_server(const YamlValue& value, const std::string& path, double cache
   return server;
 }
 
-Instance read_instance(const YamlValue& root, Mistake& mistake) {
+Instance read_instance(const YamlValue& root, YamlMistake& mistake) {
   Instance instance;
-  MapReader reader(root, "", mistake);
+  YamlReader reader(root, "", mistake);
   if (const YamlValue* model = reader.require("model", "a map with blocks, blockSizeGB and cacheSizeGB")) {
-    MapReader fields(*model, "model", mistake);
-    instance.blocks = fields.count("blocks", kMostBlocks);
+    YamlReader fields(*model, "model", mistake);
+    instance.blocks = static_cast<int>(fields.whole("blocks", 1, kMostBlocks));
     instance.block_gb = fields.number("blockSizeGB", kPositive);
     instance.cache_gb = fields.number("cacheSizeGB", kPositive);
     fields.finish();
@@ -207,10 +102,10 @@ std::string quoted(const std::string& text) {
 
 Result<Instance> instance_from_yaml(std::string_view text, const std::string& source) {
   WINDLASS_ASSIGN_OR_RETURN(const YamlValue root, parse_yaml_tree(text, source));
-  Mistake mistake;
+  YamlMistake mistake;
   Instance instance = read_instance(root, mistake);
   if (mistake.what.empty()) return instance;
-  return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", source, mistake.line, mistake.what)};
+  return mistake.error(source);
 }
 
 std::string to_yaml(const Instance& instance) {
@@ -220,8 +115,7 @@ std::string to_yaml(const Instance& instance) {
                   instance.blocks, instance.block_gb, instance.cache_gb, instance.arrival_rate_per_s, instance.max_load);
   for (const Server& server : instance.servers) {
     text += fmt::format("- {{name: {}, memoryGB: {}, communicationSeconds: {}, blockSeconds: {}, loadGBPerSecond: {}",
-                        quoted(server.name), server.memory_gb, server.communication_s, server.block_s,
-                        server.load_gb_per_s);
+                        quoted(server.name), server.memory_gb, server.communication_s, server.block_s, server.load_gb_per_s);
     if (server.token_times) {
       const TokenTimes& times = *server.token_times;
       text += fmt::format(

@@ -60,6 +60,7 @@ TimeSummary TimeRecorder::summary() const {
     return std::clamp(middle_of(bucket), min_, max_);
   };
   summary.p50_s = quantile(0.50);
+  summary.p90_s = quantile(0.90);
   summary.p95_s = quantile(0.95);
   summary.p99_s = quantile(0.99);
   return summary;

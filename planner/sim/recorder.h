@@ -9,12 +9,15 @@
 #include <span>
 #include <vector>
 
+#include "planner/sim/waiting_trend.h"
+
 namespace windlass::sim {
 
 struct TimeSummary {
   double mean_s = 0;
   double standard_deviation_s = 0;
   double p50_s = 0;
+  double p90_s = 0;
   double p95_s = 0;
   double p99_s = 0;
   double min_s = 0;
@@ -41,6 +44,7 @@ struct SimulationResult {
   TimeSummary service;        // start to end
   TimeSummary response;       // arrival to end
   double simulated_s = 0;     // time of the last event
+  WaitingByTenth waiting_by_tenth;
 };
 
 // A mean over replications with different seeds, and the half-width of its 95 % confidence interval (Student's t); no

@@ -14,9 +14,11 @@ namespace windlass::sim {
 namespace {
 
 struct Worker {
-  Worker(const ServingPool& pool, const EngineOptions& options) : pool(&pool), engine(options), role(pool.role) {}
+  Worker(const ServingPool& pool, const EngineOptions& options)
+      : pool(&pool), kv_blocks(options.kv_blocks), engine(options), role(pool.role) {}
 
   const ServingPool* pool;
+  std::int64_t kv_blocks;
   Engine engine;
   WorkerRole role;
   bool busy = false;
@@ -36,6 +38,7 @@ struct Worker {
 };
 
 struct Live {
+  std::int64_t number = 0;
   std::int64_t arrival_ns = 0;
   std::int64_t started_ns = 0;
   std::int64_t first_ns = 0;
@@ -131,16 +134,17 @@ class Simulation {
 
   ServingResult run() {
     auto next = take();
+    if (options_.observer != nullptr && options_.sample_interval_s > 0) next_sample_ns_ = 0;
     while (next || !events_.empty()) {
       if (next && (events_.empty() || next->arrival_ns <= events_.top().time_ns)) {
-        now_ns_ = next->arrival_ns;
+        advance(next->arrival_ns);
         arrive(*next);
         next = take();
         continue;
       }
       const Event event = events_.top();
       events_.pop();
-      now_ns_ = event.time_ns;
+      advance(event.time_ns);
       if (event.kind == EventKind::kIterationEnd) {
         end_iteration(event.index);
       } else {
@@ -166,6 +170,30 @@ class Simulation {
   [[nodiscard]] bool two_roles() const { return !second_.candidates().empty(); }
   Worker& worker(int w) { return workers_[static_cast<std::size_t>(w)]; }
   Live& live(int request) { return live_[static_cast<std::size_t>(request)]; }
+
+  // Samples show the state before the event at their moment.
+  void advance(std::int64_t to_ns) {
+    while (next_sample_ns_ <= to_ns && next_sample_ns_ < kEndOfTimeNs) {
+      sample();
+      next_sample_ns_ = after(next_sample_ns_, options_.sample_interval_s);
+    }
+    now_ns_ = to_ns;
+  }
+
+  void sample() {
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const Worker& at = workers_[w];
+      WorkerSample sample;
+      sample.time_s = seconds_between(0, next_sample_ns_);
+      sample.worker = static_cast<int>(w);
+      sample.role = at.role;
+      sample.busy = at.busy;
+      sample.waiting = at.engine.waiting();
+      sample.running = at.engine.running();
+      sample.kv_in_use = 1 - static_cast<double>(at.engine.free_blocks()) / static_cast<double>(at.kv_blocks);
+      options_.observer->on_sample(sample);
+    }
+  }
 
   std::optional<Arrival> take() {
     if (arrived_ >= options_.max_requests) return std::nullopt;
@@ -205,10 +233,20 @@ class Simulation {
     }
     if (prefill < 0 || decode < 0) {
       ++result_.refused;
+      if (options_.observer != nullptr) {
+        ServedRequest refused;
+        refused.number = result_.requests - 1;
+        refused.arrival_s = seconds_between(0, now_ns_);
+        refused.input_tokens = arrival.input;
+        refused.output_tokens = arrival.output;
+        refused.refused = true;
+        options_.observer->on_request(refused);
+      }
       return;
     }
     const int request = new_live();
     Live& of = live(request);
+    of.number = result_.requests - 1;
     of.arrival_ns = now_ns_;
     of.input = arrival.input;
     of.output = arrival.output;
@@ -336,6 +374,11 @@ class Simulation {
     if (of.output > 1) tbt_.observe(gap_s);
     if (options_.objectives && ttft_s <= options_.objectives->ttft_s && gap_s <= options_.objectives->tpot_s) ++attained_;
     if (options_.slowdown_reference != nullptr) observe_slowdown(of, ttft_s, gap_s, e2e_s);
+    if (options_.observer != nullptr) {
+      options_.observer->on_request(ServedRequest{of.number, seconds_between(0, of.arrival_ns), of.input, of.output, false,
+                                                  of.prefill_worker, of.decode_worker,
+                                                  seconds_between(of.arrival_ns, of.started_ns), ttft_s, gap_s, e2e_s});
+    }
     unused_.push_back(request);
     if (options_.progress && result_.completed % (1 << 14) == 0) options_.progress(result_.completed);
   }
@@ -400,6 +443,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::int64_t next_id_ = 0;
   std::int64_t now_ns_ = 0;
+  std::int64_t next_sample_ns_ = std::numeric_limits<std::int64_t>::max();  // never
   std::int64_t arrived_ = 0;
   std::int64_t attained_ = 0;
   std::int64_t sequences_ = 0;

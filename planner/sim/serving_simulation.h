@@ -52,6 +52,40 @@ struct ServingObjectives {
   double tpot_s = 0;
 };
 
+// What became of one request.
+struct ServedRequest {
+  std::int64_t number = 0;  // 0, 1, 2, ... in the order of arrival
+  double arrival_s = 0;
+  int input_tokens = 0;
+  int output_tokens = 0;
+  bool refused = false;  // longer than any worker's KV cache: what follows is 0
+  int prefill_worker = -1;
+  int decode_worker = -1;  // workers count through the pools in their order
+  double scheduling_delay_s = 0;
+  double ttft_s = 0;
+  double tbt_s = 0;  // mean gap; 0 for a single token
+  double e2e_s = 0;
+};
+
+// One worker at one moment.
+struct WorkerSample {
+  double time_s = 0;
+  int worker = 0;
+  WorkerRole role = WorkerRole::kUnified;
+  bool busy = false;
+  int waiting = 0;       // sequences that wait for their prefill
+  int running = 0;       // sequences in prefill or decode
+  double kv_in_use = 0;  // share of its pages
+};
+
+// Told what happens while it happens. May be left out, and then costs nothing.
+class ServingObserver {
+ public:
+  virtual ~ServingObserver() = default;
+  virtual void on_request(const ServedRequest& request) = 0;  // when it has ended, or is refused
+  virtual void on_sample(const WorkerSample& sample) = 0;     // of every worker, each sample interval
+};
+
 struct ServingOptions {
   std::vector<ServingPool> pools;
   KvLink link;
@@ -66,6 +100,8 @@ struct ServingOptions {
   double arrivals_end_s = std::numeric_limits<double>::infinity();  // later requests of the source are left out; the run drains
   std::int64_t max_requests = std::numeric_limits<std::int64_t>::max();
   std::function<void(std::int64_t completed)> progress;  // every 2^14 completions; may be empty
+  ServingObserver* observer = nullptr;                   // borrowed
+  double sample_interval_s = 0;                          // 0: no samples
 };
 
 struct ServingResult {

@@ -11,15 +11,19 @@
 #include <string>
 #include <vector>
 
+#include "controller/cli/charts/svg_chart.h"
 #include "planner/chain/compose.h"
 #include "planner/dispatch/policies.h"
 #include "planner/sim/recorder.h"
 #include "planner/workload/request_source.h"
 #include "planner/workload/trace.h"
 #include "tests/bench/ripe_network.h"
-#include "tests/bench/svg_chart.h"
 
 namespace windlass::bench {
+
+using charts::Chart;
+using charts::ChartPoint;
+using charts::ChartSeries;
 
 struct Scale {
   int seeds = 20;

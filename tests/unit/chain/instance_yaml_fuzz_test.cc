@@ -9,7 +9,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/chain/instance_yaml.h"
-#include "planner/chain/yaml_tree.h"
+#include "planner/base/yaml_tree.h"
 
 namespace windlass::chain {
 namespace {

@@ -1,5 +1,5 @@
 // See svg_chart.h.
-#include "tests/bench/svg_chart.h"
+#include "controller/cli/charts/svg_chart.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace windlass::bench {
+namespace windlass::charts {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 420, kLeft = 70, kRight = 190, kTop = 44, kBottom = 56;
@@ -80,13 +80,17 @@ std::string marker(std::size_t series, double x, double y) {
   }
 }
 
+bool shown(const Chart& chart, const ChartPoint& point) {
+  return std::isfinite(point.x) && std::isfinite(point.y) && !(chart.y_log && point.y <= 0) && !(chart.x_log && point.x <= 0);
+}
+
 }  // namespace
 
 std::string svg_of(const Chart& chart) {
   double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
   for (const ChartSeries& series : chart.series) {
     for (const ChartPoint& point : series.points) {
-      if (!std::isfinite(point.y) || (chart.y_log && point.y <= 0)) continue;
+      if (!shown(chart, point)) continue;
       x_low = std::min(x_low, point.x);
       x_high = std::max(x_high, point.x);
       y_low = std::min({y_low, point.y, chart.y_log ? point.y : point.low.value_or(point.y)});
@@ -94,7 +98,7 @@ std::string svg_of(const Chart& chart) {
     }
   }
   if (!chart.y_log && y_low > 0 && y_low < 0.6 * y_high) y_low = 0;
-  const Axis x(x_low, x_high, false, kLeft, kWidth - kRight), y(y_low, y_high, chart.y_log, kHeight - kBottom, kTop);
+  const Axis x(x_low, x_high, chart.x_log, kLeft, kWidth - kRight), y(y_low, y_high, chart.y_log, kHeight - kBottom, kTop);
 
   std::string out = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
@@ -121,14 +125,14 @@ std::string svg_of(const Chart& chart) {
     const char* colour = kColours[s % kColours.size()];
     std::string line, marks;
     for (const ChartPoint& point : series.points) {
-      if (!std::isfinite(point.y) || (chart.y_log && point.y <= 0)) continue;
+      if (!shown(chart, point)) continue;
       line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x.at(point.x), y.at(point.y));
       if (point.low && point.high) {
         const double bottom = chart.y_log && *point.low <= 0 ? point.y : *point.low;
         marks += fmt::format("<path d='M{0:.1f} {1:.1f}V{2:.1f}m-4 0h8M{3:.1f} {1:.1f}h8' stroke='{4}'/>\n", x.at(point.x),
                              y.at(bottom), y.at(*point.high), x.at(point.x) - 4, colour);
       }
-      marks += marker(s, x.at(point.x), y.at(point.y));
+      if (series.marked) marks += marker(s, x.at(point.x), y.at(point.y));
     }
     if (series.joined && !line.empty())
       out += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='1.6'/>\n", line, colour);
@@ -140,4 +144,4 @@ std::string svg_of(const Chart& chart) {
   return out + "</svg>\n";
 }
 
-}  // namespace windlass::bench
+}  // namespace windlass::charts

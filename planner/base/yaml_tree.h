@@ -10,7 +10,7 @@
 
 #include "planner/base/result.h"
 
-namespace windlass::chain {
+namespace windlass {
 
 struct YamlMember;
 
@@ -43,4 +43,4 @@ struct YamlMember {
 // Foreign text as part of one line: control characters and broken UTF-8 become '?', and what is longer than 60 bytes is cut.
 [[nodiscard]] std::string shown_text(std::string_view text);
 
-}  // namespace windlass::chain
+}  // namespace windlass

@@ -1,5 +1,5 @@
 // See yaml_tree.h. Built from yaml-cpp's events rather than its nodes: those forget aliases, duplicate keys and quotes.
-#include "planner/chain/yaml_tree.h"
+#include "planner/base/yaml_tree.h"
 
 #include <algorithm>
 #include <sstream>
@@ -9,7 +9,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
-namespace windlass::chain {
+namespace windlass {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
@@ -76,6 +76,12 @@ class TreeBuilder final : public YAML::EventHandler {
       } else {
         open.has_key = false;
         value = &open.value->members.back().value;
+        // The mark of a value that is not there is that of whatever comes next, lines later perhaps.
+        if (kind == YamlValue::Kind::kNull) {
+          value->kind = kind;
+          value->line = open.value->members.back().line;
+          return *value;
+        }
       }
     }
     value->kind = kind;
@@ -210,4 +216,4 @@ Result<YamlValue> parse_yaml_tree(std::string_view text, const std::string& sour
   }
 }
 
-}  // namespace windlass::chain
+}  // namespace windlass

@@ -1,4 +1,5 @@
-// SvgChart: line charts as SVG text, for figures in the docs. Self-contained: no fonts, scripts or files from elsewhere.
+// SvgChart: line charts as SVG text, for figures in the docs and on pages. Self-contained: no fonts, scripts or files from
+// elsewhere.
 //
 // One chart has one x axis, one y axis and series of points, each with an optional interval. Colours keep their contrast on
 // white and are told apart by marker shape too. Pure.
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace windlass::bench {
+namespace windlass::charts {
 
 struct ChartPoint {
   double x = 0;
@@ -20,6 +21,7 @@ struct ChartSeries {
   std::string name;
   std::vector<ChartPoint> points;  // in the order in which they are joined; not finite: left out
   bool joined = true;
+  bool marked = true;  // false: a line of many points
 };
 
 struct Chart {
@@ -28,8 +30,10 @@ struct Chart {
   std::string y_label;
   std::vector<ChartSeries> series;
   bool y_log = false;
+  bool x_log = false;
 };
 
+// REQUIRES: a point that is finite and, on logarithmic axes, above 0.
 [[nodiscard]] std::string svg_of(const Chart& chart);
 
-}  // namespace windlass::bench
+}  // namespace windlass::charts

@@ -1,0 +1,248 @@
+// `windlass simulate`: a serving system that is described in a SCENARIO file, simulated iteration by iteration.
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "controller/cli/chain_choice.h"
+#include "controller/cli/clock.h"
+#include "controller/cli/command_simulate_log.h"
+#include "controller/cli/command_simulate_text.h"
+#include "controller/cli/commands.h"
+#include "controller/cli/simulation_page.h"
+#include "controller/cli/text_file.h"
+#include "controller/cli/thread_executor.h"
+#include "planner/sim/scenario.h"
+#include "planner/sim/scenario_yaml.h"
+#include "planner/sim/serving_json.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr double kProgressAfter_s = 1;
+constexpr int kSamples = 400;  // of the workers, while requests arrive
+constexpr double kLeastSampleInterval_s = 0.01;
+
+struct SimulateFlags {
+  std::string file;
+  std::optional<std::uint64_t> seed;
+  int replications = 1;
+  int jobs = 0;
+  std::string output = "table";
+  std::string report;
+  std::string requests_csv;
+};
+
+// A line on stderr that renews itself, for a person who waits. Called from all threads that simulate.
+class Progress {
+ public:
+  explicit Progress(Console& console) : console_(console), begin_s_(monotonic_s()) {}
+  ~Progress() {
+    if (drawn_) console_.err << "\r\x1b[K" << std::flush;
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void expect(double requests) { expected_ = expected_ + requests; }
+  void add(std::int64_t requests) {
+    done_ += requests;
+    if (!console_.err_terminal) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    const double now_s = monotonic_s();
+    if (!lock.owns_lock() || now_s - begin_s_ < kProgressAfter_s || now_s - last_s_ < 0.2) return;
+    last_s_ = now_s;
+    drawn_ = true;
+    const auto done = static_cast<double>(done_.load());
+    console_.err << fmt::format("\r\x1b[K{:.0f} of about {:.0f} requests, {:.0f}%, {:.0f} a second", done, expected_,
+                                100 * std::min(1.0, done / expected_), done / (now_s - begin_s_))
+                 << std::flush;
+  }
+
+ private:
+  Console& console_;
+  const double begin_s_;
+  double expected_ = 0;  // set before the threads start
+  std::atomic<std::int64_t> done_{0};
+  std::mutex mutex_;
+  double last_s_ = 0;
+  bool drawn_ = false;
+};
+
+Result<sim::PreparedScenario> read_scenario(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string yaml,
+                            read_text_file(path, "a YAML file with model, latency, workload and cluster"));
+  WINDLASS_ASSIGN_OR_RETURN(sim::Scenario scenario, sim::parse_scenario(yaml, path));
+  std::map<std::string, std::string> texts;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (const sim::ScenarioFile& file : sim::files_of(scenario)) {
+    const std::filesystem::path named(file.path);
+    auto text = read_text_file((named.is_absolute() ? named : folder / named).string(), file.what);
+    if (!text.ok()) return text.error().within(fmt::format("{}:{}: {}", path, file.line, file.field));
+    texts[file.path] = std::move(text).value();
+  }
+  return sim::PreparedScenario::make(std::move(scenario), texts);
+}
+
+Result<sim::ServingResult> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor,
+                                    Progress& progress, RequestLog* log) {
+  sim::ServingOptions options = scenario.options(seed);
+  std::int64_t before = 0;
+  options.progress = [&](std::int64_t completed) { progress.add(completed - std::exchange(before, completed)); };
+  if (log != nullptr) {
+    options.observer = log;
+    if (log->samples_wanted())
+      options.sample_interval_s = std::max(kLeastSampleInterval_s, scenario.expected_duration_s() / kSamples);
+  }
+  const auto source = scenario.source(seed, rate_factor);
+  auto result = sim::simulate_serving(*source, options);
+  if (result.ok()) progress.add(result->completed - before);
+  return result;
+}
+
+// Of one replication and its part of a sweep.
+double expected_requests(const sim::PreparedScenario& scenario, bool sweep) {
+  const double once = scenario.expected_requests();
+  double all = once;
+  for (const double factor : kRateFactors) {
+    // Without a duration the number of requests is given, whatever the rate.
+    if (sweep) all += scenario.scenario().workload.duration_s ? factor * once : once;
+  }
+  return all;
+}
+
+// All results, or the first error.
+Result<std::vector<sim::ServingResult>> all_of(std::vector<Result<sim::ServingResult>> runs) {
+  std::vector<sim::ServingResult> results;
+  for (auto& run : runs) {
+    if (!run.ok()) return run.error();
+    results.push_back(std::move(run).value());
+  }
+  return results;
+}
+
+// Attainment at multiples of the scenario's rate. Empty where there is nothing to ask.
+Result<std::vector<RatePoint>> sweep_rates(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
+                                           std::uint64_t seed, Executor& executor, Progress& progress) {
+  std::vector<RatePoint> points;
+  const std::size_t factors = kRateFactors.size(), replications = static_cast<std::size_t>(flags.replications);
+  WINDLASS_ASSIGN_OR_RETURN(
+      auto runs, parallel_map<Result<sim::ServingResult>>(executor, factors * replications, [&](std::size_t i) {
+        return run_once(scenario, seed + i % replications, kRateFactors[i / replications], progress, nullptr);
+      }));
+  WINDLASS_ASSIGN_OR_RETURN(const auto results, all_of(std::move(runs)));
+  for (std::size_t f = 0; f < factors; ++f) {
+    std::vector<double> attainments;
+    for (std::size_t r = 0; r < replications; ++r) attainments.push_back(results[f * replications + r].attainment);
+    points.push_back({scenario.requests_per_second() * kRateFactors[f], sim::mean_over_replications(attainments)});
+  }
+  return points;
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (out) return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
+}
+
+// Before minutes of simulation rather than after them.
+Result<void> check_writable(const std::string& path) {
+  if (path.empty()) return {};
+  errno = 0;
+  std::ofstream out(path, std::ios::binary | std::ios::app);
+  if (out) return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
+}
+
+Result<void> simulate(const SimulateFlags& flags, Console& console) {
+  WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.file));
+  if (flags.replications > 1 && !scenario.random()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--replications: found {}, allowed is 1: nothing in {} is random",
+                                                          flags.replications, flags.file)};
+  }
+  WINDLASS_RETURN_IF_ERROR(check_writable(flags.requests_csv));
+  WINDLASS_RETURN_IF_ERROR(check_writable(flags.report));
+  const std::uint64_t seed = flags.seed.value_or(scenario.scenario().seed);
+  const auto replications = static_cast<std::size_t>(flags.replications);
+  const bool sweep = !flags.report.empty() && scenario.scenario().slo && scenario.rate_is_free();
+
+  std::vector<RequestLog> logs;
+  for (std::size_t r = 0; r < replications; ++r) {
+    logs.emplace_back(!flags.requests_csv.empty() || (r == 0 && !flags.report.empty()), r == 0 && !flags.report.empty());
+  }
+  ThreadExecutor executor(flags.jobs);
+  const double begin_s = monotonic_s();
+  std::vector<sim::ServingResult> results;
+  std::vector<RatePoint> rates;
+  double wall_s = 0;
+  {
+    Progress progress(console);
+    progress.expect(expected_requests(scenario, sweep) * flags.replications);
+    WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<sim::ServingResult>>(executor, replications, [&](std::size_t r) {
+                                return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
+                              }));
+    WINDLASS_ASSIGN_OR_RETURN(results, all_of(std::move(runs)));
+    wall_s = monotonic_s() - begin_s;
+    if (sweep) {
+      WINDLASS_ASSIGN_OR_RETURN(rates, sweep_rates(scenario, flags, seed, executor, progress));
+    }
+  }
+  const auto& slo = scenario.scenario().slo;
+  const sim::ServingReport report = sim::report_of(results, seed, slo ? std::optional(slo->percentile) : std::nullopt, wall_s);
+  if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_file(flags.requests_csv, requests_csv(logs)));
+  if (!flags.report.empty()) {
+    WINDLASS_RETURN_IF_ERROR(write_file(flags.report, simulation_page(flags.file, scenario, report, logs.front(), rates)));
+  }
+  if (flags.output == "json") {
+    auto json = sim::to_json(report);
+    json["defaults"] = scenario.scenario().defaults;
+    json["latencyModels"] = scenario.bases();
+    console.out << json.dump(2) << "\n";
+  } else {
+    console.out << simulation_text(scenario, report);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("simulate", "Simulate a serving system under a workload and print the latencies it gives");
+  auto flags = std::make_shared<SimulateFlags>();
+  command->add_option("-f,--file", flags->file, "YAML file with model, latency, workload and cluster")
+      ->required()
+      ->option_text("SCENARIO REQUIRED");
+  command->add_option("--seed", flags->seed, "Of the first replication, in place of the file's; the next ones count up")
+      ->check(whole_between(0, std::int64_t{1} << 53));
+  command->add_option("--replications", flags->replications, "Runs with different seeds, for confidence intervals")
+      ->check(whole_between(1, 10'000))
+      ->capture_default_str();
+  command->add_option("--jobs", flags->jobs, "Runs at the same time; 0: one per core. The result is the same")
+      ->check(whole_between(0, 1024))
+      ->capture_default_str();
+  command->add_option("-o,--output", flags->output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  command
+      ->add_option("--report", flags->report,
+                   "Write a page with plots here; with an slo, rates around the scenario's are run too")
+      ->option_text("FILE.html");
+  command->add_option("--requests-csv", flags->requests_csv, "Write what became of each request here")->option_text("FILE.csv");
+  command->footer(
+      "SCENARIO is described in docs/simulate.md; examples/simulate has some. Exit code 2: the input is wrong, with file, line "
+      "or "
+      "field.");
+  command->callback([&context, flags] {
+    const auto done = simulate(*flags, context.console);
+    if (!done.ok()) context.exit_code = report_chain_error(context.console.err, done.error());
+  });
+}
+
+}  // namespace windlass::cli

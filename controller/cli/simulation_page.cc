@@ -1,0 +1,144 @@
+// See simulation_page.h.
+#include "controller/cli/simulation_page.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "controller/cli/charts/svg_chart.h"
+#include "controller/cli/command_simulate_text.h"
+#include "controller/cli/text_table.h"
+
+namespace windlass::cli {
+namespace {
+
+using charts::Chart;
+using charts::ChartSeries;
+
+constexpr std::size_t kCdfPoints = 400;
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+// Shares of the requests over the time that they stay within. Times of 0 have no place on a logarithmic axis.
+ChartSeries cdf(const std::string& name, std::vector<double> times_s) {
+  ChartSeries series{name, {}, true, false};
+  std::sort(times_s.begin(), times_s.end());
+  const std::size_t count = times_s.size(), points = std::min(count, kCdfPoints);
+  for (std::size_t point = 1; point <= points; ++point) {
+    const std::size_t within = point * count / points;  // the last point is the largest time
+    series.points.push_back({times_s[within - 1], static_cast<double>(within) / static_cast<double>(count), {}, {}});
+  }
+  return series;
+}
+
+// Whether a chart has anything to show: an axis needs two ends on a logarithm, one point elsewhere.
+bool has_points(const Chart& chart) {
+  for (const ChartSeries& series : chart.series) {
+    for (const charts::ChartPoint& point : series.points) {
+      if (!chart.x_log || point.x > 0) return true;
+    }
+  }
+  return false;
+}
+
+std::string figure(const Chart& chart, const std::string& caption) {
+  if (!has_points(chart)) return "";
+  return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", charts::svg_of(chart), escaped(caption));
+}
+
+std::string latency_charts(const RequestLog& log) {
+  std::vector<double> ttft, tbt, e2e, delay;
+  for (const sim::ServedRequest& request : log.requests()) {
+    if (request.refused) continue;
+    ttft.push_back(request.ttft_s);
+    e2e.push_back(request.e2e_s);
+    delay.push_back(request.scheduling_delay_s);
+    if (request.output_tokens > 1) tbt.push_back(request.tbt_s);
+  }
+  Chart first{"Time to first token", "seconds", "share of requests", {}, false, true};
+  first.series = {cdf("TTFT", ttft), cdf("scheduling delay", delay)};
+  Chart between{"Time between tokens, mean of a request", "seconds", "share of requests", {}, false, true};
+  between.series = {cdf("TBT", tbt)};
+  Chart whole{"Arrival to last token", "seconds", "share of requests", {}, false, true};
+  whole.series = {cdf("E2E", e2e)};
+  return figure(first,
+                "How many requests had their first token, and began to be processed, within a time; first replication.") +
+         figure(between, "Requests of a single token have none; first replication.") + figure(whole, "First replication.");
+}
+
+std::string rate_chart(const sim::ServingReport& report, std::span<const RatePoint> rates) {
+  if (rates.empty()) return "";
+  ChartSeries series{"attainment", {}};
+  ChartSeries wanted{"asked for", {}, true, false};
+  for (const RatePoint& rate : rates) {
+    charts::ChartPoint point{rate.requests_per_second, rate.attainment.mean, {}, {}};
+    if (rate.attainment.half_width) {
+      point.low = std::max(0.0, rate.attainment.mean - *rate.attainment.half_width);
+      point.high = std::min(1.0, rate.attainment.mean + *rate.attainment.half_width);
+    }
+    series.points.push_back(point);
+    wanted.points.push_back({rate.requests_per_second, report.percentile.value_or(0) / 100, {}, {}});
+  }
+  Chart chart{"Attainment of the objectives over the rate", "requests per second", "share of requests", {series, wanted}};
+  return figure(chart, report.replications > 1 ? "Each rate with the scenario's replications; whiskers: 95 % confidence."
+                                               : "Each rate in one run of the scenario's seed.");
+}
+
+std::string time_charts(const RequestLog& log) {
+  Chart kv{"KV cache in use", "seconds", "share of pages, mean of the workers", {}, false};
+  Chart batch{"Batches", "seconds", "sequences per worker", {}, false};
+  Chart workers{"Workers", "seconds", "workers", {}, false};
+  for (const auto& [role, samples] : log.samples()) {
+    const std::string name = sim::to_string(role);
+    ChartSeries in_use{name, {}, true, false}, running{name + ": running", {}, true, false},
+        waiting{name + ": waiting", {}, true, false}, all{name, {}, true, false}, busy{name + ": busy", {}, true, false};
+    for (const RoleSample& sample : samples) {
+      in_use.points.push_back({sample.time_s, sample.kv_in_use, {}, {}});
+      running.points.push_back({sample.time_s, static_cast<double>(sample.running) / sample.workers, {}, {}});
+      waiting.points.push_back({sample.time_s, static_cast<double>(sample.waiting) / sample.workers, {}, {}});
+      all.points.push_back({sample.time_s, static_cast<double>(sample.workers), {}, {}});
+      busy.points.push_back({sample.time_s, static_cast<double>(sample.busy), {}, {}});
+    }
+    kv.series.push_back(std::move(in_use));
+    batch.series.push_back(std::move(running));
+    batch.series.push_back(std::move(waiting));
+    workers.series.push_back(std::move(all));
+    workers.series.push_back(std::move(busy));
+  }
+  return figure(kv, "Pages that sequences hold, caches on their way included; first replication.") +
+         figure(batch, "Sequences in prefill or decode, and those that wait for their prefill; first replication.") +
+         figure(workers, "Workers that there are, and those in an iteration at the moment; first replication.");
+}
+
+}  // namespace
+
+std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario, const sim::ServingReport& report,
+                            const RequestLog& log, std::span<const RatePoint> rates) {
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+      "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>{0}</title>\n"
+      "<style>body{{font-family:sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color:#111;background:#fff}}"
+      "pre{{overflow-x:auto;background:#f6f6f6;padding:1em}}figure{{margin:2em 0}}svg{{max-width:100%;height:auto}}"
+      "figcaption{{color:#444}}.note{{border-left:4px solid "
+      "#990000;padding-left:1em}}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+      escaped(title));
+  if (const std::string note = extrapolation_text(report); !note.empty()) {
+    page += fmt::format("<p class='note'>{}</p>\n", escaped(note));
+  }
+  page += fmt::format("<pre>{}</pre>\n", escaped(simulation_text(scenario, report)));
+  return page + latency_charts(log) + rate_chart(report, rates) + time_charts(log) + "</body>\n</html>\n";
+}
+
+}  // namespace windlass::cli

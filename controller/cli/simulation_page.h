@@ -1,0 +1,28 @@
+// The page of `windlass simulate --report`: one self-contained HTML file with the figures and plots a person looks at. Pure.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+
+#include "controller/cli/command_simulate_log.h"
+#include "planner/sim/recorder.h"
+#include "planner/sim/scenario.h"
+#include "planner/sim/serving_json.h"
+
+namespace windlass::cli {
+
+// Multiples of the scenario's rate at which attainment is shown.
+inline constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0};
+
+struct RatePoint {
+  double requests_per_second = 0;
+  sim::MeanEstimate attainment;
+};
+
+// `log` is of the first replication; `rates` may be empty.
+[[nodiscard]] std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario,
+                                          const sim::ServingReport& report, const RequestLog& log,
+                                          std::span<const RatePoint> rates);
+
+}  // namespace windlass::cli

@@ -1,0 +1,177 @@
+// See yaml_reader.h.
+#include "planner/base/yaml_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace windlass {
+namespace {
+
+constexpr std::size_t kLongestText = 4096;
+
+std::optional<double> plain_number(std::string_view whole) {
+  std::string_view text = whole;
+  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
+  const auto digit = [](char c) { return '0' <= c && c <= '9'; };
+  std::string_view digits = text;
+  if (!digits.empty() && digits[0] == '-') digits.remove_prefix(1);
+  if (digits.empty() || (!digit(digits[0]) && !(digits[0] == '.' && digits.size() > 1 && digit(digits[1]))))
+    return std::nullopt;
+  if (digits.size() > 1 && digits[0] == '0' && digit(digits[1])) return std::nullopt;
+  if (text.size() != whole.size() && text[0] == '-') return std::nullopt;  // "+-1"
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number)) return std::nullopt;
+  return number + 0.0;  // -0 becomes 0
+}
+
+struct Unit {
+  std::string_view name;
+  double seconds;
+};
+// Longer names first: "ms" ends in "s".
+constexpr std::array kUnits = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3},
+                               Unit{"s", 1},     Unit{"m", 60},    Unit{"h", 3600}};
+
+}  // namespace
+
+Error YamlMistake::error(const std::string& source) const {
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", source, line, what)};
+}
+
+std::optional<double> plain_number(const YamlValue& value) {
+  if (value.kind != YamlValue::Kind::kText || value.quoted) return std::nullopt;
+  return plain_number(std::string_view(value.text));
+}
+
+std::optional<double> duration_seconds(std::string_view text) {
+  for (const Unit& unit : kUnits) {
+    if (!text.ends_with(unit.name)) continue;
+    const auto number = plain_number(text.substr(0, text.size() - unit.name.size()));
+    if (!number || *number < 0) return std::nullopt;
+    // Dividing by a power of ten rounds once: 5us is the double next to 0.000005.
+    const double seconds = unit.seconds >= 1 ? *number * unit.seconds : *number / std::round(1 / unit.seconds);
+    return std::isfinite(seconds) ? std::optional(seconds) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds == 0) return "0s";
+  for (const auto& [name, scale] : {std::pair{"s", 1.0}, std::pair{"ms", 1e3}, std::pair{"us", 1e6}}) {
+    if (seconds * scale >= 1) return fmt::format("{:.10g}{}", seconds * scale, name);
+  }
+  return fmt::format("{:.10g}ns", seconds * 1e9);
+}
+
+YamlReader::YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake)
+    : value_(value), path_(std::move(path)), mistake_(mistake) {
+  if (value_.kind != YamlValue::Kind::kMap) {
+    mistake_.keep(value_.line,
+                  fmt::format("{}found {}, allowed is a map", path_.empty() ? "" : path_ + ": ", found_text(value_)));
+  }
+}
+
+const YamlValue* YamlReader::find(const char* key) {
+  if (std::find(keys_.begin(), keys_.end(), key) == keys_.end()) keys_.emplace_back(key);
+  for (const YamlMember& member : value_.members) {
+    if (member.key == key) return &member.value;
+  }
+  return nullptr;
+}
+
+const YamlValue* YamlReader::require(const char* key, std::string_view allowed) {
+  const YamlValue* found = find(key);
+  if (found == nullptr) mistake_.keep(value_.line, fmt::format("{}: missing, allowed is {}", path_of(key), allowed));
+  return found;
+}
+
+double YamlReader::number(const char* key, NumberRange range, std::optional<double> otherwise) {
+  const std::string allowed = fmt::format("a number from {} to {}", range.low, range.high);
+  const YamlValue* found = otherwise ? find(key) : require(key, allowed);
+  if (found == nullptr) return otherwise.value_or(range.high);
+  const auto value = plain_number(*found);
+  if (value && range.low <= *value && *value <= range.high) return *value;
+  refuse(key, *found, allowed);
+  return range.high;
+}
+
+std::int64_t YamlReader::whole(const char* key, std::int64_t low, std::int64_t high, std::optional<std::int64_t> otherwise) {
+  const std::string allowed = fmt::format("a whole number from {} to {}", low, high);
+  const YamlValue* found = otherwise ? find(key) : require(key, allowed);
+  if (found == nullptr) return otherwise.value_or(low);
+  const auto value = plain_number(*found);
+  if (value && *value == std::floor(*value) && std::abs(*value) <= 9007199254740992.0 && *value >= static_cast<double>(low) &&
+      *value <= static_cast<double>(high)) {
+    return static_cast<std::int64_t>(*value);
+  }
+  refuse(key, *found, allowed);
+  return low;
+}
+
+std::string YamlReader::text(const char* key, std::string_view what, const std::optional<std::string>& otherwise) {
+  const YamlValue* found = otherwise ? find(key) : require(key, what);
+  if (found == nullptr) return otherwise.value_or("");
+  if (found->kind == YamlValue::Kind::kText && !found->text.empty() && found->text.size() <= kLongestText &&
+      is_printable(found->text)) {
+    return found->text;
+  }
+  refuse(key, *found, what);
+  return "";
+}
+
+std::size_t YamlReader::choice(const char* key, std::span<const char* const> allowed, std::optional<std::size_t> otherwise) {
+  const std::string words = fmt::format("one of {}", fmt::join(allowed, ", "));
+  const YamlValue* found = otherwise ? find(key) : require(key, words);
+  if (found == nullptr) return otherwise.value_or(0);
+  if (found->kind == YamlValue::Kind::kText) {
+    for (std::size_t i = 0; i < allowed.size(); ++i) {
+      if (found->text == allowed[i]) return i;
+    }
+  }
+  refuse(key, *found, words);
+  return 0;
+}
+
+bool YamlReader::flag(const char* key, bool otherwise) {
+  const YamlValue* found = find(key);
+  if (found == nullptr) return otherwise;
+  if (found->kind == YamlValue::Kind::kText && !found->quoted && (found->text == "true" || found->text == "false")) {
+    return found->text == "true";
+  }
+  refuse(key, *found, "true or false");
+  return otherwise;
+}
+
+double YamlReader::duration_s(const char* key, NumberRange range_s, std::optional<double> otherwise_s) {
+  const std::string allowed = fmt::format("a time with its unit (ns, us, ms, s, m, h) from {} to {}",
+                                          duration_text(range_s.low), duration_text(range_s.high));
+  const YamlValue* found = otherwise_s ? find(key) : require(key, allowed);
+  if (found == nullptr) return otherwise_s.value_or(range_s.high);
+  if (found->kind == YamlValue::Kind::kText) {
+    const auto value = duration_seconds(found->text);
+    if (value && range_s.low <= *value && *value <= range_s.high) return *value;
+  }
+  refuse(key, *found, allowed);
+  return range_s.high;
+}
+
+void YamlReader::refuse(const char* key, const YamlValue& found, std::string_view allowed) {
+  mistake_.keep(found.line, fmt::format("{}: found {}, allowed is {}", path_of(key), found_text(found), allowed));
+}
+
+void YamlReader::finish() {
+  for (const YamlMember& member : value_.members) {
+    if (std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
+    mistake_.keep(member.line,
+                  fmt::format("{}: unknown field; allowed are {}", path_of(shown_text(member.key)), fmt::join(keys_, ", ")));
+    return;
+  }
+}
+
+}  // namespace windlass

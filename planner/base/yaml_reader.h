@@ -1,0 +1,92 @@
+// YamlReader: takes a map of a YAML text apart by its keys; numbers and choices checked, unknown keys refused.
+//
+//   YamlMistake mistake;
+//   YamlReader reader(root, "", mistake);
+//   model.blocks = reader.whole("blocks", 1, 1000);
+//   reader.finish();
+//   if (!mistake.what.empty()) return mistake.error(source);
+//
+// The first mistake in the order of reading is the one that is told: "SOURCE:LINE: PATH: found ..., allowed is ...". After a
+// mistake readers go on with values that are in range, and the caller throws what it read away. Borrows the tree. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/base/yaml_tree.h"
+
+namespace windlass {
+
+// Where the reading stopped; the first mistake stays.
+struct YamlMistake {
+  int line = 0;
+  std::string what;  // empty: none
+
+  void keep(int at, std::string message) {
+    if (what.empty()) *this = {at, std::move(message)};
+  }
+  // REQUIRES: there is one.
+  [[nodiscard]] Error error(const std::string& source) const;
+};
+
+struct NumberRange {
+  double low;
+  double high;
+};
+
+// A plain decimal number as JSON writes it; also "+1", ".5" and "5.". None for anything else: NaN, infinities, 0x10, 1_000,
+// "007" (7 or 56, depending on the version of YAML), and for what a double cannot hold.
+[[nodiscard]] std::optional<double> plain_number(const YamlValue& value);
+
+class YamlReader {
+ public:
+  // `path` stands before the keys in messages: "servers[2]".
+  YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake);
+
+  // The member's value, or null when the key is not there. A key that is never asked for is a mistake (finish()).
+  const YamlValue* find(const char* key);
+  // The same, but a key that is not there is a mistake.
+  const YamlValue* require(const char* key, std::string_view allowed);
+
+  // Within the range; `otherwise` where the key is missing, which is a mistake without one.
+  double number(const char* key, NumberRange range, std::optional<double> otherwise = std::nullopt);
+  std::int64_t whole(const char* key, std::int64_t low, std::int64_t high,
+                     std::optional<std::int64_t> otherwise = std::nullopt);
+  // Printable text of 1 to 4096 bytes.
+  std::string text(const char* key, std::string_view what, const std::optional<std::string>& otherwise = std::nullopt);
+  // One of these words, as their index.
+  std::size_t choice(const char* key, std::span<const char* const> allowed,
+                     std::optional<std::size_t> otherwise = std::nullopt);
+  // true or false.
+  bool flag(const char* key, bool otherwise);
+  // A time with its unit, "500ms", in seconds, within the range.
+  double duration_s(const char* key, NumberRange range_s, std::optional<double> otherwise_s = std::nullopt);
+
+  void refuse(const char* key, const YamlValue& found, std::string_view allowed);
+
+  // Finds the keys that nobody asked for.
+  void finish();
+
+  [[nodiscard]] std::string path_of(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
+  [[nodiscard]] int line() const { return value_.line; }
+  [[nodiscard]] const std::vector<YamlMember>& members() const { return value_.members; }
+
+ private:
+  const YamlValue& value_;
+  std::string path_;
+  YamlMistake& mistake_;
+  std::vector<std::string> keys_;
+};
+
+// "90s", "500ms", "5us", "1.5h", "20ns", "2m": a plain number and its unit. None for anything else.
+[[nodiscard]] std::optional<double> duration_seconds(std::string_view text);
+
+// The shortest such text of about these seconds: 0.5 -> "500ms", 120 -> "120s".
+[[nodiscard]] std::string duration_text(double seconds);
+
+}  // namespace windlass

@@ -1,0 +1,150 @@
+// Scenario: what `windlass simulate` is asked to simulate, as plain data, and how it becomes a simulation.
+//
+// Three steps, so that the planner sees text and no paths: parse_scenario() (scenario_yaml.h) reads the YAML and checks all
+// that it says of itself; files_of() names the files that it refers to, which the caller reads; PreparedScenario::make() parses
+// those, builds latency models, and hands out options and request sources for as many runs as are wanted. docs/simulate.md
+// lists the fields. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/catalog/accelerator.h"
+#include "planner/catalog/model_shape.h"
+#include "planner/perf/linear_iteration_model.h"
+#include "planner/perf/profile_table.h"
+#include "planner/sim/serving_simulation.h"
+#include "planner/workload/arrivals.h"
+#include "planner/workload/lengths.h"
+#include "planner/workload/request_source.h"
+
+namespace windlass::sim {
+
+enum class LatencySource { kProfile, kLinear, kDistServe, kOperators, kRoofline };
+const char* to_string(LatencySource source);  // "profile", "linear", "distserve", "operators", "roofline"
+
+struct ScenarioModel {
+  std::string name;                          // in the catalog; or
+  std::string config_file;                   // a Hugging Face config.json
+  std::optional<planner::ModelShape> shape;  // of the name; that of the file is read by make()
+  std::optional<int> max_context_tokens;     // in place of the model's own
+  int line = 0;
+};
+
+struct ScenarioLatency {
+  LatencySource source = LatencySource::kLinear;
+  std::string file;                                                         // empty: none
+  std::string capacities_file;                                              // DistServe's max_num_tokens.csv; empty: none
+  std::string model;                                                        // name in the file
+  planner::ProfileReading reading = planner::ProfileReading::kBatchTokens;  // profile
+  planner::LinearForm form = planner::LinearForm::kAladdin;                 // linear with a file
+  std::optional<double> kv_capacity_tokens;                                 // of a worker, in place of what its memory leaves
+  int line = 0;
+};
+
+enum class ArrivalKind { kPoisson, kGamma, kTrace, kDiurnal, kMarkovModulated };
+
+struct ScenarioWorkload {
+  std::string trace_file;  // one of these two, or the distributions
+  std::string lengths_file;
+  std::optional<workload::TokenDistribution> input_tokens, output_tokens;
+  bool truncate = false;  // requests longer than the context are cut, not refused
+  ArrivalKind arrivals = ArrivalKind::kPoisson;
+  double cv = 1;                              // of gamma's gaps
+  workload::DiurnalArrivals diurnal;          // its mean rate is requests_per_second
+  workload::MarkovModulatedArrivals states;   // with their own rates
+  bool scale_time = true;                     // a trace reaches requests_per_second by its pace; false: by thinning or copies
+  std::optional<double> requests_per_second;  // none: the trace's or the states' own
+  std::optional<double> duration_s;           // of arrivals; none: until the trace or `requests` end
+  std::optional<std::int64_t> requests;       // at most
+  int line = 0;
+};
+
+struct ScenarioPool {
+  WorkerRole role = WorkerRole::kUnified;
+  planner::AcceleratorSpec accelerator;
+  int gpus_per_worker = 1;
+  int workers = 1;
+  double price_per_gpu_hour = 0;
+  int line = 0;
+};
+
+struct ScenarioLink {
+  std::optional<double> bandwidth_bytes_per_s;  // none: the slower side's network
+  std::optional<double> latency_s;
+  bool layer_wise = false;
+};
+
+struct ScenarioSlo {
+  std::optional<double> ttft_s, tpot_s;
+  double percentile = 95;
+};
+
+struct ScenarioReference {
+  planner::AcceleratorSpec accelerator;
+  int gpus_per_worker = 1;
+  int line = 0;
+};
+
+struct Scenario {
+  std::string source;  // the file's name, for messages
+  std::uint64_t seed = 0;
+  ScenarioModel model;
+  ScenarioLatency latency;
+  ScenarioWorkload workload;
+  std::vector<ScenarioPool> pools;
+  ScenarioLink link;
+  EngineOptions engine;
+  std::optional<dispatch::PolicyKind> dispatch;  // none: fewest pending tokens
+  std::optional<std::int64_t> mixed_pool_threshold_tokens;
+  std::optional<ScenarioSlo> slo;
+  std::optional<ScenarioReference> slowdown_reference;
+  std::vector<std::string> defaults;  // "scheduling.batching: vllm": what the file leaves open, for people
+};
+
+struct ScenarioFile {
+  std::string path;  // as in the scenario
+  std::string field;
+  int line = 0;      // of the scenario
+  std::string what;  // "a CSV file with ...": for the message when it cannot be read
+};
+
+// The files that the scenario refers to, each once.
+[[nodiscard]] std::vector<ScenarioFile> files_of(const Scenario& scenario);
+
+class PreparedScenario {
+ public:
+  // `texts`: the text of each of files_of(), by path. Errors (kInvalidArgument, kNotFound) name the file and line, or the
+  // scenario's line and field.
+  [[nodiscard]] static Result<PreparedScenario> make(Scenario scenario, const std::map<std::string, std::string>& texts);
+
+  PreparedScenario(PreparedScenario&&) noexcept;
+  PreparedScenario& operator=(PreparedScenario&&) noexcept;
+  ~PreparedScenario();
+
+  [[nodiscard]] const Scenario& scenario() const;  // its defaults completed by what the files decide
+  // For one run. Borrows from this.
+  [[nodiscard]] ServingOptions options(std::uint64_t seed) const;
+  // Requests of one run, at `rate_factor` times the scenario's rate. Borrows from this; one seed, one sequence.
+  [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor = 1) const;
+
+  [[nodiscard]] double requests_per_second() const;  // mean rate of the arrivals at factor 1
+  [[nodiscard]] double expected_requests() const;    // about how many will arrive, for progress
+  [[nodiscard]] double expected_duration_s() const;  // about how long they keep arriving
+  [[nodiscard]] bool rate_is_free() const;           // source() takes other factors than 1: requests do not all come at once
+  [[nodiscard]] bool random() const;                 // seeds matter
+  // For people: what the predictions rest on, one line per kind of worker.
+  [[nodiscard]] std::vector<std::string> bases() const;
+
+ private:
+  struct Parts;
+  explicit PreparedScenario(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace windlass::sim

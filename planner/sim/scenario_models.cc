@@ -1,0 +1,176 @@
+// See scenario_models.h.
+#include "planner/sim/scenario_models.h"
+
+#include <fmt/format.h>
+
+#include "planner/perf/distserve_model.h"
+#include "planner/perf/linear_model.h"
+#include "planner/perf/operator_model.h"
+
+namespace windlass::sim {
+namespace {
+
+using planner::IterationModel;
+using planner::LinearIterationModel;
+
+struct Asked {
+  const Scenario& scenario;
+  const planner::ModelShape& shape;
+  const std::string& text;  // of latency.file; empty without one
+  const planner::AcceleratorSpec& accelerator;
+  int gpus;
+  double kv_capacity_tokens;
+};
+
+using Built = Result<std::shared_ptr<const IterationModel>>;
+
+planner::ProfileKey profile_key(const Asked& asked) {
+  return {asked.scenario.latency.model, asked.accelerator.name, asked.gpus};
+}
+
+Built from_profile(const Asked& asked) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::parse_profile_csv(asked.text));
+  WINDLASS_ASSIGN_OR_RETURN(auto table, planner::ProfileTable::make(rows, profile_key(asked), asked.scenario.latency.reading,
+                                                                    asked.kv_capacity_tokens));
+  return std::shared_ptr<const IterationModel>(std::make_shared<planner::ProfileTable>(std::move(table)));
+}
+
+Built from_linear_fit(const Asked& asked) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::parse_profile_csv(asked.text));
+  const planner::ProfileKey key = profile_key(asked);
+  // Says what the file has when it has no such rows.
+  WINDLASS_RETURN_IF_ERROR([&]() -> Result<void> {
+    const auto table = planner::ProfileTable::make(rows, key, planner::ProfileReading::kBatchTokens, 1);
+    if (!table.ok()) return table.error();
+    return {};
+  }());
+  std::vector<planner::IterationSample> samples;
+  for (const planner::ProfileRow& row : rows) {
+    if (planner::ProfileKey{row.model, row.hardware, row.tensor_parallel} != key || !planner::is_one_batch(row)) continue;
+    const int sequences = static_cast<int>(row.batch_size);
+    samples.push_back({planner::prefill_batch(sequences, row.prompt_tokens), row.prompt_s});
+    if (row.output_tokens > 1)
+      samples.push_back({planner::decode_batch(sequences, planner::mean_context_tokens(row)), row.token_s});
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto fit,
+                            planner::fit_linear_iteration(samples, asked.scenario.latency.form, asked.kv_capacity_tokens));
+  return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(std::move(fit.model)));
+}
+
+// Lines worked out from data sheets: nothing was measured, so every iteration counts as extrapolated.
+Built from_data_sheet(const Asked& asked) {
+  const planner::LinearCoefficients c = planner::linear_coefficients(asked.shape, asked.accelerator, asked.gpus);
+  const planner::LinearPhase prefill{{c.k1, 0, 0, c.c1}, {}};
+  const planner::LinearPhase decode{{c.k2, c.c2, 0, c.c3}, {}};
+  return std::shared_ptr<const IterationModel>(
+      std::make_shared<LinearIterationModel>(prefill, decode, asked.kv_capacity_tokens));
+}
+
+Built from_distserve(const Asked& asked, const std::string* capacities_text) {
+  const ScenarioLatency& latency = asked.scenario.latency;
+  WINDLASS_ASSIGN_OR_RETURN(const auto profile, planner::parse_distserve_profile(asked.text));
+  planner::DistServeCapacities capacities;
+  const planner::DistServeParallelism parallelism{asked.gpus, 1};
+  if (capacities_text != nullptr && !latency.kv_capacity_tokens) {
+    auto parsed = planner::parse_distserve_capacities(*capacities_text);
+    if (!parsed.ok()) return parsed.error().within(latency.capacities_file);
+    capacities = std::move(parsed).value();
+  } else {
+    capacities[latency.model][parallelism] = asked.kv_capacity_tokens;
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::DistServeModel::make(profile, capacities, latency.model, parallelism));
+  return std::shared_ptr<const IterationModel>(std::make_shared<planner::DistServeModel>(std::move(model)));
+}
+
+// Data sheets with the efficiencies that were fitted on measured operators; the engine adds nothing to its kernels.
+Built from_roofline(const Asked& asked) {
+  const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
+  planner::OperatorModelOptions options;
+  options.tensor_parallel = asked.gpus;
+  if (const auto& quantisation = asked.shape.quantisation) {
+    if (quantisation->compute != planner::DType::kFloat8) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("latency.source: found roofline for weights quantised by {}, allowed are weights of 16 bit or fp8",
+                      quantisation->method)};
+    }
+    options.weights = quantisation->group_columns > 0 ? planner::GemmKind::kFloat8Block : planner::GemmKind::kFloat8;
+  }
+  const auto entry = planner::efficiency_of(asked.accelerator.name, hardware.flops_8bit > 0);
+  const planner::OperatorTimes times(hardware, entry.efficiency);
+  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(asked.shape, asked.accelerator, times, options));
+  return std::shared_ptr<const IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
+}
+
+Built build(const Asked& asked, const ScenarioTexts& texts) {
+  const ScenarioLatency& latency = asked.scenario.latency;
+  switch (latency.source) {
+    case LatencySource::kProfile: return from_profile(asked);
+    case LatencySource::kLinear: return latency.file.empty() ? from_data_sheet(asked) : from_linear_fit(asked);
+    case LatencySource::kDistServe: {
+      const auto capacities = texts.find(latency.capacities_file);
+      return from_distserve(asked, capacities == texts.end() ? nullptr : &capacities->second);
+    }
+    case LatencySource::kRoofline: return from_roofline(asked);
+    case LatencySource::kOperators: break;
+  }
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("latency.source: found {}, allowed is profile, linear, distserve or roofline", to_string(latency.source))};
+}
+
+std::string model_name(const Scenario& scenario) {
+  return scenario.model.name.empty() ? scenario.model.config_file : scenario.model.name;
+}
+
+}  // namespace
+
+Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelShape& shape, const ScenarioTexts& texts,
+                                 const planner::AcceleratorSpec& accelerator, int gpus, const std::string& field, int line) {
+  static const std::string kNone;
+  const ScenarioLatency& latency = scenario.latency;
+  const auto here = [&](const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}: {}", scenario.source, line, field, what)};
+  };
+  const bool measured_capacity = !latency.capacities_file.empty();
+  double kv_capacity_tokens = latency.kv_capacity_tokens.value_or(0);
+  if (!latency.kv_capacity_tokens && !measured_capacity) {
+    kv_capacity_tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
+    if (kv_capacity_tokens < scenario.engine.block_tokens) {
+      return here(
+          fmt::format("found {} x {} with {:.0f} GB of memory for {}, whose weights take {:.0f} GB beside activations and "
+                      "KV cache; allowed are more GPUs per worker, or larger ones",
+                      gpus, accelerator.name, gpus * accelerator.memory_bytes / 1e9, model_name(scenario),
+                      planner::weight_bytes(shape) / 1e9));
+    }
+  }
+  if (latency.source == LatencySource::kLinear && latency.file.empty() &&
+      !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
+    return here(fmt::format("found {}, which cannot compute in {}", accelerator.name, planner::to_string(shape.dtype)));
+  }
+  const auto text = texts.find(latency.file);
+  const Asked asked{scenario, shape, text == texts.end() ? kNone : text->second, accelerator, gpus, kv_capacity_tokens};
+  auto built = build(asked, texts);
+  if (!built.ok()) {
+    // What the file lacks is told with the field that asks for it.
+    const Error error = latency.file.empty() ? built.error() : built.error().within(latency.file);
+    if (error.code == ErrorCode::kNotFound || latency.file.empty()) return here(error.message);
+    return error;
+  }
+  WorkerModel worker;
+  worker.model = std::move(built).value();
+  // What the model knows better than the catalog, unless the scenario says otherwise.
+  worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(worker.model->kv_capacity_tokens());
+  if (!(worker.kv_capacity_tokens >= scenario.engine.block_tokens)) {
+    return here(fmt::format("found a KV cache of {:.0f} tokens, allowed is at least scheduling.blockTokens, which is {}",
+                            worker.kv_capacity_tokens, scenario.engine.block_tokens));
+  }
+  const std::string source = latency.file.empty()
+                                 ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
+                                 : fmt::format("{} {}: {}", to_string(latency.source), latency.file, latency.model);
+  worker.basis =
+      fmt::format("{}, {}, TP {}; KV cache of {:.0f} tokens", source, accelerator.name, gpus, worker.kv_capacity_tokens);
+  return worker;
+}
+
+}  // namespace windlass::sim

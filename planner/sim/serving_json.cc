@@ -1,0 +1,143 @@
+// See serving_json.h.
+#include "planner/sim/serving_json.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace windlass::sim {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The mean of one figure over the results.
+template <class Figure>
+MeanEstimate over(std::span<const ServingResult> results, Figure figure) {
+  std::vector<double> values;
+  values.reserve(results.size());
+  for (const ServingResult& result : results) values.push_back(figure(result));
+  return mean_over_replications(values);
+}
+
+template <class Times>
+TimeEstimates times_over(std::span<const ServingResult> results, Times times) {
+  const auto figure = [&](double TimeSummary::*member) {
+    return over(results, [&](const ServingResult& result) { return times(result).*member; });
+  };
+  TimeEstimates estimates{figure(&TimeSummary::mean_s), figure(&TimeSummary::p50_s), figure(&TimeSummary::p90_s),
+                          figure(&TimeSummary::p95_s), figure(&TimeSummary::p99_s)};
+  for (const ServingResult& result : results) estimates.max = std::max(estimates.max, times(result).max_s);
+  return estimates;
+}
+
+Json times_json(const TimeEstimates& times) {
+  return {{"mean", times.mean.mean}, {"p50", times.p50.mean}, {"p90", times.p90.mean},
+          {"p95", times.p95.mean},   {"p99", times.p99.mean}, {"max", times.max}};
+}
+
+Json ratios_json(const TimeEstimates& ratios) {
+  return {{"p50", ratios.p50.mean}, {"p90", ratios.p90.mean}, {"p99", ratios.p99.mean}};
+}
+
+Json half_width(const MeanEstimate& estimate) { return estimate.half_width ? Json(*estimate.half_width) : Json(nullptr); }
+
+Json half_widths_json(const TimeEstimates& times) {
+  return {{"mean", half_width(times.mean)},
+          {"p50", half_width(times.p50)},
+          {"p90", half_width(times.p90)},
+          {"p95", half_width(times.p95)},
+          {"p99", half_width(times.p99)}};
+}
+
+}  // namespace
+
+ServingReport report_of(std::span<const ServingResult> results, std::uint64_t first_seed,
+                        const std::optional<double>& percentile, double wall_s) {
+  assert(!results.empty());
+  ServingReport report;
+  report.replications = static_cast<int>(results.size());
+  report.seed = first_seed;
+  for (const ServingResult& result : results) {
+    report.requests += result.requests;
+    report.completed += result.completed;
+    report.refused += result.refused;
+    report.iterations += result.iterations;
+    report.extrapolated_iterations += result.extrapolated_iterations;
+    report.preemptions += result.preemptions;
+    report.kv_transfers += result.kv_transfers;
+  }
+  const auto times = [&](TimeSummary ServingResult::*member) {
+    return times_over(results, [member](const ServingResult& result) { return result.*member; });
+  };
+  report.scheduling_delay = times(&ServingResult::scheduling_delay);
+  report.ttft = times(&ServingResult::ttft);
+  report.tbt = times(&ServingResult::tbt);
+  report.tpot = times(&ServingResult::tpot);
+  report.e2e = times(&ServingResult::e2e);
+  report.normalised = times(&ServingResult::normalised);
+  if (results.front().slowdown) {
+    const auto slowdown = [&](TimeSummary ServingResult::Slowdown::*member) {
+      return times_over(results, [member](const ServingResult& result) { return *result.slowdown.*member; });
+    };
+    report.slowdown = ServingReport::Slowdown{slowdown(&ServingResult::Slowdown::ttft), slowdown(&ServingResult::Slowdown::tbt),
+                                              slowdown(&ServingResult::Slowdown::e2e)};
+  }
+  const auto mean = [&](double ServingResult::*member) {
+    return over(results, [member](const ServingResult& result) { return result.*member; });
+  };
+  if (percentile) report.attainment = mean(&ServingResult::attainment);
+  report.percentile = percentile;
+  report.mean_batch = mean(&ServingResult::mean_batch);
+  report.busy_share = mean(&ServingResult::busy_share);
+  report.simulated_s = mean(&ServingResult::simulated_s);
+  report.gpu_hours = mean(&ServingResult::gpu_hours);
+  report.cost = mean(&ServingResult::cost);
+  report.energy_kwh = mean(&ServingResult::energy_kwh);
+  report.wall_s = wall_s;
+  return report;
+}
+
+Json to_json(const ServingReport& report) {
+  Json json = {{"requests", report.requests},
+               {"completed", report.completed},
+               {"refused", report.refused},
+               {"ttftSeconds", times_json(report.ttft)},
+               {"tbtSeconds", times_json(report.tbt)},
+               {"tpotSeconds", times_json(report.tpot)},
+               {"e2eSeconds", times_json(report.e2e)},
+               {"schedulingDelaySeconds", times_json(report.scheduling_delay)},
+               {"normalisedLatencySeconds", times_json(report.normalised)},
+               {"sloAttainment", report.attainment ? Json(report.attainment->mean) : Json(nullptr)},
+               {"sloMet", report.attainment ? Json(report.meets_objectives()) : Json(nullptr)}};
+  if (report.slowdown) {
+    json["slowdown"] = {{"ttft", ratios_json(report.slowdown->ttft)},
+                        {"tbt", ratios_json(report.slowdown->tbt)},
+                        {"e2e", ratios_json(report.slowdown->e2e)}};
+  }
+  json["gpuHours"] = report.gpu_hours.mean;
+  json["cost"] = report.cost.mean;
+  json["energyKWh"] = report.energy_kwh.mean;
+  json["meanBatch"] = report.mean_batch.mean;
+  json["busyShare"] = report.busy_share.mean;
+  json["preemptions"] = report.preemptions;
+  json["kvTransfers"] = report.kv_transfers;
+  json["iterations"] = report.iterations;
+  json["extrapolatedIterations"] = report.extrapolated_iterations;
+  json["extrapolated"] = report.extrapolated_iterations > 0;
+  json["simulatedSeconds"] = report.simulated_s.mean;
+  json["wallSeconds"] = report.wall_s;
+  json["seed"] = report.seed;
+  json["replications"] = report.replications;
+  if (report.replications > 1) {
+    json["halfWidths"] = {{"confidenceLevel", 0.95},
+                          {"ttftSeconds", half_widths_json(report.ttft)},
+                          {"tbtSeconds", half_widths_json(report.tbt)},
+                          {"tpotSeconds", half_widths_json(report.tpot)},
+                          {"e2eSeconds", half_widths_json(report.e2e)},
+                          {"sloAttainment", report.attainment ? half_width(*report.attainment) : Json(nullptr)},
+                          {"gpuHours", half_width(report.gpu_hours)},
+                          {"cost", half_width(report.cost)}};
+  }
+  return json;
+}
+
+}  // namespace windlass::sim
