@@ -1,9 +1,9 @@
 // AcceleratorEfficiency: what shares of their data sheets accelerators reach in single operators: the coefficients of
 // planner/perf/roofline.h.
 //
-// Fitted by `latency_fidelity fit-roofline` (tests/bench/fidelity) on the measured operators of A100-SXM4-80GB, H100-SXM5-80GB,
-// H200-SXM-141GB and L40S under vLLM 0.14 and 0.19 (ai-dynamo/aiconfigurator, Apache-2.0); an accelerator without measurements
-// gets those of the measured one whose architecture is nearest, and says so. Plain data; pure functions.
+// Fitted by `latency_fidelity operator-efficiencies` (tests/bench/fidelity) on the measured operators of A100-SXM4-80GB,
+// H100-SXM5-80GB, H200-SXM-141GB and L40S under vLLM 0.14 and 0.19 (ai-dynamo/aiconfigurator, Apache-2.0); an accelerator
+// without measurements gets those of the measured one whose architecture is nearest, and says so. Plain data; pure functions.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// latency_fidelity: how true the linear, DistServe, profile and calibrated models are on ../shared/data, as the Markdown tables
+// latency_fidelity: how true the latency models are on ../shared/data, as the Markdown tables
 // of docs/algorithms/latency.md. `scripts/bench fidelity` puts them there.
 #include <filesystem>
 #include <fstream>
@@ -9,18 +9,22 @@
 #include <CLI/CLI.hpp>
 
 #include "tests/bench/fidelity/latency_tables.h"
+#include "tests/bench/fidelity/operator_tables.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Measures the latency models against measured times."};
   std::string data = "../shared/data", out;
   std::vector<std::string> names, known;
-  for (const auto& table : windlass::bench::latency_tables()) known.emplace_back(table.name);
+  std::vector<windlass::bench::LatencyTable> tables = windlass::bench::latency_tables();
+  const auto& operators = windlass::bench::operator_tables();
+  tables.insert(tables.end(), operators.begin(), operators.end());
+  for (const auto& table : tables) known.emplace_back(table.name);
   app.add_option("--data", data, "Folder with profiles/")->capture_default_str();
   app.add_option("--out", out, "Folder for the tables, one NAME.md each; printed when it is not given");
   app.add_option("names", names, "Which tables; all when none is named")->check(CLI::IsMember(known));
   CLI11_PARSE(app, argc, argv);
   if (!out.empty()) std::filesystem::create_directories(out);
-  for (const auto& table : windlass::bench::latency_tables()) {
+  for (const auto& table : tables) {
     if (!names.empty() && std::find(names.begin(), names.end(), table.name) == names.end()) continue;
     const auto text = table.make(data);
     if (!text.ok()) {

@@ -1,0 +1,45 @@
+// The measured operators of ../shared/data, read and decompressed: one OperatorTables per GPU, Vidur's samples, and the
+// end-to-end rows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/perf/operator_table.h"
+#include "planner/perf/roofline.h"
+
+namespace windlass::bench {
+
+struct MeasuredGpu {
+  std::string folder;       // "h100_sxm"
+  std::string accelerator;  // its name in the catalog
+  planner::OperatorTables tables;
+  planner::OperatorHardware hardware;  // of the catalog
+};
+
+// The folders of profiles/operators, in the order in which tables show them.
+[[nodiscard]] std::vector<std::string> operator_folders();
+[[nodiscard]] Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder);
+
+[[nodiscard]] Result<std::vector<planner::VidurSample>> load_vidur(const std::string& data);
+
+// A row of measured/e2e_h100.csv.
+struct EndToEndRow {
+  std::string engine;  // "vllm", "sglang", "trtllm"
+  std::string model;   // "Qwen/Qwen3-32B"
+  bool float8 = false;
+  int input_tokens = 0;
+  int output_tokens = 0;
+  int clients = 0;  // batch_size
+  int tensor_parallel = 1;
+  int pipeline_parallel = 1;
+  double ttft_s = 0;
+  double tpot_s = 0;
+};
+[[nodiscard]] Result<std::vector<EndToEndRow>> load_end_to_end(const std::string& data);
+
+// The file's bytes, decompressed where the name ends in .gz.
+[[nodiscard]] Result<std::string> read_text(const std::string& path);
+
+}  // namespace windlass::bench

@@ -1,0 +1,33 @@
+// The tables of docs/algorithms/latency.md on operators: held-out errors of the interpolation, its rivals, the roofline,
+// Vidur's operators, and the end-to-end predictions. Each is markdown. Errors are shares of the measured time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/bench/fidelity/end_to_end.h"
+#include "tests/bench/fidelity/operator_data.h"
+
+namespace windlass::bench {
+
+// One table line: errors of a group of points.
+struct FidelityLine {
+  std::string group;  // "H100 GEMM fp8"
+  std::size_t points = 0;
+  double median = 0;
+  double mean = 0;
+};
+
+// Five folds over distinct points; what was measured twice at one point is one point, or its twin would give it away.
+[[nodiscard]] std::vector<FidelityLine> interpolation_lines(const MeasuredGpu& gpu);
+// The same for other ways to interpolate, on the GEMM and attention of one GPU.
+[[nodiscard]] std::vector<FidelityLine> candidate_lines(const MeasuredGpu& gpu);
+// All rows, then those of above 3 x the shortest row of their table.
+[[nodiscard]] std::vector<FidelityLine> roofline_lines(const MeasuredGpu& gpu);
+[[nodiscard]] std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& samples);
+// By engine, TPOT and TTFT; one line for all TPOT.
+[[nodiscard]] std::vector<FidelityLine> end_to_end_lines(const std::vector<EndToEndPrediction>& predictions);
+
+[[nodiscard]] std::string as_table(const std::vector<FidelityLine>& lines);
+
+}  // namespace windlass::bench
