@@ -48,9 +48,10 @@ Error uncovered(const chain::Instance& instance, const chain::Placement& placeme
 }
 
 Result<chain::Composition> compose_gbp_cr(const ChainChoice& choice, ChosenChains& chosen) {
-  if (choice.capacity != "auto") return chain::compose(chosen.instance, whole_of(choice.capacity));
+  const auto servers = choice.all_servers ? chain::Servers::kAll : chain::Servers::kAsNeeded;
+  if (choice.capacity != "auto") return chain::compose(chosen.instance, whole_of(choice.capacity), servers);
   WINDLASS_ASSIGN_OR_RETURN(chosen.tuning, tuning_from_string(choice.tuning.empty() ? "lower-bound" : choice.tuning));
-  return chain::compose(chosen.instance, *chosen.tuning);
+  return chain::compose(chosen.instance, *chosen.tuning, servers);
 }
 
 Result<chain::Composition> compose_cg_bp(const ChainChoice& choice, const chain::Instance& instance) {
@@ -134,6 +135,8 @@ void add_choice_options(CLI::App& command, ChainChoice& choice) {
   command.add_option("--design-load", choice.design_load, "Requests at once for which CG-BP reserves memory")
       ->check(auto_or_whole(1, kMostCapacity))
       ->capture_default_str();
+  command.add_flag("--all-servers", choice.all_servers,
+                   "Place every server, also those beyond what the wanted load needs: more capacity for bursts");
   command.add_flag("--optimal", choice.optimal,
                    "Give the chains the fewest capacities that reach the wanted load, by an integer program");
 }
@@ -144,6 +147,8 @@ void check_choice(const ChainChoice& choice) {
     throw CLI::ValidationError("--capacity", "belongs to --placement gbp-cr; found " + choice.placement);
   if (!gbp_cr && !choice.tuning.empty())
     throw CLI::ValidationError("--tune", "belongs to --placement gbp-cr; found " + choice.placement);
+  if (!gbp_cr && choice.all_servers)
+    throw CLI::ValidationError("--all-servers", "belongs to --placement gbp-cr; found " + choice.placement);
   if (choice.capacity != "auto" && !choice.tuning.empty()) {
     throw CLI::ValidationError("--tune", "belongs to --capacity auto; found --capacity " + choice.capacity);
   }
@@ -163,6 +168,7 @@ Result<ChosenChains> choose_chains(const ChainChoice& choice) {
   if (!choice.arrival_rate.empty()) chosen.instance.arrival_rate_per_s = number_of(choice.arrival_rate);
   if (!choice.max_load.empty()) chosen.instance.max_load = number_of(choice.max_load);
   chosen.placement = choice.placement;
+  chosen.all_servers = choice.all_servers;
   auto composition = choice.placement == "gbp-cr"  ? compose_gbp_cr(choice, chosen)
                      : choice.placement == "cg-bp" ? compose_cg_bp(choice, chosen.instance)
                                                    : compose_petals(chosen.instance);
@@ -171,8 +177,14 @@ Result<ChosenChains> choose_chains(const ChainChoice& choice) {
   if (choice.optimal) {
     auto optimal = chain::with_optimal_caches(chosen.instance, chosen.composition);
     if (optimal.ok()) {
-      chosen.composition = std::move(optimal).value();
+      chosen.composition = std::move(optimal.value().composition);
+      chosen.proved = optimal.value().proved;
       chosen.caches = "ilp";
+      if (!chosen.proved) {
+        chosen.note =
+            "--optimal: the integer program is too large to be solved to the end; these are the fewest capacities that were "
+            "found, not proved to be the fewest there are";
+      }
     } else if (optimal.error().code == ErrorCode::kFailedPrecondition) {
       // Too little for the wanted load is an answer, not a mistake: the chains keep all they have.
       chosen.note = "--optimal changes nothing: " + optimal.error().message;

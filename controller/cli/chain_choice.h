@@ -29,6 +29,7 @@ struct ChainChoice {
   std::string placement = "gbp-cr";
   std::string design_load = "auto";
   bool optimal = false;
+  bool all_servers = false;
 };
 
 struct ChosenChains {
@@ -36,8 +37,10 @@ struct ChosenChains {
   chain::Composition composition;
   std::string placement;                // "gbp-cr", "cg-bp", "petals"
   std::optional<chain::Tuning> tuning;  // how c was chosen; none when it was given, and for other placements
+  bool all_servers = false;             // GBP-CR was told to place every server
   std::string caches = "gca";           // "ilp" when the integer program gave the capacities
-  std::string note;                     // for people: why an option had no effect; mostly empty
+  bool proved = true;                   // of the integer program: no fewer capacities reach the wanted load
+  std::string note;                     // for people: why an option had no effect, or less of one; mostly empty
 };
 
 // Adds -f, --arrival-rate and so on to a command. The choice must outlive the app's parsing.

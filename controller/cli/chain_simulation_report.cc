@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -54,6 +55,16 @@ std::optional<double> load_of(const ChosenChains& chosen, const ChainSimulationR
   return *report.rate_per_s / nu;
 }
 
+// Theorem 3.7 is about JFFC with Poisson arrivals and exponential sizes, and about nothing else.
+bool within_theorem(const ChosenChains& chosen, const ChainSimulationReport& report) {
+  return report.policy == "jffc" && report.trace.empty() && report.gap_cv == 1.0 && chosen.composition.mean_response_lower_s &&
+         chosen.composition.mean_response_upper_s;
+}
+
+bool waiting_grows(const ChainSimulationReport& report) {
+  return sim::waiting_grows(report.waiting_by_tenth, report.service.mean.mean);
+}
+
 }  // namespace
 
 void add_results(ChainSimulationReport& report, std::span<const sim::SimulationResult> results) {
@@ -66,13 +77,16 @@ void add_results(ChainSimulationReport& report, std::span<const sim::SimulationR
   report.waiting = estimate(results, &sim::SimulationResult::waiting);
   report.service = estimate(results, &sim::SimulationResult::service);
   report.response = estimate(results, &sim::SimulationResult::response);
+  std::vector<sim::WaitingByTenth> tenths;
+  for (const auto& result : results) tenths.push_back(result.waiting_by_tenth);
+  report.waiting_by_tenth = sim::mean_by_tenth(tenths);
 }
 
 Json report_json(const ChosenChains& chosen, const ChainSimulationReport& report) {
   const chain::Composition& composition = chosen.composition;
   const auto load = load_of(chosen, report);
   Json bounds = nullptr;
-  if (report.trace.empty() && composition.mean_response_lower_s && composition.mean_response_upper_s) {
+  if (within_theorem(chosen, report)) {
     bounds = {{"meanResponseTimeLowerSeconds", *composition.mean_response_lower_s},
               {"meanResponseTimeUpperSeconds", *composition.mean_response_upper_s}};
   }
@@ -86,6 +100,7 @@ Json report_json(const ChosenChains& chosen, const ChainSimulationReport& report
           {"load", or_null(load)},
           {"stable", load && *load < 1},
           {"meetsMaxLoad", load && *load <= chosen.instance.max_load},
+          {"waitingGrows", waiting_grows(report)},
           {"meanResponseTimeSeconds", report.response.mean.mean},
           {"p50", report.response.p50_s},
           {"p95", report.response.p95_s},
@@ -116,6 +131,12 @@ std::string report_text(const ChosenChains& chosen, const ChainSimulationReport&
   text += fmt::format("{}: {} requests/s, CV of the gaps {}, load {}\n", report.trace.empty() ? "arrivals" : report.trace,
                       report.rate_per_s ? fmt::format("{:.4g}", *report.rate_per_s) : "-", number_text(report.gap_cv),
                       percent_text(load));
+  const double composed_for = chosen.instance.arrival_rate_per_s;
+  if (!report.trace.empty() && report.rate_per_s && std::abs(*report.rate_per_s - composed_for) > 0.2 * composed_for) {
+    text +=
+        fmt::format("the chains are composed for {:.4g} requests/s; --arrival-rate {:.4g} composes them for the trace's rate\n",
+                    composed_for, *report.rate_per_s);
+  }
   if (!load || *load >= 1) {
     text += "NOT STABLE: more requests come than are served, so these times grow with the number of requests\n";
   }
@@ -132,8 +153,13 @@ std::string report_text(const ChosenChains& chosen, const ChainSimulationReport&
   row("response", report.response);
   text += table.text();
   if (report.replications == 1) text += "\nOne replication gives no confidence interval; --replications N does.\n";
-  if (report.trace.empty() && composition.mean_response_lower_s && composition.mean_response_upper_s &&
-      report.policy == "jffc") {
+  if (waiting_grows(report)) {
+    text += fmt::format(
+        "\nWAITING GROWS through the run, from {} in the first tenth of the measured requests to {} in the last: "
+        "these times are longer in a longer run\n",
+        seconds_text(report.waiting_by_tenth.front()), seconds_text(report.waiting_by_tenth.back()));
+  }
+  if (within_theorem(chosen, report)) {
     text += fmt::format("\nBounds on the mean response time under JFFC with Poisson arrivals and exponential sizes: {} to {}\n",
                         seconds_text(composition.mean_response_lower_s), seconds_text(composition.mean_response_upper_s));
   }

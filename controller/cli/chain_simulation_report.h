@@ -39,6 +39,7 @@ struct ChainSimulationReport {
   TimeEstimate waiting;
   TimeEstimate service;
   TimeEstimate response;
+  sim::WaitingByTenth waiting_by_tenth;  // of the measured requests as they came
 };
 
 // Fills the measured part of the report. REQUIRES: at least one result.

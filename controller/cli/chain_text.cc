@@ -98,6 +98,17 @@ std::string load_text(const Instance& instance, const Composition& composition) 
   return text;
 }
 
+// Whether a server stays without blocks that could hold one: GBP-CR stopped before it.
+bool stop_rule_left_some(const ChosenChains& chosen) {
+  if (chosen.placement != "gbp-cr" || chosen.all_servers) return false;
+  for (std::size_t j = 0; j < chosen.composition.placement.size(); ++j) {
+    if (chosen.composition.placement[j].blocks > 0) continue;
+    if (chain::blocks_for_capacity(chosen.instance, chosen.instance.servers[j].memory_gb, chosen.composition.capacity) > 0)
+      return true;
+  }
+  return false;
+}
+
 std::string server_name(const Instance& instance, int server) {
   return instance.servers[static_cast<std::size_t>(server)].name;
 }
@@ -156,7 +167,10 @@ std::string composition_text(const ChosenChains& chosen) {
   const Instance& instance = chosen.instance;
   const Composition& composition = chosen.composition;
   std::string text = choice_text(chosen);
-  if (chosen.caches == "ilp") text += "caches: the fewest that reach the wanted load on these chains, proved\n";
+  if (chosen.caches == "ilp") {
+    text += fmt::format("caches: the fewest that reach the wanted load on these chains, {}\n",
+                        chosen.proved ? "proved" : "as far as they were found");
+  }
   if (!chosen.note.empty()) text += wrapped("note: " + chosen.note, 0);
 
   TextTable table({"CHAIN", "CAPACITY", "SERVICE TIME", "REQUESTS/S", "SERVERS AND THEIR BLOCKS"});
@@ -186,8 +200,11 @@ std::string composition_text(const ChosenChains& chosen) {
   for (std::size_t j = 0; j < composition.placement.size(); ++j) {
     if (composition.placement[j].blocks == 0) unplaced.push_back(instance.servers[j].name);
   }
-  if (!unplaced.empty())
-    text += fmt::format("without blocks: {}: {}\n", count_text(unplaced.size(), "server"), names_text(unplaced));
+  if (!unplaced.empty()) {
+    text += fmt::format(
+        "without blocks: {}: {}{}\n", count_text(unplaced.size(), "server"), names_text(unplaced),
+        stop_rule_left_some(chosen) ? "; the chains above already meet the wanted load; --all-servers places them too" : "");
+  }
   return text;
 }
 

@@ -15,7 +15,9 @@ nlohmann::ordered_json to_json(const ChosenChains& chosen) {
   auto json = chain::composition_json(chosen.instance, chosen.composition);
   json["algorithm"] = {{"placement", chosen.placement},
                        {"tuning", chosen.tuning ? nlohmann::ordered_json(chain::to_string(*chosen.tuning)) : nullptr},
+                       {"servers", chosen.all_servers ? "all" : "as-needed"},
                        {"caches", chosen.caches}};
+  if (chosen.caches == "ilp") json["algorithm"]["proved"] = chosen.proved;
   if (!chosen.note.empty()) json["note"] = chosen.note;
   return json;
 }

@@ -155,11 +155,23 @@ Result<sim::SimulationResult> simulate_routing(const Plan& plan, const std::stri
     policy.start = sim::StartRule::kBackoff;
     options.slots = chain::petals_cache_slots(instance, placement, policy.petals);
   }
-  options.on_event = [&progress, routed = std::int64_t{0}](const sim::SessionEvent& event) mutable {
-    if (event.step == sim::SessionStep::kRouted && (++routed & 0xFFF) == 0) progress(routed);
+  options.on_event = [&progress, started = std::int64_t{0}](const sim::SessionEvent& event) mutable {
+    if (event.step == sim::SessionStep::kStarted && (++started & 0xFF) == 0) progress(started);
   };
   const auto source = make_source(plan, seed);
   return sim::simulate_sessions(instance, placement, policy, *source, options);
+}
+
+// Before a simulation that will keep a person waiting: why it will.
+void warn_of_overload(const Plan& plan, const SimulateFlags& flags, const std::optional<double>& rate_per_s,
+                      std::ostream& err) {
+  const double served_per_s = plan.chosen.composition.total_service_rate_per_s;
+  if (!is_session_policy(flags.policy) || !rate_per_s || *rate_per_s < served_per_s) return;
+  err << fmt::format(
+             "windlass chain simulate: {:.4g} requests/s arrive and at most {:.4g} are served: the backlog grows to the last "
+             "arrival, and the run will be long{}; --requests shortens it\n",
+             *rate_per_s, served_per_s, flags.policy == "petals" ? ", as every waiting request tries again each minute" : "")
+      << std::flush;
 }
 
 struct Outcome {
@@ -176,6 +188,7 @@ Result<Outcome> run(const SimulateFlags& flags, Console& console) {
   report.warm_up_requests = plan.warm_up;
   report.rate_per_s = plan.rows.empty() ? plan.chosen.instance.arrival_rate_per_s : workload::mean_rate_per_s(plan.rows);
   report.gap_cv = plan.rows.empty() ? plan.gap_cv : workload::gap_cv(plan.rows);
+  warn_of_overload(plan, flags, report.rate_per_s, console.err);
 
   const double begin_s = monotonic_s();
   std::vector<sim::SimulationResult> results;
@@ -193,7 +206,7 @@ Result<Outcome> run(const SimulateFlags& flags, Console& console) {
   report.wall_s = monotonic_s() - begin_s;
   add_results(report, results);
   if (report.requests == 0) {
-    return Error{ErrorCode::kDeadlineExceeded, "no request after the warm-up came and was served within 100 simulated years"};
+    return Error{ErrorCode::kDeadlineExceeded, "no request after the warm-up came and was served within 146 simulated years"};
   }
   return Outcome{std::move(plan.chosen), std::move(report)};
 }
@@ -238,8 +251,7 @@ void add_chain_simulate(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->footer(
       "Sizes of made-up requests are exponential. With a trace, tokens decide where every server has tokenTimes; else a "
-      "request's "
-      "size is its tokens over their mean.");
+      "request's size is its tokens over their mean.");
   command->callback([&context, flags] {
     check_flags(*flags);
     const auto outcome = run(*flags, context.console);

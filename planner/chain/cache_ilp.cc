@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,14 @@
 namespace windlass::chain {
 namespace {
 
-constexpr long kMaxNodes = 1'000'000;
+// A node takes time in proportion to the program: this many of its coefficients are gone through, which takes some seconds.
+constexpr double kMostWork = 2e7;
+
+long max_nodes(const mip::MixedIntegerProgram& program) {
+  std::size_t size = program.variables().size();
+  for (const mip::Constraint& constraint : program.constraints()) size += constraint.terms.size();
+  return static_cast<long>(std::clamp(kMostWork / static_cast<double>(size), 10.0, 1e6));
+}
 
 std::vector<long> slots_of(const Instance& instance, const Placement& placement) {
   std::vector<long> slots;
@@ -68,6 +76,25 @@ bool fits(const std::vector<long>& slots, const std::vector<ServerChain>& chains
   return std::all_of(left.begin(), left.end(), [](long slots_left) { return slots_left >= 0; });
 }
 
+// The chains' own capacities, the fastest first, up to where they reach the rate. Empty when all do not.
+std::vector<long> fastest_capacities(const std::vector<ServerChain>& chains, double required_rate_per_s) {
+  std::vector<std::size_t> order(chains.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return chains[a].service_time_s < chains[b].service_time_s; });
+  std::vector<long> capacities(chains.size(), 0);
+  double lacking_per_s = required_rate_per_s;
+  for (const std::size_t k : order) {
+    if (lacking_per_s <= 0) break;
+    const double rate_per_s = chains[k].service_rate_per_s();
+    const double wanted = std::ceil(lacking_per_s / rate_per_s);
+    capacities[k] = wanted < chains[k].capacity ? static_cast<long>(wanted) : chains[k].capacity;
+    lacking_per_s -= static_cast<double>(capacities[k]) * rate_per_s;
+  }
+  if (lacking_per_s > 0) capacities.clear();
+  return capacities;
+}
+
 Error beyond_precision() {
   return Error{ErrorCode::kInternal, "Cbc: found capacities that take more caches than the servers have, allowed are as many"};
 }
@@ -75,7 +102,8 @@ Error beyond_precision() {
 }  // namespace
 
 Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const Placement& placement,
-                                                 const std::vector<ServerChain>& chains, double required_rate_per_s) {
+                                                 const std::vector<ServerChain>& chains, double required_rate_per_s,
+                                                 std::span<const long> known) {
   if (!(required_rate_per_s > 0)) {  // nothing is required
     CacheAllocation none;
     none.feasible = none.proved = true;
@@ -86,6 +114,7 @@ Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const
   unreachable.proved = true;
   if (chains.empty()) return unreachable;
   const std::vector<long> slots = slots_of(instance, placement);
+  const std::vector<double> start(known.begin(), known.end());
   // The rate is measured in units of what is required, so that Cbc's tolerance is relative to it. An answer within the
   // tolerance but below the rate is asked again for a little more than it lacks.
   double asked = 1;
@@ -96,7 +125,7 @@ Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const
       rate.push_back({static_cast<int>(k), chains[k].service_rate_per_s() / required_rate_per_s});
     }
     program.add_at_least(std::move(rate), asked);
-    WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, kMaxNodes));
+    WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, max_nodes(program), start));
     CacheAllocation result = allocation(chains, solution);
     if (!result.feasible) return result;
     if (!fits(slots, chains, result)) return beyond_precision();
@@ -121,7 +150,7 @@ Result<CacheAllocation> largest_rate_allocation(const Instance& instance, const 
   for (const mip::Constraint& constraint : memory.constraints()) {
     program.add_range(constraint.terms, constraint.lower, constraint.upper);
   }
-  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, kMaxNodes));
+  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, max_nodes(program)));
   CacheAllocation result = allocation(chains, solution);
   result.feasible = true;  // no capacity at all always is
   if (result.capacities.empty()) result.capacities.assign(chains.size(), 0);
@@ -163,20 +192,22 @@ Result<std::vector<ServerChain>> all_chains(const Instance& instance, const Plac
   return found;
 }
 
-Result<Composition> with_optimal_caches(const Instance& instance, Composition composition) {
+Result<OptimisedComposition> with_optimal_caches(const Instance& instance, Composition composition) {
   const double required = instance.arrival_rate_per_s / instance.max_load;
   WINDLASS_ASSIGN_OR_RETURN(const CacheAllocation allocation,
-                            optimal_cache_allocation(instance, composition.placement, composition.chains, required));
+                            optimal_cache_allocation(instance, composition.placement, composition.chains, required,
+                                                     fastest_capacities(composition.chains, required)));
   if (!allocation.feasible && allocation.proved) {
     return Error{ErrorCode::kFailedPrecondition,
                  fmt::format("optimal cache allocation: found no capacities that reach {} requests per second "
                              "(arrivalRate / maxLoad), allowed are chains that do",
                              required)};
   }
-  if (!allocation.proved) {
-    return Error{
-        ErrorCode::kResourceExhausted,
-        fmt::format("optimal cache allocation: found no proof within {} nodes, allowed is a smaller instance", kMaxNodes)};
+  if (!allocation.feasible) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("optimal cache allocation: found neither capacities that reach {} requests per second nor a proof "
+                             "that there are none within the limit of nodes; allowed is a smaller instance",
+                             required)};
   }
   std::vector<ServerChain> chains;
   std::vector<planner::ChainRate> rates;
@@ -197,7 +228,7 @@ Result<Composition> with_optimal_caches(const Instance& instance, Composition co
     composition.mean_response_lower_s = planner::mean_response_lower_s(rates, instance.arrival_rate_per_s);
     composition.mean_response_upper_s = planner::mean_response_upper_s(rates, instance.arrival_rate_per_s);
   }
-  return composition;
+  return OptimisedComposition{std::move(composition), allocation.proved};
 }
 
 }  // namespace windlass::chain

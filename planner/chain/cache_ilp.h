@@ -11,6 +11,7 @@
 // lies within 1e-6 of the required one may be passed over for ones above it. Pure.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "planner/base/result.h"
@@ -26,10 +27,12 @@ struct CacheAllocation {
   double total_service_rate_per_s = 0;
 };
 
-// The chains' own capacities are not looked at. REQUIRES: chains feasible under the placement, with m_ij in blocks.
+// The chains' own capacities are not looked at; `known`: capacities that reach the rate, or nothing, from which the search
+// starts. The search ends at a limit of nodes that falls with the size of the program, so that it takes some seconds at most.
+// REQUIRES: chains feasible under the placement, with m_ij in blocks.
 [[nodiscard]] Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const Placement& placement,
                                                                const std::vector<ServerChain>& chains,
-                                                               double required_rate_per_s);
+                                                               double required_rate_per_s, std::span<const long> known = {});
 
 // The largest total service rate that any capacities of these chains give: (7d) alone, maximising sum c_k mu_k.
 [[nodiscard]] Result<CacheAllocation> largest_rate_allocation(const Instance& instance, const Placement& placement,
@@ -40,9 +43,15 @@ struct CacheAllocation {
 [[nodiscard]] Result<std::vector<ServerChain>> all_chains(const Instance& instance, const Placement& placement,
                                                           long max_chains = 10'000);
 
+struct OptimisedComposition {
+  Composition composition;
+  bool proved = false;  // false: the best that was found up to the node limit
+};
+
 // `windlass chain compose --optimal`: the composition with the fewest capacities on its own chains that still reach
 // lambda / rho-bar; chains left without are dropped, rates and bounds follow. Errors: kFailedPrecondition when its chains do
-// not reach that rate (the composition has every capacity they can give, then), kResourceExhausted at the node limit.
-[[nodiscard]] Result<Composition> with_optimal_caches(const Instance& instance, Composition composition);
+// not reach that rate (the composition has every capacity they can give, then), kResourceExhausted when the node limit came
+// before any that do. Its own capacities, cut down to the rate, are the first candidate.
+[[nodiscard]] Result<OptimisedComposition> with_optimal_caches(const Instance& instance, Composition composition);
 
 }  // namespace windlass::chain

@@ -11,7 +11,7 @@
 
 namespace windlass::chain {
 
-double amortized_time_s(const Server& server, double communication_s, int blocks) {
+double amortised_time_s(const Server& server, double communication_s, int blocks) {
   assert(blocks >= 1);
   return server.block_s + communication_s / blocks;
 }
@@ -33,18 +33,18 @@ ConservativePlacement cg_bp(const Instance& instance, int design_load, std::span
 
   ConservativePlacement result;
   result.placement.resize(servers);
-  std::vector<double> amortized_s(servers, 0);
+  std::vector<double> amortised_s(servers, 0);
   for (int server = 0; server < static_cast<int>(servers); ++server) {
     const auto j = static_cast<std::size_t>(server);
     // Step 1 is Eq. 8 of GBP-CR with c = |R|.
     const int blocks = blocks_for_capacity(instance, instance.servers[j].memory_gb, design_load);
     result.placement[j].blocks = blocks;
     if (blocks == 0) continue;
-    amortized_s[j] = amortized_time_s(instance.servers[j], communication_of(server), blocks);
+    amortised_s[j] = amortised_time_s(instance.servers[j], communication_of(server), blocks);
     result.order.push_back(server);
   }
   std::stable_sort(result.order.begin(), result.order.end(), [&](int a, int b) {
-    return amortized_s[static_cast<std::size_t>(a)] < amortized_s[static_cast<std::size_t>(b)];
+    return amortised_s[static_cast<std::size_t>(a)] < amortised_s[static_cast<std::size_t>(b)];
   });
 
   std::vector<double> capacity(static_cast<std::size_t>(instance.blocks), 0);  // C_b at b - 1

@@ -26,7 +26,7 @@ struct ConservativePlacement {
 };
 
 // t~_j (Eq. 14): block_s + communication_s / blocks. REQUIRES: blocks >= 1.
-[[nodiscard]] double amortized_time_s(const Server& server, double communication_s, int blocks);
+[[nodiscard]] double amortised_time_s(const Server& server, double communication_s, int blocks);
 
 // f_j (Eq. 15): how many requests a server with so many blocks serves at once, in doubles exactly as written. REQUIRES: blocks
 // >= 1.

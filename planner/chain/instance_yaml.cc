@@ -78,6 +78,11 @@ Instance read_instance(const YamlValue& root, YamlMistake& mistake) {
     mistake.keep(servers->line, fmt::format("servers: found {}, allowed is {}", found, allowed));
     return instance;
   }
+  if (static_cast<std::int64_t>(servers->items.size()) * instance.blocks > kMostCells) {
+    mistake.keep(servers->line, fmt::format("servers: found {} for {} blocks, allowed are at most {} servers times blocks",
+                                            servers->items.size(), instance.blocks, kMostCells));
+    return instance;
+  }
   std::unordered_map<std::string, std::size_t> seen;
   instance.servers.reserve(servers->items.size());
   for (std::size_t i = 0; i < servers->items.size() && mistake.what.empty(); ++i) {

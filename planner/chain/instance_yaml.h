@@ -11,6 +11,7 @@
 // there. Foreign bytes: whatever is wrong is an Error, never an exception. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -22,8 +23,10 @@ namespace windlass::chain {
 // What a number in an instance may be: wide enough for every real one, and narrow enough that no sum or quotient overflows.
 inline constexpr double kSmallestNumber = 1e-9;
 inline constexpr double kLargestNumber = 1e9;
-inline constexpr int kMostBlocks = 100'000;
+inline constexpr int kMostBlocks = 10'000;
 inline constexpr int kMostServers = 100'000;
+// Servers times blocks: what grows with both still answers within seconds.
+inline constexpr std::int64_t kMostCells = 10'000'000;
 inline constexpr double kMostCachesOnAServer = 1e8;  // memory / cache size
 
 // The error is one line, "SOURCE:LINE: servers[3].memoryGB: found 'abc', allowed is a number from 1e-9 to 1e9". Every key must

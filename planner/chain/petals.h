@@ -7,15 +7,13 @@
 // The papers give no constants. Ours, each a parameter:
 // - reserved: 2 GiB, what PETALS' server keeps for BLOOM-176B (it scales with the embedding dimension, 14336 there).
 // - cache share: one session of 2048 tokens per block. With the effective memories of Section 4.2 (79.13 and 8.2 GB) this gives
-// the
-//   published 53 and 4 blocks. PETALS' source reserves 4096 tokens, which gives 53 and 4 on 86.13 and 9.1 GB, the memories that
-//   parts of the authors' simulator use; with 2048-token caches in s_c that is cache_sessions_per_block = 2.
+//   the published 53 and 4 blocks. PETALS' source reserves 4096 tokens, which gives 53 and 4 on 86.13 and 9.1 GB, the memories
+//   that parts of the authors' simulator use; with 2048-token caches in s_c that is cache_sessions_per_block = 2.
 // - throughput of a server: 1 / (block_s (m_j + 1) / 2), as in PETALS' source: a request enters at a block that is uniform
-// among the
-//   server's. Its other limit, the network's, lies far above in the published measurements and is left out.
-// - weight of a link, in seconds per token as in PETALS' source: (communication_weight communication_s + block_s m_ij) /
-// output_tokens,
-//   plus 10 s when fewer slots are free than the server's blocks (all of them: the source asks for the worst case).
+//   among the server's. Its other limit, the network's, lies far above in the published measurements and is left out.
+// - weight of a link, in seconds per token as in PETALS' source:
+//   (communication_weight communication_s + block_s m_ij) / output_tokens, plus 10 s when fewer slots are free than the
+//   server's blocks (all of them: the source asks for the worst case).
 // Servers do not move later: PETALS' rebalancing is not modelled. Pure.
 #pragma once
 

@@ -6,9 +6,10 @@
 // not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
-#include <vector>
 
 namespace windlass::chain {
 
@@ -45,7 +46,7 @@ class ServerState {
 
   long slots_;
   long free_;
-  std::vector<Session> sessions_;  // in rising order of their ends
+  std::set<Session> sessions_;  // in rising order of their ends; a backlog may be long
 };
 
 }  // namespace windlass::chain

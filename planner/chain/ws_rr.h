@@ -3,7 +3,8 @@
 // A new request takes the route with the least sum, over its links, of inference time and of the time until the link's server
 // has room for it. If the true times are as estimated and servers give their slots in the order of arrival, the request has
 // ended when the route's cost has passed. The paper's "tokens x time per token" is `scale` here: 1 when the instance's times
-// are per request. Owns the states of the servers; decisions cost O(sum_j m_j). Not thread-safe.
+// are per request. Owns the states of the servers; decisions cost O(sum_j (m_j + slots of j)),
+// however many requests wait. Not thread-safe.
 #pragma once
 
 #include <cstdint>

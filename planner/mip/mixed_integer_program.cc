@@ -117,7 +117,8 @@ void add_cuts_and_heuristics(CbcModel& model) {
   model.addHeuristic(&heuristic);
 }
 
-Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_objective, long max_nodes) {
+Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_objective, long max_nodes,
+                                std::span<const double> known) {
   OsiClpSolverInterface lp;
   load(program, with_objective, lp);
   lp.initialSolve();
@@ -127,7 +128,7 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
     // With rational numbers, a program whose relaxation is unbounded is unbounded itself unless it has no integer point at all.
     solution.status = Status::kUnbounded;
     if (!with_objective) return solution;
-    WINDLASS_ASSIGN_OR_RETURN(Solution point, solve_with_cbc(program, false, max_nodes));
+    WINDLASS_ASSIGN_OR_RETURN(Solution point, solve_with_cbc(program, false, max_nodes, known));
     if (point.status == Status::kInfeasible || point.status == Status::kNodeLimit) {
       solution.status = point.status;
       solution.nodes = point.nodes;
@@ -166,6 +167,11 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
   model.setAllowableGap(1e-10);
   model.setAllowableFractionGap(0);
   add_cuts_and_heuristics(model);
+  if (!known.empty()) {
+    double objective = 0;
+    for (std::size_t i = 0; i < known.size(); ++i) objective += program.variables()[i].objective * known[i];
+    model.setBestSolution(known.data(), static_cast<int>(known.size()), objective, true);
+  }
   model.branchAndBound();
   solution.nodes = model.getNodeCount();
   if (model.isAbandoned()) {
@@ -202,15 +208,18 @@ const char* to_string(Status status) {
   return "unknown";
 }
 
-Result<Solution> solve(const MixedIntegerProgram& program, long max_nodes) {
+Result<Solution> solve(const MixedIntegerProgram& program, long max_nodes, std::span<const double> known) {
   if (auto error = check(program)) return *error;
+  if (!known.empty() && known.size() != program.variables().size()) {
+    return invalid(fmt::format("known values: found {}, allowed are {}", known.size(), program.variables().size()));
+  }
   if (max_nodes < 1) return invalid(fmt::format("max_nodes: found {}, allowed is at least 1", max_nodes));
   // No integer between the bounds: Cbc would take the crossed bounds for an error of ours.
   for (const Variable& v : program.variables()) {
     if (v.integer && std::ceil(v.lower) > std::floor(v.upper)) return Solution{};
   }
   try {
-    return solve_with_cbc(program, true, max_nodes);
+    return solve_with_cbc(program, true, max_nodes, known);
   } catch (const CoinError& error) {
     return Error{ErrorCode::kInternal, fmt::format("Cbc: {}", error.message())};
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "planner/base/result.h"
@@ -78,6 +79,9 @@ struct Solution {
 
 // Errors: kInvalidArgument for a number that is not one, a lower bound above its upper, an unknown variable or max_nodes < 1;
 // kInternal when Cbc gives up on the numbers.
-[[nodiscard]] Result<Solution> solve(const MixedIntegerProgram& program, long max_nodes = 1'000'000);
+// `known`: a value for every variable with which all constraints hold, or nothing: the search starts from it and never returns
+// a worse one. One that does not hold, by Cbc's tolerances, is ignored.
+[[nodiscard]] Result<Solution> solve(const MixedIntegerProgram& program, long max_nodes = 1'000'000,
+                                     std::span<const double> known = {});
 
 }  // namespace windlass::mip

@@ -19,7 +19,7 @@ constexpr std::int64_t kArrivalsPerProgress = 1 << 18;
 struct Job {
   workload::Request request;
   std::int64_t arrived_ns = 0;
-  bool measured = false;
+  std::int64_t measured = -1;  // which of the measured requests; negative: of the warm-up
 };
 
 struct Completion {
@@ -34,7 +34,12 @@ class ChainSimulation {
  public:
   ChainSimulation(std::span<const SimulatedChain> chains, workload::RequestSource& source, dispatch::DispatchPolicy& policy,
                   const ChainSimulationOptions& options)
-      : chains_(chains), source_(source), policy_(policy), options_(options), queues_(chains.size()) {
+      : chains_(chains),
+        source_(source),
+        policy_(policy),
+        options_(options),
+        queues_(chains.size()),
+        trend_(options.max_requests - options.warm_up_requests) {
     for (const SimulatedChain& chain : chains) {
       assert(std::isfinite(chain.service_time_s) && chain.service_time_s > 0 && chain.capacity >= 0);
       states_.push_back({1 / chain.service_time_s, chain.capacity, 0, false});
@@ -51,7 +56,8 @@ class ChainSimulation {
         complete();
       }
     }
-    return {response_.count(), waiting_.summary(), service_.summary(), response_.summary(), seconds_between(0, now_ns_)};
+    return {response_.count(),   waiting_.summary(),          service_.summary(),
+            response_.summary(), seconds_between(0, now_ns_), trend_.tenths()};
   }
 
  private:
@@ -64,7 +70,7 @@ class ChainSimulation {
     next_arrival_.id = next_id_++;
     assert(next_arrival_.time_ns >= now_ns_);
     if (next_arrival_.time_ns == kEndOfTimeNs) return;
-    next_job_ = {*request, next_arrival_.time_ns, arrivals_ >= options_.warm_up_requests};
+    next_job_ = {*request, next_arrival_.time_ns, arrivals_ - options_.warm_up_requests};
     arrival_due_ = true;
   }
 
@@ -115,8 +121,9 @@ class ChainSimulation {
   void start(const Job& job, std::size_t chain) {
     const std::int64_t end_ns = after(now_ns_, chains_[chain].service_time_of(job.request));
     completions_.push({end_ns, next_id_++, chain});
-    if (!job.measured) return;
+    if (job.measured < 0) return;
     waiting_.observe(seconds_between(job.arrived_ns, now_ns_));
+    trend_.observe(job.measured, seconds_between(job.arrived_ns, now_ns_));
     service_.observe(seconds_between(now_ns_, end_ns));
     response_.observe(seconds_between(job.arrived_ns, end_ns));
   }
@@ -138,6 +145,7 @@ class ChainSimulation {
   std::vector<std::deque<Job>> queues_;  // at the chains
 
   TimeRecorder waiting_, service_, response_;
+  WaitingTrend trend_;
 };
 
 }  // namespace

@@ -71,7 +71,8 @@ class SessionSimulation {
         graph_(instance, placement, slots_),
         shortest_(graph_.cheapest(graph_.times_s())),
         ws_rr_(graph_, slots_),
-        petals_(instance, graph_, policy.petals) {
+        petals_(instance, graph_, policy.petals),
+        trend_(options.max_requests - options.warm_up_requests) {
     for (const long slots : slots_) servers_.push_back({slots, {}});
   }
 
@@ -92,8 +93,8 @@ class SessionSimulation {
         case EventKind::kEnd: end(event.session); break;
       }
     }
-    return SimulationResult{response_.count(), waiting_.summary(), service_.summary(), response_.summary(),
-                            seconds_between(0, now_ns_)};
+    return SimulationResult{response_.count(),   waiting_.summary(),          service_.summary(),
+                            response_.summary(), seconds_between(0, now_ns_), trend_.tenths()};
   }
 
  private:
@@ -226,6 +227,7 @@ class SessionSimulation {
     const std::int64_t end_ns = after(now_ns_, session.service_s);
     if (session.measured) {
       waiting_.observe(seconds_between(session.arrived_ns, now_ns_));
+      trend_.observe(session.number - options_.warm_up_requests, seconds_between(session.arrived_ns, now_ns_));
       service_.observe(seconds_between(now_ns_, end_ns));
       response_.observe(seconds_between(session.arrived_ns, end_ns));
     }
@@ -273,6 +275,7 @@ class SessionSimulation {
   std::uint64_t next_event_id_ = 0;
   std::int64_t arrivals_ = 0;
   TimeRecorder waiting_, service_, response_;
+  WaitingTrend trend_;
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // and 3.3.2. A request is routed when it arrives. It starts when every server of its route has m_ij cache slots for it at once,
 // and holds them all until it ends; how long it takes does not depend on the others. Time is integer nanoseconds, and events
 // are ordered by (time, insertion id), so that one source and policy give one result on every platform. Memory grows with the
-// longest backlog, not with the number of requests. Time per request: O(sum_j m_j) for its route.
+// longest backlog, not with the number of requests. Time per request: O(sum_j m_j) for its route and the logarithm of the
+// backlog.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +29,12 @@ enum class SessionRouting {
 
 enum class StartRule {
   // Every server gives its slots in the order of arrival: a slot is reserved for a request once those that came before it and
-  // have not
-  // ended leave enough, and stays reserved until it ends. The request starts at the moment when the last server of its route
-  // has
-  // reserved. So a later claim never delays an earlier one: what Eq. 20 takes for granted.
+  // have not ended leave enough, and stays reserved until it ends. The request starts at the moment when the last server of its
+  // route has reserved. So a later claim never delays an earlier one: what Eq. 20 takes for granted.
   kWhenFree,
   // PETALS: all slots at once or none. A request that finds too few tries again after 1 s, 2 s, 4 s, ... up to 60 s each, and
-  // others
-  // may overtake it meanwhile.
+  // others may overtake it meanwhile. Each waiting request costs its own retries: an overloaded run takes time in proportion to
+  // the backlog times its length.
   kBackoff,
 };
 

@@ -27,7 +27,8 @@ constexpr Experiment kExperiments[] = {{"placement", placement_experiment}, {"ca
 Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    return Error{ErrorCode::kNotFound, fmt::format("{}: cannot be read; needed is the data that CONTRIBUTING names", path)};
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{}: cannot be read; needed is the data that ../shared/data/README.md names", path)};
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

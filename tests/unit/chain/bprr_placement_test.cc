@@ -35,7 +35,7 @@ Placement cg_bp_by_the_rules(const Instance& instance, int load) {
   std::sort(order.begin(), order.end());  // ties: the smaller index
   const auto blocks_in_all = static_cast<std::size_t>(instance.blocks);
   std::vector<double> capacity(blocks_in_all, 0), time(blocks_in_all, load * kDummyTime);
-  for (const auto& [amortized_s, server] : order) {
+  for (const auto& [amortised_s, server] : order) {
     BlockRange& range = placement[static_cast<std::size_t>(server)];
     int start = 0;
     double largest = -1;
@@ -56,7 +56,7 @@ Placement cg_bp_by_the_rules(const Instance& instance, int load) {
       const auto block = static_cast<std::size_t>(b);
       // The fastest server of a block takes all requests: servers come in the order of their times, so only the dummy gives
       // way.
-      if (capacity[block] == 0) time[block] = load * amortized_s;
+      if (capacity[block] == 0) time[block] = load * amortised_s;
       capacity[block] += sessions;
     }
   }

@@ -256,20 +256,21 @@ TEST(CacheIlp, OptimisesAComposition) {
       continue;
     }
     ++optimised;
-    ASSERT_EQ(result->total_capacity, program.total_capacity);
+    ASSERT_TRUE(result->proved);
+    ASSERT_EQ(result->composition.total_capacity, program.total_capacity);
     // Greedy capacities that fall short of the rate may be fewer.
     if (composed->meets_max_load) {
-      ASSERT_LE(result->total_capacity, composed->total_capacity);
+      ASSERT_LE(result->composition.total_capacity, composed->total_capacity);
     }
-    ASSERT_TRUE(result->meets_max_load && result->stable);
-    ASSERT_EQ(result->placement, composed->placement);
+    ASSERT_TRUE(result->composition.meets_max_load && result->composition.stable);
+    ASSERT_EQ(result->composition.placement, composed->placement);
     long sum = 0;
-    for (const ServerChain& chain : result->chains) {
+    for (const ServerChain& chain : result->composition.chains) {
       ASSERT_GE(chain.capacity, 1);
       sum += chain.capacity;
     }
-    ASSERT_EQ(sum, result->total_capacity);
-    ASSERT_LE(*result->mean_response_lower_s, *result->mean_response_upper_s * (1 + 1e-12));
+    ASSERT_EQ(sum, result->composition.total_capacity);
+    ASSERT_LE(*result->composition.mean_response_lower_s, *result->composition.mean_response_upper_s * (1 + 1e-12));
   }
   EXPECT_GT(optimised, 200);
   EXPECT_GT(refused, 20);

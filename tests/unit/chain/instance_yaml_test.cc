@@ -95,6 +95,7 @@ TEST(InstanceYaml, MistakesAreNamed) {
       {"memoryGB: 40", "memoryGB: [40]", "servers[0].memoryGB: found a list, "},
       {"memoryGB: 40", "memoryGB: {a: 40}", "servers[0].memoryGB: found a map, "},
       {"memoryGB: 40", "memoryGB: ", "servers[0].memoryGB: found nothing, "},
+      {"maxLoad: 0.7", "maxLoad:", "f:4: maxLoad: found nothing, "},
       {"memoryGB: 40", "memoryGB: !!float 40", "found the tag tag:yaml.org,2002:float, "},
       {"memoryGB: 40", "memoryGB: &m 40", "found an anchor (&name), "},
       {"memoryGB: 40, ", "", "f:6: servers[0].memoryGB: missing, " + number},
@@ -118,7 +119,7 @@ TEST(InstanceYaml, MistakesAreNamed) {
       {"blockPrefillSecondsPerToken: 6.25e-5", "blockPrefillSecondsPerToken: 6.25e-5, x: 1",
        "servers[1].tokenTimes.x: unknown field; allowed are blockOverheadSeconds, "},
       {"tokenTimes: {", "tokenTimes: 3 #{", "servers[1].tokenTimes: found '3', allowed is a map"},
-      {"blocks: 70", "blocks: 70.5", "f:2: model.blocks: found '70.5', allowed is a whole number from 1 to 100000"},
+      {"blocks: 70", "blocks: 70.5", "f:2: model.blocks: found '70.5', allowed is a whole number from 1 to 10000"},
       {"blocks: 70", "blocks: 0", "model.blocks: found '0', "},
       {"blocks: 70", "blocks: 100001", "model.blocks: found '100001', "},
       {"blocks: 70", "blocks: 99999999999999999999", "model.blocks: found '99999999999999999999', "},
@@ -205,6 +206,20 @@ TEST(InstanceYaml, ServersAreLimited) {
   const auto instance = instance_from_yaml(text + "]", "f");
   ASSERT_FALSE(instance.ok());
   EXPECT_THAT(instance.error().message, HasSubstr("servers: found 100001, allowed is a list of 1 to 100000 servers"));
+}
+
+// Given fewer servers and blocks than are allowed each, but too many together: refused by both numbers; one server less is
+// looked at.
+TEST(InstanceYaml, ServersTimesBlocksAreLimited) {
+  std::string text = "model: {blocks: 10000, blockSizeGB: 1, cacheSizeGB: 1}\narrivalRate: 1\nservers: [";
+  for (int i = 0; i < 1000; ++i) text += "7,";
+  const auto most = instance_from_yaml(text + "]", "f");
+  ASSERT_FALSE(most.ok());
+  EXPECT_THAT(most.error().message, HasSubstr("servers[0]: found '7', allowed is a map"));
+  const auto more = instance_from_yaml(text + "7]", "f");
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().message,
+            "f:3: servers: found 1001 for 10000 blocks, allowed are at most 10000000 servers times blocks");
 }
 
 // Given names that other readers of YAML would take for numbers, booleans or syntax, and names beyond ASCII: each is read, and

@@ -125,6 +125,29 @@ TEST(MixedIntegerProgram, SolvesEmptyPrograms) {
   EXPECT_EQ(solution.value().objective, 0);
 }
 
+// The same kind of knapsack under a limit of one node with a start: never worse than the start, and one that does not hold is
+// ignored; with too few values, an error.
+TEST(MixedIntegerProgram, StartsFromKnownValues) {
+  Rng rng(3, "knapsack");
+  MixedIntegerProgram program;
+  std::vector<Term> weights;
+  for (int i = 0; i < 40; ++i) {
+    const double weight = static_cast<double>(rng.integer(1000, 2000));
+    weights.push_back({program.add_variable({.lower = 0, .upper = 1, .objective = -weight, .integer = true}), weight});
+  }
+  program.add_at_most(weights, 19'003);
+  const auto best = solve(program, 20'000);
+  ASSERT_TRUE(best.ok() && !best->values.empty());
+  const auto again = solve(program, 1, best->values);
+  ASSERT_TRUE(again.ok() && !again->values.empty());
+  EXPECT_LE(again->objective, best->objective);
+  const std::vector<double> too_heavy(40, 1);
+  const auto ignored = solve(program, 100, too_heavy);
+  ASSERT_TRUE(ignored.ok());
+  EXPECT_GE(ignored->objective, -19'003);
+  EXPECT_FALSE(solve(program, 1, std::vector<double>(3, 0.0)).ok());
+}
+
 // A hard subset-sum like knapsack under a limit of one node: no proof, a bound that is not above the true optimum, and values,
 // if there are any, that are feasible; without the limit, the optimum itself, not below the bound.
 TEST(MixedIntegerProgram, StopsAtTheNodeLimit) {

@@ -140,6 +140,7 @@ TEST(ChainCompose, OptimalCaches) {
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   const auto optimal = outcome.json();
   EXPECT_EQ(optimal.at("algorithm").at("caches"), "ilp");
+  EXPECT_EQ(optimal.at("algorithm").at("proved"), true);
   EXPECT_LE(optimal.at("totalCapacity"), greedy.at("totalCapacity"));
   EXPECT_GE(optimal.at("totalServiceRatePerSecond").get<double>(), 0.2 / 0.7);
   EXPECT_EQ(optimal.at("meetsMaxLoad"), true);
@@ -149,6 +150,18 @@ TEST(ChainCompose, OptimalCaches) {
   ASSERT_EQ(much.code, kDone) << much.err;
   EXPECT_EQ(much.json().at("algorithm").at("caches"), "gca");
   EXPECT_THAT(much.json().at("note").get<std::string>(), HasSubstr("--optimal changes nothing"));
+}
+
+// Given a demand that few of the servers meet: the rest stay empty, and the table says why; --all-servers places them.
+TEST(ChainCompose, AllServers) {
+  const auto few = run_chain({"compose", "-f", kBloom, "--capacity", "1", "--arrival-rate", "0.01"});
+  EXPECT_THAT(few.out, HasSubstr("; the chains above already meet the wanted load; --all-servers places them too"));
+  const auto all =
+      run_chain({"compose", "-f", kBloom, "--capacity", "1", "--arrival-rate", "0.01", "--all-servers", "-o", "json"});
+  ASSERT_EQ(all.code, kDone) << all.err;
+  EXPECT_TRUE(all.json().at("unplacedServers").empty());
+  EXPECT_EQ(all.json().at("algorithm").at("servers"), "all");
+  EXPECT_EQ(run_chain({"compose", "-f", kBloom, "--placement", "cg-bp", "--all-servers"}).code, kUsage);
 }
 
 // Given the example as a table: how c was chosen with its runners-up, chains with servers and blocks, totals, load, bounds.
@@ -207,6 +220,7 @@ TEST(ChainCompose, MistakesAreNamed) {
     EXPECT_EQ(outcome.code, kUsage) << line;
     EXPECT_EQ(outcome.out, "") << line;
     EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   }
 }
 

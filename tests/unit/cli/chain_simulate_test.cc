@@ -121,6 +121,10 @@ servers:
   EXPECT_NEAR(some.json().at("meanServiceTimeSeconds").get<double>(), (seconds(1024, 1) + seconds(512, 21)) / 2, 1e-6);
   EXPECT_THAT(run_chain({"simulate", "-f", file, "--trace", trace}).out,
               HasSubstr(trace + ": 0.4286 requests/s, CV of the gaps"));
+  EXPECT_THAT(run_chain({"simulate", "-f", file, "--trace", trace}).out,
+              HasSubstr("the chains are composed for 0.01 requests/s; --arrival-rate 0.4286 "));
+  EXPECT_EQ(run_chain({"simulate", "-f", file, "--trace", trace, "--arrival-rate", "0.4"}).out.find("are composed for"),
+            std::string::npos);
 }
 
 // Given the first 1,000 requests of the Azure code trace on the Llama example: under every kind of policy all of them are
@@ -163,6 +167,35 @@ TEST(ChainSimulate, Table) {
               HasSubstr("3000 requests measured in 3 replications"));
 }
 
+// Given requests that pile up under WS-RR: a warning at once on the error output, and growth in the text and in the JSON, also
+// for 100,000 of them. Given few: neither.
+TEST(ChainSimulate, GrowingWaitsAreSaid) {
+  const auto over = run_chain({"simulate", "-f", kBloom, "--policy", "ws-rr", "--arrival-rate", "20", "-o", "json"});
+  ASSERT_EQ(over.code, kDone) << over.err;
+  EXPECT_THAT(over.err, HasSubstr("20 requests/s arrive and at most "));
+  EXPECT_EQ(std::count(over.err.begin(), over.err.end(), '\n'), 1);
+  EXPECT_EQ(over.json().at("waitingGrows"), true);
+  EXPECT_EQ(over.json().at("requests"), 100'000);
+  EXPECT_THAT(run_chain({"simulate", "-f", kBloom, "--arrival-rate", "20", "--requests", "3000"}).out,
+              HasSubstr("WAITING GROWS through the run, from "));
+  const auto few = run_chain({"simulate", "-f", kBloom, "--policy", "ws-rr", "-o", "json", "--requests", "3000"});
+  EXPECT_EQ(few.json().at("waitingGrows"), false);
+  EXPECT_EQ(few.err, "");
+}
+
+// Given what Theorem 3.7 does not speak of, another policy or other gaps: no bounds. Given JFFC and Poisson: bounds.
+TEST(ChainSimulate, BoundsOnlyWhereTheyHold) {
+  const auto bounds = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", "-f", kBloom, "--requests", "500"});
+    EXPECT_EQ(run_chain(more).out.find("Bounds on") != std::string::npos, more.size() == 5);
+    more.insert(more.end(), {"-o", "json"});
+    return run_chain(more).json().at("bounds");
+  };
+  EXPECT_TRUE(bounds({}).is_object());
+  EXPECT_TRUE(bounds({"--policy", "jsq"}).is_null());
+  EXPECT_TRUE(bounds({"--arrival-cv", "2"}).is_null());
+}
+
 // Given wrong command lines and files: exit code 2, nothing on the output, and words that name what is wrong.
 TEST(ChainSimulate, MistakesAreNamed) {
   const TempFolder folder;
@@ -199,6 +232,7 @@ TEST(ChainSimulate, MistakesAreNamed) {
     EXPECT_EQ(outcome.code, kUsage) << line;
     EXPECT_EQ(outcome.out, "") << line;
     EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   }
 }
 
