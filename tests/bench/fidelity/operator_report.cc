@@ -201,11 +201,12 @@ void add_rivals(std::vector<FidelityLine>& lines, const std::string& name, const
                 const ReferenceOf& reference, const Splits& splits) {
   const auto one = [](const Row&) { return 1.0; };
   lines.push_back(held_out_surface(name + "12 neighbours in all sizes", rows, sizes, reference, {.neighbours = 12}, splits));
-  lines.push_back(held_out_surface(name + "the same on times", rows, sizes, one, {.neighbours = 12}, splits));
+  lines.push_back(
+      held_out_surface(name + "12 neighbours in all sizes, on times", rows, sizes, one, {.neighbours = 12}, splits));
   lines.push_back(held_out_surface(name + "mean of 8 neighbours", rows, sizes, reference,
                                    {.neighbours = 8, .ridge = kMeanOfNeighbours}, splits));
   lines.push_back(held_out_forest(name + "random forest", rows, sizes, reference, splits));
-  lines.push_back(held_out_forest(name + "the same on times", rows, sizes, one, splits));
+  lines.push_back(held_out_forest(name + "random forest, on times", rows, sizes, one, splits));
 }
 
 }  // namespace
