@@ -6,6 +6,7 @@
 // lists the fields. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -36,6 +37,12 @@ struct ScenarioModel {
   int line = 0;
 };
 
+// In a folder of operator tables, as ai-dynamo/aiconfigurator publishes them.
+inline constexpr std::array kOperatorFiles = {"gemm_perf.csv.gz", "context_attention_perf.csv.gz",
+                                              "generation_attention_perf.csv.gz", "nccl_perf.csv.gz",
+                                              "custom_allreduce_perf.csv.gz"};
+
+// `file` is a folder with these for the operators.
 struct ScenarioLatency {
   LatencySource source = LatencySource::kLinear;
   std::string file;                                                         // empty: none

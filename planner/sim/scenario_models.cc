@@ -82,22 +82,45 @@ Built from_distserve(const Asked& asked, const std::string* capacities_text) {
   return std::shared_ptr<const IterationModel>(std::make_shared<planner::DistServeModel>(std::move(model)));
 }
 
-// Data sheets with the efficiencies that were fitted on measured operators; the engine adds nothing to its kernels.
-Built from_roofline(const Asked& asked) {
+// One operator table, if its file is there.
+template <class Row>
+Result<void> append(std::vector<Row>& rows, const Asked& asked, const ScenarioTexts& texts, const char* name,
+                    Result<std::vector<Row>> (*parse)(std::string_view)) {
+  const std::string path = asked.scenario.latency.file + "/" + name;
+  const auto text = texts.find(path);
+  if (text == texts.end()) return {};
+  auto parsed = parse(text->second);
+  if (!parsed.ok()) return parsed.error().within(name);
+  rows.insert(rows.end(), parsed->begin(), parsed->end());
+  return {};
+}
+
+// Measured operators, or without tables data sheets with the efficiencies that were fitted on measured ones; the engine adds
+// nothing to its kernels.
+Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
   const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
   planner::OperatorModelOptions options;
   options.tensor_parallel = asked.gpus;
   if (const auto& quantisation = asked.shape.quantisation) {
     if (quantisation->compute != planner::DType::kFloat8) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("latency.source: found roofline for weights quantised by {}, allowed are weights of 16 bit or fp8",
-                      quantisation->method)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("latency.source: found {} for weights quantised by {}, allowed are weights of 16 bit or fp8",
+                               to_string(asked.scenario.latency.source), quantisation->method)};
     }
     options.weights = quantisation->group_columns > 0 ? planner::GemmKind::kFloat8Block : planner::GemmKind::kFloat8;
   }
+  planner::OperatorTables tables;
+  if (asked.scenario.latency.source == LatencySource::kOperators) {
+    WINDLASS_RETURN_IF_ERROR(append(tables.gemm, asked, texts, kOperatorFiles[0], planner::parse_gemm_csv));
+    WINDLASS_RETURN_IF_ERROR(
+        append(tables.context_attention, asked, texts, kOperatorFiles[1], planner::parse_context_attention_csv));
+    WINDLASS_RETURN_IF_ERROR(
+        append(tables.generation_attention, asked, texts, kOperatorFiles[2], planner::parse_generation_attention_csv));
+    WINDLASS_RETURN_IF_ERROR(append(tables.collectives, asked, texts, kOperatorFiles[3], planner::parse_nccl_csv));
+    WINDLASS_RETURN_IF_ERROR(append(tables.collectives, asked, texts, kOperatorFiles[4], planner::parse_custom_all_reduce_csv));
+  }
   const auto entry = planner::efficiency_of(asked.accelerator.name, hardware.flops_8bit > 0);
-  const planner::OperatorTimes times(hardware, entry.efficiency);
+  const planner::OperatorTimes times(hardware, entry.efficiency, tables);
   WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(asked.shape, asked.accelerator, times, options));
   return std::shared_ptr<const IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
 }
@@ -111,12 +134,10 @@ Built build(const Asked& asked, const ScenarioTexts& texts) {
       const auto capacities = texts.find(latency.capacities_file);
       return from_distserve(asked, capacities == texts.end() ? nullptr : &capacities->second);
     }
-    case LatencySource::kRoofline: return from_roofline(asked);
-    case LatencySource::kOperators: break;
+    case LatencySource::kOperators:
+    case LatencySource::kRoofline: return from_operators(asked, texts);
   }
-  return Error{
-      ErrorCode::kInvalidArgument,
-      fmt::format("latency.source: found {}, allowed is profile, linear, distserve or roofline", to_string(latency.source))};
+  return Error{ErrorCode::kInternal, "latency.source"};
 }
 
 std::string model_name(const Scenario& scenario) {
@@ -167,7 +188,8 @@ Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelS
   }
   const std::string source = latency.file.empty()
                                  ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
-                                 : fmt::format("{} {}: {}", to_string(latency.source), latency.file, latency.model);
+                                 : fmt::format("{} {}: {}", to_string(latency.source), latency.file,
+                                               latency.model.empty() ? model_name(scenario) : latency.model);
   worker.basis =
       fmt::format("{}, {}, TP {}; KV cache of {:.0f} tokens", source, accelerator.name, gpus, worker.kv_capacity_tokens);
   return worker;

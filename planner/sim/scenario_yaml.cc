@@ -107,20 +107,20 @@ class Parser {
     ScenarioLatency& latency = scenario_.latency;
     latency.line = value.line;
     latency.source = static_cast<LatencySource>(reader.choice("source", kSources));
-    if (latency.source == LatencySource::kOperators) {
-      reader.refuse("source", *reader.find("source"),
-                    "profile, linear, distserve or roofline: operator tables cannot be read from a scenario yet");
-    }
     const bool profile = latency.source == LatencySource::kProfile, distserve = latency.source == LatencySource::kDistServe;
     const bool linear = latency.source == LatencySource::kLinear;
     if (profile || distserve) {
       latency.file = reader.text("file", profile ? "the path of a CSV file with Splitwise's columns"
                                                  : "the path of a profiler-*.json file of DistServe");
+    } else if (latency.source == LatencySource::kOperators) {
+      latency.file =
+          reader.text("file", "the path of a folder with gemm_perf.csv.gz and the other operator tables of one accelerator");
     } else if (linear) {
       latency.file = reader.text("file", "the path of a CSV file with Splitwise's columns", "");
     } else if (const auto* file = reader.find("file")) {
-      mistake_.keep(file->line, fmt::format("latency.file: belongs to the sources profile, distserve and linear; found {}",
-                                            to_string(latency.source)));
+      mistake_.keep(file->line,
+                    fmt::format("latency.file: belongs to the sources profile, distserve, operators and linear; found {}",
+                                to_string(latency.source)));
     }
     if (profile) {
       if (reader.find("reading") == nullptr) note("latency.reading", kReadings[0]);
@@ -131,7 +131,7 @@ class Parser {
       latency.form = static_cast<planner::LinearForm>(reader.choice("form", kForms, 0));
     }
     if (distserve) latency.capacities_file = reader.text("capacities", "the path of a max_num_tokens.csv of DistServe", "");
-    if (!latency.file.empty()) {
+    if (!latency.file.empty() && latency.source != LatencySource::kOperators) {
       latency.model = reader.text("model", "the model's name in latency.file", scenario_.model.name);
       if (latency.model.empty() && scenario_.model.shape == std::nullopt) {
         mistake_.keep(value.line,
@@ -494,8 +494,8 @@ class Parser {
           fmt::format("scheduling.batching: found '{}' with prefill and decode pools, allowed is vllm, mixed or sarathi",
                       to_string(batching)));
     }
-    if (scenario_.latency.source != LatencySource::kDistServe) return;
-    // The files name no accelerator.
+    if (scenario_.latency.source != LatencySource::kDistServe && scenario_.latency.source != LatencySource::kOperators) return;
+    // These files name no accelerator.
     const auto differs = [&](const planner::AcceleratorSpec& spec) {
       return spec.name != scenario_.pools.front().accelerator.name;
     };

@@ -274,5 +274,35 @@ TEST(Simulate, ExamplesOnMeasuredData) {
   EXPECT_GT(opt.json().at("kvTransfers").get<int>(), 0);
 }
 
+// Given the operator tables of the H100, gzipped, where the data is: they are read, and the answer lies near the roofline's.
+// Given a folder that is not there, and a file cut short: named.
+TEST(Simulate, OperatorTables) {
+  const std::string tables = WINDLASS_SOURCE_DIR "/../shared/data/profiles/operators/h100_sxm";
+  const TempFolder folder;
+  const auto scenario = [&](const std::string& latency) {
+    return folder.file("s.yaml", "model: {name: llama3.1-8b}\nlatency: {" + latency +
+                                     "}\nworkload: {inputTokens: 1000, outputTokens: 50, requestsPerSecond: 2, duration: 20s}\n"
+                                     "cluster: {pools: [{accelerator: h100-80gb}]}\n");
+  };
+  const auto missing = simulate({"-f", scenario("source: operators, file: none")});
+  EXPECT_EQ(missing.code, kUsage);
+  EXPECT_THAT(missing.err, HasSubstr("s.yaml:2: latency.file: "));
+  EXPECT_THAT(missing.err, HasSubstr("none/gemm_perf.csv.gz: cannot be read"));
+  folder.file("cut/gemm_perf.csv.gz", std::string("\x1f\x8b\x08\x00", 4) + std::string(20, '\0'));
+  const auto cut = simulate({"-f", scenario("source: operators, file: cut")});
+  EXPECT_EQ(cut.code, kUsage);
+  EXPECT_THAT(cut.err, HasSubstr("cut/gemm_perf.csv.gz: is not whole"));
+  if (!std::filesystem::exists(tables)) GTEST_SKIP() << tables << " is not there";
+  const auto measured = simulate({"-f", scenario("source: operators, file: " + tables), "-o", "json"});
+  ASSERT_EQ(measured.code, kDone) << measured.err;
+  const auto modelled = simulate({"-f", scenario("source: roofline"), "-o", "json"});
+  ASSERT_EQ(modelled.code, kDone) << modelled.err;
+  const double ratio =
+      measured.json().at("tpotSeconds").at("mean").get<double>() / modelled.json().at("tpotSeconds").at("mean").get<double>();
+  EXPECT_GT(ratio, 0.7);
+  EXPECT_LT(ratio, 1.4);
+  EXPECT_NE(ratio, 1);
+}
+
 }  // namespace
 }  // namespace windlass::cli

@@ -154,7 +154,7 @@ TEST(ScenarioYaml, MistakesAreNamed) {
       {"latency: {source: linear}\n", "", "latency: missing"},
       {"source: linear", "source: magic",
        "s.yaml:3: latency.source: found 'magic', allowed is one of profile, linear, distserve"},
-      {"source: linear", "source: operators", "s.yaml:3: latency.source: found 'operators', allowed is profile, linear"},
+      {"source: linear", "source: operators", "s.yaml:3: latency.file: missing, allowed is the path of a folder"},
       {"source: linear", "source: profile", "s.yaml:3: latency.file: missing"},
       {"source: linear", "source: roofline, file: x", "s.yaml:3: latency.file: belongs to the sources"},
       {"source: linear", "source: linear, pipelineParallel: 2", "s.yaml:3: latency.pipelineParallel: found '2', allowed is 1"},
