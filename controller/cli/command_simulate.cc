@@ -223,6 +223,12 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   }
   const auto& slo = scenario.scenario().slo;
   const sim::ServingReport report = sim::report_of(results, seed, slo ? std::optional(slo->percentile) : std::nullopt, wall_s);
+  if (report.requests == 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
+                    flags.file, scenario.scenario().workload.line, scenario.requests_per_second())};
+  }
   if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_file(flags.requests_csv, requests_csv(logs)));
   if (!flags.report.empty()) {
     WINDLASS_RETURN_IF_ERROR(write_file(flags.report, simulation_page(flags.file, scenario, report, logs.front(), rates)));

@@ -218,6 +218,7 @@ TEST(Simulate, MistakesAreNamed) {
   const std::string text = text_of(kExample);
   const std::string bad_field = folder.file("field.yaml", replaced(text, "workers: 4", "workers: four"));
   const std::string bad_yaml = folder.file("yaml.yaml", "model: {name: llama3-8b\n");
+  const std::string empty = folder.file("empty.yaml", replaced(text, "duration: 300s", "duration: 1ms"));
   const std::string small = folder.file("small.yaml", replaced(text, "l40s", "t4"));
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
       {{}, "--file is required"},
@@ -226,6 +227,7 @@ TEST(Simulate, MistakesAreNamed) {
       {{"-f", bad_field}, "cluster.pools[0].workers: found 'four', allowed is a whole number from 1 to 100000"},
       {{"-f", bad_yaml}, "yaml.yaml:"},
       {{"-f", small}, "cluster.pools[0]: found 1 x t4"},
+      {{"-f", empty}, "workload.duration: no request comes within it at 12 requests/s; allowed is a longer one"},
       {{"-f", kExample, "--seed", "-1"}, "--seed"},
       {{"-f", kExample, "--replications", "0"}, "--replications"},
       {{"-f", kExample, "--replications", "many"}, "--replications"},
