@@ -16,7 +16,7 @@ namespace windlass::chain {
 namespace {
 
 // A node takes time in proportion to the program: this many of its coefficients are gone through, which takes some seconds.
-constexpr double kMostWork = 2e7;
+constexpr double kMostWork = 2e6;
 
 long max_nodes(const mip::MixedIntegerProgram& program) {
   std::size_t size = program.variables().size();

@@ -26,7 +26,7 @@ inline constexpr double kLargestNumber = 1e9;
 inline constexpr int kMostBlocks = 10'000;
 inline constexpr int kMostServers = 100'000;
 // Servers times blocks: what grows with both still answers within seconds.
-inline constexpr std::int64_t kMostCells = 10'000'000;
+inline constexpr std::int64_t kMostCells = 3'000'000;
 inline constexpr double kMostCachesOnAServer = 1e8;  // memory / cache size
 
 // The error is one line, "SOURCE:LINE: servers[3].memoryGB: found 'abc', allowed is a number from 1e-9 to 1e9". Every key must
