@@ -19,8 +19,8 @@ constexpr int kMostPools = 1000;
 constexpr double kYear_s = 366 * 86400.0;
 constexpr NumberRange kRate{1e-6, 1e6};
 constexpr NumberRange kSpan_s{1e-3, kYear_s};
-constexpr const char* kDispatchTokens = "jsq";             // the shortest queue in tokens, as Splitwise counts
-constexpr const char* kDispatchRequests = "jsq-requests";  // planner/dispatch's JSQ
+constexpr const char* kDispatchTokens =
+    "jsq-tokens";  // the shortest queue in pending tokens; planner/dispatch's jsq counts requests
 
 class Parser {
  public:
@@ -401,8 +401,8 @@ class Parser {
   }
 
   void read_dispatch(YamlReader& reader) {
-    std::vector<const char*> allowed = {kDispatchTokens, kDispatchRequests};
-    std::vector<std::optional<dispatch::PolicyKind>> kinds = {std::nullopt, dispatch::PolicyKind::kJsq};
+    std::vector<const char*> allowed = {dispatch::to_string(dispatch::PolicyKind::kJsq), kDispatchTokens};
+    std::vector<std::optional<dispatch::PolicyKind>> kinds = {dispatch::PolicyKind::kJsq, std::nullopt};
     for (const dispatch::PolicyKind kind : dispatch::kAllPolicies) {
       if (kind == dispatch::PolicyKind::kJsq) continue;
       allowed.push_back(dispatch::to_string(kind));

@@ -55,7 +55,7 @@ TEST(ScenarioYaml, ReadsTheIssuesOwn) {
   EXPECT_EQ(scenario->link.latency_s, 5e-6);
   EXPECT_EQ(scenario->engine.batching, Batching::kVllm);
   EXPECT_EQ(scenario->engine.max_batch_tokens, 2048);
-  EXPECT_FALSE(scenario->dispatch.has_value());
+  EXPECT_EQ(scenario->dispatch, dispatch::PolicyKind::kJsq);
   EXPECT_EQ(scenario->mixed_pool_threshold_tokens, 8192);
   EXPECT_EQ(scenario->slo->ttft_s, 0.5);
   EXPECT_EQ(scenario->slo->tpot_s, 0.05);
@@ -117,13 +117,13 @@ TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
   EXPECT_EQ(std::get<workload::LogNormalTokens>(*lengths->workload.output_tokens).max_tokens, 99);
 }
 
-// Given every dispatch policy and batching by name: accepted, and "jsq" counts tokens where "jsq-requests" is
+// Given every dispatch policy and batching by name: accepted, and "jsq-tokens" counts tokens where "jsq" is
 // planner/dispatch's.
 TEST(ScenarioYaml, KnowsPoliciesByName) {
-  for (const char* policy : {"jsq", "jsq-requests", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin"}) {
+  for (const char* policy : {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {dispatch: " + policy + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
-    EXPECT_EQ(scenario->dispatch.has_value(), std::string(policy) != "jsq");
+    EXPECT_EQ(scenario->dispatch.has_value(), std::string(policy) != "jsq-tokens");
   }
   for (const char* batching : {"static", "orca", "vllm", "mixed", "sarathi"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {batching: " + batching + "}\n", "s");
