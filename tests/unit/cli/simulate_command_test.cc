@@ -2,7 +2,6 @@
 // and the mistakes that a command line or a file can hold.
 #include <algorithm>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -148,14 +147,15 @@ TEST(Simulate, WritesAPage) {
   }
   for (const char* outside : {"src=", "href=", "url(", "<script", "@import", "nan", "inf "})
     EXPECT_THAT(page, Not(HasSubstr(outside)));
-  // An address stands only in the namespace of SVG.
-  EXPECT_FALSE(std::regex_search(page, std::regex("https?://(?!www\\.w3\\.org/2000/svg)")));
   const auto count = [&](const std::string& part) {
     std::size_t times = 0;
     for (std::size_t at = page.find(part); at != std::string::npos; at = page.find(part, at + 1)) ++times;
     return times;
   };
   EXPECT_EQ(count("<svg"), 7u);
+  // An address stands only in the namespace of SVG.
+  EXPECT_EQ(count("https://"), 0u);
+  EXPECT_EQ(count("http://"), count("http://www.w3.org/2000/svg"));
   EXPECT_EQ(count("</svg>"), 7u);
   EXPECT_THAT(page, HasSubstr("PREDICTED OUTSIDE OF WHAT WAS MEASURED"));
   EXPECT_LT(page.size(), 600'000u);
