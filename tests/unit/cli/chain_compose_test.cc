@@ -123,8 +123,9 @@ TEST(ChainCompose, BaselinePlacements) {
   }
   const auto seven = run_chain({"compose", "-f", kBloom, "--placement", "cg-bp", "--design-load", "7", "-o", "json"});
   ASSERT_EQ(seven.code, kDone) << seven.err;
-  EXPECT_EQ(seven.json().at("capacity"), 7);
-  for (const auto& placed : seven.json().at("placement")) {
+  const auto answer = seven.json();
+  EXPECT_EQ(answer.at("capacity"), 7);
+  for (const auto& placed : answer.at("placement")) {
     EXPECT_EQ(placed.at("blocks"), placed.at("server").get<std::string>().starts_with("big") ? 19 : 9);
   }
   EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--placement", "cg-bp"}).out,
