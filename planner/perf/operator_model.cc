@@ -49,10 +49,34 @@ Place locate(double x, int count) {
   return {below, std::min(1.0, (x - low) / (high - low))};
 }
 
-Coverage worse(Coverage a, Coverage b) { return std::max(a, b); }
+// Seconds, and which of them rest on what.
+struct Priced {
+  double s = 0;
+  double extrapolated_s = 0;
+  double modelled_s = 0;
 
-OperatorTime operator+(const OperatorTime& a, const OperatorTime& b) { return {a.s + b.s, worse(a.coverage, b.coverage)}; }
-OperatorTime operator*(double factor, const OperatorTime& time) { return {factor * time.s, time.coverage}; }
+  Priced() = default;
+  Priced(const OperatorTime& time)  // NOLINT(google-explicit-constructor)
+      : s(time.s),
+        extrapolated_s(time.coverage == Coverage::kExtrapolated ? time.s : 0),
+        modelled_s(time.coverage == Coverage::kModelled ? time.s : 0) {}
+  Priced& operator+=(const Priced& more) {
+    s += more.s;
+    extrapolated_s += more.extrapolated_s;
+    modelled_s += more.modelled_s;
+    return *this;
+  }
+  // From the data sheet alone.
+  void add_modelled(double more_s) { *this += OperatorTime{more_s, Coverage::kModelled}; }
+};
+Priced operator*(double factor, Priced priced) {
+  priced.s *= factor;
+  priced.extrapolated_s *= factor;
+  priced.modelled_s *= factor;
+  return priced;
+}
+
+float share_of(double part_s, double all_s) { return all_s > 0 ? static_cast<float>(part_s / all_s) : 0; }
 
 // Causal attention with a window over the same without.
 double windowed_share(double length, double window) {
@@ -79,10 +103,13 @@ double OperatorModel::Curve::at(double size) const {
   return s[below - 1] + share * (s[below] - s[below - 1]);
 }
 
-Coverage OperatorModel::Curve::coverage_at(double size) const {
-  const double last = static_cast<double>(coverage.size());
-  if (size > last) return worse(coverage.back(), Coverage::kExtrapolated);
-  return coverage[static_cast<std::size_t>(std::ceil(std::max(1.0, size))) - 1];
+void OperatorModel::Curve::add_basis(double size, Basis& to) const {
+  const double time_s = at(size), last = static_cast<double>(s.size());
+  const std::size_t nearest = static_cast<std::size_t>(std::ceil(std::clamp(size, 1.0, last))) - 1;
+  const double modelled_s = time_s * modelled[nearest];
+  to.kernels_s += time_s;
+  to.modelled_s += modelled_s;
+  to.extrapolated_s += size > last ? time_s - modelled_s : time_s * extrapolated[nearest];
 }
 
 double OperatorModel::Surface::at(double batch, double length) const {
@@ -100,15 +127,18 @@ double OperatorModel::Surface::at(double batch, double length) const {
   return time_s;
 }
 
-Coverage OperatorModel::Surface::coverage_at(double batch, double length) const {
+void OperatorModel::Surface::add_basis(double batch, double length, Basis& to) const {
   const Place row = locate(batch, kBatchNodes);
   const Place column = locate(length, kLengthNodes);
   const int nearest_row = row.below + (row.share > 0.5 ? 1 : 0);
   const int nearest_column = column.below + (column.share > 0.5 ? 1 : 0);
-  const Coverage found =
-      coverage[static_cast<std::size_t>(nearest_row) * kLengthNodes + static_cast<std::size_t>(nearest_column)];
+  const auto nearest = static_cast<std::size_t>(nearest_row) * kLengthNodes + static_cast<std::size_t>(nearest_column);
   const bool beyond = batch > nodes()[kBatchNodes - 1] || length > nodes()[kLengthNodes - 1];
-  return beyond ? worse(found, Coverage::kExtrapolated) : found;
+  const double time_s = at(batch, length);
+  const double modelled_s = time_s * modelled[nearest];
+  to.kernels_s += time_s;
+  to.modelled_s += modelled_s;
+  to.extrapolated_s += beyond ? time_s - modelled_s : time_s * extrapolated[nearest];
 }
 
 // What is known while a model is built.
@@ -146,12 +176,11 @@ struct OperatorModel::Builder {
     OperatorTime time = times.cold_gemm(kind, tokens * shape.experts->experts_per_token, n, k);
     const double bandwidth = times.hardware().memory_bandwidth_bytes_per_s * times.efficiency().gemm_16bit.bandwidth;
     time.s = std::max(time.s, chosen * bytes_per_element(kind) * n * k / bandwidth);
-    return worse(time.coverage, Coverage::kExtrapolated) == time.coverage ? time
-                                                                          : OperatorTime{time.s, Coverage::kExtrapolated};
+    return {time.s, std::max(time.coverage, Coverage::kExtrapolated)};
   }
 
-  [[nodiscard]] OperatorTime token_level(double tokens) const {
-    OperatorTime sum{0, Coverage::kMeasured};
+  [[nodiscard]] Priced token_level(double tokens) const {
+    Priced sum;
     for (const WeightMatrix& matrix : weight_matrices(shape)) {
       double products = static_cast<double>(matrix.copies);
       switch (matrix.role) {
@@ -163,7 +192,7 @@ struct OperatorModel::Builder {
         case MatrixRole::kRouter:
         case MatrixRole::kProjection: break;
       }
-      sum = sum + products * product(matrix, tokens);
+      sum += products * Priced(product(matrix, tokens));
     }
     const double row = tokens * shape.hidden * kActivationBytes;
     const double heads_row = tokens * (heads() + kv_heads()) * shape.head_dim * kActivationBytes;
@@ -176,44 +205,43 @@ struct OperatorModel::Builder {
                      + times.elementwise_s(2 * heads_row) + times.elementwise_s(2 * cache_row)  // rotary positions, cache
                      + times.elementwise_s((shape.gated_mlp ? 3 : 2) * inner_row);              // activation
     if (shape.qk_norm) layer_s += times.elementwise_s(2 * heads_row);
-    sum.s += shape.layers * layer_s + times.elementwise_s(2 * row);  // embedding
+    sum.add_modelled(shape.layers * layer_s + times.elementwise_s(2 * row));  // embedding
     return sum;
   }
 
-  [[nodiscard]] OperatorTime communication(double tokens) const {
+  [[nodiscard]] Priced communication(double tokens) const {
     const double bytes = tokens * shape.hidden * kActivationBytes;
     // The embedding is cut by vocabulary and summed too.
     const double all_reduces = options.tensor_parallel > 1 ? shape.layers * (shape.parallel_attention ? 1 : 2) + 1 : 0;
-    OperatorTime sum = all_reduces * times.all_reduce(options.tensor_parallel, bytes);
+    Priced sum = all_reduces * Priced(times.all_reduce(options.tensor_parallel, bytes));
     const int hops = options.pipeline_parallel - 1;
-    if (hops > 0)
-      sum = sum + OperatorTime{hops * send_recv_roofline_s(times.hardware(), times.efficiency(), bytes), Coverage::kModelled};
+    if (hops > 0) sum.add_modelled(hops * send_recv_roofline_s(times.hardware(), times.efficiency(), bytes));
     return sum;
   }
 
-  [[nodiscard]] OperatorTime output(double sequences) const {
+  [[nodiscard]] Priced output(double sequences) const {
     const double vocab = static_cast<double>(shape.vocab) / tp();
-    OperatorTime sum = times.cold_gemm(GemmKind::kBFloat16, sequences, vocab, shape.hidden);
-    sum.s += times.elementwise_s(4 * sequences * shape.hidden * kActivationBytes);
+    Priced sum = times.cold_gemm(GemmKind::kBFloat16, sequences, vocab, shape.hidden);
+    sum.add_modelled(times.elementwise_s(4 * sequences * shape.hidden * kActivationBytes));
     // Gathering the logits moves half of what an all-reduce of them would.
-    sum.s += times.all_reduce(options.tensor_parallel, sequences * shape.vocab * kActivationBytes / 2).s;
+    sum += times.all_reduce(options.tensor_parallel, sequences * shape.vocab * kActivationBytes / 2);
     // Sampling: logits to float32, softmax, and a draw: about four passes over them.
     constexpr double kPassBytes = 4 * 4;
-    sum.s += 4 * times.elementwise_s(sequences * shape.vocab * kPassBytes / 4);
+    sum.add_modelled(4 * times.elementwise_s(sequences * shape.vocab * kPassBytes / 4));
     return sum;
   }
 
   [[nodiscard]] AttentionKey key() const { return {.head_dim = shape.head_dim, .float8_cache = options.float8_cache}; }
 
-  [[nodiscard]] OperatorTime prefill(double batch, double length) const {
+  [[nodiscard]] Priced prefill(double batch, double length) const {
     const bool latent = shape.latent_attention.has_value();  // keys and values of every head are made again
-    const OperatorTime full = times.context_attention(key(), batch, length, heads(), latent ? heads() : kv_heads());
+    const Priced full = times.context_attention(key(), batch, length, heads(), latent ? heads() : kv_heads());
     if (!shape.sliding_window) return shape.layers * full;
     const double windowed = shape.sliding_window->layers * windowed_share(length, shape.sliding_window->tokens);
     return (shape.layers - shape.sliding_window->layers + windowed) * full;
   }
 
-  [[nodiscard]] OperatorTime decode(double batch, double context) const {
+  [[nodiscard]] Priced decode(double batch, double context) const {
     if (shape.latent_attention) {
       const OperatorWork work{.flops = batch * decode_attention_flops_per_token(shape, context) / tp() / shape.layers,
                               .bytes = batch * kv_bytes(shape, context) / shape.layers,
@@ -221,16 +249,18 @@ struct OperatorModel::Builder {
                               .groups = batch};
       const double s = roofline_s(work, times.hardware().flops_16bit, times.hardware().memory_bandwidth_bytes_per_s,
                                   times.efficiency().generation_attention, true);
-      return {shape.layers * s, Coverage::kModelled};
+      return OperatorTime{shape.layers * s, Coverage::kModelled};
     }
-    const OperatorTime full = times.generation_attention(key(), batch, context, heads(), kv_heads());
+    const Priced full = times.generation_attention(key(), batch, context, heads(), kv_heads());
     if (!shape.sliding_window) return shape.layers * full;
     const double window = std::min<double>(context, shape.sliding_window->tokens);
-    const OperatorTime windowed = times.generation_attention(key(), batch, window, heads(), kv_heads());
-    return (shape.layers - shape.sliding_window->layers) * full + shape.sliding_window->layers * windowed;
+    const Priced windowed = times.generation_attention(key(), batch, window, heads(), kv_heads());
+    Priced sum = (shape.layers - shape.sliding_window->layers) * full;
+    sum += shape.sliding_window->layers * windowed;
+    return sum;
   }
 
-  [[nodiscard]] Curve curve(const std::function<OperatorTime(double)>& price) const {
+  [[nodiscard]] Curve curve(const std::function<Priced(double)>& price) const {
     std::set<double> sizes = {kCurveSizes};
     for (const double m : times.measured_m(options.weights)) {
       if (m < kCurveSizes) sizes.insert(m);
@@ -238,14 +268,17 @@ struct OperatorModel::Builder {
     for (int i = 0; node(i) < kCurveSizes; ++i) sizes.insert(std::round(node(i)));
     Curve result;
     double from = 0;
-    OperatorTime from_time;
+    Priced from_time;
     for (const double to : sizes) {
-      const OperatorTime to_time = price(to);
+      const Priced to_time = price(to);
       if (from == 0) from_time = to_time;
       for (double size = from + 1; size <= to; ++size) {
         const double share = (size - from) / (to - from);
-        result.s.push_back(from_time.s + share * (to_time.s - from_time.s));
-        result.coverage.push_back(size == to ? to_time.coverage : worse(from_time.coverage, to_time.coverage));
+        Priced between = (1 - share) * from_time;
+        between += share * to_time;
+        result.s.push_back(between.s);
+        result.extrapolated.push_back(share_of(between.extrapolated_s, between.s));
+        result.modelled.push_back(share_of(between.modelled_s, between.s));
       }
       from = to;
       from_time = to_time;
@@ -254,14 +287,15 @@ struct OperatorModel::Builder {
     return result;
   }
 
-  [[nodiscard]] Surface surface(const std::function<OperatorTime(double, double)>& price, double growth) const {
+  [[nodiscard]] Surface surface(const std::function<Priced(double, double)>& price, double growth) const {
     Surface result;
     result.growth = growth;
     for (int batch = 0; batch < kBatchNodes; ++batch) {
       for (int length = 0; length < kLengthNodes; ++length) {
-        const OperatorTime time = price(node(batch), node(length));
+        const Priced time = price(node(batch), node(length));
         result.s.push_back(time.s);
-        result.coverage.push_back(time.coverage);
+        result.extrapolated.push_back(share_of(time.extrapolated_s, time.s));
+        result.modelled.push_back(share_of(time.modelled_s, time.s));
       }
     }
     return result;
@@ -339,17 +373,25 @@ double OperatorModel::iteration_s(const Batch& batch) const {
          all.overhead_s;
 }
 
-Coverage OperatorModel::coverage(const Batch& batch) const {
+OperatorModel::Basis OperatorModel::basis(const Batch& batch) const {
   const double tokens = batch.prefill_tokens + batch.decode_sequences;
-  Coverage result = worse(tokens_.coverage_at(tokens), communication_.coverage_at(tokens));
+  Basis result;
+  tokens_.add_basis(tokens, result);
+  communication_.add_basis(tokens, result);
   if (batch.prefill_sequences > 0) {
-    result = worse(result,
-                   prefill_.coverage_at(batch.prefill_sequences, std::sqrt(batch.prefill_attention / batch.prefill_sequences)));
+    prefill_.add_basis(batch.prefill_sequences, std::sqrt(batch.prefill_attention / batch.prefill_sequences), result);
   }
   if (batch.decode_sequences > 0) {
-    result = worse(result, decode_.coverage_at(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences));
+    decode_.add_basis(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences, result);
   }
-  return worse(result, output_.coverage_at(batch.prefill_sequences + batch.decode_sequences));
+  output_.add_basis(batch.prefill_sequences + batch.decode_sequences, result);
+  return result;
+}
+
+Coverage OperatorModel::coverage(const Batch& batch) const {
+  const Basis all = basis(batch);
+  if (all.measured_share() >= kMeasuredShare) return Coverage::kMeasured;
+  return all.modelled_s > all.extrapolated_s ? Coverage::kModelled : Coverage::kExtrapolated;
 }
 
 }  // namespace windlass::planner

@@ -10,8 +10,13 @@
 // and what the engine's CPU adds (EngineOverhead). Mixture of experts: each expert's product has the tokens that routing sends
 // it on average, and only the experts expected to be chosen are read.
 //
-// One class for measured tables and for roofline: what OperatorTimes knows decides, and coverage() tells. Everything is
-// tabulated when the model is built, so that iteration_s() takes a few array reads. Immutable; pure.
+// One class for measured tables and for roofline: what OperatorTimes knows decides. Of each prediction it is known how many of
+// its seconds were interpolated, extrapolated or modelled (basis()), and coverage() goes by these: kMeasured, when at least
+// kMeasuredShare of the kernels' time was interpolated inside of measured tables; else kModelled, when more of the rest comes
+// from data sheets than from beyond the tables' edges; else kExtrapolated. So a norm, which no table has, or an output
+// projection larger than measured ones does not turn a prediction into a guess, and an attention without a table does. The
+// engine's CPU time is no part of it: it is the caller's. Everything is tabulated when the model is built, so that
+// iteration_s() takes a few array reads. Immutable; pure.
 #pragma once
 
 #include <vector>
@@ -68,23 +73,33 @@ class OperatorModel final : public IterationModel {
   };
   [[nodiscard]] Parts parts(const Batch& batch) const;
 
+  // Of the kernels' time: what it rests on. The rest is interpolated measurement.
+  struct Basis {
+    double kernels_s = 0;
+    double extrapolated_s = 0;  // beyond a table's edge, or a table's rows put to another use (grouped products of experts)
+    double modelled_s = 0;      // roofline and data sheets
+    [[nodiscard]] double measured_share() const { return kernels_s > 0 ? 1 - (extrapolated_s + modelled_s) / kernels_s : 1; }
+  };
+  [[nodiscard]] Basis basis(const Batch& batch) const;
+  static constexpr double kMeasuredShare = 0.8;
+
  private:
   // By a whole number of tokens or sequences, linear between; beyond the last the slope carries on.
   struct Curve {
-    std::vector<double> s;           // [i]: of i + 1
-    std::vector<Coverage> coverage;  // [i]
+    std::vector<double> s;                      // [i]: of i + 1
+    std::vector<float> extrapolated, modelled;  // shares of that time
     double slope_s = 0;
     [[nodiscard]] double at(double size) const;
-    [[nodiscard]] Coverage coverage_at(double size) const;
+    void add_basis(double size, Basis& to) const;
   };
   // By batch and length, both at powers of 2^(1/4), linear between. Beyond the largest length time grows with its power
   // `growth`.
   struct Surface {
     std::vector<double> s;  // [batch][length]
-    std::vector<Coverage> coverage;
+    std::vector<float> extrapolated, modelled;
     double growth = 1;
     [[nodiscard]] double at(double batch, double length) const;
-    [[nodiscard]] Coverage coverage_at(double batch, double length) const;
+    void add_basis(double batch, double length, Basis& to) const;
   };
   struct Builder;
 

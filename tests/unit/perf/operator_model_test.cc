@@ -160,6 +160,42 @@ TEST(OperatorModel, EngineOverhead) {
   EXPECT_NEAR(engine.iteration_s(large), bare.iteration_s(large) + 1e-3 + 1e-5, 1e-9);
 }
 
+// Given measured products over all of a model's sizes, and no attention: what the basis holds is the kernels' time of parts();
+// a prompt of 500 tokens and decodes of short contexts rest on measurement, decodes of 100,000 tokens each, nearly all
+// attention, on the roofline, and a batch of more tokens than were measured on the table carried on.
+TEST(OperatorModel, CoverageGoesByTheShareOfTime) {
+  const ModelShape shape = *model_shape_by_name("llama3-8b");
+  const OperatorTimes roofline = roofline_of(h100());
+  OperatorTables tables;
+  for (const double m : {1.0, 8.0, 64.0, 512.0, 2048.0}) {
+    for (double n = 512; n <= 262144; n *= 2) {
+      for (double k = 512; k <= 32768; k *= 2) {
+        tables.gemm.push_back({GemmKind::kBFloat16, m, n, k, roofline.gemm(GemmKind::kBFloat16, m, n, k).s});
+      }
+    }
+  }
+  const OperatorTimes times(operator_hardware(h100()), efficiency_of("h100-80gb", true).efficiency, tables);
+  const OperatorModelOptions options{.overhead = {.iteration_s = 1}};  // is not asked
+  const Result<OperatorModel> model = OperatorModel::make(shape, h100(), times, options);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->coverage(prefill_batch(1, 500)), Coverage::kMeasured);
+  EXPECT_EQ(model->coverage(decode_batch(8, 100)), Coverage::kMeasured);
+  EXPECT_EQ(model->coverage(decode_batch(8, 100000)), Coverage::kModelled);
+  EXPECT_EQ(model->coverage(prefill_batch(8, 1000)), Coverage::kExtrapolated);
+  Rng rng(13, "basis");
+  for (int instance = 0; instance < 2000; ++instance) {
+    Batch batch;
+    for (std::int64_t i = rng.integer(0, 3); i > 0; --i) batch.add_prefill(static_cast<double>(rng.integer(1, 3000)));
+    for (std::int64_t i = rng.integer(1, 50); i > 0; --i) batch.add_decode(static_cast<double>(rng.integer(1, 30000)));
+    const OperatorModel::Basis basis = model->basis(batch);
+    EXPECT_NEAR(basis.kernels_s, model->iteration_s(batch) - 1, 1e-9);
+    EXPECT_GE(basis.extrapolated_s, 0);
+    EXPECT_GE(basis.modelled_s, model->parts(batch).decode_attention_s * (1 - 1e-6));
+    EXPECT_LE(basis.extrapolated_s + basis.modelled_s, basis.kernels_s * (1 + 1e-6));
+    EXPECT_EQ(model->coverage(batch) == Coverage::kMeasured, basis.measured_share() >= OperatorModel::kMeasuredShare);
+  }
+}
+
 // Given a parallelism that the model cannot have: an error that says what it could.
 TEST(OperatorModel, NamesWhatDoesNotFit) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
