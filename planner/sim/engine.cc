@@ -2,40 +2,10 @@
 #include "planner/sim/engine.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace windlass::sim {
-namespace {
-
-constexpr std::array kBatchings = {Batching::kStatic, Batching::kOrca, Batching::kVllm, Batching::kMixed, Batching::kSarathi};
-
-}  // namespace
-
-const char* to_string(Batching batching) {
-  switch (batching) {
-    case Batching::kStatic: return "static";
-    case Batching::kOrca: return "orca";
-    case Batching::kVllm: return "vllm";
-    case Batching::kMixed: return "mixed";
-    case Batching::kSarathi: return "sarathi";
-  }
-  return "";
-}
-
-Result<Batching> batching_from_string(std::string_view name) {
-  std::string allowed;
-  for (const Batching batching : kBatchings) {
-    if (name == to_string(batching)) return batching;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(batching));
-  }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
-}
-
 Engine::Engine(const EngineOptions& options)
     : options_(options), free_blocks_(options.kv_blocks), starting_page_(static_cast<std::size_t>(options.block_tokens), 0) {
   assert(options.max_sequences >= 1 && options.max_batch_tokens >= 1 && options.block_tokens >= 1);
@@ -45,7 +15,7 @@ bool Engine::can_hold(int prompt_tokens, int output_tokens) const {
   return blocks_of(std::int64_t{prompt_tokens} + output_tokens) <= options_.kv_blocks;
 }
 
-Engine::Sequence Engine::make(int request, int prompt_tokens, int output_tokens) {
+Engine::Sequence Engine::make(const SequenceSpec& spec) {
   Sequence sequence = static_cast<Sequence>(states_.size());
   if (unused_.empty()) {
     states_.emplace_back();
@@ -55,10 +25,11 @@ Engine::Sequence Engine::make(int request, int prompt_tokens, int output_tokens)
   }
   State& state = at(sequence);
   state = State{};
-  state.request = request;
+  state.request = spec.request;
   state.serial = next_serial_++;
-  state.prompt = prompt_tokens;
-  state.output = output_tokens;
+  state.prompt = spec.prompt_tokens;
+  state.output = spec.output_tokens;
+  state.hand_over = spec.hand_over;
   ++held_;
   return sequence;
 }
@@ -70,29 +41,30 @@ void Engine::forget(Sequence sequence) {
   --held_;
 }
 
-Engine::Sequence Engine::enqueue(int request, int prompt_tokens, int output_tokens, bool hand_over) {
-  assert(prompt_tokens >= 1 && output_tokens >= (hand_over ? 2 : 1) && can_hold(prompt_tokens, hand_over ? 0 : output_tokens));
-  const Sequence sequence = make(request, prompt_tokens, output_tokens);
-  at(sequence).hand_over = hand_over;
+Engine::Sequence Engine::enqueue(const SequenceSpec& spec) {
+  assert(spec.prompt_tokens >= 1 && spec.output_tokens >= (spec.hand_over ? 2 : 1));
+  assert(can_hold(spec.prompt_tokens, spec.hand_over ? 0 : spec.output_tokens) && spec.prefix_tokens <= spec.prompt_tokens);
+  const Sequence sequence = make(spec);
   waiting_.push_back(sequence);
-  waiting_tokens_ += prompt_tokens;
+  waiting_tokens_ += spec.prompt_tokens;
   return sequence;
 }
 
-bool Engine::has_room(int prompt_tokens, int output_tokens) const {
+bool Engine::has_room(const SequenceSpec& spec) const {
   // Paged: a page more than the prompt's, which the next token may need at once, unless it never needs one.
-  const std::int64_t whole = blocks_of(std::int64_t{prompt_tokens} + output_tokens);
-  const std::int64_t blocks = reserves() ? whole : std::min(whole, blocks_of(prompt_tokens) + 1);
+  const std::int64_t whole = blocks_of(std::int64_t{spec.prompt_tokens} + spec.output_tokens);
+  const std::int64_t blocks = reserves() ? whole : std::min(whole, blocks_of(spec.prompt_tokens) + 1);
   return held_ < options_.max_sequences && blocks <= free_blocks_;
 }
 
-Engine::Sequence Engine::reserve(int request, int prompt_tokens, int output_tokens) {
-  assert(has_room(prompt_tokens, output_tokens) && output_tokens >= 2);
-  const Sequence sequence = make(request, prompt_tokens, output_tokens);
+Engine::Sequence Engine::reserve(const SequenceSpec& spec) {
+  assert(has_room(spec) && spec.output_tokens >= 2);
+  const Sequence sequence = make(spec);
   State& state = at(sequence);
-  state.prefilled = prompt_tokens;
+  state.hand_over = false;
+  state.prefilled = spec.prompt_tokens;
   state.made = 1;
-  state.blocks = reserves() ? blocks_of(std::int64_t{prompt_tokens} + output_tokens) : blocks_of(prompt_tokens);
+  state.blocks = reserves() ? blocks_of(std::int64_t{spec.prompt_tokens} + spec.output_tokens) : blocks_of(spec.prompt_tokens);
   free_blocks_ -= state.blocks;
   return sequence;
 }
@@ -167,7 +139,8 @@ std::optional<planner::Batch> Engine::begin() {
   outcome_.first_tokens.clear();
   outcome_.finished.clear();
   outcome_.prefilled.clear();
-  outcome_.decoded = outcome_.joined = 0;
+  outcome_.decoded = 0;
+  swapped_tokens_ = 0;
   switch (options_.batching) {
     case Batching::kStatic:
       if (decoding_ == 0) admit_prompts(options_.max_batch_tokens, false);
@@ -175,7 +148,8 @@ std::optional<planner::Batch> Engine::begin() {
     case Batching::kVllm:
     case Batching::kOrca:
     case Batching::kMixed: admit_prompts(options_.max_batch_tokens, false); break;
-    case Batching::kSarathi: break;
+    case Batching::kSarathi:
+    case Batching::kVllmV1: break;
   }
   const bool prompts_alone = options_.batching == Batching::kVllm || options_.batching == Batching::kStatic;
   if (decoding_ > 0 && !(prompts_alone && batch_.prefill_sequences > 0)) {
@@ -183,7 +157,8 @@ std::optional<planner::Batch> Engine::begin() {
     batch_.decode_sequences = decoding_;
     batch_.decode_context_tokens = static_cast<double>(cached_tokens_);
   }
-  if (options_.batching == Batching::kSarathi) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences, true);
+  const bool chunked = options_.batching == Batching::kSarathi || options_.batching == Batching::kVllmV1;
+  if (chunked) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences, true);
   if (batch_.empty()) return std::nullopt;
   busy_ = true;
   return batch_;
@@ -233,7 +208,6 @@ void Engine::start_decoding(Sequence sequence) {
   ends_.push(End{tick_ + state.output - state.made, state.serial, sequence});
   admitted_.emplace_back(sequence, state.serial);
   ++decoding_;
-  ++joined_;
 }
 
 // Its pages go back.
@@ -264,7 +238,6 @@ void Engine::preempt_last() {
     if (state.serial != serial || !state.decoding) continue;
     stop_decoding(sequence);
     const int made = static_cast<int>(tick_ - state.joined_tick);
-    if (made == 0) --joined_;
     state.made += made;
     state.prompt = cached(state) + 1;  // the last token made is not in the cache yet
     state.prefilled = 0;
@@ -278,7 +251,6 @@ void Engine::preempt_last() {
 
 void Engine::end_decodes() {
   outcome_.decoded = decoding_;
-  outcome_.joined = std::exchange(joined_, 0);
   ++tick_;
   cached_tokens_ += decoding_;
   while (!ends_.empty() && ends_.top().tick <= tick_) {

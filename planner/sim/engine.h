@@ -21,25 +21,20 @@
 #include <span>
 #include <vector>
 
-#include "planner/base/result.h"
 #include "planner/perf/iteration_model.h"
+#include "planner/sim/engine_options.h"
 
 namespace windlass::sim {
 
-enum class Batching { kStatic, kOrca, kVllm, kMixed, kSarathi };
-
-const char* to_string(Batching batching);  // "static", "orca", "vllm", "mixed", "sarathi"
-[[nodiscard]] Result<Batching> batching_from_string(
-    std::string_view name);  // the error says what was found and what is allowed
-
-struct EngineOptions {
-  Batching batching = Batching::kVllm;
-  int max_sequences = 256;
-  int max_batch_tokens =
-      2048;               // prompt tokens in one iteration (a longer prompt runs alone); Sarathi: decodes and chunks together
-  int block_tokens = 16;  // of a page of the KV cache
-  std::int64_t kv_blocks = 0;       // pages that there are
-  double admission_reserve = 0.01;  // share of the pages that new prompts leave free (vLLM's watermark)
+// What an engine is told of a sequence.
+struct SequenceSpec {
+  int request = -1;  // the caller's
+  int prompt_tokens = 0;
+  int output_tokens = 0;
+  int predicted_output_tokens = 0;  // all that admission may know of the output; 0: output_tokens
+  int prefix = -1;                  // id of a prefix that other prompts start with too; -1: none
+  int prefix_tokens = 0;            // of the prompt; another's prefix of this id may be longer, and then starts with this one
+  bool hand_over = false;           // done here with its first token, its pages kept until release()
 };
 
 class Engine {
@@ -52,14 +47,14 @@ class Engine {
   // Whether a sequence of this length can ever run here: its pages fit when it is alone.
   [[nodiscard]] bool can_hold(int prompt_tokens, int output_tokens) const;
 
-  // A prompt to be prefilled. `request` is the caller's. With `hand_over` it is done here with its first token, and keeps its
-  // pages until release(). REQUIRES: can_hold(), with hand_over for no output; both >= 1, with hand_over output_tokens >= 2.
-  Sequence enqueue(int request, int prompt_tokens, int output_tokens, bool hand_over = false);
+  // A prompt to be prefilled. REQUIRES: can_hold(), with hand_over for no output; both >= 1, with hand_over output_tokens >= 2;
+  // prefix_tokens <= prompt_tokens.
+  Sequence enqueue(const SequenceSpec& spec);
 
   // A sequence whose cache comes from elsewhere, with its first token made. Takes pages for it at once, and joins the decodes
-  // with join(). REQUIRES: has_room(prompt_tokens, output_tokens); output_tokens >= 2.
-  [[nodiscard]] bool has_room(int prompt_tokens, int output_tokens) const;
-  Sequence reserve(int request, int prompt_tokens, int output_tokens);
+  // with join(). Its prefix is not looked up: all of the cache comes. REQUIRES: has_room(); output_tokens >= 2.
+  [[nodiscard]] bool has_room(const SequenceSpec& spec) const;
+  Sequence reserve(const SequenceSpec& spec);
   void join(Sequence sequence);  // also one that end() gave as prefilled: it is decoded here after all
 
   // Lets a handed over sequence's pages go. REQUIRES: end() gave it as prefilled.
@@ -69,13 +64,15 @@ class Engine {
   [[nodiscard]] std::optional<planner::Batch> begin();
   // Requests whose prompts this iteration is the first to process; until the next begin().
   [[nodiscard]] std::span<const int> started() const { return started_; }
+  // KV tokens that this iteration moves between GPU and host, both ways together; until the next begin(). The caller prices
+  // them.
+  [[nodiscard]] std::int64_t swapped_tokens() const { return swapped_tokens_; }
 
   struct Outcome {
     std::vector<int> first_tokens;    // requests whose first token this iteration made
     std::vector<int> finished;        // requests that are done and have left
     std::vector<Sequence> prefilled;  // sequences to be handed over
     int decoded = 0;                  // sequences that made a further token
-    int joined = 0;                   // of these, in their first decode iteration here
   };
   // REQUIRES: an iteration is under way. The result lives until the next begin().
   const Outcome& end();
@@ -91,7 +88,9 @@ class Engine {
   // Tokens that are to be prefilled, and one for each decode: Splitwise's queue length.
   [[nodiscard]] std::int64_t pending_tokens() const { return waiting_tokens_ + decoding_; }
   [[nodiscard]] std::int64_t free_blocks() const { return free_blocks_; }
-  [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
+  [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }  // by recompute or swap
+  // Prompt tokens that were not computed, because they were cached.
+  [[nodiscard]] std::int64_t prefix_hit_tokens() const { return prefix_hit_tokens_; }
 
  private:
   struct State {
@@ -125,7 +124,7 @@ class Engine {
   [[nodiscard]] int cached(const State& state) const;  // tokens of a decoding sequence in the cache
   [[nodiscard]] std::size_t page_phase(const State& state) const;
 
-  Sequence make(int request, int prompt_tokens, int output_tokens);
+  Sequence make(const SequenceSpec& spec);
   void forget(Sequence sequence);
   [[nodiscard]] bool admit(Sequence sequence);
   void admit_prompts(int budget, bool chunked);
@@ -154,13 +153,14 @@ class Engine {
   std::vector<int> starting_page_;  // [p]: decoding sequences that need a page when (p + tick) % block_tokens = 0
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // stale where the serial has changed or it does not decode
   std::vector<std::pair<Sequence, int>> admitted_;  // with serials, in the order in which they began to decode; stale alike
-  int joined_ = 0;                                  // since the last decode iteration
 
   planner::Batch batch_;
   bool busy_ = false;
   Outcome outcome_;
   std::vector<int> started_;
   std::int64_t preemptions_ = 0;
+  std::int64_t swapped_tokens_ = 0;
+  std::int64_t prefix_hit_tokens_ = 0;
 };
 
 }  // namespace windlass::sim

@@ -256,7 +256,8 @@ class Simulation {
     ++worker(decode).decodes;
     first_.changed(prefill, 1);
     second_.changed(decode, 1);
-    const Engine::Sequence sequence = worker(prefill).engine.enqueue(request, arrival.input, arrival.output, prefill != decode);
+    const Engine::Sequence sequence = worker(prefill).engine.enqueue(
+        {.request = request, .prompt_tokens = arrival.input, .output_tokens = arrival.output, .hand_over = prefill != decode});
     if (prefill != decode) of.held = sequence;
     start(prefill);
   }
@@ -331,10 +332,11 @@ class Simulation {
     while (!at.to_pull.empty()) {
       const int request = at.to_pull.front();
       Live& of = live(request);
-      if (!at.engine.has_room(of.input, of.output)) return;
+      const SequenceSpec spec{.request = request, .prompt_tokens = of.input, .output_tokens = of.output};
+      if (!at.engine.has_room(spec)) return;
       at.to_pull.pop_front();
       std::erase(worker(of.prefill_worker).handed, request);
-      of.reserved = at.engine.reserve(request, of.input, of.output);
+      of.reserved = at.engine.reserve(spec);
       ++result_.kv_transfers;
       events_.push(Event{after(now_ns_, transfer_s(of)), next_id_++, EventKind::kTransferEnd, request});
     }

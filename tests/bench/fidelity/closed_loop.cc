@@ -27,7 +27,9 @@ ClosedLoopResult run_closed_loop(const ClosedLoop& load, const sim::EngineOption
   int done = 0;
   while (done < load.requests) {
     while (!arrivals.empty() && arrivals.front() <= now_s) {
-      engine.enqueue(static_cast<int>(arrival_s.size()), load.input_tokens, load.output_tokens);
+      engine.enqueue({.request = static_cast<int>(arrival_s.size()),
+                      .prompt_tokens = load.input_tokens,
+                      .output_tokens = load.output_tokens});
       arrival_s.push_back(arrivals.front());
       arrivals.pop();
     }

@@ -157,7 +157,7 @@ TEST(Engine, IsThePlainEngine) {
       while (arrived < requests && rng.uniform() < 0.4) {
         const int prompt = static_cast<int>(rng.integer(1, 20)), output = static_cast<int>(rng.integer(1, 15));
         if (!engine.can_hold(prompt, output)) continue;
-        engine.enqueue(arrived, prompt, output);
+        engine.enqueue({arrived, prompt, output});
         plain.enqueue(arrived, prompt, output);
         ++arrived;
       }
@@ -193,8 +193,8 @@ TEST(Engine, PrefillsFirst) {
   EngineOptions options;
   options.kv_blocks = 100;
   Engine engine(options);
-  engine.enqueue(7, 100, 2);
-  engine.enqueue(8, 50, 1);
+  engine.enqueue({7, 100, 2});
+  engine.enqueue({8, 50, 1});
   EXPECT_EQ(engine.begin(), planner::prefill_batch(1, 100).prefill_sequences == 1
                                 ? std::optional(planner::Batch{2, 150, 100.0 * 100 + 50 * 50, 0, 0})
                                 : std::nullopt);
@@ -215,10 +215,10 @@ TEST(Engine, ChunksFillTheBudget) {
   options.max_batch_tokens = 10;
   options.kv_blocks = 100;
   Engine engine(options);
-  engine.enqueue(1, 10, 20);
+  engine.enqueue({1, 10, 20});
   ASSERT_TRUE(engine.begin());
   EXPECT_EQ(engine.end().first_tokens, std::vector<int>{1});
-  engine.enqueue(2, 25, 5);
+  engine.enqueue({2, 25, 5});
   int before = 0;
   for (const int chunk : {9, 9, 7}) {
     const auto batch = engine.begin();
@@ -238,15 +238,15 @@ TEST(Engine, HandsOver) {
   options.kv_blocks = 10;
   options.admission_reserve = 0;
   Engine prefill(options), decode(options);
-  prefill.enqueue(3, 33, 4, true);
+  prefill.enqueue({.request = 3, .prompt_tokens = 33, .output_tokens = 4, .hand_over = true});
   ASSERT_TRUE(prefill.begin());
   const auto outcome = prefill.end();
   ASSERT_EQ(outcome.prefilled.size(), 1U);
   EXPECT_EQ(outcome.first_tokens, std::vector<int>{3});
   EXPECT_EQ(prefill.free_blocks(), 7);
-  ASSERT_TRUE(decode.has_room(33, 4));
-  EXPECT_FALSE(decode.has_room(16 * 10, 2));
-  const auto sequence = decode.reserve(3, 33, 4);
+  ASSERT_TRUE(decode.has_room({3, 33, 4}));
+  EXPECT_FALSE(decode.has_room({3, 16 * 10, 2}));
+  const auto sequence = decode.reserve({3, 33, 4});
   EXPECT_EQ(decode.begin(), std::nullopt);  // not there yet
   decode.join(sequence);
   prefill.release(outcome.prefilled[0]);
@@ -267,7 +267,7 @@ TEST(Engine, Abandons) {
   options.kv_blocks = 50;
   options.max_sequences = 2;
   Engine engine(options);
-  for (const int request : {4, 5, 6}) engine.enqueue(request, 20, 9);
+  for (const int request : {4, 5, 6}) engine.enqueue({request, 20, 9});
   ASSERT_TRUE(engine.begin());
   engine.end();
   ASSERT_TRUE(engine.begin());
