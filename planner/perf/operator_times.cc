@@ -15,8 +15,6 @@ namespace {
 
 // A row counts as impossible where it is this much faster than the data sheet: clocks may boost, timers may err.
 constexpr double kPossibleExcess = 1.05;
-// Of a table's rows; a few outliers are noise, a twentieth is a mistake in how it was taken.
-constexpr double kMostImpossible = 0.05;
 
 std::string describe(const AttentionKey& key) {
   return fmt::format("head_dim {}, {} cache, window {}", key.head_dim, key.float8_cache ? "fp8" : "16-bit", key.window_tokens);
@@ -124,7 +122,7 @@ OperatorTimes::OperatorTimes(const OperatorHardware& hardware, const Accelerator
     for (const AttentionRow& row : all) by_key[row.key].push_back(row);
     for (const auto& [key, rows] : by_key) {
       const double share = impossible_share(rows, phase, hardware);
-      if (share > kMostImpossible) {
+      if (share > kMostImpossibleRows) {
         turned_away_.push_back(fmt::format("{} attention, {}: {:.0f} % of {} rows are faster than peak FLOP/s allows",
                                            phase == AttentionPhase::kContext ? "context" : "generation", describe(key),
                                            100 * share, rows.size()));

@@ -75,25 +75,35 @@ Splits column_folds(const std::vector<Row>& rows, const ColumnOf& column_of) {
   return result;
 }
 
-// Predicts every row by a model made of the other folds.
-template <class Row, class Make>
-FidelityLine held_out(std::string group, const std::vector<Row>& rows, const Make& make, const Splits& splits) {
+struct Predictions {
   std::vector<double> actual;
   std::vector<double> predicted;
+  [[nodiscard]] std::vector<double> errors() const {
+    std::vector<double> result;
+    for (std::size_t i = 0; i < actual.size(); ++i) result.push_back(std::abs(predicted[i] / actual[i] - 1));
+    return result;
+  }
+};
+
+// Predicts every row by a model made of the other folds.
+template <class Row, class Make>
+Predictions held_out_predictions(const std::vector<Row>& rows, const Make& make, const Splits& splits) {
+  Predictions result;
   for (const planner::Split& split : splits) {
     std::vector<Row> train;
     for (const std::size_t i : split.train) train.push_back(rows[i]);
     const auto predict = make(train);
     for (const std::size_t i : split.test) {
-      actual.push_back(rows[i].time_s);
-      predicted.push_back(predict(rows[i]));
+      result.actual.push_back(rows[i].time_s);
+      result.predicted.push_back(predict(rows[i]));
     }
   }
-  return line(std::move(group), actual, predicted);
+  return result;
 }
 template <class Row, class Make>
 FidelityLine held_out(std::string group, const std::vector<Row>& rows, const Make& make) {
-  return held_out(std::move(group), rows, make, planner::k_folds(rows.size(), kFolds, kSeed));
+  const Predictions found = held_out_predictions(rows, make, planner::k_folds(rows.size(), kFolds, kSeed));
+  return line(std::move(group), found.actual, found.predicted);
 }
 
 std::map<GemmKind, std::vector<GemmRow>> products_of(const MeasuredGpu& gpu) {
@@ -161,23 +171,22 @@ Surface make_surface(const std::vector<Row>& rows, const SizesOf& sizes_of, cons
 
 // A plane through neighbours in all directions; a huge ridge leaves their weighted mean.
 template <class Row, class SizesOf, class ReferenceOf>
-FidelityLine held_out_surface(std::string group, const std::vector<Row>& rows, const SizesOf& sizes_of,
-                              const ReferenceOf& reference_of, const planner::LocalRegression::Options& options,
-                              const Splits& splits) {
+Predictions held_out_surface(const std::vector<Row>& rows, const SizesOf& sizes_of, const ReferenceOf& reference_of,
+                             const planner::LocalRegression::Options& options, const Splits& splits) {
   const auto make = [&](const std::vector<Row>& train) {
     return [&, surface = make_surface(train, sizes_of, reference_of, options)](const Row& row) {
       return reference_of(row) * surface.factor(sizes_of(row));
     };
   };
-  return held_out(std::move(group), rows, make, splits);
+  return held_out_predictions(rows, make, splits);
 }
 
 constexpr double kMeanOfNeighbours = 1e9;
 
 // A random forest over the same sizes and reference.
 template <class Row, class SizesOf, class ReferenceOf>
-FidelityLine held_out_forest(std::string group, const std::vector<Row>& rows, const SizesOf& sizes_of,
-                             const ReferenceOf& reference_of, const Splits& splits) {
+Predictions held_out_forest(const std::vector<Row>& rows, const SizesOf& sizes_of, const ReferenceOf& reference_of,
+                            const Splits& splits) {
   const auto make = [&](const std::vector<Row>& train) {
     std::vector<double> points;
     std::vector<double> values;
@@ -192,21 +201,27 @@ FidelityLine held_out_forest(std::string group, const std::vector<Row>& rows, co
       return reference_of(row) * std::exp(forest.at(Surface::logs(sizes_of(row))));
     };
   };
-  return held_out(std::move(group), rows, make, splits);
+  return held_out_predictions(rows, make, splits);
 }
 
-// The ways of interpolation that were tried, on one table and one kind of folds.
+constexpr const char* kPlane = "plane by 12 neighbours in all sizes";
+constexpr const char* kPlaneInNK = "plane by 8 neighbours in n and k";
+
+// The ways of interpolation that were tried, on one table and one kind of folds; `blank` says whose table and folds.
 template <class Row, class SizesOf, class ReferenceOf>
-void add_rivals(std::vector<FidelityLine>& lines, const std::string& name, const std::vector<Row>& rows, const SizesOf& sizes,
+void add_rivals(std::vector<Candidate>& to, const Candidate& blank, const std::vector<Row>& rows, const SizesOf& sizes,
                 const ReferenceOf& reference, const Splits& splits) {
   const auto one = [](const Row&) { return 1.0; };
-  lines.push_back(held_out_surface(name + "12 neighbours in all sizes", rows, sizes, reference, {.neighbours = 12}, splits));
-  lines.push_back(
-      held_out_surface(name + "12 neighbours in all sizes, on times", rows, sizes, one, {.neighbours = 12}, splits));
-  lines.push_back(held_out_surface(name + "mean of 8 neighbours", rows, sizes, reference,
-                                   {.neighbours = 8, .ridge = kMeanOfNeighbours}, splits));
-  lines.push_back(held_out_forest(name + "random forest", rows, sizes, reference, splits));
-  lines.push_back(held_out_forest(name + "random forest, on times", rows, sizes, one, splits));
+  const auto add = [&](const char* way, const Predictions& found) {
+    to.push_back(blank);
+    to.back().way = way;
+    to.back().errors = found.errors();
+  };
+  add(kPlane, held_out_surface(rows, sizes, reference, {.neighbours = 12}, splits));
+  add("mean of 8 neighbours", held_out_surface(rows, sizes, reference, {.neighbours = 8, .ridge = kMeanOfNeighbours}, splits));
+  add("random forest", held_out_forest(rows, sizes, reference, splits));
+  add("plane, on times", held_out_surface(rows, sizes, one, {.neighbours = 12}, splits));
+  add("random forest, on times", held_out_forest(rows, sizes, one, splits));
 }
 
 }  // namespace
@@ -258,43 +273,88 @@ std::vector<FidelityLine> interpolation_lines(const MeasuredGpu& gpu) {
   return lines;
 }
 
-std::vector<FidelityLine> candidate_lines(const MeasuredGpu& gpu) {
+std::vector<Candidate> candidates(const MeasuredGpu& gpu) {
   const planner::AcceleratorEfficiency efficiency = planner::efficiency_of(gpu.accelerator, true).efficiency;
-  std::vector<FidelityLine> lines;
+  std::vector<Candidate> result;
   for (const auto& [kind, rows] : products_of(gpu)) {
-    const std::string name = fmt::format("{} GEMM {}, ", gpu.folder, planner::to_string(kind));
     const auto sizes = [](const GemmRow& row) { return std::vector<double>{row.m, row.n, row.k}; };
     const auto reference = [&](const GemmRow& row) {
       return planner::gemm_roofline_s(gpu.hardware, efficiency, row.kind, row.m, row.n, row.k);
     };
-    const auto taken = [&](const std::vector<GemmRow>& train) {
+    const auto in_n_and_k = [&](const std::vector<GemmRow>& train) {
       return [table = planner::GemmTable(train, gpu.hardware, efficiency)](const GemmRow& row) {
         return table.at(row.m, row.n, row.k).s;
       };
     };
-    const Splits by_row = planner::k_folds(rows.size(), kFolds, kSeed);
-    const Splits by_shape = column_folds(rows, [](const GemmRow& row) { return std::pair(row.n, row.k); });
-    lines.push_back(held_out(name + "rows: 8 neighbours in n and k (taken)", rows, taken, by_row));
-    add_rivals(lines, name + "rows: ", rows, sizes, reference, by_row);
-    lines.push_back(held_out(name + "shapes: 8 neighbours in n and k (taken)", rows, taken, by_shape));
-    add_rivals(lines, name + "shapes: ", rows, sizes, reference, by_shape);
+    const auto add = [&](const char* folds, const Splits& splits) {
+      Candidate blank{gpu.folder, fmt::format("GEMM {}", planner::to_string(kind)), folds, kPlaneInNK, {}};
+      result.push_back(blank);
+      result.back().errors = held_out_predictions(rows, in_n_and_k, splits).errors();
+      add_rivals(result, blank, rows, sizes, reference, splits);
+    };
+    add("rows", planner::k_folds(rows.size(), kFolds, kSeed));
+    add("shapes", column_folds(rows, [](const GemmRow& row) { return std::pair(row.n, row.k); }));
   }
   for (const AttentionPhase phase : kPhases) {
     for (const auto& [key, rows] : attentions_of(rows_of(gpu, phase))) {
       if (key.float8_cache || key.window_tokens > 0 || key.head_dim != 128) continue;
-      const std::string name = fmt::format("{} {}, ", gpu.folder, name_of(phase, key));
+      if (planner::impossible_share(rows, phase, gpu.hardware) > planner::kMostImpossibleRows) continue;
       const auto sizes = [](const AttentionRow& row) {
         return std::vector<double>{row.batch, row.length, row.heads, row.kv_heads};
       };
       const auto reference = [&, phase = phase](const AttentionRow& row) {
         return attention_roofline(gpu, efficiency, phase, row);
       };
-      add_rivals(lines, name + "rows: ", rows, sizes, reference, planner::k_folds(rows.size(), kFolds, kSeed));
-      add_rivals(lines, name + "heads: ", rows, sizes, reference,
+      const Candidate blank{
+          gpu.folder, phase == AttentionPhase::kContext ? "context attention" : "generation attention", "rows", {}, {}};
+      add_rivals(result, blank, rows, sizes, reference, planner::k_folds(rows.size(), kFolds, kSeed));
+      Candidate by_heads = blank;
+      by_heads.folds = "heads";
+      add_rivals(result, by_heads, rows, sizes, reference,
                  column_folds(rows, [](const AttentionRow& row) { return std::pair(row.heads, row.kv_heads); }));
     }
   }
-  return lines;
+  return result;
+}
+
+std::string as_candidate_table(const std::vector<Candidate>& all) {
+  const std::array<const char*, 6> ways = {
+      kPlaneInNK, kPlane, "mean of 8 neighbours", "random forest", "plane, on times", "random forest, on times"};
+  // Tables in the order in which they come, those of all GPUs after them.
+  std::vector<std::string> order, pooled_order;
+  std::map<std::string, std::map<std::string, std::vector<double>>> errors;  // by line and way
+  for (const Candidate& candidate : all) {
+    const std::string of_all = fmt::format("all: {}, {}", candidate.table, candidate.folds);
+    const std::string own = fmt::format("{} {}, {}", candidate.gpu, candidate.table, candidate.folds);
+    if (!errors.contains(own)) order.push_back(own);
+    if (!errors.contains(of_all)) pooled_order.push_back(of_all);
+    errors[own][candidate.way] = candidate.errors;
+    std::vector<double>& pool = errors[of_all][candidate.way];
+    pool.insert(pool.end(), candidate.errors.begin(), candidate.errors.end());
+  }
+  order.insert(order.end(), pooled_order.begin(), pooled_order.end());
+  std::string text = "| median error (mean), held out | points |", rule = "|---|---:|";
+  for (const char* way : ways) {
+    text += fmt::format(" {} |", way);
+    rule += "---:|";
+  }
+  text += "\n" + rule + "\n";
+  for (const std::string& name : order) {
+    text += fmt::format("| {} | {} |", name, errors[name].begin()->second.size());
+    for (const char* way : ways) {
+      const auto found = errors[name].find(way);
+      if (found == errors[name].end()) {
+        text += " |";
+        continue;
+      }
+      double sum = 0;
+      for (const double error : found->second) sum += error;
+      const double mean = sum / static_cast<double>(found->second.size());
+      text += fmt::format(" {:.1f} % ({:.1f} %) |", 100 * median_of(found->second), 100 * mean);
+    }
+    text += "\n";
+  }
+  return text;
 }
 
 std::vector<FidelityLine> roofline_lines(const MeasuredGpu& gpu) {
@@ -366,9 +426,10 @@ std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& s
       const auto sizes = [](const planner::VidurSample& sample) {
         return std::vector<double>{sample.x[0] + 1, sample.x[1] + 1};
       };
-      result = held_out_surface(
-          group, rows, sizes, [](const planner::VidurSample&) { return 1.0; }, {.neighbours = 12},
+      const Predictions found = held_out_surface(
+          rows, sizes, [](const planner::VidurSample&) { return 1.0; }, {.neighbours = 12},
           planner::k_folds(rows.size(), kFolds, kSeed));
+      result = line(group, found.actual, found.predicted);
     }
     const std::string kind = name.starts_with("cpu") ? "CPU" : per_node > 0 ? "communication" : "compute";
     totals[kind].errors += result.mean * static_cast<double>(result.points);

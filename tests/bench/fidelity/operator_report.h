@@ -20,8 +20,18 @@ struct FidelityLine {
 
 // Five folds over distinct points; what was measured twice at one point is one point, or its twin would give it away.
 [[nodiscard]] std::vector<FidelityLine> interpolation_lines(const MeasuredGpu& gpu);
-// The same for other ways to interpolate, on the GEMM and attention of one GPU.
-[[nodiscard]] std::vector<FidelityLine> candidate_lines(const MeasuredGpu& gpu);
+// The same for every way to interpolate that was tried, on one GPU's tables of GEMM and attention (head dimension 128, 16-bit
+// cache) that do not contradict the data sheet.
+struct Candidate {
+  std::string gpu;    // folder
+  std::string table;  // "GEMM bfloat16"
+  std::string folds;  // what is held out: "rows"; "shapes" or "heads": whole (n, k) or (heads, KV heads)
+  std::string way;
+  std::vector<double> errors;  // of each point
+};
+[[nodiscard]] std::vector<Candidate> candidates(const MeasuredGpu& gpu);
+// One line per GPU, table and folds, then those of all GPUs pooled; a column per way: median (mean).
+[[nodiscard]] std::string as_candidate_table(const std::vector<Candidate>& all);
 // All rows, then those of above 3 x the shortest row of their table.
 [[nodiscard]] std::vector<FidelityLine> roofline_lines(const MeasuredGpu& gpu);
 [[nodiscard]] std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& samples);

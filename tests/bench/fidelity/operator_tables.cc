@@ -25,6 +25,15 @@ Result<std::string> table_of(const std::string& data, const std::vector<std::str
   return as_table(all);
 }
 
+Result<std::string> interpolation_candidates(const std::string& data) {
+  std::vector<Candidate> all;
+  for (const std::string& folder : operator_folders()) {
+    WINDLASS_ASSIGN_OR_RETURN(const MeasuredGpu gpu, load_operators(data, folder));
+    for (Candidate& candidate : candidates(gpu)) all.push_back(std::move(candidate));
+  }
+  return as_candidate_table(all);
+}
+
 Result<std::string> efficiencies(const std::string& data) {
   std::vector<FittedEfficiency> all;
   for (const std::string& folder : operator_folders()) {
@@ -96,10 +105,7 @@ Result<std::string> end_to_end_rows(const std::string& data) {
 const std::vector<LatencyTable>& operator_tables() {
   static const std::vector<LatencyTable> kTables = {
       {"interpolation", [](const std::string& data) { return table_of(data, operator_folders(), interpolation_lines); }},
-      {"interpolation-candidates",
-       [](const std::string& data) {
-         return table_of(data, {"a100_sxm", "h100_sxm"}, candidate_lines);
-       }},
+      {"interpolation-candidates", interpolation_candidates},
       {"roofline", [](const std::string& data) { return table_of(data, operator_folders(), roofline_lines); }},
       {"vidur-operators", vidur},
       {"end-to-end", end_to_end},
