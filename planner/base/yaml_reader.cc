@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/base/foreign_text.h"
+
 namespace windlass {
 namespace {
 

@@ -37,10 +37,4 @@ struct YamlMember {
 // What a person is told that was found: 'abc' (cut when long, no control characters), nothing, a list, a map.
 [[nodiscard]] std::string found_text(const YamlValue& value);
 
-// Well-formed UTF-8 without control characters, line separators and the like.
-[[nodiscard]] bool is_printable(std::string_view text);
-
-// Foreign text as part of one line: control characters and broken UTF-8 become '?', and what is longer than 60 bytes is cut.
-[[nodiscard]] std::string shown_text(std::string_view text);
-
 }  // namespace windlass

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/foreign_text.h"
 #include "planner/base/yaml_reader.h"
 
 namespace windlass::chain {

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/base/foreign_text.h"
+
 namespace windlass::planner {
 namespace {
 
@@ -20,25 +22,14 @@ void split_into(std::string_view line, std::vector<std::string_view>& fields) {
   }
 }
 
-// Foreign bytes in a message of one line.
-std::string shown(std::string_view found) {
-  constexpr std::size_t kShown = 60;
-  std::string text = "'";
-  for (const char c : found.substr(0, kShown)) text += c < ' ' || c > '~' ? '?' : c;
-  return text + (found.size() > kShown ? "...'" : "'");
-}
-
 }  // namespace
 
 Result<CsvRows> CsvRows::parse(std::string_view text, std::initializer_list<const char*> required) {
   CsvRows csv;
   std::size_t number = 0;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = take_line(text);
     ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     if (csv.columns_.empty()) {
       split_into(line, csv.columns_);
@@ -72,8 +63,8 @@ std::string_view CsvRows::field(std::size_t row, std::string_view column) const 
 }
 
 Error CsvRows::mistake(std::size_t row, std::string_view column, const std::string& allowed) const {
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("line {}: {}: found {}, allowed is {}", lines_[row], column, shown(field(row, column)), allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: {}: found '{}', allowed is {}", lines_[row], column,
+                                                        shown_text(field(row, column)), allowed)};
 }
 
 Result<std::string> CsvRows::text(std::size_t row, std::string_view column) const {

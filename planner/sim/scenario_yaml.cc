@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/base/foreign_text.h"
 #include "planner/base/yaml_reader.h"
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/dispatch/policies.h"

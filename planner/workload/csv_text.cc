@@ -1,11 +1,11 @@
 // See csv_text.h.
 #include "planner/workload/csv_text.h"
 
-#include <algorithm>
 #include <charconv>
-#include <string>
 
 #include <fmt/format.h>
+
+#include "planner/base/foreign_text.h"
 
 namespace windlass::workload {
 namespace {
@@ -19,22 +19,10 @@ Result<int> read_count(std::string_view thing, std::size_t line, std::string_vie
 
 }  // namespace
 
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
 Error bad_field(std::string_view thing, std::size_t line, std::string_view field, std::string_view found,
                 std::string_view allowed) {
-  constexpr std::size_t kShown = 60;  // of foreign bytes, in a message of one line
-  std::string shown;
-  for (const char c : found.substr(0, kShown)) shown += c < ' ' || c > '~' ? '?' : c;
-  if (found.size() > kShown) shown += "...";
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("{}: line {}: {}: found '{}', allowed is {}", thing, line, field, shown, allowed)};
+               fmt::format("{}: line {}: {}: found '{}', allowed is {}", thing, line, field, shown_text(found), allowed)};
 }
 
 Result<TokenPair> read_tokens(std::string_view thing, std::size_t line, const TokenFields& fields,

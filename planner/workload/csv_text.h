@@ -1,4 +1,4 @@
-// What the readers of this folder's CSV texts share: lines, token counts, and errors that name the line and the field.
+// What the readers of this folder's CSV texts share: token counts, and errors that name the line and the field.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,6 @@
 #include "planner/workload/context_limit.h"
 
 namespace windlass::workload {
-
-// Cuts the next line off the text, without its LF or CR LF.
-[[nodiscard]] std::string_view take_line(std::string_view& text);
 
 // "<thing>: line <line>: <field>: found '<found>', allowed is <allowed>", in one line whatever bytes were found.
 [[nodiscard]] Error bad_field(std::string_view thing, std::size_t line, std::string_view field, std::string_view found,

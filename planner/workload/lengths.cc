@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/base/foreign_text.h"
 #include "planner/workload/csv_text.h"
 
 namespace windlass::workload {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "planner/base/foreign_text.h"
 #include "planner/workload/csv_text.h"
 
 namespace windlass::workload {

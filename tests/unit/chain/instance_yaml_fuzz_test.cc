@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/base/foreign_text.h"
 #include "planner/base/rng.h"
 #include "planner/chain/instance_yaml.h"
-#include "planner/base/yaml_tree.h"
 
 namespace windlass::chain {
 namespace {
