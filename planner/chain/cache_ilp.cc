@@ -24,14 +24,6 @@ long max_nodes(const mip::MixedIntegerProgram& program) {
   return static_cast<long>(std::clamp(kMostWork / static_cast<double>(size), 10.0, 1e6));
 }
 
-std::vector<long> slots_of(const Instance& instance, const Placement& placement) {
-  std::vector<long> slots;
-  for (std::size_t j = 0; j < placement.size(); ++j) {
-    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-  }
-  return slots;
-}
-
 // The capacities as variables, and what they take of every server's slots.
 mip::MixedIntegerProgram memory_program(const std::vector<long>& slots, const std::vector<ServerChain>& chains) {
   mip::MixedIntegerProgram program;
@@ -113,7 +105,7 @@ Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const
   CacheAllocation unreachable;
   unreachable.proved = true;
   if (chains.empty()) return unreachable;
-  const std::vector<long> slots = slots_of(instance, placement);
+  const std::vector<long> slots = cache_slots(instance, placement);
   const std::vector<double> start(known.begin(), known.end());
   // The rate is measured in units of what is required, so that Cbc's tolerance is relative to it. An answer within the
   // tolerance but below the rate is asked again for a little more than it lacks.
@@ -137,7 +129,7 @@ Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const
 
 Result<CacheAllocation> largest_rate_allocation(const Instance& instance, const Placement& placement,
                                                 const std::vector<ServerChain>& chains) {
-  const std::vector<long> slots = slots_of(instance, placement);
+  const std::vector<long> slots = cache_slots(instance, placement);
   const mip::MixedIntegerProgram memory = memory_program(slots, chains);
   double fastest = 0;
   for (const ServerChain& chain : chains) fastest = std::max(fastest, chain.service_rate_per_s());
@@ -159,7 +151,7 @@ Result<CacheAllocation> largest_rate_allocation(const Instance& instance, const 
 }
 
 Result<std::vector<ServerChain>> all_chains(const Instance& instance, const Placement& placement, long max_chains) {
-  const std::vector<long> slots = slots_of(instance, placement);
+  const std::vector<long> slots = cache_slots(instance, placement);
   std::vector<ServerChain> found;
   ServerChain chain;
   bool too_many = false;

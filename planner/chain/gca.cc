@@ -174,11 +174,7 @@ ServerChain ChainFinder::chain() const {
 }
 
 std::vector<ServerChain> gca(const Instance& instance, const Placement& placement) {
-  std::vector<long> slots;
-  for (std::size_t j = 0; j < placement.size(); ++j) {
-    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-  }
-  return gca(instance, placement, slots);
+  return gca(instance, placement, cache_slots(instance, placement));
 }
 
 std::vector<ServerChain> gca(const Instance& instance, const Placement& placement, const std::vector<long>& slots) {

@@ -47,10 +47,9 @@ Placement petals_placement(const Instance& instance, const PetalsOptions& option
 }
 
 std::vector<long> petals_cache_slots(const Instance& instance, const Placement& placement, const PetalsOptions& options) {
-  std::vector<long> slots;
+  std::vector<long> slots = cache_slots(instance, placement);
+  if (!options.only_cache_share || !options.blocks.empty()) return slots;
   for (std::size_t j = 0; j < placement.size(); ++j) {
-    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-    if (!options.only_cache_share || !options.blocks.empty()) continue;
     slots[j] = std::min(slots[j], static_cast<long>(std::floor(options.cache_sessions_per_block * placement[j].blocks)));
   }
   return slots;

@@ -13,6 +13,14 @@ long cache_slots(const Instance& instance, int server, int blocks) {
   return std::max(0L, static_cast<long>(std::floor(left_gb / instance.cache_gb)));
 }
 
+std::vector<long> cache_slots(const Instance& instance, const Placement& placement) {
+  std::vector<long> slots;
+  for (std::size_t j = 0; j < placement.size(); ++j) {
+    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
+  }
+  return slots;
+}
+
 double service_time_s(const Instance& instance, const std::vector<int>& servers, const std::vector<int>& blocks) {
   assert(servers.size() == blocks.size());
   double time_s = 0;

@@ -1,8 +1,8 @@
 // Placement: which contiguous range of blocks every server holds, and the chains of servers that it allows.
 //
-// Blocks are counted from 1 to L. A request passes servers in order; each block is processed at the first server of the chain that
-// holds it, so after blocks 1..b-1 the next server must hold block b, and it processes b..last. All that a chain remembers is
-// therefore the next block. Plain data; index = index of the server in its Instance.
+// Blocks are counted from 1 to L. A request passes servers in order; each block is processed at the first server of the chain
+// that holds it, so after blocks 1..b-1 the next server must hold block b, and it processes b..last. All that a chain remembers
+// is therefore the next block. Plain data; index = index of the server in its Instance.
 #pragma once
 
 #include <vector>
@@ -25,9 +25,9 @@ using Placement = std::vector<BlockRange>;
 
 // A way through the placement, and how many requests it may hold at once.
 struct ServerChain {
-  std::vector<int> servers;  // in the order in which a request passes them
-  std::vector<int> blocks;   // m_ij: how many blocks each of them processes; they sum to L
-  int capacity = 0;          // c_k
+  std::vector<int> servers;   // in the order in which a request passes them
+  std::vector<int> blocks;    // m_ij: how many blocks each of them processes; they sum to L
+  int capacity = 0;           // c_k
   double service_time_s = 0;  // T_k (Eq. 2): mean, of one request
 
   [[nodiscard]] double service_rate_per_s() const { return 1 / service_time_s; }
@@ -35,8 +35,11 @@ struct ServerChain {
   bool operator==(const ServerChain&) const = default;
 };
 
-// floor((M_j - s_m m_j) / s_c) (Eq. 3): how many caches of one block for one request fit beside the blocks; 0 when nothing is placed.
+// floor((M_j - s_m m_j) / s_c) (Eq. 3): how many caches of one block for one request fit beside the blocks; 0 when nothing is
+// placed.
 [[nodiscard]] long cache_slots(const Instance& instance, int server, int blocks);
+// Of every server.
+[[nodiscard]] std::vector<long> cache_slots(const Instance& instance, const Placement& placement);
 
 // T_k of Eq. 2: sum of communication_s + block_s * blocks over the servers. REQUIRES: as many blocks as servers.
 [[nodiscard]] double service_time_s(const Instance& instance, const std::vector<int>& servers, const std::vector<int>& blocks);

@@ -51,13 +51,6 @@ void try_paths(const Instance& instance, const Placement& placement, const std::
   }
 }
 
-std::vector<long> all_slots(const Instance& instance, const Placement& placement) {
-  std::vector<long> slots;
-  for (std::size_t j = 0; j < placement.size(); ++j)
-    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-  return slots;
-}
-
 // Given: the placement of Fig. 2. Expected: its three chains with five requests each, and the total rate of Eq. 16.
 TEST(Gca, IsFigure2) {
   constexpr double kEpsilon = 1e-3;
@@ -90,7 +83,7 @@ TEST(Gca, IsAlgorithm2OnEveryPath) {
   for (int round = 0; round < 4000; ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 7, .most_blocks = 7});
     const Placement placement = random_placement(rng, instance);
-    std::vector<long> slots = all_slots(instance, placement);
+    std::vector<long> slots = cache_slots(instance, placement);
     for (const ServerChain& chain : gca(instance, placement)) {
       Path so_far, best;
       try_paths(instance, placement, slots, 1, so_far, 0, best);
@@ -117,7 +110,7 @@ TEST(Gca, IsAlgorithm2OnEveryPath) {
     ASSERT_EQ(best.time_s, kNever) << "round " << round;
     for (std::size_t j = 0; j < slots.size(); ++j) {
       const double used_gb = instance.block_gb * placement[j].blocks +
-                             instance.cache_gb * static_cast<double>(all_slots(instance, placement)[j] - slots[j]);
+                             instance.cache_gb * static_cast<double>(cache_slots(instance, placement)[j] - slots[j]);
       ASSERT_LE(used_gb, instance.servers[j].memory_gb * (1 + 1e-12));
     }
   }
@@ -133,7 +126,7 @@ TEST(Gca, IsAllThatJffcNeeds) {
     const Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6});
     const Placement placement = random_placement(rng, instance);
     const auto chains = gca(instance, placement);
-    std::vector<long> slots = all_slots(instance, placement);
+    std::vector<long> slots = cache_slots(instance, placement);
     std::vector<int> busy(chains.size(), 0);
     for (int step = 0; step < 60; ++step) {
       const auto move = [&](std::size_t k, int sign) {

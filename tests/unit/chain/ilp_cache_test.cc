@@ -55,10 +55,7 @@ std::optional<long> greedy_total(const std::vector<ServerChain>& chains, double 
 template <class Visit>
 void each_allocation(const Instance& instance, const Placement& placement, const std::vector<ServerChain>& chains,
                      const Visit& visit) {
-  std::vector<long> slots;
-  for (std::size_t j = 0; j < placement.size(); ++j) {
-    slots.push_back(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-  }
+  std::vector<long> slots = cache_slots(instance, placement);
   std::vector<long> capacities(chains.size());
   const auto take = [&](const ServerChain& chain, long sign) {
     bool fits = true;
