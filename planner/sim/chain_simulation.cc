@@ -39,7 +39,7 @@ class ChainSimulation {
         policy_(policy),
         options_(options),
         queues_(chains.size()),
-        trend_(options.max_requests - options.warm_up_requests) {
+        recorder_(options.max_requests - options.warm_up_requests) {
     for (const SimulatedChain& chain : chains) {
       assert(std::isfinite(chain.service_time_s) && chain.service_time_s > 0 && chain.capacity >= 0);
       states_.push_back({1 / chain.service_time_s, chain.capacity, 0, false});
@@ -56,8 +56,7 @@ class ChainSimulation {
         complete();
       }
     }
-    return {response_.count(),   waiting_.summary(),          service_.summary(),
-            response_.summary(), seconds_between(0, now_ns_), trend_.tenths()};
+    return recorder_.result(now_ns_);
   }
 
  private:
@@ -121,11 +120,7 @@ class ChainSimulation {
   void start(const Job& job, std::size_t chain) {
     const std::int64_t end_ns = after(now_ns_, chains_[chain].service_time_of(job.request));
     completions_.push({end_ns, next_id_++, chain});
-    if (job.measured < 0) return;
-    waiting_.observe(seconds_between(job.arrived_ns, now_ns_));
-    trend_.observe(job.measured, seconds_between(job.arrived_ns, now_ns_));
-    service_.observe(seconds_between(now_ns_, end_ns));
-    response_.observe(seconds_between(job.arrived_ns, end_ns));
+    if (job.measured >= 0) recorder_.observe(job.measured, job.arrived_ns, now_ns_, end_ns);
   }
 
   std::span<const SimulatedChain> chains_;
@@ -144,8 +139,7 @@ class ChainSimulation {
   std::deque<Job> waiting_jobs_;         // the central queue
   std::vector<std::deque<Job>> queues_;  // at the chains
 
-  TimeRecorder waiting_, service_, response_;
-  WaitingTrend trend_;
+  RunRecorder recorder_;
 };
 
 }  // namespace
@@ -156,20 +150,21 @@ double SimulatedChain::service_time_of(const workload::Request& request) const {
          token_time->s_per_output_token * std::max(0, request.output_tokens - 1);
 }
 
-SimulatedChain simulated_chain(const chain::Instance& instance, const chain::ServerChain& chain) {
-  SimulatedChain simulated{chain.service_time_s, chain.capacity, TokenServiceTime{}};
-  for (std::size_t i = 0; i < chain.servers.size(); ++i) {
-    const auto& times = instance.servers[static_cast<std::size_t>(chain.servers[i])].token_times;
-    if (!times) {
-      simulated.token_time.reset();
-      break;
-    }
-    TokenServiceTime& sum = *simulated.token_time;
-    sum.base_s += times->communication_first_s + chain.blocks[i] * times->block_overhead_s;
-    sum.s_per_input_token += chain.blocks[i] * times->block_prefill_s_per_token;
-    sum.s_per_output_token += times->communication_s_per_token + chain.blocks[i] * times->block_decode_s_per_token;
+std::optional<TokenServiceTime> token_service_time(const chain::Instance& instance, std::span<const int> servers,
+                                                   std::span<const int> blocks) {
+  TokenServiceTime sum;
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    const auto& times = instance.servers[static_cast<std::size_t>(servers[i])].token_times;
+    if (!times) return std::nullopt;
+    sum.base_s += times->communication_first_s + blocks[i] * times->block_overhead_s;
+    sum.s_per_input_token += blocks[i] * times->block_prefill_s_per_token;
+    sum.s_per_output_token += times->communication_s_per_token + blocks[i] * times->block_decode_s_per_token;
   }
-  return simulated;
+  return sum;
+}
+
+SimulatedChain simulated_chain(const chain::Instance& instance, const chain::ServerChain& chain) {
+  return {chain.service_time_s, chain.capacity, token_service_time(instance, chain.servers, chain.blocks)};
 }
 
 std::vector<SimulatedChain> simulated_chains(const chain::Instance& instance, std::span<const chain::ServerChain> chains) {

@@ -42,7 +42,10 @@ struct SimulatedChain {
   bool operator==(const SimulatedChain&) const = default;
 };
 
-// With a token time exactly when every server of the chain has token times.
+// None when a server of the chain has no token times.
+[[nodiscard]] std::optional<TokenServiceTime> token_service_time(const chain::Instance& instance, std::span<const int> servers,
+                                                                 std::span<const int> blocks);
+
 [[nodiscard]] SimulatedChain simulated_chain(const chain::Instance& instance, const chain::ServerChain& chain);
 [[nodiscard]] std::vector<SimulatedChain> simulated_chains(const chain::Instance& instance,
                                                            std::span<const chain::ServerChain> chains);

@@ -9,6 +9,8 @@
 
 #include <boost/math/distributions/students_t.hpp>
 
+#include "planner/sim/event_time.h"
+
 namespace windlass::sim {
 namespace {
 
@@ -64,6 +66,18 @@ TimeSummary TimeRecorder::summary() const {
   summary.p95_s = quantile(0.95);
   summary.p99_s = quantile(0.99);
   return summary;
+}
+
+void RunRecorder::observe(std::int64_t at, std::int64_t arrived_ns, std::int64_t started_ns, std::int64_t ended_ns) {
+  waiting_.observe(seconds_between(arrived_ns, started_ns));
+  trend_.observe(at, seconds_between(arrived_ns, started_ns));
+  service_.observe(seconds_between(started_ns, ended_ns));
+  response_.observe(seconds_between(arrived_ns, ended_ns));
+}
+
+SimulationResult RunRecorder::result(std::int64_t last_event_ns) const {
+  return {response_.count(), waiting_.summary(), service_.summary(), response_.summary(), seconds_between(0, last_event_ns),
+          trend_.tenths()};
 }
 
 MeanEstimate mean_over_replications(std::span<const double> means) {

@@ -1,4 +1,4 @@
-// Recorder: waiting, service and response times of a run, in memory that does not grow with the number of requests.
+// Recorders: waiting, service and response times of a run, in memory that does not grow with the number of requests.
 //
 // Means and deviations are exact (Welford); quantiles come from a histogram with logarithmic buckets and lie within 0.2 % of
 // the exact ones. Belongs to one run; not thread-safe.
@@ -45,6 +45,20 @@ struct SimulationResult {
   TimeSummary response;       // arrival to end
   double simulated_s = 0;     // time of the last event
   WaitingByTenth waiting_by_tenth;
+};
+
+// Records the requests of a run whose times are known when their service starts.
+class RunRecorder {
+ public:
+  // `measured`: how many requests will be, as WaitingTrend takes it.
+  explicit RunRecorder(std::int64_t measured) : trend_(measured) {}
+  // `at` counts the measured requests from 0 in the order of arrival. REQUIRES: arrived <= started <= ended.
+  void observe(std::int64_t at, std::int64_t arrived_ns, std::int64_t started_ns, std::int64_t ended_ns);
+  [[nodiscard]] SimulationResult result(std::int64_t last_event_ns) const;
+
+ private:
+  TimeRecorder waiting_, service_, response_;
+  WaitingTrend trend_;
 };
 
 // A mean over replications with different seeds, and the half-width of its 95 % confidence interval (Student's t); no

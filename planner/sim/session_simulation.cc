@@ -20,7 +20,6 @@ struct Session {
   workload::Request request;
   std::int64_t number = 0;  // in the order of arrival
   std::int64_t arrived_ns = 0;
-  bool measured = false;
   chain::Route route;
   double service_s = 0;             // true
   double estimated_end_s = 0;       // what WS-RR's states hold
@@ -49,16 +48,6 @@ struct ServerSlots {
   std::deque<Claim> waiting;  // kWhenFree: in the order of arrival
 };
 
-std::vector<long> slots_of(const chain::Instance& instance, const chain::Placement& placement,
-                           const SessionSimulationOptions& options) {
-  if (!options.slots.empty()) return options.slots;
-  std::vector<long> slots;
-  for (std::size_t j = 0; j < placement.size(); ++j) {
-    slots.push_back(chain::cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-  }
-  return slots;
-}
-
 class SessionSimulation {
  public:
   SessionSimulation(const chain::Instance& instance, const chain::Placement& placement, const SessionPolicy& policy,
@@ -67,12 +56,12 @@ class SessionSimulation {
         policy_(policy),
         source_(source),
         options_(options),
-        slots_(slots_of(instance, placement, options)),
+        slots_(options.slots.empty() ? chain::cache_slots(instance, placement) : options.slots),
         graph_(instance, placement, slots_),
         shortest_(graph_.cheapest(graph_.times_s())),
         ws_rr_(graph_, slots_),
         petals_(instance, graph_, policy.petals),
-        trend_(options.max_requests - options.warm_up_requests) {
+        recorder_(options.max_requests - options.warm_up_requests) {
     for (const long slots : slots_) servers_.push_back({slots, {}});
   }
 
@@ -93,8 +82,7 @@ class SessionSimulation {
         case EventKind::kEnd: end(event.session); break;
       }
     }
-    return SimulationResult{response_.count(),   waiting_.summary(),          service_.summary(),
-                            response_.summary(), seconds_between(0, now_ns_), trend_.tenths()};
+    return recorder_.result(now_ns_);
   }
 
  private:
@@ -116,7 +104,6 @@ class SessionSimulation {
     sessions_[session].request = *request;
     sessions_[session].number = arrivals_;
     sessions_[session].arrived_ns = arrival_ns;
-    sessions_[session].measured = arrivals_ >= options_.warm_up_requests;
     sessions_[session].next_backoff_s = policy_.first_backoff_s;
     ++arrivals_;
     schedule(arrival_ns, EventKind::kArrival, session);
@@ -145,8 +132,9 @@ class SessionSimulation {
   void choose_route(std::size_t index) {
     Session& session = sessions_[index];
     session.route = route_for(session);
-    const chain::ServerChain chain{session.route.servers, session.route.blocks, 1, session.route.time_s};
-    session.service_s = simulated_chain(instance_, chain).service_time_of(session.request);
+    const SimulatedChain chain{session.route.time_s, 1,
+                               token_service_time(instance_, session.route.servers, session.route.blocks)};
+    session.service_s = chain.service_time_of(session.request);
     if (policy_.routing == SessionRouting::kWsRr) {
       expect_end(session, ws_rr_.wait_s(session.route, now_s()));
     }
@@ -225,12 +213,8 @@ class SessionSimulation {
   void start(std::size_t index) {
     const Session& session = sessions_[index];
     const std::int64_t end_ns = after(now_ns_, session.service_s);
-    if (session.measured) {
-      waiting_.observe(seconds_between(session.arrived_ns, now_ns_));
-      trend_.observe(session.number - options_.warm_up_requests, seconds_between(session.arrived_ns, now_ns_));
-      service_.observe(seconds_between(now_ns_, end_ns));
-      response_.observe(seconds_between(session.arrived_ns, end_ns));
-    }
+    const std::int64_t measured = session.number - options_.warm_up_requests;
+    if (measured >= 0) recorder_.observe(measured, session.arrived_ns, now_ns_, end_ns);
     schedule(end_ns, EventKind::kEnd, index);
     report(SessionStep::kStarted, session);
   }
@@ -274,8 +258,7 @@ class SessionSimulation {
   std::int64_t now_ns_ = 0;
   std::uint64_t next_event_id_ = 0;
   std::int64_t arrivals_ = 0;
-  TimeRecorder waiting_, service_, response_;
-  WaitingTrend trend_;
+  RunRecorder recorder_;
 };
 
 }  // namespace
