@@ -8,6 +8,7 @@
 #include "planner/chain/design_load.h"
 #include "planner/sim/session_simulation.h"
 #include "tests/unit/chain/bprr_fixtures.h"
+#include "tests/unit/sim/list_source.h"
 
 namespace windlass::sim {
 namespace {
@@ -17,19 +18,6 @@ using chain::Instance;
 using chain::Placement;
 
 constexpr double kRounding_s = 1e-8;
-
-class ListSource : public workload::RequestSource {
- public:
-  explicit ListSource(std::vector<workload::Request> requests) : requests_(std::move(requests)) {}
-  std::optional<workload::Request> next() override {
-    if (next_ == requests_.size()) return std::nullopt;
-    return requests_[next_++];
-  }
-
- private:
-  std::vector<workload::Request> requests_;
-  std::size_t next_ = 0;
-};
 
 std::vector<workload::Request> random_requests(Rng& rng, int count, double rate_per_s) {
   std::vector<workload::Request> requests;
@@ -52,12 +40,7 @@ struct CheckedRun {
 // Runs and holds every event to the rules: each step once and in order, all blocks in order, memory never exceeded.
 CheckedRun run_checked(const Instance& instance, const Placement& placement, const SessionPolicy& policy,
                        const std::vector<workload::Request>& requests, SessionSimulationOptions options = {}) {
-  std::vector<long> slots = options.slots;
-  if (slots.empty()) {
-    for (std::size_t j = 0; j < placement.size(); ++j) {
-      slots.push_back(chain::cache_slots(instance, static_cast<int>(j), placement[j].blocks));
-    }
-  }
+  const std::vector<long> slots = options.slots.empty() ? chain::cache_slots(instance, placement) : options.slots;
   CheckedRun run;
   std::vector<long> used(placement.size(), 0);
   std::int64_t now_ns = 0;

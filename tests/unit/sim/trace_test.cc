@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/unit/workload/mutated_text.h"
 
 namespace windlass::workload {
 namespace {
@@ -99,17 +100,7 @@ TEST(Trace, SurvivesMutatedBytes) {
   for (int i = 0; i < 5; ++i) sane += fmt::format("2023-11-16 18:17:0{}.9799600,{},10\r\n", i, 100 * i + 1);
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
-    std::string text = sane;
-    for (auto changes = rng.integer(1, 4); changes > 0 && !text.empty(); --changes) {
-      const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1));
-      const char c = alphabet[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(alphabet.size()) - 1))];
-      switch (rng.integer(0, 3)) {
-        case 0: text[at] = c; break;
-        case 1: text.insert(at, 1, c); break;
-        case 2: text.erase(at, 1); break;
-        default: text.resize(at + 1);
-      }
-    }
+    const std::string text = mutated_text(rng, sane, alphabet);
     const auto rows = parse_azure_trace(text);
     if (!rows.ok()) {
       ASSERT_THAT(rows.error().message, StartsWith("trace: line "));

@@ -15,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/workload/mutated_text.h"
 #include "tests/unit/workload/statistics.h"
 
 namespace windlass::workload {
@@ -281,17 +282,7 @@ TEST(LengthFile, SurvivesMutatedBytes) {
   const std::string sane = "num_prefill_tokens,num_decode_tokens,n\r\n26,5,31\r\n72,693,765\r\n21,478,499\r\n";
   int read = 0;
   for (int i = 0; i < 20'000; ++i) {
-    std::string text = sane;
-    for (auto changes = rng.integer(1, 4); changes > 0 && !text.empty(); --changes) {
-      const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1));
-      const char c = alphabet[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(alphabet.size()) - 1))];
-      switch (rng.integer(0, 3)) {
-        case 0: text[at] = c; break;
-        case 1: text.insert(at, 1, c); break;
-        case 2: text.erase(at, 1); break;
-        default: text.resize(at + 1);
-      }
-    }
+    const std::string text = mutated_text(rng, sane, alphabet);
     const auto pairs = parse_length_file(text);
     if (!pairs.ok()) {
       ASSERT_THAT(pairs.error().message, StartsWith("lengths: line "));
