@@ -6,9 +6,26 @@
 #include <utility>
 
 namespace windlass::sim {
+namespace {
+
+int predicted_output(const SequenceSpec& spec) {
+  return spec.predicted_output_tokens > 0 ? spec.predicted_output_tokens : spec.output_tokens;
+}
+
+}  // namespace
+
 Engine::Engine(const EngineOptions& options)
-    : options_(options), free_blocks_(options.kv_blocks), starting_page_(static_cast<std::size_t>(options.block_tokens), 0) {
+    : options_(options),
+      chunks_(options.batching == Batching::kSarathi || options.batching == Batching::kVllmV1),
+      reserves_(options.batching == Batching::kStatic || options.batching == Batching::kOrca),
+      looks_ahead_(options.admission != DecodeAdmission::kGreedy && !reserves_),
+      pages_(options.kv_blocks),
+      host_free_(options.host_blocks),
+      watermark_(static_cast<std::int64_t>(options.admission_reserve * static_cast<double>(options.kv_blocks))),
+      working_set_(options.admission, options.block_tokens),
+      starting_page_(static_cast<std::size_t>(options.block_tokens), 0) {
   assert(options.max_sequences >= 1 && options.max_batch_tokens >= 1 && options.block_tokens >= 1);
+  assert(options.prompt_order_window >= 1 && options.host_blocks >= 0);
 }
 
 bool Engine::can_hold(int prompt_tokens, int output_tokens) const {
@@ -23,13 +40,16 @@ Engine::Sequence Engine::make(const SequenceSpec& spec) {
     sequence = unused_.back();
     unused_.pop_back();
   }
-  State& state = at(sequence);
-  state = State{};
-  state.request = spec.request;
-  state.serial = next_serial_++;
-  state.prompt = spec.prompt_tokens;
-  state.output = spec.output_tokens;
-  state.hand_over = spec.hand_over;
+  const bool prefix = options_.prefix_caching && spec.prefix >= 0;
+  at(sequence) = State{.request = spec.request,
+                       .serial = next_serial_,
+                       .arrival = next_serial_,
+                       .prompt = spec.prompt_tokens,
+                       .output = spec.output_tokens,
+                       .predicted = predicted_output(spec),
+                       .prefix = prefix ? spec.prefix : -1,
+                       .prefix_tokens = prefix ? spec.prefix_tokens : 0};
+  ++next_serial_;
   ++held_;
   return sequence;
 }
@@ -43,61 +63,110 @@ void Engine::forget(Sequence sequence) {
 
 Engine::Sequence Engine::enqueue(const SequenceSpec& spec) {
   assert(spec.prompt_tokens >= 1 && spec.output_tokens >= (spec.hand_over ? 2 : 1));
-  assert(can_hold(spec.prompt_tokens, spec.hand_over ? 0 : spec.output_tokens) && spec.prefix_tokens <= spec.prompt_tokens);
+  assert(can_hold(spec.prompt_tokens, spec.hand_over ? 0 : spec.output_tokens));
+  assert(spec.prefix_tokens >= 0 && spec.prefix_tokens <= spec.prompt_tokens);
   const Sequence sequence = make(spec);
-  waiting_.push_back(sequence);
+  at(sequence).hand_over = spec.hand_over;
+  (options_.prompt_order == PromptOrder::kArrival ? waiting_ : arrived_).push_back(sequence);
   waiting_tokens_ += spec.prompt_tokens;
   return sequence;
 }
 
+// Paged: a page more, which the next token may need at once, unless it never needs one.
+std::int64_t Engine::blocks_for_next(std::int64_t tokens, std::int64_t tokens_left) const {
+  const std::int64_t whole = blocks_of(tokens + tokens_left);
+  return reserves_ ? whole : std::min(whole, blocks_of(tokens) + 1);
+}
+
+// Nobody has to be waited for where nobody runs, however much is predicted.
+std::int64_t Engine::predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const {
+  return looks_ahead_ && !working_set_.empty() ? working_set_.growth(tokens, tokens_left) : 0;
+}
+
 bool Engine::has_room(const SequenceSpec& spec) const {
-  // Paged: a page more than the prompt's, which the next token may need at once, unless it never needs one.
-  const std::int64_t whole = blocks_of(std::int64_t{spec.prompt_tokens} + spec.output_tokens);
-  const std::int64_t blocks = reserves() ? whole : std::min(whole, blocks_of(spec.prompt_tokens) + 1);
-  return held_ < options_.max_sequences && blocks <= free_blocks_;
+  if (held_ >= options_.max_sequences || !swapped_.empty()) return false;
+  const std::int64_t ahead = blocks_at_first(spec.prompt_tokens, spec.output_tokens) +
+                             predicted_growth(spec.prompt_tokens, predicted_output(spec) - 1);
+  return std::max(blocks_for_next(spec.prompt_tokens, spec.output_tokens), ahead) <= pages_.free();
 }
 
 Engine::Sequence Engine::reserve(const SequenceSpec& spec) {
   assert(has_room(spec) && spec.output_tokens >= 2);
   const Sequence sequence = make(spec);
   State& state = at(sequence);
-  state.hand_over = false;
   state.prefilled = spec.prompt_tokens;
   state.made = 1;
-  state.blocks = reserves() ? blocks_of(std::int64_t{spec.prompt_tokens} + spec.output_tokens) : blocks_of(spec.prompt_tokens);
-  free_blocks_ -= state.blocks;
+  state.started = true;
+  state.blocks = static_cast<int>(blocks_at_first(spec.prompt_tokens, spec.output_tokens));
+  pages_.take(state.blocks);
+  ++holding_;
+  if (looks_ahead_) working_set_.add(sequence, state.prompt, state.predicted - state.made);
   return sequence;
 }
 
-void Engine::join(Sequence sequence) { start_decoding(sequence); }
+void Engine::join(Sequence sequence) {
+  if (busy_) {
+    joining_.push_back(sequence);
+    return;
+  }
+  start_decoding(sequence);
+}
 
 void Engine::release(Sequence sequence) {
-  free_blocks_ += at(sequence).blocks;
+  give_back(sequence, at(sequence).blocks);
   forget(sequence);
 }
 
-std::int64_t Engine::blocks_to_admit(const State& state) const {
-  if (!reserves()) return blocks_of(state.prompt);
-  return blocks_of(state.hand_over ? state.prompt : std::int64_t{state.prompt} + state.output - state.made);
+void Engine::give_back(Sequence sequence, std::int64_t blocks) {
+  State& state = at(sequence);
+  pages_.give(blocks);
+  --holding_;
+  if (state.shared > 0) pages_.release(state.prefix, std::exchange(state.shared, 0));
+  if (looks_ahead_) working_set_.remove(sequence);
 }
 
 int Engine::cached(const State& state) const { return state.prompt + static_cast<int>(tick_ - state.joined_tick); }
 
-std::size_t Engine::page_phase(const State& state) const {
-  const std::int64_t size = options_.block_tokens;
-  return static_cast<std::size_t>((((state.prompt - state.joined_tick) % size) + size) % size);
+int Engine::cached_prefix(const State& state) const {
+  if (state.prefix < 0) return 0;
+  const int most = std::min(state.prefix_tokens, state.prompt - 1) / options_.block_tokens;
+  return static_cast<int>(std::min<std::int64_t>(most, pages_.cached(state.prefix)));
 }
 
-bool Engine::admit(Sequence sequence) {
-  State& state = at(sequence);
-  const std::int64_t blocks = blocks_to_admit(state);
+// The next window's prompts, in their order.
+void Engine::sort_window() {
+  const std::size_t size = std::min(arrived_.size(), static_cast<std::size_t>(options_.prompt_order_window));
+  waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
+  arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
+  std::stable_sort(waiting_.begin(), waiting_.end(), [&](Sequence a, Sequence b) {
+    return options_.prompt_order == PromptOrder::kShortestFirst ? at(a).prompt < at(b).prompt : at(a).prompt > at(b).prompt;
+  });
+}
+
+// Whether a prompt that finds so many pages of its prefix has room.
+bool Engine::fits(const State& state, int shared) const {
+  const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
   // Alone it may take the last page: it fits, and nobody else needs one.
-  const auto reserve =
-      held_ > waiting() ? static_cast<std::int64_t>(options_.admission_reserve * static_cast<double>(options_.kv_blocks)) : 0;
-  if (blocks + reserve > free_blocks_) return false;
-  state.blocks = blocks;
-  free_blocks_ -= blocks;
-  return true;
+  if (own + watermark() > pages_.free()) return false;
+  if (shared == 0 && !looks_ahead_) return true;
+  const std::int64_t growth = state.hand_over ? 0 : predicted_growth(state.prompt, state.predicted - state.made - 1);
+  const std::int64_t revived = shared > 0 ? pages_.unreferenced(state.prefix, shared) : 0;
+  return own + revived + std::max(growth, watermark()) <= pages_.free();
+}
+
+// Takes its pages.
+void Engine::admit(Sequence sequence, int shared) {
+  State& state = at(sequence);
+  const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
+  if (shared > 0) pages_.reference(state.prefix, shared);
+  pages_.take(own);
+  ++holding_;
+  state.shared = shared;
+  state.blocks = static_cast<int>(own);
+  state.prefilled = shared * options_.block_tokens;
+  waiting_tokens_ -= state.prefilled;
+  prefix_hit_tokens_ += state.prefilled;
+  if (looks_ahead_ && !state.hand_over) working_set_.add(sequence, state.prompt, state.predicted - state.made - 1);
 }
 
 void Engine::add_chunk(Sequence sequence, int tokens) {
@@ -107,25 +176,30 @@ void Engine::add_chunk(Sequence sequence, int tokens) {
 }
 
 // Whole prompts up to the budget, or chunks that fill it.
-void Engine::admit_prompts(int budget, bool chunked) {
-  if (chunked) {
-    for (const Sequence sequence : prefilling_) {
-      if (budget <= 0) return;
-      const int tokens = std::min(budget, at(sequence).prompt - at(sequence).prefilled);
-      add_chunk(sequence, tokens);
-      budget -= tokens;
-    }
+void Engine::admit_prompts(int budget) {
+  for (const Sequence sequence : prefilling_) {  // none unless chunked
+    if (budget <= 0) return;
+    const int tokens = std::min(budget, at(sequence).prompt - at(sequence).prefilled);
+    add_chunk(sequence, tokens);
+    budget -= tokens;
   }
+  if (!swapped_.empty() || (preempted_ && options_.batching == Batching::kVllmV1)) return;
   bool first = true;
-  while (!waiting_.empty() && running() < options_.max_sequences) {
+  while (running() < options_.max_sequences && !(chunks_ && budget <= 0)) {
+    if (waiting_.empty()) {
+      if (arrived_.empty()) return;
+      sort_window();
+    }
     const Sequence sequence = waiting_.front();
-    const int prompt = at(sequence).prompt;
-    if (chunked ? budget <= 0 : (prompt > budget && !first)) return;
-    if (!admit(sequence)) return;
+    State& state = at(sequence);
+    const int shared = cached_prefix(state);
+    if (!chunks_ && state.prompt - shared * options_.block_tokens > budget && !first) return;
+    if (!fits(state, shared)) return;
     waiting_.pop_front();
+    admit(sequence, shared);
     prefilling_.push_back(sequence);
-    if (at(sequence).made == 0) started_.push_back(at(sequence).request);
-    const int tokens = chunked ? std::min(budget, prompt) : prompt;
+    if (!std::exchange(state.started, true)) started_.push_back(state.request);
+    const int left = state.prompt - state.prefilled, tokens = chunks_ ? std::min(budget, left) : left;
     add_chunk(sequence, tokens);
     budget -= tokens;
     first = false;
@@ -135,33 +209,29 @@ void Engine::admit_prompts(int budget, bool chunked) {
 std::optional<planner::Batch> Engine::begin() {
   assert(!busy_);
   batch_ = planner::Batch{};
+  preempted_ = false;
+  swapped_tokens_ = 0;
   started_.clear();
   outcome_.first_tokens.clear();
   outcome_.finished.clear();
   outcome_.prefilled.clear();
   outcome_.decoded = 0;
-  swapped_tokens_ = 0;
-  switch (options_.batching) {
-    case Batching::kStatic:
-      if (decoding_ == 0) admit_prompts(options_.max_batch_tokens, false);
-      break;
-    case Batching::kVllm:
-    case Batching::kOrca:
-    case Batching::kMixed: admit_prompts(options_.max_batch_tokens, false); break;
-    case Batching::kSarathi:
-    case Batching::kVllmV1: break;
-  }
+  if (!chunks_ && !(options_.batching == Batching::kStatic && decoding_ > 0)) admit_prompts(options_.max_batch_tokens);
   const bool prompts_alone = options_.batching == Batching::kVllm || options_.batching == Batching::kStatic;
-  if (decoding_ > 0 && !(prompts_alone && batch_.prefill_sequences > 0)) {
-    if (!reserves()) take_pages_for_decodes();
-    batch_.decode_sequences = decoding_;
-    batch_.decode_context_tokens = static_cast<double>(cached_tokens_);
-  }
-  const bool chunked = options_.batching == Batching::kSarathi || options_.batching == Batching::kVllmV1;
-  if (chunked) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences, true);
+  if (!(prompts_alone && batch_.prefill_sequences > 0)) begin_decodes();
+  if (chunks_) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences);
   if (batch_.empty()) return std::nullopt;
   busy_ = true;
   return batch_;
+}
+
+void Engine::begin_decodes() {
+  if (decoding_ > 0 && !reserves_) take_pages_for_decodes();
+  if (!swapped_.empty() && !preempted_) swap_in();
+  if (decoding_ == 0) return;
+  if (looks_ahead_) working_set_.begin_iteration();
+  batch_.decode_sequences = decoding_;
+  batch_.decode_context_tokens = static_cast<double>(cached_tokens_);
 }
 
 const Engine::Outcome& Engine::end() {
@@ -169,25 +239,37 @@ const Engine::Outcome& Engine::end() {
   busy_ = false;
   // Decodes first: a prompt that ends now makes its next token in the next iteration.
   if (batch_.decode_sequences > 0) end_decodes();
+  for (const Sequence sequence : joining_) start_decoding(sequence);
+  joining_.clear();
   if (batch_.prefill_sequences > 0) end_prefills();
   return outcome_;
+}
+
+// Full pages of its prefix that it has computed, unless another was faster.
+void Engine::publish_prefix(State& state) {
+  const int full = std::min(state.prefilled, state.prefix_tokens) / options_.block_tokens;
+  if (full <= state.shared || pages_.cached(state.prefix) != state.shared) return;
+  pages_.publish(state.prefix, state.shared, full);
+  state.blocks -= full - state.shared;
+  state.shared = full;
 }
 
 void Engine::end_prefills() {
   std::size_t kept = 0;
   for (const Sequence sequence : prefilling_) {
     State& state = at(sequence);
+    waiting_tokens_ -= state.chunk;
     state.prefilled += std::exchange(state.chunk, 0);
+    if (state.prefix >= 0) publish_prefix(state);
     if (state.prefilled < state.prompt) {
       prefilling_[kept++] = sequence;
       continue;
     }
-    waiting_tokens_ -= state.prompt;
     if (state.made == 0) outcome_.first_tokens.push_back(state.request);
     ++state.made;
     if (state.made >= state.output) {
       outcome_.finished.push_back(state.request);
-      free_blocks_ += state.blocks;
+      give_back(sequence, state.blocks);
       forget(sequence);
     } else if (state.hand_over) {
       outcome_.prefilled.push_back(sequence);
@@ -200,11 +282,16 @@ void Engine::end_prefills() {
 
 void Engine::start_decoding(Sequence sequence) {
   State& state = at(sequence);
+  if (looks_ahead_) {
+    if (std::exchange(state.hand_over, false)) working_set_.add(sequence, state.prompt, state.predicted - state.made);
+    working_set_.start(sequence);
+  }
   state.decoding = true;
   state.hand_over = false;  // preempted, it comes back here
   state.joined_tick = tick_;
   cached_tokens_ += state.prompt;
-  ++starting_page_[page_phase(state)];
+  state.page_phase = (state.prompt + static_cast<int>(page_now_)) % options_.block_tokens;
+  ++starting_page_[static_cast<std::size_t>(state.page_phase)];
   ends_.push(End{tick_ + state.output - state.made, state.serial, sequence});
   admitted_.emplace_back(sequence, state.serial);
   ++decoding_;
@@ -215,72 +302,113 @@ void Engine::stop_decoding(Sequence sequence) {
   State& state = at(sequence);
   const int tokens = cached(state);
   cached_tokens_ -= tokens;
-  --starting_page_[page_phase(state)];
-  free_blocks_ += reserves() ? state.blocks : blocks_of(tokens);
+  --starting_page_[static_cast<std::size_t>(state.page_phase)];
+  give_back(sequence, reserves_ ? state.blocks : blocks_of(tokens) - state.shared);
   state.decoding = false;
   --decoding_;
 }
 
 void Engine::take_pages_for_decodes() {
-  const auto size = static_cast<std::int64_t>(options_.block_tokens);
-  const auto starting = [&] { return starting_page_[static_cast<std::size_t>((size - tick_ % size) % size)]; };
-  while (starting() > free_blocks_) preempt_last();
-  free_blocks_ -= starting();  // before chunks of prompts take them
+  const int& starting = starting_page_[page_now_];
+  while (starting > pages_.free()) {
+    if (options_.batching != Batching::kVllmV1 || !preempt_prompt()) preempt_last();
+  }
+  pages_.take(starting);  // before chunks of prompts take them
 }
 
-// Who began to decode last is recomputed later, before all that wait.
+// The prompt under way that was admitted last is computed again later, before all that wait.
+bool Engine::preempt_prompt() {
+  if (prefilling_.empty()) return false;
+  const Sequence sequence = prefilling_.back();
+  State& state = at(sequence);
+  prefilling_.pop_back();
+  give_back(sequence, state.blocks);
+  waiting_tokens_ += std::exchange(state.prefilled, 0);
+  waiting_.push_front(sequence);
+  ++preemptions_;
+  preempted_ = true;
+  return true;
+}
+
+// Who began to decode last.
 void Engine::preempt_last() {
   for (;;) {
     assert(!admitted_.empty());
     const auto [sequence, serial] = admitted_.back();
     admitted_.pop_back();
+    if (stale(sequence, serial)) continue;
     State& state = at(sequence);
-    if (state.serial != serial || !state.decoding) continue;
     stop_decoding(sequence);
-    const int made = static_cast<int>(tick_ - state.joined_tick);
-    state.made += made;
-    state.prompt = cached(state) + 1;  // the last token made is not in the cache yet
-    state.prefilled = 0;
+    state.made += static_cast<int>(tick_ - state.joined_tick);
+    state.prompt = cached(state);
     state.serial = next_serial_++;  // what the heaps know of it is stale
-    waiting_.push_front(sequence);
-    waiting_tokens_ += state.prompt;
+    const std::int64_t blocks = blocks_of(state.prompt);
+    if (options_.preemption == Preemption::kSwap && blocks <= host_free_) {
+      host_free_ -= blocks;
+      swapped_tokens_ += state.prompt;
+      swapped_.push_back(sequence);
+    } else {
+      ++state.prompt;  // the last token made is not in the cache yet
+      state.prefilled = 0;
+      waiting_.push_front(sequence);
+      waiting_tokens_ += state.prompt;
+    }
     ++preemptions_;
+    preempted_ = true;
     return;
+  }
+}
+
+// They decode in this iteration already.
+void Engine::swap_in() {
+  while (!swapped_.empty() && running() < options_.max_sequences) {
+    const Sequence sequence = swapped_.front();
+    State& state = at(sequence);
+    const int tokens_left = state.output - state.made;
+    if (blocks_for_next(state.prompt, tokens_left) + watermark() > pages_.free()) return;
+    swapped_.pop_front();
+    host_free_ += blocks_of(state.prompt);
+    pages_.take(blocks_of(state.prompt + 1));
+    ++holding_;
+    swapped_tokens_ += state.prompt;
+    if (looks_ahead_) working_set_.add(sequence, state.prompt, state.predicted - state.made);
+    start_decoding(sequence);
   }
 }
 
 void Engine::end_decodes() {
   outcome_.decoded = decoding_;
   ++tick_;
+  page_now_ = (page_now_ == 0 ? starting_page_.size() : page_now_) - 1;
   cached_tokens_ += decoding_;
   while (!ends_.empty() && ends_.top().tick <= tick_) {
     const End end = ends_.top();
     ends_.pop();
-    if (at(end.sequence).serial != end.serial || !at(end.sequence).decoding) continue;
+    if (stale(end.sequence, end.serial)) continue;
     stop_decoding(end.sequence);
     outcome_.finished.push_back(at(end.sequence).request);
     forget(end.sequence);
   }
+  if (looks_ahead_) working_set_.end_iteration();
   // Stale entries must not pile up.
-  while (!admitted_.empty() &&
-         (at(admitted_.back().first).serial != admitted_.back().second || !at(admitted_.back().first).decoding)) {
-    admitted_.pop_back();
-  }
+  while (!admitted_.empty() && stale(admitted_.back().first, admitted_.back().second)) admitted_.pop_back();
   if (admitted_.size() > 64 + 4 * static_cast<std::size_t>(decoding_)) {
-    std::erase_if(admitted_,
-                  [&](const auto& entry) { return at(entry.first).serial != entry.second || !at(entry.first).decoding; });
+    std::erase_if(admitted_, [&](const auto& entry) { return stale(entry.first, entry.second); });
   }
 }
 
 std::vector<int> Engine::abandon() {
-  std::vector<std::pair<int, int>> requests;  // by serial: the order of arrival
+  std::vector<std::pair<int, int>> requests;
   for (const State& state : states_) {
-    if (state.serial >= 0 && state.request >= 0) requests.emplace_back(state.serial, state.request);
+    if (state.serial >= 0) requests.emplace_back(state.arrival, state.request);
   }
   std::sort(requests.begin(), requests.end());
+  const std::int64_t preemptions = preemptions_, prefix_hit_tokens = prefix_hit_tokens_;
   *this = Engine(options_);
+  preemptions_ = preemptions;
+  prefix_hit_tokens_ = prefix_hit_tokens;
   std::vector<int> result;
-  for (const auto& [serial, request] : requests) result.push_back(request);
+  for (const auto& [arrival, request] : requests) result.push_back(request);
   return result;
 }
 

@@ -5,12 +5,22 @@
 // it; end() says what that iteration produced. Knows neither time nor other workers. Batching:
 // - static (FasterTransformer): a batch runs until its last sequence ends; caches are reserved for the whole length
 // - Orca: prompts join running decodes at every iteration; caches are reserved for the whole length
-// - vLLM: waiting prompts go first in iterations of their own; paged caches; who came last is preempted, and recomputed, when
-// pages run out
+// - vLLM: waiting prompts go first in iterations of their own; paged caches; who began to decode last is preempted when pages
+//   run out
 // - mixed: as vLLM, but prompts share an iteration with the decodes (Splitwise's mixed pool)
-// - Sarathi-Serve, and vLLM's since V1: chunks of prompts fill a token budget beside the decodes
-// An iteration costs O(1) plus O(log n) per sequence that joins or leaves, not O(n): a decoding sequence's length, its next
-// page and its end follow from when it joined. Deterministic, not thread-safe.
+// - Sarathi-Serve: chunks of prompts fill a token budget beside the decodes
+// - vLLM V1, today's: as Sarathi-Serve, but who was admitted last is preempted, a prompt under way before any decode, and an
+//   iteration that preempts admits nobody; prefix caching and no watermark are its defaults, with_defaults_of(). It takes a
+//   prompt's pages chunk by chunk; here all of them when it is admitted
+// Preemption (vLLM): recompute puts the sequence before all that wait. Swap moves its cache to host memory if that has the
+// pages, and recomputes it otherwise; caches come back first in first out, in decode iterations that preempt nobody, once their
+// pages and one more are free beside the watermark; while any is away no prompt is admitted. A cache comes back unshared.
+// Prefixes (vLLM, kv_pages.h): a prompt skips the full pages of its prefix that are cached when it is admitted, all but its
+// last token at most; an iteration's end publishes what it computed of a prefix. What a sequence holds beyond its prefix is not
+// kept when it leaves. Prompt order (TetriInfer Section 3.3.1): by arrival, shortest or longest first in windows; a preempted
+// sequence goes before. Decode admission (TetriInfer Section 3.4, working_set.h): for prompts that will decode here and for
+// caches that come. An iteration costs O(1) plus O(log n) per sequence that joins or leaves, not O(n): a decoding sequence's
+// length, its next page and its end follow from when it joined. Deterministic, not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +33,8 @@
 
 #include "planner/perf/iteration_model.h"
 #include "planner/sim/engine_options.h"
+#include "planner/sim/kv_pages.h"
+#include "planner/sim/working_set.h"
 
 namespace windlass::sim {
 
@@ -48,14 +60,15 @@ class Engine {
   [[nodiscard]] bool can_hold(int prompt_tokens, int output_tokens) const;
 
   // A prompt to be prefilled. REQUIRES: can_hold(), with hand_over for no output; both >= 1, with hand_over output_tokens >= 2;
-  // prefix_tokens <= prompt_tokens.
+  // 0 <= prefix_tokens <= prompt_tokens.
   Sequence enqueue(const SequenceSpec& spec);
 
   // A sequence whose cache comes from elsewhere, with its first token made. Takes pages for it at once, and joins the decodes
   // with join(). Its prefix is not looked up: all of the cache comes. REQUIRES: has_room(); output_tokens >= 2.
   [[nodiscard]] bool has_room(const SequenceSpec& spec) const;
   Sequence reserve(const SequenceSpec& spec);
-  void join(Sequence sequence);  // also one that end() gave as prefilled: it is decoded here after all
+  // From the next iteration on; also one that end() gave as prefilled: it is decoded here after all.
+  void join(Sequence sequence);
 
   // Lets a handed over sequence's pages go. REQUIRES: end() gave it as prefilled.
   void release(Sequence sequence);
@@ -77,17 +90,20 @@ class Engine {
   // REQUIRES: an iteration is under way. The result lives until the next begin().
   const Outcome& end();
 
-  // Takes every sequence away and gives their requests, in the order of their arrival here: the worker failed.
+  // Takes every sequence away and gives their requests, in the order of their arrival here: the worker failed. The counts go
+  // on.
   [[nodiscard]] std::vector<int> abandon();
 
   [[nodiscard]] int request_of(Sequence sequence) const { return at(sequence).request; }
-  [[nodiscard]] int waiting() const { return static_cast<int>(waiting_.size()); }
+  [[nodiscard]] int waiting() const { return static_cast<int>(arrived_.size() + waiting_.size()); }
   [[nodiscard]] int running() const { return decoding_ + static_cast<int>(prefilling_.size()); }
   [[nodiscard]] int decoding() const { return decoding_; }
-  [[nodiscard]] int held() const { return held_; }  // all sequences here
+  [[nodiscard]] int swapped() const { return static_cast<int>(swapped_.size()); }  // whose caches are in host memory
+  [[nodiscard]] int held() const { return held_; }                                 // all sequences here
   // Tokens that are to be prefilled, and one for each decode: Splitwise's queue length.
   [[nodiscard]] std::int64_t pending_tokens() const { return waiting_tokens_ + decoding_; }
-  [[nodiscard]] std::int64_t free_blocks() const { return free_blocks_; }
+  [[nodiscard]] std::int64_t free_blocks() const { return pages_.free(); }  // cached pages that nobody uses among them
+  [[nodiscard]] std::int64_t host_free_blocks() const { return host_free_; }
   [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }  // by recompute or swap
   // Prompt tokens that were not computed, because they were cached.
   [[nodiscard]] std::int64_t prefix_hit_tokens() const { return prefix_hit_tokens_; }
@@ -95,16 +111,23 @@ class Engine {
  private:
   struct State {
     int request = -1;
-    int serial = 0;     // tells a handle's owners apart
+    int serial = 0;     // tells a handle's owners apart, and an owner before its preemption from itself after it
+    int arrival = 0;    // its first serial
     int prompt = 0;     // tokens to prefill, those made before a preemption included
     int output = 0;     // tokens to make in all
+    int predicted = 0;  // the same, as far as admission knows
     int made = 0;       // tokens made when it joined the decodes (or was preempted)
     int prefilled = 0;  // tokens of the prompt in the cache
     int chunk = 0;      // tokens of the prompt in this iteration
+    int prefix = -1;    // none where prefixes are not cached
+    int prefix_tokens = 0;
+    int shared = 0;      // pages it uses of its prefix
+    int blocks = 0;      // of its own, taken before it joined; while it decodes they follow from its length
+    int page_phase = 0;  // in starting_page_, while it decodes
     std::int64_t joined_tick = 0;
-    std::int64_t blocks = 0;  // pages it took before it joined; while it decodes they follow from its length
     bool decoding = false;
     bool hand_over = false;
+    bool started = false;
   };
   struct End {
     std::int64_t tick;
@@ -116,46 +139,73 @@ class Engine {
 
   [[nodiscard]] const State& at(Sequence sequence) const { return states_[static_cast<std::size_t>(sequence)]; }
   [[nodiscard]] State& at(Sequence sequence) { return states_[static_cast<std::size_t>(sequence)]; }
-  [[nodiscard]] bool reserves() const { return options_.batching == Batching::kStatic || options_.batching == Batching::kOrca; }
   [[nodiscard]] std::int64_t blocks_of(std::int64_t tokens) const {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
-  [[nodiscard]] std::int64_t blocks_to_admit(const State& state) const;
-  [[nodiscard]] int cached(const State& state) const;  // tokens of a decoding sequence in the cache
-  [[nodiscard]] std::size_t page_phase(const State& state) const;
+  // Pages that a cache takes before its first decode iteration here, and those with which it can go through that.
+  [[nodiscard]] std::int64_t blocks_at_first(std::int64_t tokens, std::int64_t tokens_left) const {
+    return blocks_of(reserves_ ? tokens + tokens_left : tokens);
+  }
+  [[nodiscard]] std::int64_t blocks_for_next(std::int64_t tokens, std::int64_t tokens_left) const;
+  [[nodiscard]] std::int64_t predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const;
+  [[nodiscard]] std::int64_t watermark() const { return holding_ == 0 ? 0 : watermark_; }
+  [[nodiscard]] int cached_prefix(const State& state) const;  // pages
+  [[nodiscard]] int cached(const State& state) const;         // tokens of a decoding sequence in the cache
+  [[nodiscard]] bool stale(Sequence sequence, int serial) const {
+    return at(sequence).serial != serial || !at(sequence).decoding;
+  }
 
   Sequence make(const SequenceSpec& spec);
   void forget(Sequence sequence);
-  [[nodiscard]] bool admit(Sequence sequence);
-  void admit_prompts(int budget, bool chunked);
+  void sort_window();
+  [[nodiscard]] bool fits(const State& state, int shared) const;
+  void admit(Sequence sequence, int shared);
+  void admit_prompts(int budget);
+  void begin_decodes();
   void add_chunk(Sequence sequence, int tokens);
+  void publish_prefix(State& state);
+  void give_back(Sequence sequence, std::int64_t blocks);
   void start_decoding(Sequence sequence);
   void stop_decoding(Sequence sequence);
   void take_pages_for_decodes();
   void preempt_last();
+  [[nodiscard]] bool preempt_prompt();
+  void swap_in();
   void end_prefills();
   void end_decodes();
 
   EngineOptions options_;
+  bool chunks_;       // prompts in chunks
+  bool reserves_;     // caches for their whole length
+  bool looks_ahead_;  // keeps a working set
   std::vector<State> states_;
   std::vector<Sequence> unused_;
   int next_serial_ = 0;
   int held_ = 0;
+  int holding_ = 0;  // of these, with pages
 
+  std::deque<Sequence> arrived_;      // not yet in a window; in the order of arrival
   std::deque<Sequence> waiting_;      // in the order in which they will be admitted
   std::vector<Sequence> prefilling_;  // admitted, their prompts not done; in the order of admission
-  std::int64_t waiting_tokens_ = 0;   // of waiting and prefilling prompts
-  std::int64_t free_blocks_ = 0;
+  std::deque<Sequence> swapped_;
+  std::vector<Sequence> joining_;    // while an iteration is under way
+  std::int64_t waiting_tokens_ = 0;  // to be prefilled
+  KvPages pages_;
+  std::int64_t host_free_ = 0;
+  std::int64_t watermark_ = 0;  // pages that new prompts leave free
+  WorkingSet working_set_;      // empty unless it looks ahead
 
   int decoding_ = 0;
   std::int64_t tick_ = 0;           // decode iterations so far
+  std::size_t page_now_ = 0;        // where starting_page_ says who needs a page now: (-tick) % block_tokens
   std::int64_t cached_tokens_ = 0;  // of all decoding sequences
   std::vector<int> starting_page_;  // [p]: decoding sequences that need a page when (p + tick) % block_tokens = 0
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // stale where the serial has changed or it does not decode
-  std::vector<std::pair<Sequence, int>> admitted_;  // with serials, in the order in which they began to decode; stale alike
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // some stale
+  std::vector<std::pair<Sequence, int>> admitted_;  // with serials, in the order in which they began to decode; some stale
 
   planner::Batch batch_;
   bool busy_ = false;
+  bool preempted_ = false;  // in this iteration
   Outcome outcome_;
   std::vector<int> started_;
   std::int64_t preemptions_ = 0;
