@@ -136,10 +136,10 @@ Result<PreparedScenario> PreparedScenario::make(Scenario given, const std::map<s
       scenario.link.latency_s = latency_s;
       scenario.defaults.push_back("cluster.link.latency: " + duration_text(latency_s));
     }
-    parts->link.bandwidth_bytes_per_s = *scenario.link.bandwidth_bytes_per_s;
-    parts->link.latency_s = *scenario.link.latency_s;
+    parts->link.path.bandwidth_bytes_per_s = *scenario.link.bandwidth_bytes_per_s;
+    parts->link.path.latency_s = *scenario.link.latency_s;
     parts->link.kv_bytes_per_token = planner::kv_bytes_per_token(parts->shape);
-    parts->link.layers = scenario.link.layer_wise ? parts->shape.layers : 0;
+    parts->link.path.layers = scenario.link.layer_wise ? parts->shape.layers : 0;
   }
   return PreparedScenario(std::move(parts));
 }

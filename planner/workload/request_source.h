@@ -13,7 +13,9 @@ struct Request {
   double size = 1;
   int input_tokens = 0;
   int output_tokens = 0;
-  int model = 0;  // which of the models of a workload that has several
+  int model = 0;          // which of the models of a workload that has several
+  int prefix = -1;        // which of the prefixes that several requests share its prompt starts with; -1: none
+  int prefix_tokens = 0;  // of input_tokens
 };
 
 class RequestSource {

@@ -172,8 +172,8 @@ TEST(ScenarioPrepare, LinkAndMixedPool) {
   const auto scenario = prepared(yaml);
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingOptions options = scenario->options(1);
-  EXPECT_DOUBLE_EQ(options.link.bandwidth_bytes_per_s, 25e9);  // one A100's HDR 200 Gbit/s
-  EXPECT_EQ(options.link.layers, 0);
+  EXPECT_DOUBLE_EQ(options.link.path.bandwidth_bytes_per_s, 25e9);  // one A100's HDR 200 Gbit/s
+  EXPECT_EQ(options.link.path.layers, 0);
   EXPECT_DOUBLE_EQ(options.link.kv_bytes_per_token, 2.0 * 32 * 8 * 128 * 2);
   EXPECT_EQ(options.pools[0].engine.batching, Batching::kMixed);
   EXPECT_EQ(options.mixed_pool_threshold_tokens, 8192);

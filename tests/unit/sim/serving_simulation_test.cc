@@ -6,57 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/base/rng.h"
 #include "planner/queueing/erlang.h"
+#include "tests/unit/sim/list_source.h"
+#include "tests/unit/sim/serving_fixture.h"
 
 namespace windlass::sim {
 namespace {
-
-// Seconds as a line in the batch's sums.
-class Line final : public planner::IterationModel {
- public:
-  double base_s = 0.01, per_prompt_token_s = 1e-4, per_decode_s = 1e-3, per_context_token_s = 0, capacity_tokens = 1e6;
-
-  [[nodiscard]] double iteration_s(const planner::Batch& b) const override {
-    return base_s + per_prompt_token_s * b.prefill_tokens + per_decode_s * b.decode_sequences +
-           per_context_token_s * b.decode_context_tokens;
-  }
-  [[nodiscard]] planner::Coverage coverage(const planner::Batch&) const override { return planner::Coverage::kMeasured; }
-  [[nodiscard]] double kv_capacity_tokens() const override { return capacity_tokens; }
-};
-
-class Listed final : public workload::RequestSource {
- public:
-  explicit Listed(std::vector<workload::Request> requests) : requests_(std::move(requests)) {}
-  std::optional<workload::Request> next() override {
-    if (next_ == requests_.size()) return std::nullopt;
-    return requests_[next_++];
-  }
-
- private:
-  std::vector<workload::Request> requests_;
-  std::size_t next_ = 0;
-};
-
-std::vector<workload::Request> random_requests(Rng& rng, int count, double rate_per_s, int most_prompt, int most_output) {
-  std::vector<workload::Request> requests;
-  double now_s = 0;
-  for (int i = 0; i < count; ++i) {
-    now_s += rng.exponential(rate_per_s);
-    requests.push_back(
-        {now_s, 1, static_cast<int>(rng.integer(1, most_prompt)), static_cast<int>(rng.integer(1, most_output))});
-  }
-  return requests;
-}
-
-ServingPool pool_of(const Line& model, WorkerRole role, int workers, Batching batching = Batching::kVllm) {
-  ServingPool pool;
-  pool.role = role;
-  pool.workers = workers;
-  pool.model = &model;
-  pool.engine.batching = batching;
-  return pool;
-}
 
 // Given: one request on an idle worker. Expected: its times are the model's: a prefill, then one decode per further token.
 TEST(ServingSimulation, OneRequestTakesItsIterations) {
@@ -66,7 +21,7 @@ TEST(ServingSimulation, OneRequestTakesItsIterations) {
   options.pools = {pool_of(model, WorkerRole::kUnified, 1)};
   options.objectives = ServingObjectives{0.02, 0.012};
   options.slowdown_reference = &model;
-  Listed source({{5, 1, 100, 4}});
+  ListSource source({{5, 1, 100, 4}});
   const auto result = simulate_serving(source, options);
   ASSERT_TRUE(result.ok());
   const double decode_s = 3 * 0.011 + (100 + 101 + 102) * 1e-6;
@@ -89,7 +44,7 @@ TEST(ServingSimulation, IsAnMd1QueueForSingleTokens) {
   options.pools = {pool_of(model, WorkerRole::kUnified, 1)};
   options.pools[0].engine.max_sequences = 1;
   Rng rng(2, "md1");
-  Listed source(random_requests(rng, 200'000, 7, 1, 1));
+  ListSource source(random_requests(rng, 200'000, 7, 1, 1));
   const auto result = simulate_serving(source, options);
   ASSERT_TRUE(result.ok());
   EXPECT_NEAR(result->scheduling_delay.mean_s, 0.7 / (2 * 0.3) * 0.1, 0.004);
@@ -102,13 +57,13 @@ TEST(ServingSimulation, MovesTheCacheBetweenRoles) {
   Line model;
   ServingOptions options;
   options.pools = {pool_of(model, WorkerRole::kPrefill, 1), pool_of(model, WorkerRole::kDecode, 1)};
-  options.link = {1e6, 0.002, 1000, 0};  // 100 tokens: 0.1 s
+  options.link = {{1e6, 0.002, 0, 0}, 1000};  // 100 tokens: 0.1 s
   for (const int layers : {0, 10}) {
-    options.link.layers = layers;
-    Listed source({{0, 1, 100, 3}});
+    options.link.path.layers = layers;
+    ListSource source({{0, 1, 100, 3}});
     const auto result = simulate_serving(source, options);
     ASSERT_TRUE(result.ok());
-    const double visible_s = layers == 0 ? 0.102 : 0.002 + 0.1 - 0.02;  // the prefill takes 0.02 s
+    const double visible_s = layers == 0 ? 0.102 : 0.002 + 0.1 - 0.9 * 0.02;  // nine of ten layers of the prefill hide it
     EXPECT_NEAR(result->ttft.mean_s, 0.02, 1e-8);
     EXPECT_NEAR(result->e2e.mean_s, 0.02 + visible_s + 2 * 0.011, 1e-8) << layers;
     EXPECT_EQ(result->kv_transfers, 1);
@@ -122,8 +77,8 @@ TEST(ServingSimulation, PullsWhenThereIsRoom) {
   ServingOptions options;
   options.pools = {pool_of(model, WorkerRole::kPrefill, 1), pool_of(model, WorkerRole::kDecode, 1)};
   options.pools[1].engine.kv_blocks = 10;
-  options.link = {0, 0, 0, 0};
-  Listed source({{0, 1, 100, 50}, {0, 1, 100, 50}});
+  options.link = {};
+  ListSource source({{0, 1, 100, 50}, {0, 1, 100, 50}});
   const auto result = simulate_serving(source, options);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->completed, 2);
@@ -147,12 +102,12 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
         pool_of(model, two ? WorkerRole::kPrefill : WorkerRole::kUnified, static_cast<int>(rng.integer(1, 3)), batching)};
     if (two) options.pools.push_back(pool_of(model, WorkerRole::kDecode, static_cast<int>(rng.integer(1, 3)), batching));
     for (ServingPool& pool : options.pools) pool.engine.max_sequences = static_cast<int>(rng.integer(1, 12));
-    options.link = {1e7, 1e-4, 1000, round % 3 == 0 ? 8 : 0};
+    options.link = {{1e7, 1e-4, round % 3 == 0 ? 8 : 0, 0}, 1000};
     if (rng.uniform() < 0.7) options.dispatch = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
     const bool paged = batching != Batching::kStatic && batching != Batching::kOrca;
     if (two && paged && rng.uniform() < 0.7) options.mixed_pool_threshold_tokens = rng.integer(0, 500);
     const auto requests = random_requests(rng, 120, rng.uniform(1, 60), 300, 60);
-    Listed source(requests), again(requests);
+    ListSource source(requests), again(requests);
     const auto result = simulate_serving(source, options);
     ASSERT_TRUE(result.ok());
     ASSERT_EQ(result->completed + result->refused, 120) << "round " << round;
@@ -178,10 +133,10 @@ TEST(ServingSimulation, TheMixedPoolTakesPromptsThatWouldWait) {
   ServingOptions options;
   options.pools = {pool_of(model, WorkerRole::kPrefill, 1, Batching::kMixed),
                    pool_of(model, WorkerRole::kDecode, 3, Batching::kMixed)};
-  options.link = {1e9, 0, 100, 0};
+  options.link = {{1e9, 0, 0, 0}, 100};
   Rng rng(4, "burst");
   const auto requests = random_requests(rng, 400, 15, 2000, 20);
-  Listed apart_source(requests), mixed_source(requests);
+  ListSource apart_source(requests), mixed_source(requests);
   const auto apart = simulate_serving(apart_source, options);
   options.mixed_pool_threshold_tokens = 3000;
   const auto mixed = simulate_serving(mixed_source, options);
@@ -195,7 +150,7 @@ TEST(ServingSimulation, TheMixedPoolTakesPromptsThatWouldWait) {
 TEST(ServingSimulation, RefusesWhatCannotServe) {
   Line model, full;
   full.capacity_tokens = -5;
-  Listed source({});
+  ListSource source({});
   const auto message = [&](std::vector<ServingPool> pools) {
     ServingOptions options;
     options.pools = std::move(pools);

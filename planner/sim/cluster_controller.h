@@ -1,0 +1,69 @@
+// ClusterController: who decides, in the run, how many workers there are. The simulator asks it on its interval what should
+// change, and lets new workers start and old ones drain with their delays, as the real controller's pods do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/sim/serving_options.h"
+
+namespace windlass::sim {
+
+enum class WorkerPhase { kStarting, kReady, kDraining, kEnded };
+
+const char* to_string(WorkerPhase phase);  // "starting", "ready", "draining", "ended"
+
+struct ObservedWorker {
+  int worker = 0;
+  const ServingPool* pool = nullptr;
+  WorkerPhase phase = WorkerPhase::kReady;  // never ended
+  double created_s = 0;
+  double ready_s = 0;  // once ready
+  int running = 0;     // requests in its batches
+  int waiting = 0;     // requests that wait inside it
+};
+
+// Totals count from the start of the run.
+struct ObservedService {
+  std::int64_t arrived = 0;
+  std::int64_t input_tokens = 0;  // of the arrived
+  std::int64_t completed = 0;
+  std::int64_t output_tokens = 0;  // of the completed
+  std::int64_t attained = 0;       // completed inside the objectives
+  std::int64_t failed = 0;
+  int queued = 0;              // in the central queue
+  double last_arrival_s = -1;  // -1: none yet
+  std::vector<ObservedWorker> workers;
+};
+
+struct ClusterObservation {
+  double now_s = 0;
+  std::vector<ObservedService> services;
+};
+
+struct ClusterOrders {
+  struct Start {
+    int service = 0;
+    const ServingPool* pool = nullptr;  // lives as long as the run; its `workers` says nothing here
+    int workers = 0;
+  };
+  struct Slots {  // requests that a worker is sent at once from now on (a chain's capacity)
+    int service = 0;
+    const ServingPool* pool = nullptr;
+    int slots = 0;
+  };
+  std::vector<Start> start;
+  std::vector<int> drain;  // workers; one that starts still is ended at once
+  std::vector<Slots> slots;
+};
+
+class ClusterController {
+ public:
+  virtual ~ClusterController() = default;
+
+  [[nodiscard]] virtual double interval_s() const = 0;  // > 0
+  [[nodiscard]] virtual ClusterOrders decide(const ClusterObservation& observation) = 0;
+};
+
+}  // namespace windlass::sim

@@ -1,0 +1,140 @@
+// What simulate_serving() and simulate_cluster() are given: pools of workers, how requests find them, what may happen to them.
+//
+// Plain data; models and controllers are borrowed and outlive the run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/dispatch/policies.h"
+#include "planner/perf/iteration_model.h"
+#include "planner/perf/transfer_times.h"
+#include "planner/sim/engine.h"
+
+namespace windlass::sim {
+
+class ClusterController;
+class ServingObserver;
+
+enum class WorkerRole { kUnified, kPrefill, kDecode };
+
+const char* to_string(WorkerRole role);  // "unified", "prefill", "decode"
+
+// FLOPs of the model itself, for MFU (model FLOPs utilisation, PaLM Appendix B: what the forward pass needs, over the peak).
+struct ModelFlops {
+  double per_token = 0;           // matrix products
+  double per_attended_token = 0;  // attention: per new token and token that it attends to
+  double peak_per_s = 0;          // of the whole worker; 0: MFU is not known
+
+  [[nodiscard]] double of(const planner::Batch& batch) const {
+    return per_token * (batch.prefill_tokens + batch.decode_sequences) +
+           per_attended_token * (batch.prefill_attention / 2 + batch.decode_context_tokens);
+  }
+};
+
+// A worker is one engine, or with a model of S pipeline stages S engines (vLLM's virtual engines: each with 1/S of the KV
+// cache) whose iterations, the microbatches, follow each other through the stages. A stage that waits for the one before is a
+// bubble.
+struct ServingPool {
+  std::string name;  // for people; "h100-2"
+  WorkerRole role = WorkerRole::kUnified;
+  int workers = 1;                                 // there and ready at time 0
+  const planner::IterationModel* model = nullptr;  // borrowed
+  EngineOptions engine;                            // kv_blocks, of the worker; 0: what the model's KV capacity gives
+  int gpus_per_worker = 1;
+  double price_per_gpu_hour = 0;
+  double power_per_gpu_watts = 0;
+  double start_s = 0;           // a worker that is started later is ready after this: schedule, image pull, load, warm
+  double swap_s_per_token = 0;  // between GPU and host, per token of KV cache, all GPUs of the worker together
+  ModelFlops flops;
+};
+
+// Of every pair of a prefill and a decode worker, uncontended.
+struct KvLink {
+  planner::KvTransferPath path;
+  double kv_bytes_per_token = 0;
+};
+
+struct ServingObjectives {
+  double ttft_s = 0;
+  double tpot_s = 0;
+};
+
+// What is known of a request's output length before it is made (TetriInfer, Section 3.3.2): a bucket of `bucket_tokens`, the
+// right one with probability `accuracy`, else one of its neighbours. Its lower end is what decode admission reserves for, as in
+// the paper; its middle tells heavy decodes from light ones.
+struct LengthPrediction {
+  int bucket_tokens = 200;
+  double accuracy = 0.749;
+};
+
+// How the decode worker of a prefilled request is chosen.
+enum class DecodeChoice {
+  kAtArrival,  // together with its prefill worker, by the service's dispatch (Splitwise)
+  kTwoChoice,  // once prefilled: of two random workers with room for its predicted length the one whose ratio of heavy to light
+               // decodes would be lower (TetriInfer, Section 3.3.4)
+};
+
+// A worker whose share of busy time was below `below` over a whole window takes the other role, when some worker of that role
+// was busier and one of its own role is left (TetriInfer, Section 3.5).
+struct FlipPolicy {
+  double window_s = 60;
+  double below = 0.1;
+  double flip_s = 0.006;
+};
+
+// All of one model.
+struct ServingService {
+  std::string name;  // for people
+  std::vector<ServingPool> pools;
+  KvLink link;
+  // How a worker of the role is chosen: a policy of planner/dispatch, which sees requests in flight; none: fewest pending
+  // tokens (JSQ as Splitwise counts). Where a policy keeps requests back (JFFC), those of unified workers wait in a central
+  // queue, as at our gateway; so do all requests while no worker is ready.
+  std::optional<dispatch::PolicyKind> dispatch;
+  DecodeChoice decode_choice = DecodeChoice::kAtArrival;
+  int heavy_decode_tokens = 128;               // predicted to make more: a heavy decode (TetriInfer, Section 5.1)
+  std::optional<LengthPrediction> prediction;  // none: lengths are known
+  std::optional<std::int64_t> mixed_pool_threshold_tokens;
+  std::optional<FlipPolicy> flip;
+  std::optional<ServingObjectives> objectives;
+  // A request alone on this worker is what slowdowns are relative to. Borrowed.
+  const planner::IterationModel* slowdown_reference = nullptr;
+};
+
+// Workers that fail. What they held is lost: a request whose first token had not been sent is dispatched again, one that was
+// streaming has failed.
+struct WorkerFailures {
+  struct At {
+    double time_s = 0;
+    int worker = 0;  // as they are counted in results; one that is not there then is passed over
+  };
+  std::vector<At> at;
+  double mean_time_between_s = 0;  // of each worker, exponential; 0: none
+  bool restart = true;             // another of its pool starts at once, and is ready after its start_s
+};
+
+struct RunOptions {
+  std::uint64_t seed = 1;
+  double arrivals_end_s = std::numeric_limits<double>::infinity();  // later requests of the source are left out; the run drains
+  std::int64_t max_requests = std::numeric_limits<std::int64_t>::max();
+  WorkerFailures failures;
+  ClusterController* controller = nullptr;               // borrowed: starts and drains workers in the run; none: they stay
+  std::function<void(std::int64_t completed)> progress;  // every 2^14 completions; may be empty
+  ServingObserver* observer = nullptr;                   // borrowed
+  double sample_interval_s = 0;                          // 0: no samples
+};
+
+// One model and its run.
+struct ServingOptions : ServingService, RunOptions {};
+
+// Several models, Request::model is the index. They meet only in the controller, which divides the GPUs among them.
+struct ClusterOptions : RunOptions {
+  std::vector<ServingService> services;
+};
+
+}  // namespace windlass::sim

@@ -1,0 +1,100 @@
+// ServingWorker: one worker of a serving simulation: its engines, its pipeline's stages, its phase of life, and what it did.
+// The simulation moves it; it knows no other worker and no clock.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include "planner/sim/engine.h"
+#include "planner/sim/serving_simulation.h"
+
+namespace windlass::sim {
+
+class ServingWorker {
+ public:
+  // One of the engines of a pipeline: its iterations are microbatches.
+  struct Lane {
+    explicit Lane(const EngineOptions& options) : engine(options) {}
+
+    Engine engine;
+    bool busy = false;
+    std::int64_t began_ns = 0;
+  };
+
+  ServingWorker(int id, int service, const ServingPool& pool, std::int64_t now_ns);
+
+  const int id;
+  const int service;
+  const ServingPool* const pool;
+  WorkerRole role;
+  WorkerPhase phase = WorkerPhase::kStarting;
+  bool flipping = false;  // takes nothing new until it is empty and has the other role
+  bool flip_awaited = false;
+  bool failed = false;
+  std::int64_t created_ns;
+  std::int64_t ready_ns = std::numeric_limits<std::int64_t>::max();
+  std::int64_t ended_ns = std::numeric_limits<std::int64_t>::max();
+
+  std::vector<Lane> lanes;
+  int prompts = 0;          // requests that are to be prefilled here
+  int decodes = 0;          // requests that decode here, or will
+  int heavy_decodes = 0;    // of these, predicted to be heavy
+  std::deque<int> handed;   // requests that were prefilled here and whose caches wait to be pulled by their decode workers
+  std::deque<int> to_pull;  // requests whose caches wait for room here, in the order in which they were ready
+
+  [[nodiscard]] bool takes_requests() const { return phase == WorkerPhase::kReady && !flipping; }
+  // In the mixed pool while it has work of the other role.
+  [[nodiscard]] bool mixed() const {
+    return role == WorkerRole::kPrefill ? decodes > 0 : role == WorkerRole::kDecode && prompts > 0;
+  }
+  // Tokens that are pending here, those of requests on their way included.
+  [[nodiscard]] std::int64_t pending() const {
+    std::int64_t tokens = decodes;
+    for (const Lane& lane : lanes) tokens += lane.engine.pending_tokens() - lane.engine.decoding();
+    return tokens;
+  }
+  [[nodiscard]] bool can_hold(int input_tokens, int output_tokens) const {
+    return lanes.front().engine.can_hold(input_tokens, output_tokens);
+  }
+  [[nodiscard]] bool empty() const;                                  // no request is here, or on its way here
+  [[nodiscard]] int lane_for_prompt() const;                         // with the fewest pending tokens
+  [[nodiscard]] int lane_for_cache(const SequenceSpec& spec) const;  // with room for it and the fewest sequences; -1: none
+
+  // Says that an iteration of `seconds` over all stages begins now. Returns when it ends: its microbatch passes the stages one
+  // after the other, and at each waits until the one before has left.
+  [[nodiscard]] std::int64_t pass_stages(std::int64_t now_ns, double seconds);
+  [[nodiscard]] std::int64_t first_stage_free_ns() const { return stage_free_ns_.front(); }
+  bool stage_awaited = false;  // an event is set for the time when the first stage is free
+  int next_lane = 0;           // lanes take turns
+
+  // Before anything changes in the engines: the pages in use until now go into the mean.
+  void account_pages(std::int64_t now_ns);
+  void count_iteration(const planner::Batch& batch);
+  [[nodiscard]] std::int64_t free_blocks() const;
+  [[nodiscard]] std::int64_t kv_blocks() const { return kv_blocks_; }
+  [[nodiscard]] double kv_in_use() const;  // share of its pages
+  [[nodiscard]] bool busy() const;
+  [[nodiscard]] int waiting() const;
+  [[nodiscard]] int running() const;
+  [[nodiscard]] std::int64_t busy_ns() const { return busy_ns_; }
+  std::int64_t completed = 0;
+  std::int64_t busy_ns_at_check = 0;  // for the flip policy
+
+  // Ends: the engines are gone, what they counted stays.
+  void end(std::int64_t now_ns);
+  [[nodiscard]] WorkerFigures figures(std::int64_t now_ns) const;
+
+ private:
+  std::int64_t kv_blocks_ = 0;
+  std::vector<std::int64_t> stage_free_ns_;
+  std::int64_t busy_ns_ = 0;  // of a stage
+  std::int64_t pages_since_ns_ = 0;
+  double page_share_s_ = 0;  // integral of kv_in_use() over time
+  double flops_ = 0;
+  WorkerFigures counted_;
+};
+
+}  // namespace windlass::sim

@@ -1,0 +1,68 @@
+// See worker_chooser.h.
+#include "planner/sim/worker_chooser.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace windlass::sim {
+
+WorkerChooser::WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream) {
+  if (policy) policy_ = dispatch::make_policy(*policy, Rng(seed, stream));
+}
+
+void WorkerChooser::reset(const ServingWorkers& workers, const std::vector<Candidate>& candidates) {
+  candidates_.clear();
+  states_.clear();
+  for (const Candidate& candidate : candidates) {
+    assert(candidates_.empty() || candidates_.back() < candidate.worker);
+    candidates_.push_back(candidate.worker);
+    if (!policy_) continue;
+    // A slot's rate: alone on the worker, one token after another.
+    const double rate =
+        1 / workers[static_cast<std::size_t>(candidate.worker)]->pool->model->iteration_s(planner::decode_batch(1, 1024));
+    states_.push_back(dispatch::ChainState{rate, candidate.slots, candidate.in_flight, false});
+  }
+  if (policy_) policy_->reset(states_);
+}
+
+void WorkerChooser::changed(int worker, int by) {
+  if (!policy_) return;
+  const auto at = std::lower_bound(candidates_.begin(), candidates_.end(), worker);
+  if (at == candidates_.end() || *at != worker) return;
+  const auto index = static_cast<std::size_t>(at - candidates_.begin());
+  states_[index].in_flight += by;
+  policy_->update(index, states_[index]);
+}
+
+int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates, const SequenceSpec& request, bool heavy,
+               Rng& rng) {
+  std::vector<int> roomy, all;
+  for (const int candidate : candidates) {
+    const ServingWorker& worker = *workers[static_cast<std::size_t>(candidate)];
+    if (!worker.can_hold(request.prompt_tokens, request.output_tokens)) continue;
+    all.push_back(candidate);
+    const int page = worker.pool->engine.block_tokens;
+    const std::int64_t predicted =
+        request.predicted_output_tokens > 0 ? request.predicted_output_tokens : request.output_tokens;
+    if (worker.free_blocks() * page >= request.prompt_tokens + predicted) roomy.push_back(candidate);
+  }
+  const std::vector<int>& among = roomy.empty() ? all : roomy;
+  if (among.empty()) return -1;
+  if (among.size() == 1) return among.front();
+  const auto last = static_cast<std::int64_t>(among.size()) - 1;
+  const auto first = static_cast<std::size_t>(rng.integer(0, last));
+  auto second = static_cast<std::size_t>(rng.integer(0, last - 1));
+  if (second >= first) ++second;
+  const auto at = [&](std::size_t index) -> const ServingWorker& { return *workers[static_cast<std::size_t>(among[index])]; };
+  // With this request among them.
+  const auto ratio = [&](const ServingWorker& worker) {
+    const int heavy_ones = worker.heavy_decodes + (heavy ? 1 : 0);
+    const int light_ones = worker.decodes - worker.heavy_decodes + (heavy ? 0 : 1);
+    return static_cast<double>(heavy_ones) / std::max(1, light_ones);
+  };
+  const ServingWorker &a = at(first), &b = at(second);
+  if (ratio(a) != ratio(b)) return ratio(a) < ratio(b) ? a.id : b.id;
+  return b.decodes < a.decodes ? b.id : a.id;
+}
+
+}  // namespace windlass::sim

@@ -1,0 +1,87 @@
+// WorkerChooser: to which worker of one role a request goes: a policy of planner/dispatch, or the fewest pending tokens. And
+// TetriInfer's choice of a decode worker.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/base/rng.h"
+#include "planner/dispatch/policies.h"
+#include "planner/sim/serving_worker.h"
+
+namespace windlass::sim {
+
+using ServingWorkers = std::vector<std::unique_ptr<ServingWorker>>;  // by id
+
+class WorkerChooser {
+ public:
+  // `stream` names the random stream of a policy that draws. No policy: the fewest pending tokens.
+  WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream);
+
+  struct Candidate {
+    int worker = 0;
+    int slots = 0;  // that the policy may fill
+    int in_flight = 0;
+  };
+  // Starts over with these, by rising worker. The policy keeps its random stream.
+  void reset(const ServingWorkers& workers, const std::vector<Candidate>& candidates);
+  // `by` more requests are in flight at the worker; one that is no candidate is passed over.
+  void changed(int worker, int by);
+
+  struct Choice {
+    int worker = -1;    // -1: none of them passed
+    bool wait = false;  // the policy keeps the request back
+  };
+  // Among workers that pass `admits`; where the policy's choice does not, or it keeps the request back although `may_wait` is
+  // false, the one with the fewest pending tokens that does.
+  template <class Admits>
+  [[nodiscard]] Choice choose(const ServingWorkers& workers, bool may_wait, Admits admits) {
+    if (policy_) {
+      const auto chosen = policy_->choose();
+      if (!chosen && may_wait && any(workers, admits)) return {-1, true};
+      if (chosen && admits(*workers[static_cast<std::size_t>(candidates_[*chosen])])) return {candidates_[*chosen], false};
+    }
+    return {fewest_pending(workers, admits), false};
+  }
+
+  // -1: none passes.
+  template <class Admits>
+  [[nodiscard]] int fewest_pending(const ServingWorkers& workers, Admits admits) const {
+    int best = -1;
+    std::int64_t best_pending = 0;
+    for (const int candidate : candidates_) {
+      const ServingWorker& worker = *workers[static_cast<std::size_t>(candidate)];
+      if (!admits(worker)) continue;
+      const std::int64_t pending = worker.pending();
+      if (best >= 0 && pending >= best_pending) continue;
+      best = candidate;
+      best_pending = pending;
+    }
+    return best;
+  }
+
+  template <class Admits>
+  [[nodiscard]] bool any(const ServingWorkers& workers, Admits admits) const {
+    return std::any_of(candidates_.begin(), candidates_.end(),
+                       [&](int candidate) { return admits(*workers[static_cast<std::size_t>(candidate)]); });
+  }
+
+  [[nodiscard]] bool empty() const { return candidates_.empty(); }
+  [[nodiscard]] const std::vector<int>& candidates() const { return candidates_; }
+
+ private:
+  std::vector<int> candidates_;  // workers, rising
+  std::unique_ptr<dispatch::DispatchPolicy> policy_;
+  std::vector<dispatch::ChainState> states_;
+};
+
+// TetriInfer, Section 3.3.4: of two random ones of the workers that have room for the predicted length (of all, where none has)
+// the one whose ratio of heavy to light decodes would be lower; of equals the one with fewer decodes, then the one drawn first.
+// -1: none can hold the request.
+[[nodiscard]] int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates, const SequenceSpec& request,
+                             bool heavy, Rng& rng);
+
+}  // namespace windlass::sim
