@@ -10,14 +10,16 @@
 
 #include "tests/bench/fidelity/latency_tables.h"
 #include "tests/bench/fidelity/operator_tables.h"
+#include "tests/bench/fidelity/ordering_tables.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Measures the latency models against measured times."};
   std::string data = "../shared/data", out;
   std::vector<std::string> names, known;
   std::vector<windlass::bench::LatencyTable> tables = windlass::bench::latency_tables();
-  const auto& operators = windlass::bench::operator_tables();
-  tables.insert(tables.end(), operators.begin(), operators.end());
+  for (const auto& more : {windlass::bench::operator_tables(), windlass::bench::ordering_tables()}) {
+    tables.insert(tables.end(), more.begin(), more.end());
+  }
   for (const auto& table : tables) known.emplace_back(table.name);
   app.add_option("--data", data, "Folder with profiles/")->capture_default_str();
   app.add_option("--out", out, "Folder for the tables, one NAME.md each; printed when it is not given");
