@@ -1,191 +1,13 @@
-// The engine of the serving simulator: in small cases by hand, and against a plain engine that looks at every sequence every
-// time.
+// The engine of the serving simulator: batching, hand-over and preemption in small cases by hand.
 #include "planner/sim/engine.h"
 
-#include <algorithm>
-#include <deque>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
-#include "planner/base/rng.h"
-
 namespace windlass::sim {
 namespace {
-
-// The same rules, spelled out sequence by sequence.
-class PlainEngine {
- public:
-  explicit PlainEngine(const EngineOptions& options) : options_(options), free_(options.kv_blocks) {}
-
-  void enqueue(int request, int prompt, int output) { waiting_.push_back({request, prompt, output, 0, 0, 0, 0, 0}); }
-
-  std::optional<planner::Batch> begin() {
-    planner::Batch batch;
-    const bool alone = options_.batching == Batching::kVllm || options_.batching == Batching::kStatic;
-    if (options_.batching != Batching::kSarathi && !(options_.batching == Batching::kStatic && !decoding_.empty())) {
-      admit(options_.max_batch_tokens, false, batch);
-    }
-    if (!decoding_.empty() && !(alone && batch.prefill_sequences > 0)) {
-      while (!reserves() && pages_needed() > free_) preempt();
-      if (!reserves()) free_ -= pages_needed();
-      for (const Item& item : decoding_) batch.add_decode(item.cached);
-    }
-    if (options_.batching == Batching::kSarathi) admit(options_.max_batch_tokens - batch.decode_sequences, true, batch);
-    batch_ = batch;
-    return batch.empty() ? std::nullopt : std::optional(batch);
-  }
-
-  Engine::Outcome end() {
-    Engine::Outcome outcome;
-    if (batch_.decode_sequences > 0) {
-      outcome.decoded = static_cast<int>(decoding_.size());
-      std::deque<Item> left;
-      std::vector<std::pair<int, int>> done;
-      for (Item& item : decoding_) {
-        ++item.cached;
-        ++item.made;
-        if (item.made < item.output) {
-          left.push_back(item);
-          continue;
-        }
-        free_ += reserves() ? item.blocks : blocks_of(item.cached);
-        outcome.finished.push_back(item.request);
-      }
-      decoding_ = left;
-    }
-    if (batch_.prefill_sequences > 0) {
-      std::deque<Item> left;
-      for (Item& item : prefilling_) {
-        item.prefilled += item.chunk;
-        item.chunk = 0;
-        if (item.prefilled < item.prompt) {
-          left.push_back(item);
-          continue;
-        }
-        if (item.made == 0) outcome.first_tokens.push_back(item.request);
-        ++item.made;
-        item.cached = item.prompt;
-        if (item.made >= item.output) {
-          outcome.finished.push_back(item.request);
-          free_ += item.blocks;
-        } else {
-          decoding_.push_back(item);
-        }
-      }
-      prefilling_ = left;
-    }
-    return outcome;
-  }
-
-  [[nodiscard]] std::int64_t free_blocks() const { return free_; }
-
- private:
-  struct Item {
-    int request, prompt, output, made, prefilled, chunk, cached;
-    std::int64_t blocks;
-  };
-
-  [[nodiscard]] bool reserves() const { return options_.batching == Batching::kStatic || options_.batching == Batching::kOrca; }
-  [[nodiscard]] std::int64_t blocks_of(int tokens) const {
-    return (tokens + options_.block_tokens - 1) / options_.block_tokens;
-  }
-  [[nodiscard]] std::int64_t pages_needed() const {
-    return std::count_if(decoding_.begin(), decoding_.end(),
-                         [&](const Item& i) { return i.cached % options_.block_tokens == 0; });
-  }
-  void preempt() {
-    Item item = decoding_.back();
-    decoding_.pop_back();
-    free_ += blocks_of(item.cached);
-    item.prompt = item.cached + 1;
-    item.prefilled = 0;
-    waiting_.push_front(item);
-  }
-  void admit(int budget, bool chunked, planner::Batch& batch) {
-    const auto take = [&](Item& item, int tokens) {
-      item.chunk = tokens;
-      batch.add_prefill(tokens, item.prefilled);
-      budget -= tokens;
-    };
-    for (Item& item : prefilling_) {
-      if (budget <= 0) return;
-      take(item, std::min(budget, item.prompt - item.prefilled));
-    }
-    bool first = true;
-    while (!waiting_.empty() && static_cast<int>(decoding_.size() + prefilling_.size()) < options_.max_sequences) {
-      Item item = waiting_.front();
-      if (chunked ? budget <= 0 : item.prompt > budget && !first) return;
-      item.blocks = blocks_of(reserves() ? item.prompt + item.output - item.made : item.prompt);
-      const bool others = !decoding_.empty() || !prefilling_.empty();
-      const auto reserve =
-          others ? static_cast<std::int64_t>(options_.admission_reserve * static_cast<double>(options_.kv_blocks)) : 0;
-      if (item.blocks + reserve > free_) return;
-      free_ -= item.blocks;
-      waiting_.pop_front();
-      prefilling_.push_back(item);
-      take(prefilling_.back(), chunked ? std::min(budget, item.prompt) : item.prompt);
-      first = false;
-    }
-  }
-
-  EngineOptions options_;
-  std::deque<Item> waiting_, prefilling_, decoding_;
-  std::int64_t free_;
-  planner::Batch batch_;
-};
-
-// Given: 3,000 random engines of every batching, short of pages, sequences and tokens in turn, under random arrivals. Expected:
-// iteration by iteration the same batch, the same first tokens, the same ends and the same free pages as the plain engine;
-// everything ends; nothing leaks.
-TEST(Engine, IsThePlainEngine) {
-  constexpr Batching kAll[] = {Batching::kStatic, Batching::kOrca, Batching::kVllm, Batching::kMixed, Batching::kSarathi};
-  Rng rng(1, "engine");
-  std::int64_t preemptions = 0;
-  for (int round = 0; round < 3000; ++round) {
-    EngineOptions options;
-    options.batching = kAll[round % 5];
-    options.max_sequences = static_cast<int>(rng.integer(1, 8));
-    options.max_batch_tokens = static_cast<int>(rng.integer(1, 60));
-    options.block_tokens = static_cast<int>(rng.integer(1, 5));
-    options.kv_blocks = rng.integer(10, 60);
-    options.admission_reserve = rng.uniform() < 0.5 ? 0 : 0.1;
-    Engine engine(options);
-    PlainEngine plain(options);
-    int arrived = 0, finished = 0, first_tokens = 0;
-    const int requests = static_cast<int>(rng.integer(1, 25));
-    for (int iteration = 0; iteration < 20'000 && finished < requests; ++iteration) {
-      while (arrived < requests && rng.uniform() < 0.4) {
-        const int prompt = static_cast<int>(rng.integer(1, 20)), output = static_cast<int>(rng.integer(1, 15));
-        if (!engine.can_hold(prompt, output)) continue;
-        engine.enqueue({arrived, prompt, output});
-        plain.enqueue(arrived, prompt, output);
-        ++arrived;
-      }
-      const auto batch = engine.begin(), expected = plain.begin();
-      ASSERT_EQ(batch.has_value(), expected.has_value()) << "round " << round << ", iteration " << iteration;
-      if (!batch) continue;
-      ASSERT_EQ(*batch, *expected) << "round " << round << ", iteration " << iteration;
-      auto outcome = engine.end();
-      auto wanted = plain.end();
-      std::sort(outcome.finished.begin(), outcome.finished.end());
-      std::sort(wanted.finished.begin(), wanted.finished.end());
-      ASSERT_EQ(outcome.finished, wanted.finished) << "round " << round << ", iteration " << iteration;
-      ASSERT_EQ(outcome.first_tokens, wanted.first_tokens);
-      ASSERT_EQ(outcome.decoded, wanted.decoded);
-      ASSERT_EQ(engine.free_blocks(), plain.free_blocks()) << "round " << round << ", iteration " << iteration;
-      ASSERT_GE(engine.free_blocks(), 0);
-      finished += static_cast<int>(outcome.finished.size());
-      first_tokens += static_cast<int>(outcome.first_tokens.size());
-    }
-    ASSERT_EQ(finished, requests) << "round " << round << ": it stands still";
-    ASSERT_EQ(first_tokens, requests);
-    ASSERT_EQ(engine.free_blocks(), options.kv_blocks);
-    ASSERT_EQ(engine.held(), 0);
-    ASSERT_EQ(engine.pending_tokens(), 0);
-    preemptions += engine.preemptions();
-  }
-  EXPECT_GT(preemptions, 1000);
-}
 
 // Given: two prompts and room for both. Expected: vLLM prefills them together, then decodes; the second token comes from the
 // decode.
@@ -260,20 +82,135 @@ TEST(Engine, HandsOver) {
   EXPECT_EQ(decode.free_blocks(), 10);
 }
 
-// Given: a worker that fails with sequences waiting, prefilling and decoding. Expected: all of them come back in the order of
-// arrival, and the engine is as new.
+// Given: a cache that joins while an iteration is under way, its next token the first of a page. Expected: that iteration goes
+// on without it; its token comes with the next one, in a page of its own.
+TEST(Engine, JoinsFromTheNextIteration) {
+  EngineOptions options;
+  options.kv_blocks = 4;
+  options.block_tokens = 4;
+  Engine engine(options);
+  engine.join(engine.reserve({1, 3, 4}));
+  ASSERT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 3}));
+  engine.join(engine.reserve({2, 4, 3}));
+  EXPECT_EQ(engine.end().decoded, 1);
+  EXPECT_EQ(engine.free_blocks(), 2);
+  ASSERT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 2, 8}));
+  EXPECT_EQ(engine.free_blocks(), 0);
+  EXPECT_TRUE(engine.end().finished.empty());
+  ASSERT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 2, 10}));
+  EXPECT_EQ(engine.end().finished, (std::vector<int>{1, 2}));
+  EXPECT_EQ(engine.free_blocks(), 4);
+}
+
+// Given: a decode that needs a page while a prompt is half computed and holds the last ones. Expected: vLLM V1 takes the
+// prompt's pages and admits nobody in that iteration; Sarathi-Serve preempts the decode, and goes on with the prompt.
+TEST(Engine, VllmV1PreemptsThePromptUnderWay) {
+  for (const Batching batching : {Batching::kVllmV1, Batching::kSarathi}) {
+    EngineOptions options = with_defaults_of(batching);
+    options.admission_reserve = 0;
+    options.max_batch_tokens = 2;
+    options.block_tokens = 4;
+    options.kv_blocks = 4;
+    Engine engine(options);
+    engine.enqueue({1, 4, 8});
+    engine.enqueue({2, 8, 2});
+    for (int iteration = 0; iteration < 6; ++iteration) {  // two chunks of the first; four of its tokens beside the second
+      ASSERT_TRUE(engine.begin());
+      engine.end();
+    }
+    EXPECT_EQ(engine.free_blocks(), 0);
+    const auto batch = engine.begin();
+    EXPECT_EQ(engine.preemptions(), 1);
+    if (batching == Batching::kVllmV1) {
+      EXPECT_EQ(batch, (planner::Batch{0, 0, 0, 1, 8}));
+      EXPECT_EQ(engine.pending_tokens(), 8 + 1);
+    } else {
+      EXPECT_EQ(batch, (planner::Batch{1, 2, 2 * (2 + 2 * 4), 0, 0}));
+      EXPECT_EQ(engine.pending_tokens(), 4 + 9);
+    }
+  }
+}
+
+// Given: two sequences that grow until the four pages are used up, two pages of host memory, and a prompt that comes then.
+// Expected: the later sequence's eight tokens move out, and back when its two pages and one more are free; the prompt waits for
+// that. With one host page the sequence is recomputed instead, before the prompt.
+TEST(Engine, SwapsWhoBeganLast) {
+  for (const std::int64_t host_blocks : {2, 1}) {
+    EngineOptions options;
+    options.admission_reserve = 0;
+    options.block_tokens = 4;
+    options.kv_blocks = 4;
+    options.preemption = Preemption::kSwap;
+    options.host_blocks = host_blocks;
+    Engine engine(options);
+    engine.enqueue({1, 4, 10});
+    engine.enqueue({2, 4, 10});
+    for (int iteration = 0; iteration < 5; ++iteration) {  // the prompts, and four tokens
+      ASSERT_TRUE(engine.begin());
+      EXPECT_EQ(engine.swapped_tokens(), 0);
+      engine.end();
+    }
+    EXPECT_EQ(engine.free_blocks(), 0);
+    EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 8}));
+    engine.enqueue({3, 3, 2});
+    const bool fits = host_blocks == 2;
+    EXPECT_EQ(engine.swapped(), fits ? 1 : 0);
+    EXPECT_EQ(engine.swapped_tokens(), fits ? 8 : 0);
+    EXPECT_EQ(engine.host_free_blocks(), fits ? 0 : 1);
+    EXPECT_EQ(engine.waiting(), fits ? 1 : 2);
+    EXPECT_FALSE(engine.has_room({4, 1, 2}) && fits);
+    while (engine.end().finished.empty()) ASSERT_EQ(engine.begin()->decode_sequences, 1);
+    if (fits) {
+      EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 8}));
+      EXPECT_EQ(engine.swapped_tokens(), 8);
+      EXPECT_EQ(engine.host_free_blocks(), 2);
+      EXPECT_EQ(engine.free_blocks(), 1);
+      EXPECT_TRUE(engine.started().empty());
+      engine.end();
+      EXPECT_EQ(engine.begin(), (planner::Batch{1, 3, 9, 0, 0}));
+      EXPECT_EQ(engine.started()[0], 3);
+    } else {
+      EXPECT_EQ(engine.begin(), (planner::Batch{2, 9 + 3, 81 + 9, 0, 0}));
+      ASSERT_EQ(engine.started().size(), 1U);  // the other had begun before
+      EXPECT_EQ(engine.started()[0], 3);
+    }
+  }
+}
+
+// Given: a worker that fails with sequences waiting, prefilling and decoding, one of them preempted. Expected: all of them come
+// back in the order of arrival, and the engine is as new but for its counts.
 TEST(Engine, Abandons) {
   EngineOptions options;
-  options.kv_blocks = 50;
-  options.max_sequences = 2;
+  options.kv_blocks = 4;
+  options.block_tokens = 4;
+  options.max_sequences = 3;
+  options.max_batch_tokens = 4;
   Engine engine(options);
-  for (const int request : {4, 5, 6}) engine.enqueue({request, 20, 9});
-  ASSERT_TRUE(engine.begin());
-  engine.end();
-  ASSERT_TRUE(engine.begin());
-  EXPECT_EQ(engine.abandon(), (std::vector<int>{4, 5, 6}));
+  for (const int request : {4, 5, 6, 7}) engine.enqueue({request, 4, 9});
+  for (int iteration = 0; iteration < 4; ++iteration) {  // three prompts, then decodes for which one page is left
+    ASSERT_TRUE(engine.begin());
+    if (iteration < 3) engine.end();
+  }
+  EXPECT_EQ(engine.preemptions(), 1);
+  EXPECT_EQ(engine.abandon(), (std::vector<int>{4, 5, 6, 7}));
   EXPECT_EQ(engine.held(), 0);
+  EXPECT_EQ(engine.free_blocks(), 4);
+  EXPECT_EQ(engine.preemptions(), 1);
   EXPECT_EQ(engine.begin(), std::nullopt);
+}
+
+// Given: every batching. Expected: its name is its own; vllm-v1's defaults cache prefixes and keep no watermark, the others'
+// are those of EngineOptions.
+TEST(Engine, KnowsItsDefaults) {
+  std::set<std::string> names;
+  for (const Batching batching : kAllBatchings) {
+    names.insert(to_string(batching));
+    const EngineOptions options = with_defaults_of(batching);
+    EXPECT_EQ(options.batching, batching);
+    EXPECT_EQ(options.prefix_caching, batching == Batching::kVllmV1);
+    EXPECT_EQ(options.admission_reserve, batching == Batching::kVllmV1 ? 0 : EngineOptions{}.admission_reserve);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"static", "orca", "vllm", "mixed", "sarathi", "vllm-v1"}));
 }
 
 }  // namespace

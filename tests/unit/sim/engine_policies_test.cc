@@ -1,0 +1,213 @@
+// The engine's policies in small cases by hand: cached prefixes, orders of prompts, admission that looks ahead.
+#include <gtest/gtest.h>
+
+#include "planner/sim/engine.h"
+
+namespace windlass::sim {
+namespace {
+
+EngineOptions caching(std::int64_t kv_blocks) {
+  EngineOptions options;
+  options.prefix_caching = true;
+  options.admission_reserve = 0;
+  options.block_tokens = 4;
+  options.kv_blocks = kv_blocks;
+  return options;
+}
+
+// Runs until nothing is left; gives the prompt tokens that were computed.
+double drain(Engine& engine) {
+  double tokens = 0;
+  while (const auto batch = engine.begin()) {
+    tokens += batch->prefill_tokens;
+    engine.end();
+  }
+  return tokens;
+}
+
+// Given: a prompt of 10 tokens whose first 9 are a prefix, in pages of 4; then a second one beside it. Expected: the second
+// skips two full pages: 2 tokens are computed that attend to 8 before them, and it takes one page more, not three.
+TEST(EnginePrefixes, ArePagesOfAll) {
+  Engine engine(caching(20));
+  const SequenceSpec spec{.request = 1, .prompt_tokens = 10, .output_tokens = 3, .prefix = 7, .prefix_tokens = 9};
+  engine.enqueue(spec);
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 10, 100, 0, 0}));
+  engine.end();
+  EXPECT_EQ(engine.free_blocks(), 17);
+  engine.enqueue(spec);
+  EXPECT_EQ(engine.pending_tokens(), 10 + 1);
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 2, 2 * (2 + 2 * 8), 0, 0}));
+  EXPECT_EQ(engine.pending_tokens(), 2 + 1);
+  EXPECT_EQ(engine.free_blocks(), 16);
+  EXPECT_EQ(engine.prefix_hit_tokens(), 8);
+  engine.end();
+  EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 2, 20}));
+  engine.end();
+  EXPECT_EQ(drain(engine), 0);
+  EXPECT_EQ(engine.free_blocks(), 20);
+}
+
+// Given: two prompts of one prefix in one iteration, and a third whose whole prompt is the prefix. Expected: nothing is cached
+// before the iteration's end, so both are computed; the third computes its last page, since a token must be.
+TEST(EnginePrefixes, AreThereWhenComputed) {
+  Engine engine(caching(20));
+  const SequenceSpec spec{.request = 1, .prompt_tokens = 8, .output_tokens = 1, .prefix = 7, .prefix_tokens = 8};
+  engine.enqueue(spec);
+  engine.enqueue(spec);
+  EXPECT_EQ(drain(engine), 16);
+  engine.enqueue(spec);
+  EXPECT_EQ(drain(engine), 4);
+  EXPECT_EQ(engine.prefix_hit_tokens(), 4);
+}
+
+// Given: a prefix of one page, then the same one two pages longer, chunk by chunk. Expected: who is longer goes on where the
+// shorter one ends; while it is at it, what its chunks have completed is there for a third.
+TEST(EnginePrefixes, GrowChunkByChunk) {
+  EngineOptions options = caching(20);
+  options.batching = Batching::kVllmV1;
+  options.max_batch_tokens = 5;
+  Engine engine(options);
+  engine.enqueue({.request = 1, .prompt_tokens = 5, .output_tokens = 1, .prefix = 7, .prefix_tokens = 4});
+  EXPECT_EQ(drain(engine), 5);
+  engine.enqueue({.request = 2, .prompt_tokens = 14, .output_tokens = 1, .prefix = 7, .prefix_tokens = 12});
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 5, 5 * (5 + 2 * 4), 0, 0}));  // tokens 4 to 8: the second page is full
+  engine.end();
+  engine.enqueue({.request = 3, .prompt_tokens = 14, .output_tokens = 1, .prefix = 7, .prefix_tokens = 12});
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 5, 5 * (5 + 2 * 9), 0, 0}));
+  engine.end();  // the second has ended; of the third prefix all three pages are full by now
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 2, 2 * (2 + 2 * 12), 0, 0}));
+}
+
+// Given: two prefixes of two pages, left in turn, in a cache of six pages; then a prompt that needs three. Expected: cached
+// pages count as free; the prefix that was left first loses its last page, and the other keeps both.
+TEST(EnginePrefixes, GiveWayWhoseUseIsLongestAgo) {
+  Engine engine(caching(6));
+  for (const int prefix : {1, 2}) {
+    engine.enqueue({.request = prefix, .prompt_tokens = 9, .output_tokens = 1, .prefix = prefix, .prefix_tokens = 8});
+    EXPECT_EQ(drain(engine), 9);
+  }
+  EXPECT_EQ(engine.free_blocks(), 6);
+  engine.enqueue({.request = 3, .prompt_tokens = 12, .output_tokens = 1});
+  EXPECT_EQ(drain(engine), 12);
+  engine.enqueue({.request = 2, .prompt_tokens = 9, .output_tokens = 1, .prefix = 2, .prefix_tokens = 8});
+  EXPECT_EQ(drain(engine), 1);
+  engine.enqueue({.request = 1, .prompt_tokens = 9, .output_tokens = 1, .prefix = 1, .prefix_tokens = 8});
+  EXPECT_EQ(drain(engine), 5);
+}
+
+// Given: a sequence that is preempted and recomputed while another one holds their prefix. Expected: only what stands behind
+// the prefix is computed again.
+TEST(EnginePrefixes, SpareRecomputation) {
+  Engine engine(caching(5));
+  engine.enqueue({.request = 1, .prompt_tokens = 9, .output_tokens = 7, .prefix = 7, .prefix_tokens = 8});
+  ASSERT_TRUE(engine.begin());
+  engine.end();  // 3 pages
+  engine.enqueue({.request = 2, .prompt_tokens = 9, .output_tokens = 9, .prefix = 7, .prefix_tokens = 8});
+  ASSERT_TRUE(engine.begin());
+  engine.end();  // 4 pages
+  for (int token = 0; token < 3; ++token) {
+    ASSERT_EQ(engine.begin()->decode_sequences, 2);
+    engine.end();
+  }
+  EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 12}));  // both begin a page; one is left
+  EXPECT_EQ(engine.preemptions(), 1);
+  engine.end();
+  EXPECT_EQ(drain(engine), 13 - 8);
+}
+
+// Given: prompts of 5, 9, 1 and 3 tokens that wait, each in an iteration of its own. Expected: by arrival, or shortest or
+// longest first within windows of 2, 3 and 4 of them.
+TEST(EnginePromptOrder, SortsInWindows) {
+  const auto order = [](PromptOrder order, int window) {
+    EngineOptions options;
+    options.kv_blocks = 100;
+    options.max_batch_tokens = 1;
+    options.prompt_order = order;
+    options.prompt_order_window = window;
+    Engine engine(options);
+    for (const int tokens : {5, 9, 1, 3}) engine.enqueue({tokens, tokens, 1});
+    EXPECT_EQ(engine.waiting(), 4);
+    std::vector<int> found;
+    while (engine.begin()) {
+      for (const int request : engine.started()) found.push_back(request);
+      engine.end();
+    }
+    return found;
+  };
+  EXPECT_EQ(order(PromptOrder::kArrival, 4), (std::vector<int>{5, 9, 1, 3}));
+  EXPECT_EQ(order(PromptOrder::kShortestFirst, 4), (std::vector<int>{1, 3, 5, 9}));
+  EXPECT_EQ(order(PromptOrder::kShortestFirst, 2), (std::vector<int>{5, 9, 1, 3}));
+  EXPECT_EQ(order(PromptOrder::kShortestFirst, 3), (std::vector<int>{1, 5, 9, 3}));
+  EXPECT_EQ(order(PromptOrder::kLongestFirst, 3), (std::vector<int>{9, 5, 1, 3}));
+  EXPECT_EQ(order(PromptOrder::kLongestFirst, 2), (std::vector<int>{9, 5, 3, 1}));
+}
+
+// Whether a second cache has room beside a first one, in pages of one token. The first: 4 tokens, and 10 to come by prediction.
+// The second: 6 tokens, and 2 to come.
+bool has_room(DecodeAdmission admission, std::int64_t kv_blocks) {
+  EngineOptions options;
+  options.block_tokens = 1;
+  options.kv_blocks = kv_blocks;
+  options.admission = admission;
+  Engine engine(options);
+  const SequenceSpec first{.request = 1, .prompt_tokens = 4, .output_tokens = 2, .predicted_output_tokens = 11};
+  EXPECT_TRUE(engine.has_room(first));  // it would be alone
+  engine.join(engine.reserve(first));
+  return engine.has_room({.request = 2, .prompt_tokens = 6, .output_tokens = 5, .predicted_output_tokens = 3});
+}
+
+// Given: as above. Expected: greedy needs the second's 6 pages and one more beside the first's 4; reserve-dynamic what both
+// hold when the second has ended, 4 + 2 and 6 + 2; reserve-static what each holds in the end, 4 + 10 and 6 + 2.
+TEST(EngineAdmission, LooksAhead) {
+  EXPECT_TRUE(has_room(DecodeAdmission::kGreedy, 11));
+  EXPECT_FALSE(has_room(DecodeAdmission::kGreedy, 10));
+  EXPECT_TRUE(has_room(DecodeAdmission::kReserveDynamic, 14));
+  EXPECT_FALSE(has_room(DecodeAdmission::kReserveDynamic, 13));
+  EXPECT_TRUE(has_room(DecodeAdmission::kReserveStatic, 22));
+  EXPECT_FALSE(has_room(DecodeAdmission::kReserveStatic, 21));
+}
+
+// Given: reserve-static, a decode of 4 tokens and 3 to come beside a waiting prompt of 4 with 5 to come, in 15 pages of one
+// token. Expected: 4 + 3 and 4 + 5 are more than there are, so the prompt waits, although 11 pages are free, until the decode
+// has ended.
+TEST(EngineAdmission, HoldsForPromptsToo) {
+  EngineOptions options;
+  options.admission_reserve = 0;
+  options.block_tokens = 1;
+  options.kv_blocks = 15;
+  options.admission = DecodeAdmission::kReserveStatic;
+  Engine engine(options);
+  engine.enqueue({1, 4, 4});
+  ASSERT_TRUE(engine.begin());
+  engine.end();
+  engine.enqueue({2, 4, 6});
+  for (int token = 0; token < 3; ++token) {
+    EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 4.0 + token}));
+    engine.end();
+  }
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 4, 16, 0, 0}));
+}
+
+// Given: sequences of 12 tokens that are all predicted to end with their second. Expected: they are let in together, run out of
+// pages, and are preempted and ended as under greedy admission.
+TEST(EngineAdmission, SurvivesWrongPredictions) {
+  for (const DecodeAdmission admission : kAllDecodeAdmissions) {
+    EngineOptions options;
+    options.admission_reserve = 0;
+    options.block_tokens = 1;
+    options.kv_blocks = 20;
+    options.admission = admission;
+    Engine engine(options);
+    for (int request = 0; request < 4; ++request) {
+      engine.enqueue({.request = request, .prompt_tokens = 4, .output_tokens = 12, .predicted_output_tokens = 2});
+    }
+    std::size_t finished = 0;
+    while (engine.begin()) finished += engine.end().finished.size();
+    EXPECT_EQ(finished, 4U);
+    EXPECT_GT(engine.preemptions(), 0);
+    EXPECT_EQ(engine.free_blocks(), 20);
+  }
+}
+
+}  // namespace
+}  // namespace windlass::sim
