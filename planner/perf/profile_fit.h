@@ -1,0 +1,31 @@
+// Fits from Splitwise's CSV rows: lines, or a table of medians, each with its cross-validated error, as a PerformanceProfile.
+//
+// Errors are those of predictions by fits on the other folds; `unseen` leaves out every run of one prompt size and batch size
+// at a time, which is what interpolating between measured shapes costs. Pure; deterministic by seed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/perf/performance_profile.h"
+#include "planner/perf/profile_table.h"
+
+namespace windlass::planner {
+
+struct ValidationOptions {
+  int folds = 5;
+  std::uint64_t seed = 0;  // of the folds
+};
+
+// Prefill and decode samples of the key's rows that are one batch.
+[[nodiscard]] std::vector<IterationSample> samples_of(std::span<const ProfileRow> rows, const ProfileKey& key);
+
+// Errors kNotFound: no usable row has the key. kInvalidArgument: too few to fit or to validate.
+[[nodiscard]] Result<PerformanceProfile> fit_lines(std::span<const ProfileRow> rows, const ProfileKey& key, LinearForm form,
+                                                   const ValidationOptions& options = {});
+[[nodiscard]] Result<PerformanceProfile> fit_cells(std::span<const ProfileRow> rows, const ProfileKey& key,
+                                                   ProfileReading reading, const ValidationOptions& options = {});
+
+}  // namespace windlass::planner
