@@ -128,7 +128,6 @@ void Engine::give_back(Sequence sequence, std::int64_t blocks) {
 int Engine::cached(const State& state) const { return state.prompt + static_cast<int>(tick_ - state.joined_tick); }
 
 int Engine::cached_prefix(const State& state) const {
-  if (state.prefix < 0) return 0;
   const int most = std::min(state.prefix_tokens, state.prompt - 1) / options_.block_tokens;
   return static_cast<int>(std::min<std::int64_t>(most, pages_.cached(state.prefix)));
 }
@@ -143,21 +142,16 @@ void Engine::sort_window() {
   });
 }
 
-// Whether a prompt that finds so many pages of its prefix has room.
-bool Engine::fits(const State& state, int shared) const {
-  const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
-  // Alone it may take the last page: it fits, and nobody else needs one.
-  if (own + watermark() > pages_.free()) return false;
-  if (shared == 0 && !looks_ahead_) return true;
+// Whether a prompt that takes `own` pages beside those of its prefix leaves what must be free.
+bool Engine::leaves_enough(const State& state, int shared, std::int64_t own) const {
   const std::int64_t growth = state.hand_over ? 0 : predicted_growth(state.prompt, state.predicted - state.made - 1);
   const std::int64_t revived = shared > 0 ? pages_.unreferenced(state.prefix, shared) : 0;
   return own + revived + std::max(growth, watermark()) <= pages_.free();
 }
 
 // Takes its pages.
-void Engine::admit(Sequence sequence, int shared) {
+void Engine::admit(Sequence sequence, int shared, std::int64_t own) {
   State& state = at(sequence);
-  const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
   if (shared > 0) pages_.reference(state.prefix, shared);
   pages_.take(own);
   ++holding_;
@@ -192,11 +186,14 @@ void Engine::admit_prompts(int budget) {
     }
     const Sequence sequence = waiting_.front();
     State& state = at(sequence);
-    const int shared = cached_prefix(state);
+    const int shared = state.prefix < 0 ? 0 : cached_prefix(state);
     if (!chunks_ && state.prompt - shared * options_.block_tokens > budget && !first) return;
-    if (!fits(state, shared)) return;
+    const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
+    // Alone it may take the last page: it fits, and nobody else needs one.
+    if (own + watermark() > pages_.free()) return;
+    if ((shared > 0 || looks_ahead_) && !leaves_enough(state, shared, own)) return;
     waiting_.pop_front();
-    admit(sequence, shared);
+    admit(sequence, shared, own);
     prefilling_.push_back(sequence);
     if (!std::exchange(state.started, true)) started_.push_back(state.request);
     const int left = state.prompt - state.prefilled, tokens = chunks_ ? std::min(budget, left) : left;
@@ -239,8 +236,10 @@ const Engine::Outcome& Engine::end() {
   busy_ = false;
   // Decodes first: a prompt that ends now makes its next token in the next iteration.
   if (batch_.decode_sequences > 0) end_decodes();
-  for (const Sequence sequence : joining_) start_decoding(sequence);
-  joining_.clear();
+  if (!joining_.empty()) {
+    for (const Sequence sequence : joining_) start_decoding(sequence);
+    joining_.clear();
+  }
   if (batch_.prefill_sequences > 0) end_prefills();
   return outcome_;
 }

@@ -12,15 +12,20 @@
 // - vLLM V1, today's: as Sarathi-Serve, but who was admitted last is preempted, a prompt under way before any decode, and an
 //   iteration that preempts admits nobody; prefix caching and no watermark are its defaults, with_defaults_of(). It takes a
 //   prompt's pages chunk by chunk; here all of them when it is admitted
-// Preemption (vLLM): recompute puts the sequence before all that wait. Swap moves its cache to host memory if that has the
-// pages, and recomputes it otherwise; caches come back first in first out, in decode iterations that preempt nobody, once their
-// pages and one more are free beside the watermark; while any is away no prompt is admitted. A cache comes back unshared.
-// Prefixes (vLLM, kv_pages.h): a prompt skips the full pages of its prefix that are cached when it is admitted, all but its
-// last token at most; an iteration's end publishes what it computed of a prefix. What a sequence holds beyond its prefix is not
-// kept when it leaves. Prompt order (TetriInfer Section 3.3.1): by arrival, shortest or longest first in windows; a preempted
-// sequence goes before. Decode admission (TetriInfer Section 3.4, working_set.h): for prompts that will decode here and for
-// caches that come. An iteration costs O(1) plus O(log n) per sequence that joins or leaves, not O(n): a decoding sequence's
-// length, its next page and its end follow from when it joined. Deterministic, not thread-safe.
+//
+// Policies beside it:
+// - recompute (vLLM): a preempted sequence goes before all that wait
+// - swap (vLLM): its cache moves to host memory if that has the pages, and is recomputed otherwise; caches come back first in
+//   first out, unshared, in decode iterations that preempt nobody, once their pages and one more are free beside the watermark;
+//   while any is away no prompt is admitted and no cache from elsewhere has room
+// - prefixes (vLLM, kv_pages.h): a prompt skips the full pages of its prefix that are cached when it is admitted, all but its
+//   last token at most; an iteration's end publishes what it computed of a prefix; what a sequence holds beyond that is not
+//   kept when it leaves
+// - prompt order (TetriInfer Section 3.3.1): by arrival, shortest or longest first in windows
+// - decode admission (TetriInfer Section 3.4, working_set.h): of prompts that will decode here and of caches that come
+//
+// An iteration costs O(1) plus O(log n) per sequence that joins or leaves, not O(n): a decoding sequence's length, its next
+// page and its end follow from when it joined. Deterministic, not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -149,7 +154,7 @@ class Engine {
   [[nodiscard]] std::int64_t blocks_for_next(std::int64_t tokens, std::int64_t tokens_left) const;
   [[nodiscard]] std::int64_t predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const;
   [[nodiscard]] std::int64_t watermark() const { return holding_ == 0 ? 0 : watermark_; }
-  [[nodiscard]] int cached_prefix(const State& state) const;  // pages
+  [[nodiscard]] int cached_prefix(const State& state) const;  // pages; REQUIRES: it has a prefix
   [[nodiscard]] int cached(const State& state) const;         // tokens of a decoding sequence in the cache
   [[nodiscard]] bool stale(Sequence sequence, int serial) const {
     return at(sequence).serial != serial || !at(sequence).decoding;
@@ -158,8 +163,8 @@ class Engine {
   Sequence make(const SequenceSpec& spec);
   void forget(Sequence sequence);
   void sort_window();
-  [[nodiscard]] bool fits(const State& state, int shared) const;
-  void admit(Sequence sequence, int shared);
+  [[nodiscard]] bool leaves_enough(const State& state, int shared, std::int64_t own) const;
+  void admit(Sequence sequence, int shared, std::int64_t own);
   void admit_prompts(int budget);
   void begin_decodes();
   void add_chunk(Sequence sequence, int tokens);
