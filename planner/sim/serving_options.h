@@ -74,7 +74,9 @@ struct LengthPrediction {
 
 // How the decode worker of a prefilled request is chosen.
 enum class DecodeChoice {
-  kAtArrival,  // together with its prefill worker, by the service's dispatch (Splitwise)
+  kAtArrival,    // together with its prefill worker, by the service's dispatch
+  kLeastMemory,  // then too, but the worker with the fewest KV tokens promised, of its requests' whole lengths (the simulator
+                 // that Splitwise's authors published)
   kTwoChoice,  // once prefilled: of two random workers with room for its predicted length the one whose ratio of heavy to light
                // decodes would be lower (TetriInfer, Section 3.3.4)
 };

@@ -369,6 +369,7 @@ class Simulation {
     if (decode < 0) return;
     Service& in = service(of.service);
     --worker(decode).decodes;
+    worker(decode).promised_tokens -= of.input + of.output;
     if (of.heavy) --worker(decode).heavy_decodes;
     (in.two_roles ? in.second : in.first).changed(decode, -1);
   }
@@ -378,6 +379,7 @@ class Simulation {
     Service& in = service(of.service);
     of.decode_worker = decode;
     ++worker(decode).decodes;
+    worker(decode).promised_tokens += of.input + of.output;
     if (of.heavy) ++worker(decode).heavy_decodes;
     (in.two_roles ? in.second : in.first).changed(decode, 1);
   }
@@ -402,6 +404,7 @@ class Simulation {
         const int prefill = live(request).prefill_worker;
         std::erase(worker(prefill).handed, request);
         engine(prefill, live(request).lane).release(live(request).held);
+        worker(prefill).promised_tokens -= live(request).input;
         lose(request);
         start(prefill);
         leave_if_empty(prefill);
@@ -500,20 +503,41 @@ class Simulation {
 
   // ---- requests
 
-  // The worker of one role, or where Splitwise's cluster scheduler looks when that has too much pending.
+  // The worker of one role for a request that brings so many pending tokens. With a mixed pool (Splitwise, Section IV-A): one
+  // that is in its own pool; where the queue there is long one of the mixed pool, and where it is there too one of the other
+  // role.
   template <class Admits>
-  WorkerChooser::Choice route(const Service& in, WorkerChooser& own, const WorkerChooser& other, Admits admits) {
-    const WorkerChooser::Choice best = own.choose(workers_, !in.two_roles, admits);
-    if (!in.options->mixed_pool_threshold_tokens || other.empty()) return best;
-    const auto threshold = *in.options->mixed_pool_threshold_tokens;
-    if (best.worker >= 0 && worker(best.worker).pending() <= threshold) return best;
-    // The mixed pool first, then the other role.
-    for (const bool mixed : {true, false}) {
-      const int spare = other.fewest_pending(
-          workers_, [&](const ServingWorker& w) { return w.mixed() == mixed && admits(w) && w.pending() <= threshold; });
-      if (spare >= 0) return {spare, false};
+  WorkerChooser::Choice route(const Service& in, WorkerChooser& own, const WorkerChooser& other, std::int64_t tokens,
+                              Admits admits) {
+    const auto threshold = in.options->mixed_pool_threshold_tokens;
+    if (!threshold || other.empty()) return own.choose(workers_, !in.two_roles, admits);
+    const auto pure = [&](const ServingWorker& w) { return !w.mixed() && admits(w); };
+    const auto is_short = [&](const ServingWorker& w) { return w.waiting() == 0 || w.pending() + tokens <= *threshold; };
+    const auto mixed = [&](const ServingWorker& w) { return w.mixed() && admits(w) && is_short(w); };
+    WorkerChooser::Choice best = own.choose(workers_, false, pure);
+    if (best.worker >= 0 && is_short(worker(best.worker))) return best;
+    for (const int w : {own.fewest_pending(workers_, mixed), other.fewest_pending(workers_, mixed),
+                        other.fewest_pending(workers_, pure), own.fewest_pending(workers_, admits)}) {
+      if (w >= 0) return {w, false};
     }
-    return best;
+    return {};
+  }
+
+  // The decode worker with the least memory promised; with a mixed pool, where none of its own pool has this much left, one of
+  // that, then a prefill worker.
+  template <class Admits>
+  int least_memory(const Service& in, std::int64_t tokens, Admits admits) {
+    const bool pools = in.options->mixed_pool_threshold_tokens.has_value();
+    const auto roomy = [&](const ServingWorker& w) { return admits(w) && w.has_unpromised(tokens); };
+    const auto own = [&](const ServingWorker& w) { return roomy(w) && !(pools && w.mixed()); };
+    int best = in.second.fewest_promised(workers_, own);
+    if (best < 0 && pools) {
+      const auto mixed = [&](const ServingWorker& w) { return roomy(w) && w.mixed(); };
+      best = in.second.fewest_promised(workers_, mixed);
+      if (best < 0) best = in.first.fewest_promised(workers_, mixed);
+      if (best < 0) best = in.first.fewest_promised(workers_, roomy);
+    }
+    return best >= 0 ? best : in.second.fewest_promised(workers_, admits);
   }
 
   void arrive(const Arrival& arrival) {
@@ -559,13 +583,15 @@ class Simulation {
     WorkerChooser::Choice prefill, decode;
     bool decode_later = false;
     if (in.two_roles) {
-      prefill = route(in, in.first, in.second, holds);
+      prefill = route(in, in.first, in.second, of.input, holds);
       if (of.output == 1) {  // a single token needs no decode worker
         decode = prefill;
       } else if (in.options->decode_choice == DecodeChoice::kTwoChoice) {
         decode_later = in.second.any(workers_, holds);
+      } else if (in.options->decode_choice == DecodeChoice::kLeastMemory) {
+        decode.worker = least_memory(in, of.input + of.output, holds);
       } else {
-        decode = route(in, in.second, in.first, holds);
+        decode = route(in, in.second, in.first, 1, holds);
       }
     } else {
       prefill = decode = in.first.choose(workers_, true, holds);
@@ -586,6 +612,7 @@ class Simulation {
       } else {
         of.decode_worker = decode.worker;
         ++at.decodes;
+        at.promised_tokens += of.input + of.output;
         if (of.heavy) ++at.heavy_decodes;
       }
     }
@@ -594,7 +621,10 @@ class Simulation {
     SequenceSpec spec = spec_of(request);
     spec.hand_over = prefill.worker != decode.worker;
     const Engine::Sequence sequence = engine(prefill.worker, of.lane).enqueue(spec);
-    if (spec.hand_over) of.held = sequence;
+    if (spec.hand_over) {
+      of.held = sequence;
+      at.promised_tokens += of.input;
+    }
     start(prefill.worker);
     return true;
   }
@@ -752,6 +782,7 @@ class Simulation {
     if (before >= 0) std::erase(worker(before).to_pull, request);
     leave_decode_worker(request);
     join_decode_worker(request, w);
+    at.promised_tokens -= of.input;
     of.stage = Stage::kDecode;
     engine(w, of.lane).join(of.held);
     if (before < 0) return true;
@@ -795,6 +826,7 @@ class Simulation {
     const int prefill = of.prefill_worker, decode = of.decode_worker;
     worker(prefill).account_pages(now_ns_);
     engine(prefill, of.lane).release(of.held);
+    worker(prefill).promised_tokens -= of.input;
     of.lane = of.decode_lane;
     engine(decode, of.lane).join(of.reserved);
     pull(prefill);  // pages have become free there
@@ -909,7 +941,7 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
                  fmt::format("{}scheduling.{}: found with unified pools, allowed are prefill and decode pools", prefix,
                              service.flip ? "flip" : "decodeChoice")};
   }
-  if (service.mixed_pool_threshold_tokens && service.decode_choice != DecodeChoice::kAtArrival) {
+  if (service.mixed_pool_threshold_tokens && service.decode_choice == DecodeChoice::kTwoChoice) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.decodeChoice: found two-choice with a mixed pool, allowed is one of them", prefix)};
   }

@@ -111,6 +111,7 @@ void ServingWorker::end(std::int64_t now_ns) {
   handed.clear();
   to_pull.clear();
   prompts = decodes = heavy_decodes = 0;
+  promised_tokens = 0;
 }
 
 WorkerFigures ServingWorker::figures(std::int64_t now_ns) const {

@@ -39,9 +39,10 @@ class ServingWorker {
   std::int64_t ended_ns = std::numeric_limits<std::int64_t>::max();
 
   std::vector<Lane> lanes;
-  int prompts = 0;          // requests that are to be prefilled here
-  int decodes = 0;          // requests that decode here, or will
-  int heavy_decodes = 0;    // of these, predicted to be heavy
+  int prompts = 0;                   // requests that are to be prefilled here
+  int decodes = 0;                   // requests that decode here, or will
+  int heavy_decodes = 0;             // of these, predicted to be heavy
+  std::int64_t promised_tokens = 0;  // of KV cache: prompts until they are prefilled and moved, whole lengths of its decodes
   std::deque<int> handed;   // requests that were prefilled here and whose caches wait to be pulled by their decode workers
   std::deque<int> to_pull;  // requests whose caches wait for room here, in the order in which they were ready
 
@@ -55,6 +56,9 @@ class ServingWorker {
     std::int64_t tokens = decodes;
     for (const Lane& lane : lanes) tokens += lane.engine.pending_tokens() - lane.engine.decoding();
     return tokens;
+  }
+  [[nodiscard]] bool has_unpromised(std::int64_t tokens) const {
+    return promised_tokens + tokens <= kv_blocks_ * pool->engine.block_tokens;
   }
   [[nodiscard]] bool can_hold(int input_tokens, int output_tokens) const {
     return lanes.front().engine.can_hold(input_tokens, output_tokens);

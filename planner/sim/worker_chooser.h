@@ -50,17 +50,11 @@ class WorkerChooser {
   // -1: none passes.
   template <class Admits>
   [[nodiscard]] int fewest_pending(const ServingWorkers& workers, Admits admits) const {
-    int best = -1;
-    std::int64_t best_pending = 0;
-    for (const int candidate : candidates_) {
-      const ServingWorker& worker = *workers[static_cast<std::size_t>(candidate)];
-      if (!admits(worker)) continue;
-      const std::int64_t pending = worker.pending();
-      if (best >= 0 && pending >= best_pending) continue;
-      best = candidate;
-      best_pending = pending;
-    }
-    return best;
+    return least(workers, admits, [](const ServingWorker& worker) { return worker.pending(); });
+  }
+  template <class Admits>
+  [[nodiscard]] int fewest_promised(const ServingWorkers& workers, Admits admits) const {
+    return least(workers, admits, [](const ServingWorker& worker) { return worker.promised_tokens; });
   }
 
   template <class Admits>
@@ -73,6 +67,21 @@ class WorkerChooser {
   [[nodiscard]] const std::vector<int>& candidates() const { return candidates_; }
 
  private:
+  template <class Admits, class Tokens>
+  [[nodiscard]] int least(const ServingWorkers& workers, Admits admits, Tokens tokens) const {
+    int best = -1;
+    std::int64_t fewest = 0;
+    for (const int candidate : candidates_) {
+      const ServingWorker& worker = *workers[static_cast<std::size_t>(candidate)];
+      if (!admits(worker)) continue;
+      const std::int64_t here = tokens(worker);
+      if (best >= 0 && here >= fewest) continue;
+      best = candidate;
+      fewest = here;
+    }
+    return best;
+  }
+
   std::vector<int> candidates_;  // workers, rising
   std::unique_ptr<dispatch::DispatchPolicy> policy_;
   std::vector<dispatch::ChainState> states_;
