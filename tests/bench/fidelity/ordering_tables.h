@@ -1,4 +1,5 @@
-// The tables of docs/algorithms/latency.md on orderings that papers report: Vidur's, DistServe's and TetriInfer's.
+// The tables of docs/algorithms/latency.md on what papers found out about clusters: Splitwise's
+// number of machines, the orderings of Vidur, DistServe and TetriInfer.
 #pragma once
 
 #include <vector>

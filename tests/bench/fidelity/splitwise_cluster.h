@@ -1,0 +1,22 @@
+// Splitwise's Fig. 12 (Patel et al., ISCA 2024) in simulation: in how many of 20 seeds a cluster of prompt and token machines
+// (8 H100 each, BLOOM-176B, Azure's code service at 70 requests/s for two minutes) meets all nine objectives of Table VI. The
+// scenario is that of examples/simulate/splitwise-code.yaml.
+#pragma once
+
+#include <string>
+
+#include "planner/base/result.h"
+
+namespace windlass::bench {
+
+struct SplitwiseSeeds {
+  int met = 0;
+  int seeds = 20;
+  double mean_ttft_p90 = 0;  // slowdown, mean over seeds; its objective is 3
+};
+// `dispatch` as in a SCENARIO file: "jsq", "jsq-tokens".
+[[nodiscard]] Result<SplitwiseSeeds> splitwise_seeds(const std::string& data, int prompt_machines, const std::string& dispatch);
+
+[[nodiscard]] Result<std::string> splitwise_cluster_table(const std::string& data);
+
+}  // namespace windlass::bench
