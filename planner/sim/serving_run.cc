@@ -1,0 +1,326 @@
+// See serving_run.h: the event loop: iterations, transfers, and the end of requests.
+#include "planner/sim/serving_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/sim/event_time.h"
+
+namespace windlass::sim {
+namespace {
+
+// So many looks in a row at requests that wait and workers that never come, and the run is given up.
+constexpr int kMostIdleLooks = 10'000;
+
+}  // namespace
+
+ServingRun::ServingRun(workload::RequestSource& source, const ClusterOptions& options)
+    : source_(source), options_(options), failures_(options.seed, "failures") {
+  services_.reserve(options.services.size());
+  for (std::size_t s = 0; s < options.services.size(); ++s) {
+    services_.emplace_back(options.services[s], s, options.seed);
+    ServiceState& service = services_.back();
+    for (const ServingPool& pool : service.options->pools) {
+      service.two_roles = service.two_roles || pool.role != WorkerRole::kUnified;
+      for (int i = 0; i < pool.workers; ++i) become_ready(create(static_cast<int>(s), pool));
+    }
+    find_candidates(static_cast<int>(s));
+    if (const auto& flip = service.options->flip)
+      push(after(0, flip->window_s), ServingEventKind::kFlipCheck, static_cast<int>(s));
+  }
+  for (const auto& failure : options.failures.at) push(after(0, failure.time_s), ServingEventKind::kFail, failure.worker);
+  if (options.controller != nullptr) push(0, ServingEventKind::kTick, 0);
+}
+
+std::vector<ServingResult> ServingRun::run() {
+  auto next = take();
+  if (options_.observer != nullptr && options_.sample_interval_s > 0) next_sample_ns_ = 0;
+  int idle_looks = 0;
+  while (next || in_system_ > 0) {
+    if (next && (events_.empty() || next->arrival_ns <= events_.top().time_ns)) {
+      idle_looks = 0;
+      advance(next->arrival_ns);
+      arrive(*next);
+      next = take();
+      continue;
+    }
+    if (events_.empty() || idle_looks > kMostIdleLooks) {  // nobody will ever take those that wait
+      give_up();
+      idle_looks = 0;
+      if (!next) break;
+      continue;
+    }
+    const ServingEvent event = events_.top();
+    events_.pop();
+    advance(event.time_ns);
+    const bool look = event.kind == ServingEventKind::kTick || event.kind == ServingEventKind::kFlipCheck ||
+                      event.kind == ServingEventKind::kFail;
+    idle_looks = look && !next ? idle_looks + 1 : 0;
+    handle(event);
+  }
+  return results();
+}
+
+std::int64_t ServingRun::push(std::int64_t time_ns, ServingEventKind kind, int index, int lane) {
+  events_.push(ServingEvent{time_ns, next_id_, index, static_cast<std::int16_t>(lane), kind});
+  return next_id_++;
+}
+
+void ServingRun::handle(const ServingEvent& event) {
+  switch (event.kind) {
+    case ServingEventKind::kIterationEnd: return end_iteration(event.index, event.lane);
+    case ServingEventKind::kStageFree: worker(event.index).stage_awaited = false; return start(event.index);
+    case ServingEventKind::kTransferEnd: return end_transfer(event.index, event.id);
+    case ServingEventKind::kReady:
+      if (worker(event.index).phase != WorkerPhase::kStarting) return;
+      become_ready(event.index);
+      return welcome(event.index);
+    case ServingEventKind::kFail: return fail(event.index);
+    case ServingEventKind::kFlipCheck: return check_flips(event.index);
+    case ServingEventKind::kFlipped: return flipped(event.index);
+    case ServingEventKind::kTick: return tick();
+  }
+}
+
+void ServingRun::advance(std::int64_t to_ns) {
+  while (next_sample_ns_ <= to_ns && next_sample_ns_ < kEndOfTimeNs) {
+    sample();
+    next_sample_ns_ = after(next_sample_ns_, options_.sample_interval_s);
+  }
+  now_ns_ = to_ns;
+}
+
+void ServingRun::sample() {
+  for (const auto& at : workers_) {
+    if (at->phase == WorkerPhase::kEnded) continue;
+    WorkerSample sample;
+    sample.time_s = seconds_between(0, next_sample_ns_);
+    sample.service = at->service;
+    sample.worker = at->id;
+    sample.role = at->role;
+    sample.phase = at->phase;
+    sample.gpus = at->pool->gpus_per_worker;
+    sample.busy = at->busy();
+    sample.waiting = at->waiting();
+    sample.running = at->running();
+    sample.kv_in_use = at->kv_in_use();
+    options_.observer->on_sample(sample);
+  }
+}
+
+std::optional<ServingRun::Arrival> ServingRun::take() {
+  if (arrived_ >= options_.max_requests) return std::nullopt;
+  auto request = source_.next();
+  if (!request || request->arrival_s > options_.arrivals_end_s) return std::nullopt;
+  ++arrived_;
+  request->input_tokens = std::max(1, request->input_tokens);
+  request->output_tokens = std::max(1, request->output_tokens);
+  return Arrival{after(0, request->arrival_s), *request};
+}
+
+void ServingRun::start(int w) {
+  ServingWorker& at = worker(w);
+  if (at.phase == WorkerPhase::kEnded) return;
+  const int lanes = static_cast<int>(at.lanes.size());
+  do {
+    for (int turn = 0; turn < lanes; ++turn) {
+      const int lane = (at.next_lane + turn) % lanes;
+      if (at.lanes[static_cast<std::size_t>(lane)].busy || engine(w, lane).held() == 0) continue;
+      if (at.first_stage_free_ns() > now_ns_) {
+        if (!at.stage_awaited) push(at.first_stage_free_ns(), ServingEventKind::kStageFree, w);
+        at.stage_awaited = true;
+        return;
+      }
+      if (begin(w, lane)) {
+        at.next_lane = (lane + 1) % lanes;
+        turn = -1;  // the lanes after it, in their turn
+      }
+    }
+  } while (!at.busy() && keep_oldest(w));
+}
+
+bool ServingRun::begin(int w, int lane) {
+  ServingWorker& at = worker(w);
+  ServiceState& in = service_of(at);
+  at.account_pages(now_ns_);
+  Engine& running = engine(w, lane);
+  const auto batch = running.begin();
+  if (!batch) return false;
+  const planner::IterationModel& model = *at.pool->model;
+  const std::int64_t swapped = running.swapped_tokens();
+  const double seconds = model.iteration_s(*batch) + static_cast<double>(swapped) * at.pool->swap_s_per_token;
+  if (model.coverage(*batch) != planner::Coverage::kMeasured) ++in.figures.counts.extrapolated_iterations;
+  in.figures.counts.swapped_tokens += swapped;
+  for (const int request : running.started()) {
+    LiveRequest& of = live(request);
+    if (of.started_ns >= 0) continue;  // once more, after a worker failed
+    of.started_ns = now_ns_;
+    in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
+  }
+  at.lanes[static_cast<std::size_t>(lane)].busy = true;
+  at.lanes[static_cast<std::size_t>(lane)].began_ns = now_ns_;
+  at.count_iteration(*batch);
+  push(at.pass_stages(now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
+  return true;
+}
+
+void ServingRun::end_iteration(int w, int lane) {
+  ServingWorker& at = worker(w);
+  if (at.phase == WorkerPhase::kEnded) return;  // it failed meanwhile
+  ServiceState& in = service_of(at);
+  at.account_pages(now_ns_);
+  at.lanes[static_cast<std::size_t>(lane)].busy = false;
+  const std::int64_t took_ns = now_ns_ - at.lanes[static_cast<std::size_t>(lane)].began_ns;
+  const Engine::Outcome& outcome = engine(w, lane).end();
+  for (const int request : outcome.first_tokens) {
+    LiveRequest& of = live(request);
+    of.first_ns = now_ns_;
+    of.prefill_ns = took_ns;
+    of.stage = RequestStage::kDecode;
+    --at.prompts;
+    if (in.two_roles) in.first.changed(w, -1);  // a unified worker keeps it
+  }
+  for (const Engine::Sequence sequence : outcome.prefilled) {
+    const int request = engine(w, lane).request_of(sequence);
+    live(request).stage = RequestStage::kHanded;
+    at.handed.push_back(request);
+    offer_cache(request);
+  }
+  for (const int request : outcome.finished) finish(request);
+  pull(w);  // pages may have become free
+  start(w);
+  if (!in.queue.empty()) serve_queue(at.service);
+  leave_if_empty(w);
+}
+
+void ServingRun::offer_cache(int request) {
+  LiveRequest& of = live(request);
+  ServiceState& in = service(of.service);
+  if (of.decode_worker < 0) {
+    const auto holds = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
+    const int decode = in.options->decode_choice == DecodeChoice::kTwoChoice
+                           ? two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice)
+                           : in.second.choose(workers_, false, holds).worker;
+    if (decode < 0) {
+      in.orphans.push_back(request);
+      return;
+    }
+    join_decode_worker(request, decode);
+  }
+  const int decode = of.decode_worker;
+  worker(decode).to_pull.push_back(request);
+  pull(decode);
+  start(decode);  // it may have to make room
+}
+
+bool ServingRun::keep_oldest(int w) {
+  ServingWorker& at = worker(w);
+  if (at.to_pull.empty() || at.handed.empty()) return false;
+  const int request = at.handed.front();
+  LiveRequest& of = live(request);
+  at.handed.pop_front();
+  const int before = of.decode_worker;
+  std::erase(service(of.service).orphans, request);
+  if (before >= 0) std::erase(worker(before).to_pull, request);
+  leave_decode_worker(request);
+  join_decode_worker(request, w);
+  at.promised_tokens -= of.input;
+  of.stage = RequestStage::kDecode;
+  engine(w, of.lane).join(of.held);
+  if (before < 0) return true;
+  pull(before);  // the next may fit where this one did not
+  leave_if_empty(before);
+  return true;
+}
+
+void ServingRun::pull(int w) {
+  ServingWorker& at = worker(w);
+  while (!at.to_pull.empty()) {
+    const int request = at.to_pull.front();
+    LiveRequest& of = live(request);
+    const SequenceSpec spec = spec_of(request);
+    const int lane = at.lane_for_cache(spec);
+    if (lane < 0) return;
+    at.account_pages(now_ns_);
+    at.to_pull.pop_front();
+    std::erase(worker(of.prefill_worker).handed, request);
+    of.decode_lane = lane;
+    of.reserved = engine(w, lane).reserve(spec);
+    of.stage = RequestStage::kTransfer;
+    ++service(of.service).figures.counts.kv_transfers;
+    of.transfer = push(after(now_ns_, transfer_s(of)), ServingEventKind::kTransferEnd, request);
+  }
+}
+
+double ServingRun::transfer_s(const LiveRequest& of) {
+  const KvLink& link = service(of.service).options->link;
+  const double prefill_s = of.first_ns == now_ns_ ? seconds_between(0, of.prefill_ns) : 0;
+  return planner::kv_transfer_after_prefill_s(link.path, of.input, link.kv_bytes_per_token, prefill_s);
+}
+
+void ServingRun::end_transfer(int request, std::int64_t id) {
+  LiveRequest& of = live(request);
+  if (of.transfer != id) return;  // a worker failed meanwhile
+  of.transfer = -1;
+  of.stage = RequestStage::kDecode;
+  const int prefill = of.prefill_worker, decode = of.decode_worker;
+  worker(prefill).account_pages(now_ns_);
+  engine(prefill, of.lane).release(of.held);
+  worker(prefill).promised_tokens -= of.input;
+  of.lane = of.decode_lane;
+  engine(decode, of.lane).join(of.reserved);
+  pull(prefill);  // pages have become free there
+  start(prefill);
+  start(decode);
+  leave_if_empty(prefill);
+}
+
+void ServingRun::finish(int request) {
+  LiveRequest& of = live(request);
+  ServiceState& in = service(of.service);
+  const int decode = of.decode_worker;
+  ++worker(decode).completed;
+  leave_decode_worker(request);
+  in.output_tokens += of.output;
+  const double ttft_s = seconds_between(of.arrival_ns, of.first_ns), e2e_s = seconds_between(of.arrival_ns, now_ns_);
+  const double gap_s = of.output > 1 ? seconds_between(of.first_ns, now_ns_) / (of.output - 1) : 0;
+  in.figures.request_completed(of.input, of.output, ttft_s, gap_s, e2e_s);
+  if (options_.observer != nullptr) {
+    ServedRequest served = described(of);
+    served.prefill_worker = of.prefill_worker;
+    served.decode_worker = decode;
+    served.scheduling_delay_s = seconds_between(of.arrival_ns, of.started_ns);
+    served.ttft_s = ttft_s;
+    served.tbt_s = gap_s;
+    served.e2e_s = e2e_s;
+    options_.observer->on_request(served);
+  }
+  forget(request);
+  if (options_.progress && ++completed_ % (1 << 14) == 0) options_.progress(completed_);
+}
+
+int ServingRun::new_live() {
+  if (unused_.empty()) {
+    live_.emplace_back();
+    return static_cast<int>(live_.size()) - 1;
+  }
+  const int request = unused_.back();
+  unused_.pop_back();
+  live(request) = LiveRequest{};
+  return request;
+}
+
+void ServingRun::forget(int request) {
+  live(request) = LiveRequest{};
+  unused_.push_back(request);
+  --in_system_;
+}
+
+std::vector<ServingResult> ServingRun::results() {
+  std::vector<ServingResult> results;
+  for (const auto& at : workers_) service_of(*at).figures.add(*at, now_ns_);
+  for (ServiceState& of : services_) results.push_back(of.figures.result(now_ns_));
+  return results;
+}
+
+}  // namespace windlass::sim

@@ -1,0 +1,208 @@
+// ServingRun: one run of the serving simulator: the state, and the events that move it. For serving_run_*.cc and
+// serving_simulation.cc alone; serving_simulation.h says what is simulated.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/base/rng.h"
+#include "planner/sim/serving_figures.h"
+#include "planner/sim/serving_simulation.h"
+#include "planner/sim/serving_worker.h"
+#include "planner/sim/worker_chooser.h"
+
+namespace windlass::sim {
+
+// Where a request is.
+enum class RequestStage {
+  kQueued,    // in the central queue
+  kPrefill,   // waits for its prefill or is in it
+  kHanded,    // prefilled; its cache waits for room at the decode worker
+  kTransfer,  // its cache is on its way there
+  kDecode,
+  kGone,
+};
+
+struct LiveRequest {
+  std::int64_t number = 0;
+  std::int64_t arrival_ns = 0;
+  std::int64_t started_ns = -1;
+  std::int64_t first_ns = 0;
+  std::int64_t prefill_ns = 0;  // how long the iteration took that made the first token
+  std::int64_t transfer = -1;   // id of the event that ends it
+  int service = 0;
+  int input = 0;
+  int output = 0;
+  int prefix = -1;
+  int prefix_tokens = 0;
+  int predicted = 0;   // output tokens that admission may know of
+  bool heavy = false;  // predicted to be a heavy decode
+  RequestStage stage = RequestStage::kGone;
+  int prefill_worker = -1;
+  int decode_worker = -1;          // -1: to be chosen
+  int lane = 0;                    // of the prefill worker until it is decoded, then of the decode worker
+  int decode_lane = 0;             // while its cache is on its way
+  Engine::Sequence held = -1;      // at the prefill worker
+  Engine::Sequence reserved = -1;  // at the decode worker
+};
+
+enum class ServingEventKind : std::int16_t {
+  kIterationEnd,
+  kStageFree,
+  kTransferEnd,
+  kReady,
+  kFail,
+  kFlipCheck,
+  kFlipped,
+  kTick
+};
+
+struct ServingEvent {
+  std::int64_t time_ns;
+  std::int64_t id;
+  int index;  // worker, request or service
+  std::int16_t lane;
+  ServingEventKind kind;
+
+  bool operator>(const ServingEvent& other) const { return time_ns != other.time_ns ? time_ns > other.time_ns : id > other.id; }
+};
+
+// One model.
+struct ServiceState {
+  ServiceState(const ServingService& of, std::size_t index, std::uint64_t seed)
+      : options(&of),
+        first(of.dispatch, seed, stream("prefill", index)),
+        second(of.dispatch, seed, stream("decode", index)),
+        choice(seed, stream("two-choice", index)),
+        prediction(seed, stream("length prediction", index)),
+        figures(of) {}
+
+  static std::string stream(const char* what, std::size_t index) {
+    return index == 0 ? what : fmt::format("{}/{}", what, index);
+  }
+
+  const ServingService* options;
+  bool two_roles = false;
+  WorkerChooser first;                                    // unified or prefill workers
+  WorkerChooser second;                                   // decode workers
+  std::deque<int> queue;                                  // requests that no worker takes yet
+  std::deque<int> orphans;                                // prefilled requests without a decode worker
+  std::vector<std::pair<const ServingPool*, int>> slots;  // as ordered; else what the engines hold
+  Rng choice;
+  Rng prediction;
+  ServingFigures figures;
+  std::int64_t input_tokens = 0, output_tokens = 0;
+  std::int64_t last_arrival_ns = -1;
+};
+
+class ServingRun {
+ public:
+  ServingRun(workload::RequestSource& source, const ClusterOptions& options);
+  std::vector<ServingResult> run();
+
+ private:
+  struct Arrival {
+    std::int64_t arrival_ns;
+    workload::Request request;
+  };
+
+  ServingWorker& worker(int w) { return *workers_[static_cast<std::size_t>(w)]; }
+  Engine& engine(int w, int lane) { return worker(w).lanes[static_cast<std::size_t>(lane)].engine; }
+  LiveRequest& live(int request) { return live_[static_cast<std::size_t>(request)]; }
+  ServiceState& service(int s) { return services_[static_cast<std::size_t>(s)]; }
+  ServiceState& service_of(const ServingWorker& of) { return service(of.service); }
+
+  // The loop.
+  std::int64_t push(std::int64_t time_ns, ServingEventKind kind, int index, int lane = 0);
+  void handle(const ServingEvent& event);
+  // Samples show the state before the event at their moment.
+  void advance(std::int64_t to_ns);
+  void sample();
+  std::optional<Arrival> take();
+
+  // Workers.
+  int create(int s, const ServingPool& pool);
+  void start_worker(int s, const ServingPool& pool);
+  void become_ready(int w);
+  // It takes requests from now on: those first that waited for one like it.
+  void welcome(int w);
+  void find_candidates(int s);
+  void drain(int w);
+  void end_worker(int w);
+  // A draining worker has nothing left, or one that flips.
+  void leave_if_empty(int w);
+  void fail(int w);
+  // Its decode worker, if it has one, no longer expects it.
+  void leave_decode_worker(int request);
+  void join_decode_worker(int request, int decode);
+  // A request that ends without an answer.
+  void lose(int request);
+  void give_up();
+  void check_flips(int s);
+  void flipped(int w);
+  void tick();
+
+  // Requests find their workers.
+  // The worker of one role for a request that brings so many pending tokens. With a mixed pool (Splitwise, Section IV-A): one
+  // that is in its own pool; where the queue there is long one of the mixed pool, and where it is there too one of the other
+  // role.
+  WorkerChooser::Choice route(const LiveRequest& of, WorkerChooser& own, const WorkerChooser& other, std::int64_t tokens);
+  // The decode worker with the least memory promised; with a mixed pool, where none of its own pool has this much left, one of
+  // that, then a prefill worker.
+  int least_memory(const LiveRequest& of);
+  void arrive(const Arrival& arrival);
+  void predict(LiveRequest& of);
+  // To its worker or workers; false: it has to wait. A request that no worker holds is refused.
+  bool dispatch(int request);
+  SequenceSpec spec_of(int request);
+  void serve_queue(int s);
+  void refuse(int request);
+  ServedRequest described(const LiveRequest& of);
+
+  // Iterations.
+  void start(int w);
+  bool begin(int w, int lane);
+  void end_iteration(int w, int lane);
+  // A prefilled request's cache waits to be pulled by its decode worker, which is chosen now if it has none.
+  void offer_cache(int request);
+  // In a mixed pool two workers may be full of caches that each waits to hand to the other. One that has nothing to run and
+  // blocks others decodes the oldest of its own after all.
+  bool keep_oldest(int w);
+  // Starts the transfers of caches that this worker has room for, in the order in which they were ready.
+  void pull(int w);
+  // Layer by layer it could begin while the prefill ran, if there was room then.
+  [[nodiscard]] double transfer_s(const LiveRequest& of);
+  void end_transfer(int request, std::int64_t id);
+  void finish(int request);
+  int new_live();
+  void forget(int request);
+  std::vector<ServingResult> results();
+
+  workload::RequestSource& source_;
+  const ClusterOptions& options_;
+  ServingWorkers workers_;
+  std::vector<ServiceState> services_;
+  std::vector<LiveRequest> live_;
+  std::vector<int> unused_;
+  Rng failures_;
+  std::priority_queue<ServingEvent, std::vector<ServingEvent>, std::greater<>> events_;
+  std::int64_t next_id_ = 0;
+  std::int64_t now_ns_ = 0;
+  std::int64_t next_sample_ns_ = std::numeric_limits<std::int64_t>::max();  // never
+  std::int64_t arrived_ = 0;                                                // taken from the source
+  std::int64_t arrived_total_ = 0;                                          // of these, those whose time has come
+  std::int64_t in_system_ = 0;
+  std::int64_t completed_ = 0;
+};
+
+}  // namespace windlass::sim

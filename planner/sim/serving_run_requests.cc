@@ -1,0 +1,175 @@
+// See serving_run.h: requests arrive and find their workers.
+#include <algorithm>
+#include <cassert>
+
+#include "planner/sim/event_time.h"
+#include "planner/sim/serving_run.h"
+
+namespace windlass::sim {
+
+WorkerChooser::Choice ServingRun::route(const LiveRequest& of, WorkerChooser& own, const WorkerChooser& other,
+                                        std::int64_t tokens) {
+  const ServiceState& in = service(of.service);
+  const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
+  const auto threshold = in.options->mixed_pool_threshold_tokens;
+  if (!threshold || other.empty()) return own.choose(workers_, !in.two_roles, admits);
+  const auto pure = [&](const ServingWorker& w) { return !w.mixed() && admits(w); };
+  const auto is_short = [&](const ServingWorker& w) { return w.waiting() == 0 || w.pending() + tokens <= *threshold; };
+  const auto mixed = [&](const ServingWorker& w) { return w.mixed() && admits(w) && is_short(w); };
+  WorkerChooser::Choice best = own.choose(workers_, false, pure);
+  if (best.worker >= 0 && is_short(worker(best.worker))) return best;
+  for (const int w : {own.fewest_pending(workers_, mixed), other.fewest_pending(workers_, mixed),
+                      other.fewest_pending(workers_, pure), own.fewest_pending(workers_, admits)}) {
+    if (w >= 0) return {w, false};
+  }
+  return {};
+}
+
+int ServingRun::least_memory(const LiveRequest& of) {
+  const ServiceState& in = service(of.service);
+  const std::int64_t tokens = of.input + of.output;
+  const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
+  const bool pools = in.options->mixed_pool_threshold_tokens.has_value();
+  const auto roomy = [&](const ServingWorker& w) { return admits(w) && w.has_unpromised(tokens); };
+  const auto own = [&](const ServingWorker& w) { return roomy(w) && !(pools && w.mixed()); };
+  int best = in.second.fewest_promised(workers_, own);
+  if (best < 0 && pools) {
+    const auto mixed = [&](const ServingWorker& w) { return roomy(w) && w.mixed(); };
+    best = in.second.fewest_promised(workers_, mixed);
+    if (best < 0) best = in.first.fewest_promised(workers_, mixed);
+    if (best < 0) best = in.first.fewest_promised(workers_, roomy);
+  }
+  return best >= 0 ? best : in.second.fewest_promised(workers_, admits);
+}
+
+void ServingRun::arrive(const Arrival& arrival) {
+  const workload::Request& request = arrival.request;
+  assert(request.model >= 0 && request.model < static_cast<int>(services_.size()));
+  ServiceState& in = service(request.model);
+  ++in.figures.counts.requests;
+  in.input_tokens += request.input_tokens;
+  in.last_arrival_ns = now_ns_;
+  const int number = new_live();
+  LiveRequest& of = live(number);
+  of.number = arrived_total_++;
+  of.arrival_ns = now_ns_;
+  of.service = request.model;
+  of.input = request.input_tokens;
+  of.output = request.output_tokens;
+  of.prefix = request.prefix;
+  of.prefix_tokens = request.prefix_tokens;
+  of.stage = RequestStage::kQueued;
+  predict(of);
+  ++in_system_;
+  if (!in.queue.empty() || !dispatch(number)) in.queue.push_back(number);
+}
+
+void ServingRun::predict(LiveRequest& of) {
+  ServiceState& in = service(of.service);
+  int expected = of.output;
+  if (const auto& prediction = in.options->prediction) {
+    int bucket = of.output / prediction->bucket_tokens;
+    if (in.prediction.uniform() >= prediction->accuracy) bucket += bucket == 0 || in.prediction.uniform() < 0.5 ? 1 : -1;
+    of.predicted = std::max(1, bucket * prediction->bucket_tokens);
+    expected = bucket * prediction->bucket_tokens + prediction->bucket_tokens / 2;
+  }
+  of.heavy = expected > in.options->heavy_decode_tokens;
+}
+
+bool ServingRun::dispatch(int request) {
+  LiveRequest& of = live(request);
+  ServiceState& in = service(of.service);
+  if (in.first.empty() || (in.two_roles && in.second.empty())) return false;
+  const auto holds = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
+  WorkerChooser::Choice prefill, decode;
+  bool decode_later = false;
+  if (in.two_roles) {
+    prefill = route(of, in.first, in.second, of.input);
+    if (of.output == 1) {  // a single token needs no decode worker
+      decode = prefill;
+    } else if (in.options->decode_choice == DecodeChoice::kTwoChoice) {
+      decode_later = in.second.any(workers_, holds);
+    } else if (in.options->decode_choice == DecodeChoice::kLeastMemory) {
+      decode.worker = least_memory(of);
+    } else {
+      decode = route(of, in.second, in.first, 1);
+    }
+  } else {
+    prefill = decode = in.first.choose(workers_, true, holds);
+    if (prefill.wait) return false;
+  }
+  if (prefill.worker < 0 || (decode.worker < 0 && !decode_later)) {
+    refuse(request);
+    return true;
+  }
+  of.stage = RequestStage::kPrefill;
+  of.prefill_worker = prefill.worker;
+  ServingWorker& at = worker(prefill.worker);
+  ++at.prompts;
+  in.first.changed(prefill.worker, 1);
+  if (decode.worker >= 0) {
+    if (in.two_roles) {
+      join_decode_worker(request, decode.worker);
+    } else {
+      of.decode_worker = decode.worker;
+      ++at.decodes;
+      at.promised_tokens += of.input + of.output;
+      if (of.heavy) ++at.heavy_decodes;
+    }
+  }
+  at.account_pages(now_ns_);
+  of.lane = at.lane_for_prompt();
+  SequenceSpec spec = spec_of(request);
+  spec.hand_over = prefill.worker != decode.worker;
+  const Engine::Sequence sequence = engine(prefill.worker, of.lane).enqueue(spec);
+  if (spec.hand_over) {
+    of.held = sequence;
+    at.promised_tokens += of.input;
+  }
+  start(prefill.worker);
+  return true;
+}
+
+SequenceSpec ServingRun::spec_of(int request) {
+  const LiveRequest& of = live(request);
+  SequenceSpec spec;
+  spec.request = request;
+  spec.prompt_tokens = of.input;
+  spec.output_tokens = of.output;
+  spec.predicted_output_tokens = of.predicted;
+  spec.prefix = of.prefix;
+  spec.prefix_tokens = of.prefix_tokens;
+  return spec;
+}
+
+void ServingRun::serve_queue(int s) {
+  auto& queue = service(s).queue;
+  while (!queue.empty()) {
+    const int request = queue.front();
+    if (!dispatch(request)) return;
+    queue.pop_front();
+  }
+}
+
+void ServingRun::refuse(int request) {
+  LiveRequest& of = live(request);
+  ++service(of.service).figures.counts.refused;
+  if (options_.observer != nullptr) {
+    ServedRequest refused = described(of);
+    refused.refused = true;
+    options_.observer->on_request(refused);
+  }
+  forget(request);
+}
+
+ServedRequest ServingRun::described(const LiveRequest& of) {
+  ServedRequest request;
+  request.number = of.number;
+  request.service = of.service;
+  request.arrival_s = seconds_between(0, of.arrival_ns);
+  request.input_tokens = of.input;
+  request.output_tokens = of.output;
+  return request;
+}
+
+}  // namespace windlass::sim

@@ -1,0 +1,289 @@
+// See serving_run.h: workers come and go, fail and change roles; the controller in the loop.
+#include <algorithm>
+#include <utility>
+
+#include "planner/sim/event_time.h"
+#include "planner/sim/serving_run.h"
+
+namespace windlass::sim {
+
+int ServingRun::create(int s, const ServingPool& pool) {
+  const int id = static_cast<int>(workers_.size());
+  workers_.push_back(std::make_unique<ServingWorker>(id, s, pool, now_ns_));
+  service(s).figures.worker_created();
+  const double mean_s = options_.failures.mean_time_between_s;
+  if (mean_s > 0) push(after(now_ns_, failures_.exponential(1 / mean_s)), ServingEventKind::kFail, id);
+  return id;
+}
+
+void ServingRun::start_worker(int s, const ServingPool& pool) {
+  const int w = create(s, pool);
+  push(after(now_ns_, pool.start_s), ServingEventKind::kReady, w);
+}
+
+void ServingRun::become_ready(int w) {
+  worker(w).phase = WorkerPhase::kReady;
+  worker(w).ready_ns = now_ns_;
+}
+
+void ServingRun::welcome(int w) {
+  const int s = worker(w).service;
+  find_candidates(s);
+  for (std::size_t left = service(s).orphans.size(); left > 0; --left) {
+    const int request = service(s).orphans.front();
+    service(s).orphans.pop_front();
+    offer_cache(request);
+  }
+  serve_queue(s);
+}
+
+void ServingRun::find_candidates(int s) {
+  ServiceState& of = service(s);
+  std::vector<WorkerChooser::Candidate> first, second;
+  for (const auto& at : workers_) {
+    if (at->service != s || !at->takes_requests()) continue;
+    int slots = at->pool->engine.max_sequences * static_cast<int>(at->lanes.size());
+    for (const auto& [pool, ordered] : of.slots) {
+      if (pool == at->pool) slots = ordered;
+    }
+    const bool decodes = at->role == WorkerRole::kDecode;
+    const int in_flight = at->role == WorkerRole::kPrefill ? at->prompts : at->decodes;
+    (decodes ? second : first).push_back({at->id, slots, in_flight});
+  }
+  of.first.reset(workers_, first);
+  of.second.reset(workers_, second);
+}
+
+void ServingRun::drain(int w) {
+  ServingWorker& at = worker(w);
+  if (at.phase == WorkerPhase::kStarting) return end_worker(w);
+  if (at.phase != WorkerPhase::kReady) return;
+  at.phase = WorkerPhase::kDraining;
+  find_candidates(at.service);
+  leave_if_empty(w);
+}
+
+void ServingRun::end_worker(int w) {
+  worker(w).end(now_ns_);
+  service_of(worker(w)).figures.worker_ended();
+}
+
+void ServingRun::leave_if_empty(int w) {
+  ServingWorker& at = worker(w);
+  if (at.phase == WorkerPhase::kDraining && at.empty()) end_worker(w);
+  if (at.phase == WorkerPhase::kReady && at.flipping && !at.flip_awaited && at.empty()) {
+    at.flip_awaited = true;
+    push(after(now_ns_, service_of(at).options->flip->flip_s), ServingEventKind::kFlipped, w);
+  }
+}
+
+void ServingRun::fail(int w) {
+  if (w >= static_cast<int>(workers_.size()) || worker(w).phase == WorkerPhase::kEnded) return;
+  ServingWorker& at = worker(w);
+  const int s = at.service;
+  at.failed = true;
+  at.phase = WorkerPhase::kDraining;
+  find_candidates(s);
+  std::vector<int> affected;
+  for (int request = 0; request < static_cast<int>(live_.size()); ++request) {
+    const LiveRequest& of = live(request);
+    if (of.stage == RequestStage::kGone || of.stage == RequestStage::kQueued) continue;
+    if (of.decode_worker == w || (of.prefill_worker == w && of.stage != RequestStage::kDecode)) affected.push_back(request);
+  }
+  std::sort(affected.begin(), affected.end(), [&](int a, int b) { return live(a).number < live(b).number; });
+  std::vector<int> again, touched;
+  for (const int request : affected) {
+    LiveRequest& of = live(request);
+    const bool prefill_lost = of.prefill_worker == w;
+    const int decode = of.decode_worker;
+    if (decode >= 0 && decode != w) touched.push_back(decode);
+    if (of.prefill_worker != w) touched.push_back(of.prefill_worker);
+    switch (of.stage) {
+      case RequestStage::kPrefill:
+        leave_decode_worker(request);
+        if (prefill_lost) again.push_back(request);
+        break;
+      case RequestStage::kTransfer:
+        of.transfer = -1;
+        if (prefill_lost) {
+          engine(decode, of.decode_lane).release(of.reserved);
+        } else {
+          worker(of.prefill_worker).handed.push_back(request);
+        }
+        [[fallthrough]];
+      case RequestStage::kHanded:
+        if (decode >= 0) std::erase(worker(decode).to_pull, request);
+        std::erase(service(s).orphans, request);
+        leave_decode_worker(request);
+        of.stage = RequestStage::kHanded;
+        if (prefill_lost) {
+          lose(request);
+        } else {
+          service(s).orphans.push_back(request);
+        }
+        break;
+      case RequestStage::kDecode:
+        leave_decode_worker(request);
+        lose(request);
+        break;
+      case RequestStage::kQueued:
+      case RequestStage::kGone: break;
+    }
+  }
+  end_worker(w);
+  if (options_.failures.restart) start_worker(s, *worker(w).pool);
+  for (auto request = again.rbegin(); request != again.rend(); ++request) {
+    LiveRequest& of = live(*request);
+    of.stage = RequestStage::kQueued;
+    of.prefill_worker = of.decode_worker = -1;
+    ++service(s).figures.counts.retried;
+    service(s).queue.push_front(*request);
+  }
+  for (std::size_t left = service(s).orphans.size(); left > 0; --left) {
+    const int request = service(s).orphans.front();
+    service(s).orphans.pop_front();
+    offer_cache(request);
+  }
+  serve_queue(s);
+  for (const int other : touched) {
+    if (worker(other).phase == WorkerPhase::kEnded) continue;
+    pull(other);
+    start(other);
+    leave_if_empty(other);
+  }
+}
+
+void ServingRun::leave_decode_worker(int request) {
+  LiveRequest& of = live(request);
+  const int decode = std::exchange(of.decode_worker, -1);
+  if (decode < 0) return;
+  ServiceState& in = service(of.service);
+  --worker(decode).decodes;
+  worker(decode).promised_tokens -= of.input + of.output;
+  if (of.heavy) --worker(decode).heavy_decodes;
+  (in.two_roles ? in.second : in.first).changed(decode, -1);
+}
+
+void ServingRun::join_decode_worker(int request, int decode) {
+  LiveRequest& of = live(request);
+  ServiceState& in = service(of.service);
+  of.decode_worker = decode;
+  ++worker(decode).decodes;
+  worker(decode).promised_tokens += of.input + of.output;
+  if (of.heavy) ++worker(decode).heavy_decodes;
+  (in.two_roles ? in.second : in.first).changed(decode, 1);
+}
+
+void ServingRun::lose(int request) {
+  LiveRequest& of = live(request);
+  ++service(of.service).figures.counts.failed;
+  if (options_.observer != nullptr) {
+    ServedRequest lost = described(of);
+    lost.failed = true;
+    options_.observer->on_request(lost);
+  }
+  forget(request);
+}
+
+void ServingRun::give_up() {
+  for (ServiceState& of : services_) {
+    for (const int request : std::exchange(of.queue, {})) lose(request);
+    for (const int request : std::exchange(of.orphans, {})) {
+      // Its cache goes with it, so that its worker can go on.
+      const int prefill = live(request).prefill_worker;
+      std::erase(worker(prefill).handed, request);
+      engine(prefill, live(request).lane).release(live(request).held);
+      worker(prefill).promised_tokens -= live(request).input;
+      lose(request);
+      start(prefill);
+      leave_if_empty(prefill);
+    }
+  }
+}
+
+void ServingRun::check_flips(int s) {
+  ServiceState& of = service(s);
+  const FlipPolicy& policy = *of.options->flip;
+  push(after(now_ns_, policy.window_s), ServingEventKind::kFlipCheck, s);
+  const double window_ns = policy.window_s * kNanosecondsPerSecond;
+  struct Side {
+    int workers = 0;
+    int idlest = -1;
+    double least = 2, most = 0;  // share of the window that was busy
+  } prefill, decode;
+  for (const auto& at : workers_) {
+    if (at->service != s || at->phase == WorkerPhase::kEnded) continue;
+    const double share = static_cast<double>(at->busy_ns() - std::exchange(at->busy_ns_at_check, at->busy_ns())) / window_ns;
+    if (!at->takes_requests()) continue;
+    Side& side = at->role == WorkerRole::kPrefill ? prefill : decode;
+    ++side.workers;
+    side.most = std::max(side.most, share);
+    if (share >= side.least) continue;
+    side.least = share;
+    side.idlest = at->id;
+  }
+  for (const auto& [own, other] : {std::pair{prefill, decode}, std::pair{decode, prefill}}) {
+    if (own.workers < 2 || own.least >= policy.below || other.most < policy.below) continue;
+    worker(own.idlest).flipping = true;
+    find_candidates(s);
+    leave_if_empty(own.idlest);
+    return;
+  }
+}
+
+void ServingRun::flipped(int w) {
+  ServingWorker& at = worker(w);
+  at.flip_awaited = false;
+  if (at.phase != WorkerPhase::kReady) return;
+  at.flipping = false;
+  at.role = at.role == WorkerRole::kPrefill ? WorkerRole::kDecode : WorkerRole::kPrefill;
+  ++service_of(at).figures.counts.flips;
+  welcome(w);
+}
+
+void ServingRun::tick() {
+  ClusterController& controller = *options_.controller;
+  push(after(now_ns_, controller.interval_s()), ServingEventKind::kTick, 0);
+  ClusterObservation observation;
+  observation.now_s = seconds_between(0, now_ns_);
+  for (ServiceState& of : services_) {
+    ObservedService seen;
+    seen.arrived = of.figures.counts.requests;
+    seen.input_tokens = of.input_tokens;
+    seen.completed = of.figures.counts.completed;
+    seen.output_tokens = of.output_tokens;
+    seen.attained = of.figures.attained();
+    seen.failed = of.figures.counts.failed;
+    seen.queued = static_cast<int>(of.queue.size());
+    if (of.last_arrival_ns >= 0) seen.last_arrival_s = seconds_between(0, of.last_arrival_ns);
+    observation.services.push_back(std::move(seen));
+  }
+  for (const auto& at : workers_) {
+    if (at->phase == WorkerPhase::kEnded) continue;
+    ObservedWorker seen;
+    seen.worker = at->id;
+    seen.pool = at->pool;
+    seen.phase = at->phase;
+    seen.created_s = seconds_between(0, at->created_ns);
+    if (at->phase != WorkerPhase::kStarting) seen.ready_s = seconds_between(0, at->ready_ns);
+    seen.running = at->running();
+    seen.waiting = at->waiting();
+    observation.services[static_cast<std::size_t>(at->service)].workers.push_back(seen);
+  }
+  const ClusterOrders orders = controller.decide(observation);
+  for (const auto& [s, pool, slots] : orders.slots) {
+    auto& known = service(s).slots;
+    std::erase_if(known, [pool = pool](const auto& entry) { return entry.first == pool; });
+    known.emplace_back(pool, slots);
+  }
+  for (const int w : orders.drain) drain(w);
+  for (const auto& [s, pool, count] : orders.start) {
+    for (int i = 0; i < count; ++i) start_worker(s, *pool);
+  }
+  for (const auto& changed : orders.slots) {
+    find_candidates(changed.service);
+    serve_queue(changed.service);
+  }
+}
+
+}  // namespace windlass::sim
