@@ -3,9 +3,8 @@
 //
 // Three kinds of operators, by what their time depends on:
 //   token level     matrix products, norms, activations: the tokens of the iteration, prefill and decode together
-//   sequence level  attention: prefills of lengths p_i attend as one of length sqrt(sum p_i^2) (Section 4.3; here as equal
-//   ones, whose
-//                   number the tables know too), decodes as equal ones whose contexts have the sum
+//   sequence level  attention: prefills of lengths p_i attend as one of length sqrt(sum p_i^2) (Section 4.3; here as
+//                   equal ones, whose number the tables know too), decodes as equal ones whose contexts have the sum
 //   communication   two all-reduces a layer under tensor parallelism; a send and receive between pipeline stages
 // and what the engine's CPU adds (EngineOverhead). Mixture of experts: each expert's product has the tokens that routing sends
 // it on average, and only the experts expected to be chosen are read.
@@ -14,9 +13,9 @@
 // its seconds were interpolated, extrapolated or modelled (basis()), and coverage() goes by these: kMeasured, when at least
 // kMeasuredShare of the kernels' time was interpolated inside of measured tables; else kModelled, when more of the rest comes
 // from data sheets than from beyond the tables' edges; else kExtrapolated. So a norm, which no table has, or an output
-// projection larger than measured ones does not turn a prediction into a guess, and an attention without a table does. The
-// engine's CPU time is no part of it: it is the caller's. Everything is tabulated when the model is built, so that
-// iteration_s() takes a few array reads. Immutable; pure.
+// projection larger than measured ones does not turn a prediction into a guess, and an attention without a table does where it
+// takes its share. The engine's CPU time is no part of it: it is the caller's. Everything is tabulated when the model is built,
+// so that iteration_s() takes a few array reads. Immutable; pure.
 #pragma once
 
 #include <vector>
