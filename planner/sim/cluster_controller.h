@@ -27,10 +27,10 @@ struct ObservedWorker {
 // Totals count from the start of the run.
 struct ObservedService {
   std::int64_t arrived = 0;
-  std::int64_t input_tokens = 0;  // of the arrived
   std::int64_t completed = 0;
-  std::int64_t output_tokens = 0;  // of the completed
-  std::int64_t attained = 0;       // completed inside the objectives
+  std::int64_t input_tokens = 0;  // of the completed
+  std::int64_t output_tokens = 0;
+  std::int64_t attained = 0;  // completed inside the objectives
   std::int64_t failed = 0;
   int queued = 0;              // in the central queue
   double last_arrival_s = -1;  // -1: none yet
@@ -50,7 +50,7 @@ struct ClusterOrders {
   };
   struct Slots {  // requests that a worker is sent at once from now on (a chain's capacity)
     int service = 0;
-    const ServingPool* pool = nullptr;
+    std::string pool;  // its name
     int slots = 0;
   };
   std::vector<Start> start;

@@ -40,7 +40,8 @@ struct ModelFlops {
 // cache) whose iterations, the microbatches, follow each other through the stages. A stage that waits for the one before is a
 // bubble.
 struct ServingPool {
-  std::string name;  // for people; "h100-2"
+  std::string name;         // "h100-2"; a controller tells pools apart by it
+  std::string accelerator;  // for a controller
   WorkerRole role = WorkerRole::kUnified;
   int workers = 1;                                 // there and ready at time 0
   const planner::IterationModel* model = nullptr;  // borrowed

@@ -281,6 +281,7 @@ void ServingRun::finish(int request) {
   const int decode = of.decode_worker;
   ++worker(decode).completed;
   leave_decode_worker(request);
+  in.input_tokens += of.input;
   in.output_tokens += of.output;
   const double ttft_s = seconds_between(of.arrival_ns, of.first_ns), e2e_s = seconds_between(of.arrival_ns, now_ns_);
   const double gap_s = of.output > 1 ? seconds_between(of.first_ns, now_ns_) / (of.output - 1) : 0;

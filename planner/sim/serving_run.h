@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -93,11 +94,11 @@ struct ServiceState {
 
   const ServingService* options;
   bool two_roles = false;
-  WorkerChooser first;                                    // unified or prefill workers
-  WorkerChooser second;                                   // decode workers
-  std::deque<int> queue;                                  // requests that no worker takes yet
-  std::deque<int> orphans;                                // prefilled requests without a decode worker
-  std::vector<std::pair<const ServingPool*, int>> slots;  // as ordered; else what the engines hold
+  WorkerChooser first;               // unified or prefill workers
+  WorkerChooser second;              // decode workers
+  std::deque<int> queue;             // requests that no worker takes yet
+  std::deque<int> orphans;           // prefilled requests without a decode worker
+  std::map<std::string, int> slots;  // of a pool by name, as ordered; else what the engines hold
   Rng choice;
   Rng prediction;
   ServingFigures figures;

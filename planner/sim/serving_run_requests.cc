@@ -47,7 +47,6 @@ void ServingRun::arrive(const Arrival& arrival) {
   assert(request.model >= 0 && request.model < static_cast<int>(services_.size()));
   ServiceState& in = service(request.model);
   ++in.figures.counts.requests;
-  in.input_tokens += request.input_tokens;
   in.last_arrival_ns = now_ns_;
   const int number = new_live();
   LiveRequest& of = live(number);

@@ -43,9 +43,7 @@ void ServingRun::find_candidates(int s) {
   for (const auto& at : workers_) {
     if (at->service != s || !at->takes_requests()) continue;
     int slots = at->pool->engine.max_sequences * static_cast<int>(at->lanes.size());
-    for (const auto& [pool, ordered] : of.slots) {
-      if (pool == at->pool) slots = ordered;
-    }
+    if (const auto ordered = of.slots.find(at->pool->name); ordered != of.slots.end()) slots = ordered->second;
     const bool decodes = at->role == WorkerRole::kDecode;
     const int in_flight = at->role == WorkerRole::kPrefill ? at->prompts : at->decodes;
     (decodes ? second : first).push_back({at->id, slots, in_flight});
@@ -249,8 +247,8 @@ void ServingRun::tick() {
   for (ServiceState& of : services_) {
     ObservedService seen;
     seen.arrived = of.figures.counts.requests;
-    seen.input_tokens = of.input_tokens;
     seen.completed = of.figures.counts.completed;
+    seen.input_tokens = of.input_tokens;
     seen.output_tokens = of.output_tokens;
     seen.attained = of.figures.attained();
     seen.failed = of.figures.counts.failed;
@@ -271,11 +269,7 @@ void ServingRun::tick() {
     observation.services[static_cast<std::size_t>(at->service)].workers.push_back(seen);
   }
   const ClusterOrders orders = controller.decide(observation);
-  for (const auto& [s, pool, slots] : orders.slots) {
-    auto& known = service(s).slots;
-    std::erase_if(known, [pool = pool](const auto& entry) { return entry.first == pool; });
-    known.emplace_back(pool, slots);
-  }
+  for (const auto& [s, pool, slots] : orders.slots) service(s).slots[pool] = slots;
   for (const int w : orders.drain) drain(w);
   for (const auto& [s, pool, count] : orders.start) {
     for (int i = 0; i < count; ++i) start_worker(s, *pool);

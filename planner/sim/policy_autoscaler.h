@@ -1,0 +1,88 @@
+// PolicyAutoscaler: the controller in the loop. Makes the same Snapshot as windlass-controller does from what it may see, asks
+// the same make_plan(), and carries the plan out as the controller does: surplus workers drain, those first that give least;
+// missing ones start.
+//
+// What it leaves out of the controller: drainTimeout (requests always finish), and everything that can fail in a cluster.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/policy/plan.h"
+#include "planner/policy/snapshot.h"
+#include "planner/sim/cluster_controller.h"
+
+namespace windlass::sim {
+
+struct PolicyAutoscalerOptions {
+  double interval_s = 1;          // the controller's --tick
+  double metrics_age_s = 1;       // of readings when a decision is made: its scrape period
+  double arrivals_window_s = 10;  // as controller/reconcile/signals.h has them
+  double lengths_window_s = 300;
+  double min_measured = 5;  // completed requests before their mean lengths say anything
+  std::vector<planner::AcceleratorState> accelerators;
+  // One for each service of the run, in their order, as the controller makes them of a ModelService; demand, workers and memory
+  // are the autoscaler's.
+  std::vector<planner::Service> services;
+  // A pool of workers that a plan asks for: with the latency model of this accelerator and number of GPUs. Its name, engine's
+  // max_sequences and workers are set by the autoscaler.
+  std::function<Result<ServingPool>(int service, const std::string& accelerator, int gpus_per_worker)> pool;
+};
+
+class PolicyAutoscaler final : public ClusterController {
+ public:
+  explicit PolicyAutoscaler(PolicyAutoscalerOptions options);
+
+  [[nodiscard]] double interval_s() const override { return options_.interval_s; }
+  [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override;
+
+  // A change of what is desired, and why.
+  struct Decision {
+    double time_s = 0;
+    int service = 0;
+    std::string pool;
+    int workers = 0;
+    std::vector<planner::Reason> reasons;
+  };
+  [[nodiscard]] const std::vector<Decision>& decisions() const { return decisions_; }
+  // GPUs that were wanted and not given, over time: worker-seconds by the reason's code.
+  [[nodiscard]] const std::map<std::string, double>& denied_worker_s() const { return denied_worker_s_; }
+  // The first pool that could not be made; what asked for it was left undone.
+  [[nodiscard]] const Result<void>& problem() const { return problem_; }
+
+  // What was decided on last, and the plan: for tests and `windlass plan --snapshot`.
+  [[nodiscard]] const planner::Snapshot& last_snapshot() const { return snapshot_; }
+  [[nodiscard]] const planner::Plan& last_plan() const { return plan_; }
+
+ private:
+  struct Totals {
+    double time_s = 0;
+    ObservedService seen;  // without its workers
+  };
+
+  [[nodiscard]] planner::Demand demand(std::size_t service, double now_s) const;
+  // Of this service since so long ago; what there is, where it is younger.
+  [[nodiscard]] const Totals& before(std::size_t service, double seconds) const;
+  const ServingPool* find_or_make(int service, const planner::PoolPlan& plan);
+  void carry_out(int service, const planner::ServicePlan& plan, const ObservedService& seen, ClusterOrders& orders);
+
+  PolicyAutoscalerOptions options_;
+  planner::Snapshot snapshot_;
+  planner::Plan plan_;
+  std::vector<std::deque<Totals>> history_;  // of each service, oldest first
+  std::map<std::pair<int, std::string>, std::unique_ptr<ServingPool>> pools_;
+  std::map<std::pair<int, std::string>, int> slots_;
+  std::vector<Decision> decisions_;
+  std::map<std::pair<int, std::string>, int> desired_;
+  std::map<std::string, double> denied_worker_s_;
+  Result<void> problem_;
+};
+
+}  // namespace windlass::sim

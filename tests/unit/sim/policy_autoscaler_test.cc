@@ -1,0 +1,223 @@
+// The controller in the loop: the simulator asks make_plan on its interval; workers start and drain with their delays.
+#include "planner/sim/policy_autoscaler.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "planner/catalog/accelerators_by_name.h"
+#include "planner/perf/linear_iteration_model.h"
+#include "planner/perf/linear_model.h"
+#include "planner/policy/make_plan.h"
+#include "planner/sim/serving_simulation.h"
+#include "tests/unit/sim/list_source.h"
+
+namespace windlass::sim {
+namespace {
+
+// One kind of accelerator, one or two services of Llama 3 8B on it, priced by the same lines that the policy plans with.
+class Loop {
+ public:
+  explicit Loop(int services, int allocatable_gpus) {
+    auto spec = planner::accelerator_by_name("a100-80gb");
+    EXPECT_TRUE(spec.ok());
+    spec->price_per_hour = 2;
+    options.accelerators = {{*spec, planner::CapacityMode::kObserved, allocatable_gpus, 0, {}}};
+    const auto shape = planner::model_shape_by_name("llama3-8b");
+    EXPECT_TRUE(shape.ok());
+    for (int s = 0; s < services; ++s) {
+      planner::Service service;
+      service.id = {"default", "chat-" + std::to_string(s), "uid-" + std::to_string(s)};
+      service.served_name = service.id.name;
+      service.shape = *shape;
+      service.slo = {2, 0.05, 95, 60};
+      service.workload = {1, 512, 128};
+      service.accelerators = {{"a100-80gb", {}}};
+      service.scaling.min_workers = 1;
+      service.scaling.scale_down_stabilization_s = 60;
+      options.services.push_back(service);
+    }
+    options.pool = [this, spec = *spec, shape = *shape](int, const std::string& accelerator, int gpus) -> Result<ServingPool> {
+      EXPECT_EQ(accelerator, "a100-80gb");
+      const planner::LinearCoefficients c = planner::linear_coefficients(shape, spec, gpus);
+      models.push_back(std::make_unique<planner::LinearIterationModel>(
+          planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens));
+      ServingPool pool;
+      pool.model = models.back().get();
+      pool.gpus_per_worker = gpus;
+      pool.price_per_gpu_hour = 2;
+      pool.start_s = 30;
+      return pool;
+    };
+  }
+
+  // Every service begins with one worker.
+  std::vector<ServingResult> run(std::vector<workload::Request> requests, ServingObserver* observer = nullptr) {
+    PolicyAutoscaler autoscaler(options);
+    ClusterOptions cluster;
+    for (std::size_t s = 0; s < options.services.size(); ++s) {
+      ServingService service;
+      auto pool = options.pool(static_cast<int>(s), "a100-80gb", 1);
+      pool->name = "a100-80gb-1";
+      pool->accelerator = "a100-80gb";
+      service.pools = {*pool};
+      service.dispatch = dispatch::PolicyKind::kJffc;
+      service.objectives = ServingObjectives{2, 0.05};
+      cluster.services.push_back(service);
+    }
+    cluster.controller = &autoscaler;
+    cluster.observer = observer;
+    cluster.sample_interval_s = 1;
+    ListSource source(std::move(requests));
+    auto results = simulate_cluster(source, cluster);
+    EXPECT_TRUE(results.ok());
+    EXPECT_TRUE(autoscaler.problem().ok());
+    decisions = autoscaler.decisions();
+    denied = autoscaler.denied_worker_s();
+    snapshot = autoscaler.last_snapshot();
+    return *results;
+  }
+
+  PolicyAutoscalerOptions options;
+  std::vector<std::unique_ptr<planner::LinearIterationModel>> models;
+  std::vector<PolicyAutoscaler::Decision> decisions;
+  std::map<std::string, double> denied;
+  planner::Snapshot snapshot;
+};
+
+struct Phase {
+  double rate_per_s;
+  double seconds;
+};
+
+// Poisson arrivals whose rate changes from phase to phase.
+std::vector<workload::Request> phases(const std::vector<Phase>& phases, int service, const char* stream) {
+  Rng rng(5, stream);
+  std::vector<workload::Request> requests;
+  double began_s = 0;
+  for (const Phase& phase : phases) {
+    for (double at_s = rng.exponential(phase.rate_per_s); at_s < phase.seconds; at_s += rng.exponential(phase.rate_per_s)) {
+      requests.push_back(
+          {began_s + at_s, 1, static_cast<int>(rng.integer(256, 768)), static_cast<int>(rng.integer(64, 192)), service});
+    }
+    began_s += phase.seconds;
+  }
+  return requests;
+}
+
+// GPUs that workers hold at each second, by service.
+class GpuWatch final : public ServingObserver {
+ public:
+  void on_request(const ServedRequest&) override {}
+  void on_sample(const WorkerSample& sample) override { gpus_[sample.time_s][sample.service] += sample.gpus; }
+
+  [[nodiscard]] int at(double time_s, int service) const {
+    const auto& row = gpus_.at(time_s);
+    return row.contains(service) ? row.at(service) : 0;
+  }
+  [[nodiscard]] int most() const {
+    int most = 0;
+    for (const auto& [time_s, row] : gpus_) {
+      int sum = 0;
+      for (const auto& [service, gpus] : row) sum += gpus;
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+
+ private:
+  std::map<double, std::map<int, int>> gpus_;
+};
+
+// Given: a load that a single worker holds, then one far above it for ten minutes, then the first again. Expected: workers are
+// started when the load rises and are ready after their start time; they go after the stabilisation window; nothing is lost;
+// and it costs less than the peak's workers all the time.
+TEST(PolicyAutoscaler, FollowsTheLoad) {
+  Loop loop(1, 64);
+  GpuWatch watch;
+  const auto results = loop.run(phases({{2, 300}, {120, 600}, {2, 600}}, 0, "load"), &watch);
+  const ServingResult& result = results.front();
+  EXPECT_EQ(result.completed, result.requests);
+  EXPECT_EQ(watch.at(290, 0), 1);
+  EXPECT_GE(watch.at(600, 0), 2);
+  EXPECT_EQ(watch.at(1450, 0), 1);
+  EXPECT_GT(result.most_workers, 2);
+  for (const WorkerFigures& worker : result.workers) {
+    if (worker.created_s > 0) {
+      EXPECT_NEAR(worker.ready_s - worker.created_s, 30, 1e-9);
+    }
+  }
+  EXPECT_LT(result.gpu_hours, 0.75 * result.most_workers * result.simulated_s / 3600);
+  ASSERT_GE(loop.decisions.size(), 3u);
+  for (const auto& decision : loop.decisions) EXPECT_FALSE(decision.reasons.empty());
+}
+
+// Given: the same run twice, and the last snapshot on its own. Expected: the same result, and make_plan gives what was carried
+// out, so that any decision of a simulation can be replayed.
+TEST(PolicyAutoscaler, IsReproducible) {
+  Loop one(1, 16), two(1, 16);
+  const auto requests = phases({{2, 60}, {60, 120}}, 0, "again");
+  const auto a = one.run(requests).front(), b = two.run(requests).front();
+  EXPECT_EQ(a.ttft.mean_s, b.ttft.mean_s);
+  EXPECT_EQ(a.gpu_hours, b.gpu_hours);
+  EXPECT_EQ(one.decisions.size(), two.decisions.size());
+  EXPECT_EQ(one.snapshot, two.snapshot);
+  EXPECT_EQ(planner::make_plan(one.snapshot), planner::make_plan(two.snapshot));
+}
+
+// Given: fewer GPUs than the load needs. Expected: never more are held, draining and starting workers included, and what was
+// withheld is on record.
+TEST(PolicyAutoscaler, StaysWithinTheGpus) {
+  Loop loop(1, 3);
+  GpuWatch watch;
+  const auto result = loop.run(phases({{150, 240}}, 0, "short"), &watch).front();
+  EXPECT_EQ(result.completed, result.requests);
+  EXPECT_LE(watch.most(), 3);
+  EXPECT_EQ(result.most_workers, 3);
+  EXPECT_FALSE(loop.denied.empty());
+}
+
+// Given: two services that both want more GPUs than there are, the second with the higher priority. Expected: it gets more of
+// them; the first keeps its floor; together never more than there are.
+TEST(PolicyAutoscaler, ArbitratesBetweenServices) {
+  Loop loop(2, 6);
+  loop.options.services[1].priority = 100;
+  auto requests = phases({{100, 240}}, 0, "first");
+  const auto second = phases({{100, 240}}, 1, "second");
+  requests.insert(requests.end(), second.begin(), second.end());
+  std::sort(requests.begin(), requests.end(),
+            [](const workload::Request& a, const workload::Request& b) { return a.arrival_s < b.arrival_s; });
+  GpuWatch watch;
+  const auto results = loop.run(requests, &watch);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].completed, results[0].requests);
+  EXPECT_EQ(results[1].completed, results[1].requests);
+  EXPECT_LE(watch.most(), 6);
+  EXPECT_GE(watch.at(200, 0), 1);
+  EXPECT_GT(watch.at(200, 1), watch.at(200, 0));
+  EXPECT_LT(results[1].ttft.p95_s, results[0].ttft.p95_s);
+}
+
+// Given: a service that may idle to zero, and a pause. Expected: no worker is left in the pause; the next request waits in the
+// central queue until one has started, and is answered.
+TEST(PolicyAutoscaler, ScalesToZeroAndBack) {
+  Loop loop(1, 4);
+  loop.options.services[0].scaling.min_workers = 0;
+  loop.options.services[0].scaling.idle_to_zero_after_s = 60;
+  GpuWatch watch;
+  std::vector<workload::Request> requests = phases({{2, 60}}, 0, "zero");
+  requests.push_back({900, 1, 300, 50});
+  const auto result = loop.run(requests, &watch).front();
+  EXPECT_EQ(result.completed, result.requests);
+  EXPECT_EQ(result.failed, 0);
+  EXPECT_GT(result.ttft.max_s, 29);
+  EXPECT_LT(result.ttft.max_s, 40);
+  EXPECT_LT(result.gpu_hours, 500.0 / 3600);
+}
+
+}  // namespace
+}  // namespace windlass::sim
