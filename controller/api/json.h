@@ -9,17 +9,20 @@
 
 #include "controller/api/accelerator_class.h"
 #include "controller/api/model_service.h"
+#include "controller/api/performance_profile.h"
 #include "planner/base/result.h"
 
 namespace windlass::api {
 
 [[nodiscard]] Result<ModelService> model_service_from_json(const nlohmann::json& object);
 [[nodiscard]] Result<AcceleratorClass> accelerator_class_from_json(const nlohmann::json& object);
+[[nodiscard]] Result<PerformanceProfile> performance_profile_from_json(const nlohmann::json& object);
 [[nodiscard]] Result<ObjectMeta> object_meta_from_json(const nlohmann::json& metadata);
 
 // Whole objects, with apiVersion and kind. `status` is included only when it says anything.
 [[nodiscard]] nlohmann::json to_json(const ModelService& object);
 [[nodiscard]] nlohmann::json to_json(const AcceleratorClass& object);
+[[nodiscard]] nlohmann::json to_json(const PerformanceProfile& object);
 
 [[nodiscard]] nlohmann::json to_json(const ObjectMeta& metadata);
 [[nodiscard]] nlohmann::json to_json(const ModelServiceSpec& spec);
@@ -28,6 +31,7 @@ namespace windlass::api {
 // The value of "status" alone: what a patch of the status subresource carries.
 [[nodiscard]] nlohmann::json to_json(const ModelServiceStatus& status);
 [[nodiscard]] nlohmann::json to_json(const AcceleratorClassStatus& status);
+[[nodiscard]] nlohmann::json to_json(const PerformanceProfileStatus& status);
 [[nodiscard]] nlohmann::json to_json(const Condition& condition);
 
 }  // namespace windlass::api

@@ -6,6 +6,7 @@
 #include "controller/api/duration.h"
 #include "controller/api/json.h"
 #include "controller/api/quantity.h"
+#include "planner/perf/profile_yaml.h"
 
 namespace windlass::api {
 
@@ -118,6 +119,14 @@ std::optional<double> FieldReader::fraction(const char* key) const {
   return std::nullopt;
 }
 
+std::optional<double> FieldReader::coefficient(const char* key) const {
+  if (!has(key)) return std::nullopt;
+  const std::string found = text(key);
+  if (const auto number = planner::parse_coefficient(found)) return number;
+  complain(key, fmt::format("found \"{}\", allowed is a decimal number", found));
+  return std::nullopt;
+}
+
 std::optional<double> FieldReader::duration_s(const char* key) const {
   if (!has(key)) return std::nullopt;
   const auto parsed = parse_duration_s(text(key));
@@ -143,8 +152,6 @@ std::optional<std::int64_t> FieldReader::bytes(const char* key) const {
   complain(key, parsed.error().message);
   return std::nullopt;
 }
-
-namespace {
 
 ObjectMeta read_meta(const FieldReader& in) {
   ObjectMeta meta;
@@ -181,6 +188,8 @@ std::vector<Condition> read_conditions(const FieldReader& in) {
   }
   return conditions;
 }
+
+namespace {
 
 std::optional<KeyRef> read_key_ref(const FieldReader& in, const char* key) {
   if (!in.has(key)) return std::nullopt;

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "controller/api/meta.h"
 #include "planner/base/result.h"
 
 namespace windlass::api {
@@ -30,7 +31,8 @@ class FieldReader {
   [[nodiscard]] std::string json_text(const char* key) const;  // the value as JSON text; "" when absent
   [[nodiscard]] bool boolean(const char* key) const;           // false when absent
   [[nodiscard]] std::optional<std::int64_t> integer(const char* key) const;
-  [[nodiscard]] std::optional<double> fraction(const char* key) const;  // integer or decimal string
+  [[nodiscard]] std::optional<double> fraction(const char* key) const;     // integer or decimal string
+  [[nodiscard]] std::optional<double> coefficient(const char* key) const;  // decimal string of any sign and exponent
   [[nodiscard]] std::optional<double> duration_s(const char* key) const;
   [[nodiscard]] std::optional<double> quantity(const char* key) const;
   [[nodiscard]] std::optional<std::int64_t> bytes(const char* key) const;
@@ -57,5 +59,8 @@ class FieldReader {
   std::string path_;
   std::optional<Error>* error_;
 };
+
+[[nodiscard]] ObjectMeta read_meta(const FieldReader& in);
+[[nodiscard]] std::vector<Condition> read_conditions(const FieldReader& in);  // of a status
 
 }  // namespace windlass::api

@@ -48,6 +48,10 @@ Result<Object> convert(const json& object, const std::string& source, int line) 
     WINDLASS_ASSIGN_OR_RETURN(ModelService service, model_service_from_json(object));
     return Object{source, line, std::move(service)};
   }
+  if (text_of(object, "kind") == PerformanceProfile::kKind) {
+    WINDLASS_ASSIGN_OR_RETURN(PerformanceProfile profile, performance_profile_from_json(object));
+    return Object{source, line, std::move(profile)};
+  }
   WINDLASS_ASSIGN_OR_RETURN(AcceleratorClass accelerator, accelerator_class_from_json(object));
   return Object{source, line, std::move(accelerator)};
 }
@@ -84,6 +88,9 @@ void load_text(const std::string& source, std::string_view text, const std::stri
 std::string Object::title() const {
   if (const auto* service = std::get_if<ModelService>(&value)) {
     return fmt::format("{} {}/{}", ModelService::kKind, service->metadata.name_space, service->metadata.name);
+  }
+  if (const auto* profile = std::get_if<PerformanceProfile>(&value)) {
+    return fmt::format("{} {}/{}", PerformanceProfile::kKind, profile->metadata.name_space, profile->metadata.name);
   }
   return fmt::format("{} {}", AcceleratorClass::kKind, std::get<AcceleratorClass>(value).metadata.name);
 }

@@ -11,6 +11,7 @@
 
 #include "controller/api/accelerator_class.h"
 #include "controller/api/model_service.h"
+#include "controller/api/performance_profile.h"
 #include "planner/base/result.h"
 
 namespace windlass::api {
@@ -18,14 +19,15 @@ namespace windlass::api {
 struct Object {
   std::string source;  // the file's name, as given
   int line = 1;        // on which the object begins
-  std::variant<ModelService, AcceleratorClass> value;
+  std::variant<ModelService, AcceleratorClass, PerformanceProfile> value;
 
   // "ModelService default/tiny", "AcceleratorClass local-cpu"
   [[nodiscard]] std::string title() const;
 };
 
-// All objects of the text, in its order. A ModelService without a namespace gets `default_namespace`. The error's message has a
-// line for every mistake: "tiny.yaml:12: ModelService default/tiny: spec.slo.percentile: Invalid value: found 0, allowed ...".
+// All objects of the text, in its order. An object of a namespaced kind without a namespace gets `default_namespace`. The
+// error's message has a line for every mistake: "tiny.yaml:12: ModelService default/tiny: spec.slo.percentile: Invalid value:
+// found 0, allowed ...".
 [[nodiscard]] Result<std::vector<Object>> load_objects(std::string_view text, const std::string& source_name,
                                                        const std::string& default_namespace = "default");
 

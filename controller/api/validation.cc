@@ -180,10 +180,13 @@ class Validator {
   void text(const Schema& schema, const std::string& value, const std::string& path) {
     const auto length = static_cast<std::size_t>(characters(value));
     if (schema.max_length.has_value() && length > *schema.max_length) {
-      add(path, FieldErrorClass::kTooLong, fmt::format("found {} characters, allowed are at most {}", length, *schema.max_length));
+      add(path, FieldErrorClass::kTooLong,
+          fmt::format("found {} characters, allowed are at most {}", length, *schema.max_length));
     } else if (schema.min_length.has_value() && length < *schema.min_length) {
-      add(path, FieldErrorClass::kInvalid, fmt::format("found {} characters, allowed are at least {}", length, *schema.min_length));
-    } else if (schema.pattern.has_value() && (value.size() > kLongestForPattern || !std::regex_search(value, *schema.pattern))) {
+      add(path, FieldErrorClass::kInvalid,
+          fmt::format("found {} characters, allowed are at least {}", length, *schema.min_length));
+    } else if (schema.pattern.has_value() &&
+               (value.size() > kLongestForPattern || !std::regex_search(value, *schema.pattern))) {
       add(path, FieldErrorClass::kInvalid,
           fmt::format("{}, allowed is what matches {} ({})", found(value, path), schema.pattern_text, schema.description));
     }
@@ -282,8 +285,9 @@ std::string text_at(const json& object, const char* key) {
 }
 
 std::string kinds_allowed() {
+  const std::vector<std::string> kinds = known_kinds();
   std::string names;
-  for (const std::string& kind : known_kinds()) names += (names.empty() ? "" : " and ") + kind;
+  for (std::size_t i = 0; i < kinds.size(); ++i) names += (i == 0 ? "" : i + 1 < kinds.size() ? ", " : " and ") + kinds[i];
   return names;
 }
 

@@ -43,7 +43,7 @@ struct FieldError {
   bool operator==(const FieldError&) const = default;
 };
 
-// The kinds of crds/, in alphabetical order: "AcceleratorClass", "ModelService".
+// The kinds of crds/, in alphabetical order: "AcceleratorClass", "ModelService", "PerformanceProfile".
 [[nodiscard]] std::vector<std::string> known_kinds();
 [[nodiscard]] bool is_namespaced(std::string_view kind);  // REQUIRES: a known kind
 

@@ -187,6 +187,19 @@ bool needs_quotes(const std::string& text) {
   return !plain_scalar(text, 0).is_string();
 }
 
+// Lines that can stand as they are in a literal block ("|"): printable ASCII, none of them empty or indented, the last one
+// ended.
+bool is_block(const std::string& text) {
+  if (text.empty() || text.back() != '\n') return false;
+  bool begins = true;
+  for (const char c : text) {
+    if (begins ? c <= ' ' : c < ' ' && c != '\n') return false;
+    if (c > '~') return false;
+    begins = c == '\n';
+  }
+  return true;
+}
+
 void print(const json& value, int indent, bool in_list, std::string* out) {
   const std::string pad(static_cast<std::size_t>(indent), ' ');
   if (value.is_object() && !value.empty()) {
@@ -205,6 +218,14 @@ void print(const json& value, int indent, bool in_list, std::string* out) {
       if (!(in_list && &child == &value.front())) *out += pad;
       *out += "- ";
       print(child, indent + 2, true, out);
+    }
+  } else if (value.is_string() && indent > 0 && is_block(value.get_ref<const std::string&>())) {
+    *out += "|\n";
+    const std::string& text = value.get_ref<const std::string&>();
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin) + 1;
+      *out += pad + text.substr(begin, end - begin);
+      begin = end;
     }
   } else {
     const bool plain_text = value.is_string() && !needs_quotes(value.get_ref<const std::string&>());

@@ -1,5 +1,4 @@
 // `windlass simulate`: a serving system that is described in a SCENARIO file, simulated iteration by iteration.
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -10,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include "controller/cli/chain_choice.h"
 #include "controller/cli/clock.h"
@@ -75,31 +73,6 @@ class Progress {
   double last_s_ = 0;
   bool drawn_ = false;
 };
-
-constexpr std::size_t kMostUnpacked = std::size_t{1} << 30;
-
-// A gzipped file's content; any other file's as it is.
-Result<std::string> unpacked(std::string text, const std::string& path) {
-  if (!text.starts_with("\x1f\x8b")) return text;
-  const auto broken = [&](const char* why) { return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why)}; };
-  z_stream stream{};
-  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) return Error{ErrorCode::kInternal, path + ": zlib cannot begin"};
-  stream.next_in = reinterpret_cast<Bytef*>(text.data());
-  stream.avail_in = static_cast<uInt>(text.size());
-  std::string out;
-  std::array<char, 1 << 16> part{};
-  int code = Z_OK;
-  while (code == Z_OK && out.size() <= kMostUnpacked) {
-    stream.next_out = reinterpret_cast<Bytef*>(part.data());
-    stream.avail_out = static_cast<uInt>(part.size());
-    code = inflate(&stream, Z_NO_FLUSH);
-    out.append(part.data(), part.size() - stream.avail_out);
-  }
-  inflateEnd(&stream);
-  if (out.size() > kMostUnpacked) return broken("holds more than a gibibyte");
-  if (code != Z_STREAM_END) return broken("is not whole: gzip ends early or is damaged");
-  return out;
-}
 
 Result<sim::PreparedScenario> read_scenario(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string yaml,

@@ -32,6 +32,7 @@ void add_chain(CLI::App& app, CommandContext& context);  // with the three below
 void add_chain_compose(CLI::App& app, CommandContext& context);
 void add_chain_simulate(CLI::App& app, CommandContext& context);
 void add_chain_recompose(CLI::App& app, CommandContext& context);
+void add_fit(CLI::App& app, CommandContext& context);
 void add_simulate(CLI::App& app, CommandContext& context);
 void add_version(CLI::App& app, CommandContext& context);
 

@@ -100,9 +100,8 @@ planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects) {
   for (const auto& object : objects) {
     if (const auto* service = std::get_if<api::ModelService>(&object.value)) {
       snapshot.services.push_back(controller::to_planner(*service, controller::model_shape_of(service->spec)));
-    } else {
-      const auto& accelerator = std::get<api::AcceleratorClass>(object.value);
-      snapshot.accelerators.push_back(controller::to_planner(accelerator, controller::capacity_from_spec(accelerator)));
+    } else if (const auto* accelerator = std::get_if<api::AcceleratorClass>(&object.value)) {
+      snapshot.accelerators.push_back(controller::to_planner(*accelerator, controller::capacity_from_spec(*accelerator)));
     }
   }
   return snapshot;

@@ -65,6 +65,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
   add_load(app, context);
   add_chain(app, context);
   add_simulate(app, context);
+  add_fit(app, context);
   add_version(app, context);
 
   if (arguments.empty()) {

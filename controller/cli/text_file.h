@@ -1,4 +1,4 @@
-// Reads a whole file that a person named on the command line.
+// Reads and writes whole files that a person named on the command line.
 #pragma once
 
 #include <string>
@@ -9,5 +9,12 @@ namespace windlass::cli {
 
 // The error is "PATH: cannot be read: why; allowed is WHAT". `what` describes the file that is wanted: "a YAML file".
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, const std::string& what);
+
+// A gzipped text's content; any other text as it is. `path` is for the error: not whole, or more than a gibibyte.
+[[nodiscard]] Result<std::string> unpacked(std::string text, const std::string& path);
+
+// The file holds all of the text or is what it was: written beside it and put in its place. The error is "PATH: cannot be
+// written: why".
+[[nodiscard]] Result<void> write_whole_file(const std::string& path, const std::string& text);
 
 }  // namespace windlass::cli

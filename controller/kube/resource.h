@@ -35,6 +35,7 @@ inline const Resource kCustomResourceDefinitions{"apiextensions.k8s.io", "v1", "
                                                  "CustomResourceDefinition", false};
 inline const Resource kModelServices{"windlass.dev", "v1alpha1", "modelservices", "ModelService", true};
 inline const Resource kAcceleratorClasses{"windlass.dev", "v1alpha1", "acceleratorclasses", "AcceleratorClass", false};
+inline const Resource kPerformanceProfiles{"windlass.dev", "v1alpha1", "performanceprofiles", "PerformanceProfile", true};
 }  // namespace resources
 
 }  // namespace windlass::kube

@@ -114,8 +114,8 @@ void DirectoryStore::rebuild(Instant now) {
     if (const auto* service = std::get_if<api::ModelService>(&object.value)) {
       services.push_back(*service);
       adopt(services.back(), services_, now);
-    } else {
-      classes.push_back(std::get<api::AcceleratorClass>(object.value));
+    } else if (const auto* accelerator = std::get_if<api::AcceleratorClass>(&object.value)) {
+      classes.push_back(*accelerator);
       adopt(classes.back(), classes_, now);
     }
   }

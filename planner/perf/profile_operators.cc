@@ -379,8 +379,14 @@ Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& s
       tables.generation_attention.push_back({key, sample.x[0], cached, heads, kv_heads, sample.time_s});
     }
   }
+  // A worker's GPUs stand in one node where that was measured; between nodes the same all-reduce takes longer.
+  const auto in_one_node = [&](const VidurSample& sample) { return sample.gpus_per_node >= tensor_parallel; };
+  const bool node_measured = std::any_of(
+      profiles.all_reduce.begin(), profiles.all_reduce.end(),
+      [&](const VidurSample& sample) { return sample.name == "all_reduce" && usable(sample) && in_one_node(sample); });
   for (const VidurSample& sample : profiles.all_reduce) {
     if (sample.name != "all_reduce" || !usable(sample) || tensor_parallel < 2) continue;
+    if (node_measured && !in_one_node(sample)) continue;
     tables.collectives.push_back({"all_reduce", "nccl", sample.gpus, 2, sample.x[0], sample.time_s});
   }
   if (profiles.cpu.empty()) return result;

@@ -51,12 +51,11 @@ class BadObjectsTest : public ClusterTest {
 
   // A dry-run create with strict field validation: the answer.
   static HttpAnswer create(const json& object) {
-    const bool service = object["kind"] == "ModelService";
-    return plane().send("POST",
-                        std::string("/apis/windlass.dev/v1alpha1/") +
-                            (service ? "namespaces/default/modelservices" : "acceleratorclasses") +
-                            "?dryRun=All&fieldValidation=Strict",
-                        object);
+    const std::string kind = object["kind"];
+    const std::string collection = kind == "ModelService"         ? "namespaces/default/modelservices"
+                                   : kind == "PerformanceProfile" ? "namespaces/default/performanceprofiles"
+                                                                  : "acceleratorclasses";
+    return plane().send("POST", "/apis/windlass.dev/v1alpha1/" + collection + "?dryRun=All&fieldValidation=Strict", object);
   }
 
   // What the server said against it, without the causes that the table's head explains away.

@@ -74,6 +74,38 @@ class Maker {
     return out;
   }
 
+  // Lines, with a status that says what was learnt from live workers.
+  PerformanceProfile profile() {
+    PerformanceProfile out;
+    out.metadata = meta();
+    out.metadata.name_space = "team-a";
+    out.spec.model = "org/Model-" + std::to_string(below(100));
+    out.spec.accelerator = "h100-80gb";
+    out.spec.gpus_per_worker = 4;
+    out.spec.pipeline_parallel = coin() ? 2 : 1;
+    if (coin()) out.spec.kv_capacity_tokens = 1 + below(1000000);
+    if (coin()) out.spec.source = {"samples.csv", "SplitwiseCSV", below(1000), below(10)};
+    const auto fraction = [&] { return static_cast<double>(random_() % 1000003) / 7e6; };
+    const auto phase = [&] {
+      planner::LinearPhase phase;
+      phase.coefficients = {fraction() * 1e-6, fraction(), 0, fraction()};
+      phase.range = {1, 64 + fraction(), fraction(), 8192, 1, 1e5 + fraction()};
+      return phase;
+    };
+    out.spec.fit =
+        planner::FittedLines{coin() ? planner::LinearForm::kAladdin : planner::LinearForm::kHuawei, phase(), phase()};
+    out.spec.folds = 5;
+    out.spec.errors = {{"prefill", 1 + below(100), 0.25, 0.125, 0.5, {}}, {"decode", 1 + below(100), 0.25, 0.125, 0.5, 0.75}};
+    if (!coin()) return out;
+    out.status.observed_generation = below(9);
+    out.status.calibration.last_update_time = "2026-01-31T10:00:00Z";
+    out.status.calibration.prefill = {
+        1 + fraction(), -fraction() * 1e-5, fraction(), -fraction(), fraction(), fraction(), 100, 3, 20, 1};
+    out.status.calibration.decode.samples = below(10000);
+    out.status.conditions = {condition("Ready")};
+    return out;
+  }
+
  private:
   int below(int bound) { return static_cast<int>(random_() % static_cast<std::uint64_t>(bound)); }
   bool coin() { return below(2) == 0; }
@@ -150,6 +182,24 @@ TEST(RoundTrip, AcceleratorClasses) {
   }
 }
 
+// Given 200 random profiles, the same, their learnt corrections to the last digit.
+TEST(RoundTrip, PerformanceProfiles) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const PerformanceProfile profile = Maker(seed).profile();
+    const nlohmann::json printed = to_json(profile);
+    const auto errors = validate(printed);
+    EXPECT_TRUE(errors.empty()) << "seed " << seed << ": " << errors[0].text();
+    const auto from_yaml = load_objects(to_yaml(printed), "printed.yaml");
+    ASSERT_TRUE(from_yaml.ok()) << "seed " << seed << ": " << from_yaml.error().message;
+    const auto& back = std::get<PerformanceProfile>(from_yaml->front().value);
+    EXPECT_EQ(to_json(back), printed) << "seed " << seed;
+    EXPECT_TRUE(back.metadata == profile.metadata && back.status == profile.status) << "seed " << seed;
+    EXPECT_TRUE(std::get<planner::FittedLines>(back.spec.fit) == std::get<planner::FittedLines>(profile.spec.fit))
+        << "seed " << seed;
+    EXPECT_EQ(back.spec.errors, profile.spec.errors) << "seed " << seed;
+  }
+}
+
 // Given JSON that no API server would send, an error with the object and the field's path is expected.
 TEST(RoundTrip, NamesTheFieldThatDoesNotFit) {
   nlohmann::json object = to_json(Maker(1).service());
@@ -159,6 +209,24 @@ TEST(RoundTrip, NamesTheFieldThatDoesNotFit) {
   ASSERT_FALSE(back.ok());
   EXPECT_EQ(back.error().message,
             "ModelService team-a/bad: spec.slo.window: found \"soon\", allowed is a duration such as 500ms, 30s, 5m or 1h30m");
+}
+
+// Given a profile's coefficient that does not fit, the same.
+TEST(RoundTrip, NamesTheCoefficientThatDoesNotFit) {
+  PerformanceProfile profile = Maker(1).profile();
+  profile.metadata.name = "bad";
+  nlohmann::json object = to_json(profile);
+  object["spec"]["fit"]["linear"]["decode"]["constantSeconds"] = "slow";
+  const auto spec = performance_profile_from_json(object);
+  ASSERT_FALSE(spec.ok());
+  EXPECT_EQ(spec.error().message.find("PerformanceProfile team-a/bad: spec.fit.linear.decode.constantSeconds: found "), 0U)
+      << spec.error().message;
+  object = to_json(profile);
+  object["status"]["calibration"] = {{"lastUpdateTime", "2026-01-31T10:00:00Z"}, {"decode", {{"scale", "one"}}}};
+  const auto status = performance_profile_from_json(object);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().message,
+            "PerformanceProfile team-a/bad: status.calibration.decode.scale: found \"one\", allowed is a decimal number");
 }
 
 // Given conditions that are set again, the time is expected to change only with the status.

@@ -39,7 +39,7 @@ spec:
 TEST(Validation, InterpretsAllOfCrds) {
   const auto sound = check_crds();
   ASSERT_TRUE(sound.ok()) << sound.error().message;
-  EXPECT_EQ(known_kinds(), (std::vector<std::string>{"AcceleratorClass", "ModelService"}));
+  EXPECT_EQ(known_kinds(), (std::vector<std::string>{"AcceleratorClass", "ModelService", "PerformanceProfile"}));
   EXPECT_TRUE(is_namespaced("ModelService"));
   EXPECT_FALSE(is_namespaced("AcceleratorClass"));
 }
@@ -133,7 +133,7 @@ TEST(Validation, RefusesOtherThings) {
   EXPECT_NE(texts(check("a: b\n")).find("apiVersion: Required value"), std::string::npos);
   EXPECT_NE(texts(check("{apiVersion: v1, kind: Pod}")).find("apiVersion: Invalid value: found \"v1\""), std::string::npos);
   EXPECT_NE(texts(check("{apiVersion: windlass.dev/v1alpha1, kind: Pod}"))
-                .find("kind: Invalid value: found \"Pod\", allowed are AcceleratorClass and ModelService"),
+                .find("kind: Invalid value: found \"Pod\", allowed are AcceleratorClass, ModelService and PerformanceProfile"),
             std::string::npos);
   const std::string wrong = texts(check("{apiVersion: windlass.dev/v1alpha1, kind: ModelService, metadata: [], spec: 3}"));
   EXPECT_NE(wrong.find("metadata: Invalid value"), std::string::npos) << wrong;

@@ -143,7 +143,8 @@ TEST(ProfileOperators, VidursSamplesAsTables) {
                         {"attn_prefill", 2, 0, {512, 1024}, 2e-4},
                         {"attn_decode", 2, 0, {8, 2048}, 5e-5},
                         {"attn_decode", 2, 0, {1, 32}, 0}};
-  profiles.all_reduce = {{"all_reduce", 2, 2, {4096}, 1e-5}, {"all_gather", 2, 2, {4096}, 1e-5}};
+  profiles.all_reduce = {
+      {"all_reduce", 2, 2, {4096}, 1e-5}, {"all_reduce", 2, 1, {4096}, 9e-5}, {"all_gather", 2, 2, {4096}, 1e-5}};
   for (const double batch : {8.0, 16.0, 32.0}) {
     profiles.cpu.push_back({"cpu_schedule", 2, 0, {batch}, 1e-3 + 1e-5 * batch});
     profiles.cpu.push_back({"cpu_sampler_e2e", 2, 0, {batch}, 2e-3});

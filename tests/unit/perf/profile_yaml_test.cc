@@ -7,6 +7,7 @@
 #include "planner/perf/profile_fit.h"
 #include "planner/perf/profile_operators.h"
 #include "tests/unit/perf/performance_profiles.h"
+#include "tests/unit/workload/mutated_text.h"
 
 namespace windlass::planner {
 namespace {
@@ -216,6 +217,43 @@ TEST(ProfileYaml, RefusesAnotherModelsOperators) {
   const auto other = iteration_model(fit->profile, model_shape_by_name("llama2-7b").value(), spec, 1e5);
   ASSERT_FALSE(other.ok());
   EXPECT_THAT(other.error().message, HasSubstr("spec.fit.operators.shape.kvHeads: found 8, allowed is the model's 32"));
+}
+
+// Given texts with a few bytes changed: read, and then a model with finite times, or refused in one line; no crash.
+TEST(ProfileYaml, MutatedTextsAreReadOrRefused) {
+  const ModelShape shape = test_shape();
+  const AcceleratorSpec spec = test_accelerator();
+  auto operators = fit_operators(made_tables(shape, spec), {shape, spec, {}, {}});
+  ASSERT_TRUE(operators.ok());
+  auto& tables = std::get<MeasuredOperators>(operators->profile.fit).tables;
+  tables.gemm.resize(10);
+  tables.context_attention.resize(10);
+  tables.generation_attention.resize(10);
+  std::vector<std::string> texts = {object_text(operators->profile)};
+  texts.push_back(object_text(*fit_lines(made_rows(1, 0.1), kKey, LinearForm::kHuawei)));
+  texts.push_back(object_text(*fit_cells(made_rows(1, 0.1, 1), kKey, ProfileReading::kBatchShape)));
+  Rng rng(5, "mutations");
+  int read = 0, refused = 0;
+  for (int i = 0; i < 6000; ++i) {
+    const std::string text =
+        mutated_text(rng, texts[static_cast<std::size_t>(i) % texts.size()], "0159.-+eE,\"{}[]: \n\\x\xff");
+    const auto profile = parse_performance_profile(text, "p.yaml");
+    if (!profile.ok()) {
+      ++refused;
+      ASSERT_EQ(profile.error().message.find('\n'), std::string::npos) << profile.error().message;
+      continue;
+    }
+    ++read;
+    if (std::holds_alternative<MeasuredOperators>(profile->fit) && i % 30 != 0) continue;  // to build its model takes long
+    const auto model = iteration_model(*profile, shape, spec, 1e5);
+    if (!model.ok()) continue;
+    for (int j = 0; j < 5; ++j) {
+      const double s = (*model)->iteration_s(random_batch(rng));
+      ASSERT_TRUE(std::isfinite(s) && s >= 0) << text;
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 1000);
 }
 
 }  // namespace
