@@ -45,14 +45,17 @@ std::vector<ScenarioFile> files_of(const Scenario& scenario) {
   };
   add(scenario.model.config_file, "model.config", scenario.model.line, "a Hugging Face config.json");
   const bool distserve = scenario.latency.source == LatencySource::kDistServe;
-  if (scenario.latency.source == LatencySource::kOperators) {
+  // Operators: a folder of tables, or a PerformanceProfile.
+  const bool folder = scenario.latency.source == LatencySource::kOperators && !scenario.latency.file.ends_with(".yaml") &&
+                      !scenario.latency.file.ends_with(".yml") && !scenario.latency.file.ends_with(".json");
+  if (folder) {
     for (const char* name : kOperatorFiles) {
       add(scenario.latency.file + "/" + name, "latency.file", scenario.latency.line,
           "a folder with the operator tables of one accelerator, each a CSV file, gzipped or not");
     }
   } else {
     add(scenario.latency.file, "latency.file", scenario.latency.line,
-        distserve ? "a profiler-*.json file of DistServe" : "a CSV file with Splitwise's columns");
+        distserve ? "a profiler-*.json file of DistServe" : "a PerformanceProfile, or a CSV file with Splitwise's columns");
   }
   add(scenario.latency.capacities_file, "latency.capacities", scenario.latency.line,
       "a CSV file with model,tp,pp,max_num_tokens");

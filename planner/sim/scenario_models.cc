@@ -6,6 +6,9 @@
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
 #include "planner/perf/operator_model.h"
+#include "planner/perf/profile_fit.h"
+#include "planner/perf/profile_operators.h"
+#include "planner/perf/profile_yaml.h"
 
 namespace windlass::sim {
 namespace {
@@ -44,16 +47,8 @@ Built from_linear_fit(const Asked& asked) {
     if (!table.ok()) return table.error();
     return {};
   }());
-  std::vector<planner::IterationSample> samples;
-  for (const planner::ProfileRow& row : rows) {
-    if (planner::ProfileKey{row.model, row.hardware, row.tensor_parallel} != key || !planner::is_one_batch(row)) continue;
-    const int sequences = static_cast<int>(row.batch_size);
-    samples.push_back({planner::prefill_batch(sequences, row.prompt_tokens), row.prompt_s});
-    if (row.output_tokens > 1)
-      samples.push_back({planner::decode_batch(sequences, planner::mean_context_tokens(row)), row.token_s});
-  }
-  WINDLASS_ASSIGN_OR_RETURN(auto fit,
-                            planner::fit_linear_iteration(samples, asked.scenario.latency.form, asked.kv_capacity_tokens));
+  WINDLASS_ASSIGN_OR_RETURN(auto fit, planner::fit_linear_iteration(planner::samples_of(rows, key), asked.scenario.latency.form,
+                                                                    asked.kv_capacity_tokens));
   return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(std::move(fit.model)));
 }
 
@@ -101,14 +96,9 @@ Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
   const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
   planner::OperatorModelOptions options;
   options.tensor_parallel = asked.gpus;
-  if (const auto& quantisation = asked.shape.quantisation) {
-    if (quantisation->compute != planner::DType::kFloat8) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("latency.source: found {} for weights quantised by {}, allowed are weights of 16 bit or fp8",
-                               to_string(asked.scenario.latency.source), quantisation->method)};
-    }
-    options.weights = quantisation->group_columns > 0 ? planner::GemmKind::kFloat8Block : planner::GemmKind::kFloat8;
-  }
+  const auto weights = planner::gemm_kind(asked.shape);
+  if (!weights.ok()) return weights.error().within(fmt::format("latency.source {}", to_string(asked.scenario.latency.source)));
+  options.weights = *weights;
   planner::OperatorTables tables;
   if (asked.scenario.latency.source == LatencySource::kOperators) {
     WINDLASS_RETURN_IF_ERROR(append(tables.gemm, asked, texts, kOperatorFiles[0], planner::parse_gemm_csv));
@@ -140,8 +130,49 @@ Built build(const Asked& asked, const ScenarioTexts& texts) {
   return Error{ErrorCode::kInternal, "latency.source"};
 }
 
+// The fit that a source names when its file is a PerformanceProfile; DistServe's formulas have none.
+const char* fit_of(LatencySource source) {
+  switch (source) {
+    case LatencySource::kProfile: return "Profile";
+    case LatencySource::kLinear: return "Linear";
+    case LatencySource::kOperators: return "Operators";
+    case LatencySource::kDistServe:
+    case LatencySource::kRoofline: return "";
+  }
+  return "";
+}
+
+// What latency.file was fitted for is what the scenario says of it.
+Result<void> check_agrees(const Scenario& scenario, const planner::PerformanceProfile& profile) {
+  const ScenarioLatency& latency = scenario.latency;
+  const auto refused = [&](const char* field, const std::string& found, const std::string& allowed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}:{}: latency.{}: found {}, allowed is {}: that is what {} was fitted as", scenario.source,
+                             latency.line, field, found, allowed, latency.file)};
+  };
+  const std::string type = planner::fit_type(profile);
+  if (fit_of(latency.source) != type) {
+    for (const LatencySource source : {LatencySource::kProfile, LatencySource::kLinear, LatencySource::kOperators}) {
+      if (fit_of(source) == type) return refused("source", to_string(latency.source), to_string(source));
+    }
+  }
+  const std::string& model = latency.model.empty() ? scenario.model.name : latency.model;
+  if (!model.empty() && model != profile.model) return refused("model", model, profile.model);
+  if (profile.pipeline_parallel != 1) {
+    return refused("file", fmt::format("{} pipeline stages", profile.pipeline_parallel), "1");
+  }
+  return {};
+}
+
 std::string model_name(const Scenario& scenario) {
   return scenario.model.name.empty() ? scenario.model.config_file : scenario.model.name;
+}
+
+// How its points are read, which the profile decides and not the scenario.
+std::string reading_of(const std::optional<planner::PerformanceProfile>& profile) {
+  const auto* cells = profile ? std::get_if<planner::MeasuredCells>(&profile->fit) : nullptr;
+  if (cells == nullptr) return "";
+  return cells->reading == planner::ProfileReading::kBatchShape ? ", read by batchShape" : ", read by batchTokens";
 }
 
 }  // namespace
@@ -154,8 +185,23 @@ Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelS
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}: {}", scenario.source, line, field, what)};
   };
   const bool measured_capacity = !latency.capacities_file.empty();
-  double kv_capacity_tokens = latency.kv_capacity_tokens.value_or(0);
-  if (!latency.kv_capacity_tokens && !measured_capacity) {
+  const auto text = texts.find(latency.file);
+  std::optional<planner::PerformanceProfile> profile;
+  if (text != texts.end() && planner::is_performance_profile(text->second)) {
+    WINDLASS_ASSIGN_OR_RETURN(profile, planner::parse_performance_profile(text->second, latency.file));
+    WINDLASS_RETURN_IF_ERROR(check_agrees(scenario, *profile));
+    if (profile->accelerator != accelerator.name || profile->gpus_per_worker != gpus) {
+      return here(fmt::format("found {} x {}, allowed is {} x {}: that is what {} was fitted on", gpus, accelerator.name,
+                              profile->gpus_per_worker, profile->accelerator, latency.file));
+    }
+  }
+  if (text != texts.end() && !profile && latency.source == LatencySource::kOperators) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: found no PerformanceProfile, allowed is one, or a folder of operator tables", latency.file)};
+  }
+  const std::optional<double> fitted_capacity = profile ? profile->kv_capacity_tokens : std::nullopt;
+  double kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(0));
+  if (!latency.kv_capacity_tokens && !fitted_capacity && !measured_capacity) {
     kv_capacity_tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
     if (kv_capacity_tokens < scenario.engine.block_tokens) {
       return here(
@@ -169,9 +215,8 @@ Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelS
       !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
     return here(fmt::format("found {}, which cannot compute in {}", accelerator.name, planner::to_string(shape.dtype)));
   }
-  const auto text = texts.find(latency.file);
   const Asked asked{scenario, shape, text == texts.end() ? kNone : text->second, accelerator, gpus, kv_capacity_tokens};
-  auto built = build(asked, texts);
+  auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);
   if (!built.ok()) {
     // What the file lacks is told with the field that asks for it.
     const Error error = latency.file.empty() ? built.error() : built.error().within(latency.file);
@@ -181,7 +226,7 @@ Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelS
   WorkerModel worker;
   worker.model = std::move(built).value();
   // What the model knows better than the catalog, unless the scenario says otherwise.
-  worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(worker.model->kv_capacity_tokens());
+  worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
   if (!(worker.kv_capacity_tokens >= scenario.engine.block_tokens)) {
     return here(fmt::format("found a KV cache of {:.0f} tokens, allowed is at least scheduling.blockTokens, which is {}",
                             worker.kv_capacity_tokens, scenario.engine.block_tokens));
@@ -189,7 +234,8 @@ Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelS
   const std::string source = latency.file.empty()
                                  ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
                                  : fmt::format("{} {}: {}", to_string(latency.source), latency.file,
-                                               latency.model.empty() ? model_name(scenario) : latency.model);
+                                               latency.model.empty() ? model_name(scenario) : latency.model) +
+                                       reading_of(profile);
   worker.basis =
       fmt::format("{}, {}, TP {}; KV cache of {:.0f} tokens", source, accelerator.name, gpus, worker.kv_capacity_tokens);
   return worker;
