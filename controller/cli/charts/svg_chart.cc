@@ -14,19 +14,6 @@ namespace {
 constexpr double kWidth = 720, kHeight = 420, kLeft = 70, kRight = 190, kTop = 44, kBottom = 56;
 constexpr std::array kColours = {"#0b5394", "#b45f06", "#38761d", "#990000", "#674ea7", "#007a87", "#7f6000"};
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 // A range of values with round ticks, linear or logarithmic, laid over pixels from..to.
 class Axis {
  public:
@@ -85,6 +72,19 @@ bool shown(const Chart& chart, const ChartPoint& point) {
 }
 
 }  // namespace
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
 
 std::string svg_of(const Chart& chart) {
   double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;

@@ -36,4 +36,7 @@ struct Chart {
 // REQUIRES: a point that is finite and, on logarithmic axes, above 0.
 [[nodiscard]] std::string svg_of(const Chart& chart);
 
+// As text between the tags of HTML or SVG.
+[[nodiscard]] std::string escaped(const std::string& text);
+
 }  // namespace windlass::charts
