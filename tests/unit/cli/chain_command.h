@@ -1,10 +1,13 @@
 // Runs `windlass chain` in this process and keeps what it printed; with instances small enough to check by hand.
 #pragma once
 
+#include <algorithm>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -29,6 +32,18 @@ inline ChainOutcome run_chain(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "chain");
   const int code = run_cli(arguments, console);
   return {code, out.str(), err.str()};
+}
+
+// Command lines with a word each that is expected on standard error: exit code 2, nothing on the output, and one line.
+inline void expect_mistakes(const std::vector<std::pair<std::vector<std::string>, std::string>>& table) {
+  for (const auto& [arguments, expected] : table) {
+    const auto outcome = run_chain(arguments);
+    const std::string line = testing::PrintToString(arguments);
+    EXPECT_EQ(outcome.code, kUsage) << line;
+    EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_THAT(outcome.err, testing::HasSubstr(expected)) << line;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
 }
 
 // Fig. 2 of Sun, He, Hou 2026, with epsilon = 0.01: GBP-CR makes j1 > j2 and j3 > j4 > j5 of it for c = 1, and GCA adds j1 > j4

@@ -215,14 +215,7 @@ TEST(ChainCompose, MistakesAreNamed) {
       {{"compose", "-f", file, "-o", "xml"}, "xml"},
       {{"compose", "-f", file, "extra"}, "extra"},
   };
-  for (const auto& [arguments, expected] : table) {
-    const auto outcome = run_chain(arguments);
-    const std::string line = testing::PrintToString(arguments);
-    EXPECT_EQ(outcome.code, kUsage) << line;
-    EXPECT_EQ(outcome.out, "") << line;
-    EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  }
+  expect_mistakes(table);
 }
 
 // Given --help on each level: exit code 0, and the options with their values.

@@ -94,13 +94,7 @@ TEST(ChainRecompose, MistakesAreNamed) {
       {{"recompose", "-f", file, "-f", file, "--tune", "best"}, "best"},
       {{"recompose", "-f", file, "-f", file, "-o", "yaml"}, "yaml"},
   };
-  for (const auto& [arguments, expected] : table) {
-    const auto outcome = run_chain(arguments);
-    const std::string line = testing::PrintToString(arguments);
-    EXPECT_EQ(outcome.code, kUsage) << line;
-    EXPECT_EQ(outcome.out, "") << line;
-    EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
-  }
+  expect_mistakes(table);
 }
 
 }  // namespace

@@ -226,14 +226,7 @@ TEST(ChainSimulate, MistakesAreNamed) {
       {{"simulate", "-f", file, "--policy", "ws-rr", "--optimal"}, "--optimal: belongs to policies that dispatch to chains"},
       {{"simulate", "-f", file, "--policy", "ws-rr", "--capacity", "3"}, "--capacity: belongs to --placement gbp-cr"},
   };
-  for (const auto& [arguments, expected] : table) {
-    const auto outcome = run_chain(arguments);
-    const std::string line = testing::PrintToString(arguments);
-    EXPECT_EQ(outcome.code, kUsage) << line;
-    EXPECT_EQ(outcome.out, "") << line;
-    EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  }
+  expect_mistakes(table);
 }
 
 }  // namespace
