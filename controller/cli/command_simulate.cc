@@ -89,9 +89,12 @@ Result<sim::PreparedScenario> read_scenario(const std::string& path) {
   return sim::PreparedScenario::make(std::move(scenario), texts);
 }
 
-Result<sim::ServingResult> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor,
-                                    Progress& progress, RequestLog* log) {
-  sim::ServingOptions options = scenario.options(seed);
+// Of one run: a result for each service.
+using Results = std::vector<sim::ServingResult>;
+
+Result<Results> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor, Progress& progress,
+                         RequestLog* log) {
+  sim::ClusterOptions options = scenario.options(seed);
   std::int64_t before = 0;
   options.progress = [&](std::int64_t completed) { progress.add(completed - std::exchange(before, completed)); };
   if (log != nullptr) {
@@ -100,9 +103,12 @@ Result<sim::ServingResult> run_once(const sim::PreparedScenario& scenario, std::
       options.sample_interval_s = std::max(kLeastSampleInterval_s, scenario.expected_duration_s() / kSamples);
   }
   const auto source = scenario.source(seed, rate_factor);
-  auto result = sim::simulate_serving(*source, options);
-  if (result.ok()) progress.add(result->completed - before);
-  return result;
+  auto results = sim::simulate_cluster(*source, options);
+  if (!results.ok()) return results.error().within(scenario.scenario().source);
+  std::int64_t completed = 0;
+  for (const sim::ServingResult& result : *results) completed += result.completed;
+  progress.add(completed - before);
+  return results;
 }
 
 // Of one replication and its part of a sweep.
@@ -111,14 +117,14 @@ double expected_requests(const sim::PreparedScenario& scenario, bool sweep) {
   double all = once;
   for (const double factor : kRateFactors) {
     // Without a duration the number of requests is given, whatever the rate.
-    if (sweep) all += scenario.scenario().workload.duration_s ? factor * once : once;
+    if (sweep) all += scenario.ends_by_time() ? factor * once : once;
   }
   return all;
 }
 
 // All results, or the first error.
-Result<std::vector<sim::ServingResult>> all_of(std::vector<Result<sim::ServingResult>> runs) {
-  std::vector<sim::ServingResult> results;
+Result<std::vector<Results>> all_of(std::vector<Result<Results>> runs) {
+  std::vector<Results> results;
   for (auto& run : runs) {
     if (!run.ok()) return run.error();
     results.push_back(std::move(run).value());
@@ -126,20 +132,30 @@ Result<std::vector<sim::ServingResult>> all_of(std::vector<Result<sim::ServingRe
   return results;
 }
 
-// Attainment at multiples of the scenario's rate. Empty where there is nothing to ask.
-Result<std::vector<RatePoint>> sweep_rates(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
-                                           std::uint64_t seed, Executor& executor, Progress& progress) {
-  std::vector<RatePoint> points;
+// One service's of each run.
+Results of_service(const std::vector<Results>& runs, std::size_t service) {
+  Results results;
+  for (const Results& run : runs) results.push_back(run[service]);
+  return results;
+}
+
+// Attainment at multiples of the scenario's rate, for each service that has objectives.
+Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
+                                                        std::uint64_t seed, Executor& executor, Progress& progress) {
   const std::size_t factors = kRateFactors.size(), replications = static_cast<std::size_t>(flags.replications);
-  WINDLASS_ASSIGN_OR_RETURN(
-      auto runs, parallel_map<Result<sim::ServingResult>>(executor, factors * replications, [&](std::size_t i) {
-        return run_once(scenario, seed + i % replications, kRateFactors[i / replications], progress, nullptr);
-      }));
+  WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Results>>(executor, factors * replications, [&](std::size_t i) {
+                              return run_once(scenario, seed + i % replications, kRateFactors[i / replications], progress,
+                                              nullptr);
+                            }));
   WINDLASS_ASSIGN_OR_RETURN(const auto results, all_of(std::move(runs)));
-  for (std::size_t f = 0; f < factors; ++f) {
-    std::vector<double> attainments;
-    for (std::size_t r = 0; r < replications; ++r) attainments.push_back(results[f * replications + r].attainment);
-    points.push_back({scenario.requests_per_second() * kRateFactors[f], sim::mean_over_replications(attainments)});
+  const auto& services = scenario.scenario().services;
+  std::vector<std::vector<RatePoint>> points(services.size());
+  for (std::size_t s = 0; s < services.size(); ++s) {
+    for (std::size_t f = 0; f < factors && services[s].slo; ++f) {
+      std::vector<double> attainments;
+      for (std::size_t r = 0; r < replications; ++r) attainments.push_back(results[f * replications + r][s].attainment);
+      points[s].push_back({scenario.requests_per_second(s) * kRateFactors[f], sim::mean_over_replications(attainments)});
+    }
   }
   return points;
 }
@@ -171,7 +187,9 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.report));
   const std::uint64_t seed = flags.seed.value_or(scenario.scenario().seed);
   const auto replications = static_cast<std::size_t>(flags.replications);
-  const bool sweep = !flags.report.empty() && scenario.scenario().slo && scenario.rate_is_free();
+  const auto& services = scenario.scenario().services;
+  const bool judged = std::any_of(services.begin(), services.end(), [](const auto& service) { return service.slo; });
+  const bool sweep = !flags.report.empty() && judged && scenario.rate_is_free();
 
   std::vector<RequestLog> logs;
   for (std::size_t r = 0; r < replications; ++r) {
@@ -179,13 +197,13 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   }
   ThreadExecutor executor(flags.jobs);
   const double begin_s = monotonic_s();
-  std::vector<sim::ServingResult> results;
-  std::vector<RatePoint> rates;
+  std::vector<Results> results;
+  std::vector<std::vector<RatePoint>> rates(services.size());
   double wall_s = 0;
   {
     Progress progress(console);
     progress.expect(expected_requests(scenario, sweep) * flags.replications);
-    WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<sim::ServingResult>>(executor, replications, [&](std::size_t r) {
+    WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Results>>(executor, replications, [&](std::size_t r) {
                                 return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
                               }));
     WINDLASS_ASSIGN_OR_RETURN(results, all_of(std::move(runs)));
@@ -194,25 +212,30 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
       WINDLASS_ASSIGN_OR_RETURN(rates, sweep_rates(scenario, flags, seed, executor, progress));
     }
   }
-  const auto& slo = scenario.scenario().slo;
-  const sim::ServingReport report = sim::report_of(results, seed, slo ? std::optional(slo->percentile) : std::nullopt, wall_s);
-  if (report.requests == 0) {
+  std::vector<sim::ServingReport> reports;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    const auto& slo = services[i].slo;
+    reports.push_back(
+        sim::report_of(of_service(results, i), seed, slo ? std::optional(slo->percentile) : std::nullopt, wall_s));
+    if (services.size() > 1) names.push_back(services[i].name);
+    if (reports.back().requests > 0) continue;
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("{}:{}: workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
-                    flags.file, scenario.scenario().workload.line, scenario.requests_per_second())};
+        fmt::format("{}:{}: {}workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
+                    flags.file, services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
   }
-  if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_file(flags.requests_csv, requests_csv(logs)));
+  if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_file(flags.requests_csv, requests_csv(logs, names)));
   if (!flags.report.empty()) {
-    WINDLASS_RETURN_IF_ERROR(write_file(flags.report, simulation_page(flags.file, scenario, report, logs.front(), rates)));
+    WINDLASS_RETURN_IF_ERROR(write_file(flags.report, simulation_page(flags.file, scenario, reports, logs.front(), rates)));
   }
   if (flags.output == "json") {
-    auto json = sim::to_json(report);
+    auto json = names.empty() ? sim::to_json(reports.front()) : sim::to_json(reports, names);
     json["defaults"] = scenario.scenario().defaults;
     json["latencyModels"] = scenario.bases();
     console.out << json.dump(2) << "\n";
   } else {
-    console.out << simulation_text(scenario, report);
+    console.out << simulation_text(scenario, reports);
   }
   return {};
 }
@@ -243,8 +266,7 @@ void add_simulate(CLI::App& app, CommandContext& context) {
   command->add_option("--requests-csv", flags->requests_csv, "Write what became of each request here")->option_text("FILE.csv");
   command->footer(
       "SCENARIO is described in docs/simulate.md; examples/simulate has some. Exit code 2: the input is wrong, with file, line "
-      "or "
-      "field.");
+      "or field.");
   command->callback([&context, flags] {
     const auto done = simulate(*flags, context.console);
     if (!done.ok()) context.exit_code = report_chain_error(context.console.err, done.error());

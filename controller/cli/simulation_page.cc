@@ -15,21 +15,9 @@ namespace {
 
 using charts::Chart;
 using charts::ChartSeries;
+using charts::escaped;
 
 constexpr std::size_t kCdfPoints = 400;
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
 
 // Shares of the requests over the time that they stay within. Times of 0 have no place on a logarithmic axis.
 ChartSeries cdf(const std::string& name, std::vector<double> times_s) {
@@ -58,10 +46,10 @@ std::string figure(const Chart& chart, const std::string& caption) {
   return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", charts::svg_of(chart), escaped(caption));
 }
 
-std::string latency_charts(const RequestLog& log) {
+std::string latency_charts(const RequestLog& log, int service) {
   std::vector<double> ttft, tbt, e2e, delay;
   for (const sim::ServedRequest& request : log.requests()) {
-    if (request.refused) continue;
+    if (request.service != service || request.refused || request.failed) continue;
     ttft.push_back(request.ttft_s);
     e2e.push_back(request.e2e_s);
     delay.push_back(request.scheduling_delay_s);
@@ -96,49 +84,68 @@ std::string rate_chart(const sim::ServingReport& report, std::span<const RatePoi
                                                : "Each rate in one run of the scenario's seed.");
 }
 
-std::string time_charts(const RequestLog& log) {
+std::string time_charts(const RequestLog& log, int service) {
   Chart kv{"KV cache in use", "seconds", "share of pages, mean of the workers", {}, false};
   Chart batch{"Batches", "seconds", "sequences per worker", {}, false};
   Chart workers{"Workers", "seconds", "workers", {}, false};
-  for (const auto& [role, samples] : log.samples()) {
+  for (const auto& [role, samples] : log.samples(service)) {
     const std::string name = sim::to_string(role);
     ChartSeries in_use{name, {}, true, false}, running{name + ": running", {}, true, false},
-        waiting{name + ": waiting", {}, true, false}, all{name, {}, true, false}, busy{name + ": busy", {}, true, false};
+        waiting{name + ": waiting", {}, true, false}, ready{name + ": ready", {}, true, false},
+        starting{name + ": starting", {}, true, false}, draining{name + ": draining", {}, true, false},
+        busy{name + ": busy", {}, true, false};
+    bool starts = false, drains = false;
     for (const RoleSample& sample : samples) {
+      const int serving = std::max(1, sample.serving());
       in_use.points.push_back({sample.time_s, sample.kv_in_use, {}, {}});
-      running.points.push_back({sample.time_s, static_cast<double>(sample.running) / sample.workers, {}, {}});
-      waiting.points.push_back({sample.time_s, static_cast<double>(sample.waiting) / sample.workers, {}, {}});
-      all.points.push_back({sample.time_s, static_cast<double>(sample.workers), {}, {}});
+      running.points.push_back({sample.time_s, static_cast<double>(sample.running) / serving, {}, {}});
+      waiting.points.push_back({sample.time_s, static_cast<double>(sample.waiting) / serving, {}, {}});
+      ready.points.push_back({sample.time_s, static_cast<double>(sample.ready), {}, {}});
+      starting.points.push_back({sample.time_s, static_cast<double>(sample.starting), {}, {}});
+      draining.points.push_back({sample.time_s, static_cast<double>(sample.draining), {}, {}});
       busy.points.push_back({sample.time_s, static_cast<double>(sample.busy), {}, {}});
+      starts = starts || sample.starting > 0;
+      drains = drains || sample.draining > 0;
     }
     kv.series.push_back(std::move(in_use));
     batch.series.push_back(std::move(running));
     batch.series.push_back(std::move(waiting));
-    workers.series.push_back(std::move(all));
+    workers.series.push_back(std::move(ready));
     workers.series.push_back(std::move(busy));
+    if (starts) workers.series.push_back(std::move(starting));
+    if (drains) workers.series.push_back(std::move(draining));
   }
   return figure(kv, "Pages that sequences hold, caches on their way included; first replication.") +
          figure(batch, "Sequences in prefill or decode, and those that wait for their prefill; first replication.") +
-         figure(workers, "Workers that there are, and those in an iteration at the moment; first replication.");
+         figure(workers,
+                "Workers that are ready, those in an iteration at the moment, and where there are such those that start or "
+                "drain; first replication.");
 }
 
 }  // namespace
 
-std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario, const sim::ServingReport& report,
-                            const RequestLog& log, std::span<const RatePoint> rates) {
+std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario,
+                            std::span<const sim::ServingReport> reports, const RequestLog& log,
+                            std::span<const std::vector<RatePoint>> rates) {
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
       "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>{0}</title>\n"
-      "<style>body{{font-family:sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color:#111;background:#fff}}"
-      "pre{{overflow-x:auto;background:#f6f6f6;padding:1em}}figure{{margin:2em 0}}svg{{max-width:100%;height:auto}}"
-      "figcaption{{color:#444}}.note{{border-left:4px solid "
+      "<style>body{{font-family:sans-serif;max-width:760px;margin:2em auto;padding:0 "
+      "1em;color:#111;background:#fff}}pre{{overflow-x:auto;background:#f6f6f6;padding:1em}}figure{{margin:2em "
+      "0}}svg{{max-width:100%;height:auto}}figcaption{{color:#444}}.note{{border-left:4px solid "
       "#990000;padding-left:1em}}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
       escaped(title));
-  if (const std::string note = extrapolation_text(report); !note.empty()) {
-    page += fmt::format("<p class='note'>{}</p>\n", escaped(note));
+  if (reports.size() > 1) page += fmt::format("<pre>{}</pre>\n", escaped(basis_text(scenario)));
+  for (std::size_t s = 0; s < reports.size(); ++s) {
+    if (reports.size() > 1) page += fmt::format("<h2>{}</h2>\n", escaped(scenario.scenario().services[s].name));
+    if (const std::string note = extrapolation_text(reports[s]); !note.empty()) {
+      page += fmt::format("<p class='note'>{}</p>\n", escaped(note));
+    }
+    const std::string text = service_text(scenario, s, reports[s]);
+    page += fmt::format("<pre>{}</pre>\n", escaped(reports.size() > 1 ? text : basis_text(scenario) + text));
+    page += latency_charts(log, static_cast<int>(s)) + rate_chart(reports[s], rates[s]) + time_charts(log, static_cast<int>(s));
   }
-  page += fmt::format("<pre>{}</pre>\n", escaped(simulation_text(scenario, report)));
-  return page + latency_charts(log) + rate_chart(report, rates) + time_charts(log) + "</body>\n</html>\n";
+  return page + "</body>\n</html>\n";
 }
 
 }  // namespace windlass::cli

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "controller/cli/command_simulate_log.h"
 #include "planner/sim/recorder.h"
@@ -20,9 +21,9 @@ struct RatePoint {
   sim::MeanEstimate attainment;
 };
 
-// `log` is of the first replication; `rates` may be empty.
+// `log` is of the first replication; `rates` of each service, which may be empty. REQUIRES: a report and rates a service.
 [[nodiscard]] std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario,
-                                          const sim::ServingReport& report, const RequestLog& log,
-                                          std::span<const RatePoint> rates);
+                                          std::span<const sim::ServingReport> reports, const RequestLog& log,
+                                          std::span<const std::vector<RatePoint>> rates);
 
 }  // namespace windlass::cli

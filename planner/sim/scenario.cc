@@ -8,8 +8,10 @@
 #include <fmt/format.h>
 
 #include "planner/base/yaml_reader.h"
+#include "planner/perf/transfer_times.h"
 #include "planner/sim/scenario_models.h"
 #include "planner/sim/scenario_requests.h"
+#include "planner/workload/composed_source.h"
 
 namespace windlass::sim {
 namespace {
@@ -36,43 +38,193 @@ const char* to_string(LatencySource source) {
 
 std::vector<ScenarioFile> files_of(const Scenario& scenario) {
   std::vector<ScenarioFile> files;
-  const auto add = [&](const std::string& path, const char* field, int line, const char* what) {
-    if (path.empty()) return;
-    for (const ScenarioFile& file : files) {
-      if (file.path == path) return;
-    }
-    files.push_back({path, field, line, what});
-  };
-  add(scenario.model.config_file, "model.config", scenario.model.line, "a Hugging Face config.json");
-  const bool distserve = scenario.latency.source == LatencySource::kDistServe;
-  // Operators: a folder of tables, or a PerformanceProfile.
-  const bool folder = scenario.latency.source == LatencySource::kOperators && !scenario.latency.file.ends_with(".yaml") &&
-                      !scenario.latency.file.ends_with(".yml") && !scenario.latency.file.ends_with(".json");
-  if (folder) {
-    for (const char* name : kOperatorFiles) {
-      add(scenario.latency.file + "/" + name, "latency.file", scenario.latency.line,
-          "a folder with the operator tables of one accelerator, each a CSV file, gzipped or not");
-    }
-  } else {
-    add(scenario.latency.file, "latency.file", scenario.latency.line,
-        distserve ? "a profiler-*.json file of DistServe" : "a PerformanceProfile, or a CSV file with Splitwise's columns");
+  for (const ScenarioService& service : scenario.services) {
+    const ScenarioLatency& latency = service.latency;
+    const auto add = [&](const std::string& path, const std::string& field, int line, const char* what) {
+      if (path.empty()) return;
+      for (const ScenarioFile& file : files) {
+        if (file.path == path) return;
+      }
+      files.push_back({path, service.prefix + field, line, what});
+    };
+    const auto add_latency = [&](const std::string& path, const std::string& field) {
+      // Operators: a folder of tables, or a PerformanceProfile.
+      const bool folder = latency.source == LatencySource::kOperators && !path.ends_with(".yaml") && !path.ends_with(".yml") &&
+                          !path.ends_with(".json");
+      if (!folder) {
+        add(path, field, latency.line,
+            latency.source == LatencySource::kDistServe ? "a profiler-*.json file of DistServe"
+                                                        : "a PerformanceProfile, or a CSV file with Splitwise's columns");
+        return;
+      }
+      for (const char* name : kOperatorFiles) {
+        if (path.empty()) continue;
+        add(path + "/" + name, field, latency.line,
+            "a folder with the operator tables of one accelerator, each a CSV file, gzipped or not");
+      }
+    };
+    add(service.model.config_file, "model.config", service.model.line, "a Hugging Face config.json");
+    add_latency(latency.file, "latency.file");
+    for (const auto& [accelerator, path] : latency.files) add_latency(path, "latency.files." + accelerator);
+    add(latency.capacities_file, "latency.capacities", latency.line, "a CSV file with model,tp,pp,max_num_tokens");
+    add(service.workload.trace_file, "workload.trace", service.workload.line,
+        "a CSV file with TIMESTAMP,ContextTokens,GeneratedTokens");
+    add(service.workload.lengths_file, "workload.lengths", service.workload.line,
+        "a CSV file with num_prefill_tokens and num_decode_tokens");
   }
-  add(scenario.latency.capacities_file, "latency.capacities", scenario.latency.line,
-      "a CSV file with model,tp,pp,max_num_tokens");
-  add(scenario.workload.trace_file, "workload.trace", scenario.workload.line,
-      "a CSV file with TIMESTAMP,ContextTokens,GeneratedTokens");
-  add(scenario.workload.lengths_file, "workload.lengths", scenario.workload.line,
-      "a CSV file with num_prefill_tokens and num_decode_tokens");
   return files;
 }
 
-struct PreparedScenario::Parts {
-  Scenario scenario;
+namespace {
+
+// One service with what its files hold.
+struct PreparedService {
   planner::ModelShape shape;
   std::optional<ScenarioRequests> requests;
   std::vector<WorkerModel> models;  // of each pool
   WorkerModel reference;            // none: no model
   KvLink link;
+
+  [[nodiscard]] ServingPool pool(const ScenarioService& from, std::size_t i) const;
+  [[nodiscard]] ServingService options(const ScenarioService& from) const;
+};
+
+// Bandwidth and latency of the link between prefill and decode workers, those that the scenario leaves open from the catalog.
+Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const planner::ModelShape& shape) {
+  KvLink link;
+  if (service.pools.front().role == WorkerRole::kUnified) return link;
+  double bandwidth = std::numeric_limits<double>::infinity(), latency_s = 0;
+  for (const ScenarioPool& pool : service.pools) {
+    bandwidth = std::min(bandwidth, pool.gpus_per_worker * pool.accelerator.inter_link_bandwidth_bytes_per_s);
+    latency_s = std::max(latency_s, pool.accelerator.inter_link_latency_s);
+  }
+  if (!service.link.bandwidth_bytes_per_s) {
+    if (!(bandwidth > 0)) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}:{}: {}cluster.link.bandwidthGBps: missing, and the catalog knows no network of these accelerators",
+                      scenario.source, service.pools.front().line, service.prefix)};
+    }
+    service.link.bandwidth_bytes_per_s = bandwidth;
+    scenario.defaults.push_back(
+        fmt::format("{}cluster.link.bandwidthGBps: {:.6g} (the slower side's network)", service.prefix, bandwidth / 1e9));
+  }
+  if (!service.link.latency_s) {
+    service.link.latency_s = latency_s;
+    scenario.defaults.push_back(service.prefix + "cluster.link.latency: " + duration_text(latency_s));
+  }
+  link.path.bandwidth_bytes_per_s = *service.link.bandwidth_bytes_per_s;
+  link.path.latency_s = *service.link.latency_s;
+  link.path.layers = service.link.layer_wise ? shape.layers : 0;
+  link.kv_bytes_per_token = planner::kv_bytes_per_token(shape);
+  return link;
+}
+
+Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, const ScenarioTexts& texts) {
+  PreparedService made;
+  const auto text_of = [&](const std::string& path) {
+    const auto text = texts.find(path);
+    return text == texts.end() ? std::string_view() : std::string_view(text->second);
+  };
+  if (service.model.shape) {
+    made.shape = *service.model.shape;
+  } else {
+    auto shape = planner::model_shape_from_config_json(text_of(service.model.config_file));
+    if (!shape.ok()) return shape.error().within(service.model.config_file);
+    made.shape = std::move(shape).value();
+  }
+  const ScenarioWorkload& workload = service.workload;
+  const std::string_view lengths = text_of(workload.trace_file.empty() ? workload.lengths_file : workload.trace_file);
+  WINDLASS_ASSIGN_OR_RETURN(made.requests,
+                            ScenarioRequests::make(scenario, service, lengths, context_limit(service.model, made.shape)));
+
+  for (std::size_t i = 0; i < service.pools.size(); ++i) {
+    const ScenarioPool& pool = service.pools[i];
+    for (std::size_t j = 0; j < i; ++j) {
+      if (service.pools[j].accelerator == pool.accelerator && service.pools[j].gpus_per_worker == pool.gpus_per_worker) {
+        made.models.push_back(made.models[j]);
+        break;
+      }
+    }
+    if (made.models.size() > i) continue;
+    WINDLASS_ASSIGN_OR_RETURN(auto model, worker_model(scenario.source, service, made.shape, texts, pool.accelerator,
+                                                       pool.gpus_per_worker, fmt::format("cluster.pools[{}]", i), pool.line));
+    made.models.push_back(std::move(model));
+  }
+  if (const auto& reference = service.slowdown_reference) {
+    WINDLASS_ASSIGN_OR_RETURN(made.reference, worker_model(scenario.source, service, made.shape, texts, reference->accelerator,
+                                                           reference->gpus_per_worker, "slowdownReference", reference->line));
+  }
+  WINDLASS_ASSIGN_OR_RETURN(made.link, kv_link(scenario, service, made.shape));
+  return made;
+}
+
+// "h100-80gb-8"; with two roles "prefill h100-80gb-8".
+std::string pool_name(const ScenarioPool& pool) {
+  const std::string kind = fmt::format("{}-{}", pool.accelerator.name, pool.gpus_per_worker);
+  return pool.role == WorkerRole::kUnified ? kind : fmt::format("{} {}", to_string(pool.role), kind);
+}
+
+ServingPool PreparedService::pool(const ScenarioService& service, std::size_t i) const {
+  const ScenarioPool& from = service.pools[i];
+  ServingPool pool;
+  pool.name = pool_name(from);
+  pool.role = from.role;
+  pool.workers = from.workers;
+  pool.model = models[i].model.get();
+  pool.engine = service.engine;
+  pool.engine.kv_blocks = static_cast<std::int64_t>(models[i].kv_capacity_tokens) / pool.engine.block_tokens;
+  // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
+  if (service.mixed_pool_threshold_tokens && pool.engine.batching == Batching::kVllm) pool.engine.batching = Batching::kMixed;
+  const double kv_bytes = planner::kv_bytes_per_token(shape);
+  if (service.swap) {
+    pool.engine.host_blocks =
+        static_cast<std::int64_t>(service.swap->bytes_per_gpu * from.gpus_per_worker / (kv_bytes * pool.engine.block_tokens));
+    pool.swap_s_per_token = kv_bytes / (service.swap->bytes_per_s_per_gpu * from.gpus_per_worker);
+  }
+  pool.gpus_per_worker = from.gpus_per_worker;
+  pool.price_per_gpu_hour = from.price_per_gpu_hour;
+  pool.power_per_gpu_watts = from.accelerator.power_watts;
+  const planner::WeightsPath weights{service.start.weights_bytes_per_s, 0, service.start.engine_s};
+  pool.start_s = service.start.image_pull_s +
+                 planner::load_s(weights, planner::weight_bytes(shape) / from.gpus_per_worker, from.gpus_per_worker);
+  pool.flops.per_token = planner::flops_per_token(shape);
+  pool.flops.per_attended_token = planner::attention_flops_per_token(shape, 1);
+  pool.flops.peak_per_s = from.gpus_per_worker * planner::peak_flops_for(from.accelerator, planner::compute_dtype(shape));
+  return pool;
+}
+
+ServingService PreparedService::options(const ScenarioService& from) const {
+  ServingService service;
+  service.name = from.name;
+  for (std::size_t i = 0; i < from.pools.size(); ++i) service.pools.push_back(pool(from, i));
+  service.link = link;
+  service.dispatch = from.dispatch;
+  service.decode_choice = from.decode_choice;
+  service.heavy_decode_tokens = from.heavy_decode_tokens;
+  service.prediction = from.prediction;
+  service.mixed_pool_threshold_tokens = from.mixed_pool_threshold_tokens;
+  service.flip = from.flip;
+  if (from.slo) {
+    constexpr double kAny_s = std::numeric_limits<double>::infinity();
+    service.objectives = ServingObjectives{from.slo->ttft_s.value_or(kAny_s), from.slo->tpot_s.value_or(kAny_s)};
+  }
+  service.slowdown_reference = reference.model.get();
+  return service;
+}
+
+// Whether seeds change what becomes of given requests.
+bool draws(const ScenarioService& service) {
+  const auto& dispatch = service.dispatch;
+  return service.decode_choice == DecodeChoice::kTwoChoice || (service.prediction && service.prediction->accuracy < 1) ||
+         (dispatch && (*dispatch == dispatch::PolicyKind::kRandom || *dispatch == dispatch::PolicyKind::kJiq));
+}
+
+}  // namespace
+
+struct PreparedScenario::Parts {
+  Scenario scenario;
+  std::vector<PreparedService> services;
 };
 
 PreparedScenario::PreparedScenario(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -83,148 +235,90 @@ PreparedScenario::~PreparedScenario() = default;
 Result<PreparedScenario> PreparedScenario::make(Scenario given, const std::map<std::string, std::string>& texts) {
   auto parts = std::make_unique<Parts>();
   parts->scenario = std::move(given);
-  Scenario& scenario = parts->scenario;
-  const auto text_of = [&](const std::string& path) {
-    const auto text = texts.find(path);
-    return text == texts.end() ? std::string_view() : std::string_view(text->second);
-  };
-  if (scenario.model.shape) {
-    parts->shape = *scenario.model.shape;
-  } else {
-    auto shape = planner::model_shape_from_config_json(text_of(scenario.model.config_file));
-    if (!shape.ok()) return shape.error().within(scenario.model.config_file);
-    parts->shape = std::move(shape).value();
-  }
-  const ScenarioWorkload& workload = scenario.workload;
-  const std::string_view lengths = text_of(workload.trace_file.empty() ? workload.lengths_file : workload.trace_file);
-  WINDLASS_ASSIGN_OR_RETURN(parts->requests,
-                            ScenarioRequests::make(scenario, lengths, context_limit(scenario.model, parts->shape)));
-
-  for (std::size_t i = 0; i < scenario.pools.size(); ++i) {
-    const ScenarioPool& pool = scenario.pools[i];
-    for (std::size_t j = 0; j < i; ++j) {
-      if (scenario.pools[j].accelerator == pool.accelerator && scenario.pools[j].gpus_per_worker == pool.gpus_per_worker) {
-        parts->models.push_back(parts->models[j]);
-        break;
-      }
-    }
-    if (parts->models.size() > i) continue;
-    WINDLASS_ASSIGN_OR_RETURN(auto model, worker_model(scenario, parts->shape, texts, pool.accelerator, pool.gpus_per_worker,
-                                                       fmt::format("cluster.pools[{}]", i), pool.line));
-    parts->models.push_back(std::move(model));
-  }
-  if (const auto& reference = scenario.slowdown_reference) {
-    WINDLASS_ASSIGN_OR_RETURN(parts->reference, worker_model(scenario, parts->shape, texts, reference->accelerator,
-                                                             reference->gpus_per_worker, "slowdownReference", reference->line));
-  }
-
-  if (scenario.pools.front().role != WorkerRole::kUnified) {
-    double bandwidth = std::numeric_limits<double>::infinity(), latency_s = 0;
-    for (const ScenarioPool& pool : scenario.pools) {
-      bandwidth = std::min(bandwidth, pool.gpus_per_worker * pool.accelerator.inter_link_bandwidth_bytes_per_s);
-      latency_s = std::max(latency_s, pool.accelerator.inter_link_latency_s);
-    }
-    if (!scenario.link.bandwidth_bytes_per_s) {
-      if (!(bandwidth > 0)) {
-        return Error{
-            ErrorCode::kInvalidArgument,
-            fmt::format("{}:{}: cluster.link.bandwidthGBps: missing, and the catalog knows no network of these accelerators",
-                        scenario.source, scenario.pools.front().line)};
-      }
-      scenario.link.bandwidth_bytes_per_s = bandwidth;
-      scenario.defaults.push_back(
-          fmt::format("cluster.link.bandwidthGBps: {:.6g} (the slower side's network)", bandwidth / 1e9));
-    }
-    if (!scenario.link.latency_s) {
-      scenario.link.latency_s = latency_s;
-      scenario.defaults.push_back("cluster.link.latency: " + duration_text(latency_s));
-    }
-    parts->link.path.bandwidth_bytes_per_s = *scenario.link.bandwidth_bytes_per_s;
-    parts->link.path.latency_s = *scenario.link.latency_s;
-    parts->link.kv_bytes_per_token = planner::kv_bytes_per_token(parts->shape);
-    parts->link.path.layers = scenario.link.layer_wise ? parts->shape.layers : 0;
+  for (ScenarioService& service : parts->scenario.services) {
+    WINDLASS_ASSIGN_OR_RETURN(auto prepared, prepare(parts->scenario, service, texts));
+    parts->services.push_back(std::move(prepared));
   }
   return PreparedScenario(std::move(parts));
 }
 
 const Scenario& PreparedScenario::scenario() const { return parts_->scenario; }
 
-ServingOptions PreparedScenario::options(std::uint64_t seed) const {
-  const Scenario& scenario = parts_->scenario;
-  ServingOptions options;
-  for (std::size_t i = 0; i < scenario.pools.size(); ++i) {
-    const ScenarioPool& from = scenario.pools[i];
-    ServingPool pool;
-    pool.role = from.role;
-    pool.workers = from.workers;
-    pool.model = parts_->models[i].model.get();
-    pool.engine = scenario.engine;
-    pool.engine.kv_blocks = static_cast<std::int64_t>(parts_->models[i].kv_capacity_tokens) / pool.engine.block_tokens;
-    // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
-    if (scenario.mixed_pool_threshold_tokens && pool.engine.batching == Batching::kVllm)
-      pool.engine.batching = Batching::kMixed;
-    pool.gpus_per_worker = from.gpus_per_worker;
-    pool.price_per_gpu_hour = from.price_per_gpu_hour;
-    pool.power_per_gpu_watts = from.accelerator.power_watts;
-    options.pools.push_back(pool);
-  }
-  options.link = parts_->link;
-  options.dispatch = scenario.dispatch;
-  options.mixed_pool_threshold_tokens = scenario.mixed_pool_threshold_tokens;
-  if (scenario.slo) {
-    constexpr double kAny_s = std::numeric_limits<double>::infinity();
-    options.objectives = ServingObjectives{scenario.slo->ttft_s.value_or(kAny_s), scenario.slo->tpot_s.value_or(kAny_s)};
-  }
-  options.slowdown_reference = parts_->reference.model.get();
+ClusterOptions PreparedScenario::options(std::uint64_t seed) const {
+  ClusterOptions options;
   options.seed = seed;
-  if (scenario.workload.duration_s) options.arrivals_end_s = *scenario.workload.duration_s;
-  if (scenario.workload.requests) options.max_requests = *scenario.workload.requests;
+  options.failures = parts_->scenario.failures;
+  for (std::size_t s = 0; s < parts_->services.size(); ++s) {
+    options.services.push_back(parts_->services[s].options(parts_->scenario.services[s]));
+  }
   return options;
 }
 
 std::unique_ptr<workload::RequestSource> PreparedScenario::source(std::uint64_t seed, double rate_factor) const {
-  return parts_->requests->source(seed, rate_factor);
+  std::vector<workload::MergedSource::Part> parts;
+  for (std::size_t s = 0; s < parts_->services.size(); ++s) {
+    parts.push_back({parts_->services[s].requests->source(seed, rate_factor), static_cast<int>(s)});
+  }
+  if (parts.size() == 1) return std::move(parts.front().source);
+  return std::make_unique<workload::MergedSource>(std::move(parts));
 }
 
-double PreparedScenario::requests_per_second() const { return parts_->requests->rate_per_s(); }
+double PreparedScenario::requests_per_second() const {
+  double rate = 0;
+  for (const PreparedService& service : parts_->services) rate += service.requests->rate_per_s();
+  return rate;
+}
+
+double PreparedScenario::requests_per_second(std::size_t service) const {
+  return parts_->services[service].requests->rate_per_s();
+}
 
 double PreparedScenario::expected_requests() const {
-  const ScenarioWorkload& workload = parts_->scenario.workload;
-  double requests =
-      workload.duration_s ? *workload.duration_s * requests_per_second() : std::numeric_limits<double>::infinity();
-  if (workload.requests) requests = std::min(requests, static_cast<double>(*workload.requests));
-  if (workload.arrivals == ArrivalKind::kTrace && (workload.scale_time || !std::isfinite(requests))) {
-    requests = std::min(requests, static_cast<double>(parts_->requests->trace_rows()));
-  }
+  double requests = 0;
+  for (const PreparedService& service : parts_->services) requests += service.requests->expected_requests();
   return requests;
 }
 
 double PreparedScenario::expected_duration_s() const {
-  const double by_requests = expected_requests() / requests_per_second();
-  return parts_->scenario.workload.duration_s ? std::min(*parts_->scenario.workload.duration_s, by_requests) : by_requests;
+  double longest_s = 0;
+  for (const PreparedService& service : parts_->services)
+    longest_s = std::max(longest_s, service.requests->expected_duration_s());
+  return longest_s;
 }
 
-bool PreparedScenario::rate_is_free() const { return parts_->requests->rate_is_free(); }
+bool PreparedScenario::ends_by_time() const {
+  const auto& services = parts_->scenario.services;
+  return std::all_of(services.begin(), services.end(), [](const auto& service) { return service.workload.duration_s; });
+}
+
+bool PreparedScenario::rate_is_free() const {
+  const auto& services = parts_->services;
+  return std::all_of(services.begin(), services.end(), [](const auto& service) { return service.requests->rate_is_free(); });
+}
 
 bool PreparedScenario::random() const {
-  const auto& dispatch = parts_->scenario.dispatch;
-  return parts_->requests->random() ||
-         (dispatch && (*dispatch == dispatch::PolicyKind::kRandom || *dispatch == dispatch::PolicyKind::kJiq));
+  if (parts_->scenario.failures.mean_time_between_s > 0) return true;
+  for (std::size_t s = 0; s < parts_->services.size(); ++s) {
+    if (parts_->services[s].requests->random() || draws(parts_->scenario.services[s])) return true;
+  }
+  return false;
 }
 
 std::vector<std::string> PreparedScenario::bases() const {
   std::vector<std::string> lines;
-  const Scenario& scenario = parts_->scenario;
-  for (std::size_t i = 0; i < scenario.pools.size(); ++i) {
-    const ScenarioPool& pool = scenario.pools[i];
-    lines.push_back(fmt::format("{} x {} worker{} of {} x {}: {}", pool.workers, to_string(pool.role),
-                                pool.workers == 1 ? "" : "s", pool.gpus_per_worker, pool.accelerator.name,
-                                parts_->models[i].basis));
-  }
-  if (scenario.slowdown_reference) {
-    lines.push_back(fmt::format("slowdowns relative to a request alone on {} x {}: {}",
-                                scenario.slowdown_reference->gpus_per_worker, scenario.slowdown_reference->accelerator.name,
-                                parts_->reference.basis));
+  for (std::size_t s = 0; s < parts_->services.size(); ++s) {
+    const ScenarioService& service = parts_->scenario.services[s];
+    const std::string who = service.name.empty() ? "" : service.name + ": ";
+    for (std::size_t i = 0; i < service.pools.size(); ++i) {
+      const ScenarioPool& pool = service.pools[i];
+      lines.push_back(fmt::format("{}{} x {} worker{} of {} x {}: {}", who, pool.workers, to_string(pool.role),
+                                  pool.workers == 1 ? "" : "s", pool.gpus_per_worker, pool.accelerator.name,
+                                  parts_->services[s].models[i].basis));
+    }
+    if (const auto& reference = service.slowdown_reference) {
+      lines.push_back(fmt::format("{}slowdowns relative to a request alone on {} x {}: {}", who, reference->gpus_per_worker,
+                                  reference->accelerator.name, parts_->services[s].reference.basis));
+    }
   }
   return lines;
 }

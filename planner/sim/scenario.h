@@ -23,6 +23,7 @@
 #include "planner/workload/arrivals.h"
 #include "planner/workload/lengths.h"
 #include "planner/workload/request_source.h"
+#include "planner/workload/shared_prefixes.h"
 
 namespace windlass::sim {
 
@@ -46,12 +47,19 @@ inline constexpr std::array kOperatorFiles = {"gemm_perf.csv.gz", "context_atten
 struct ScenarioLatency {
   LatencySource source = LatencySource::kLinear;
   std::string file;                                                         // empty: none
+  std::map<std::string, std::string> files;                                 // in its place, by accelerator
   std::string capacities_file;                                              // DistServe's max_num_tokens.csv; empty: none
   std::string model;                                                        // name in the file
   planner::ProfileReading reading = planner::ProfileReading::kBatchTokens;  // profile
   planner::LinearForm form = planner::LinearForm::kAladdin;                 // linear with a file
   std::optional<double> kv_capacity_tokens;                                 // of a worker, in place of what its memory leaves
+  int pipeline_parallel = 1;                                                // stages of a worker; the rest is tensor parallel
   int line = 0;
+
+  [[nodiscard]] const std::string& file_for(const std::string& accelerator) const {
+    const auto own = files.find(accelerator);
+    return own == files.end() ? file : own->second;
+  }
 };
 
 enum class ArrivalKind { kPoisson, kGamma, kTrace, kDiurnal, kMarkovModulated };
@@ -69,6 +77,7 @@ struct ScenarioWorkload {
   std::optional<double> requests_per_second;  // none: the trace's or the states' own
   std::optional<double> duration_s;           // of arrivals; none: until the trace or `requests` end
   std::optional<std::int64_t> requests;       // at most
+  std::optional<workload::SharedPrefixes> shared_prefixes;
   int line = 0;
 };
 
@@ -79,6 +88,13 @@ struct ScenarioPool {
   int workers = 1;
   double price_per_gpu_hour = 0;
   int line = 0;
+};
+
+// What a worker waits for that is started in the run.
+struct ScenarioStart {
+  double image_pull_s = 30;          // scheduling of the pod and pull of its image
+  double weights_bytes_per_s = 2e9;  // from storage, all GPUs of a worker together
+  double engine_s = 20;              // processes, CUDA context, memory profiling, graphs
 };
 
 struct ScenarioLink {
@@ -92,25 +108,47 @@ struct ScenarioSlo {
   double percentile = 95;
 };
 
+// Host memory for the caches of preempted sequences.
+struct ScenarioSwap {
+  double bytes_per_gpu = 4e9;
+  double bytes_per_s_per_gpu = 25e9;  // between a GPU and the host
+};
+
 struct ScenarioReference {
   planner::AcceleratorSpec accelerator;
   int gpus_per_worker = 1;
   int line = 0;
 };
 
-struct Scenario {
-  std::string source;  // the file's name, for messages
-  std::uint64_t seed = 0;
+// All that a scenario says of one model.
+struct ScenarioService {
+  std::string name;    // of services that are several; otherwise empty
+  std::string prefix;  // of its fields in messages: "services[1]."; empty when it is the only one
+  int line = 0;
   ScenarioModel model;
   ScenarioLatency latency;
   ScenarioWorkload workload;
   std::vector<ScenarioPool> pools;
   ScenarioLink link;
-  EngineOptions engine;
+  ScenarioStart start;
+  EngineOptions engine;                          // host_blocks follow from `swap`
+  std::optional<ScenarioSwap> swap;              // of preemption by swapping
   std::optional<dispatch::PolicyKind> dispatch;  // none: fewest pending tokens
+  DecodeChoice decode_choice = DecodeChoice::kAtArrival;
+  int heavy_decode_tokens = 128;
+  std::optional<LengthPrediction> prediction;
+  std::optional<FlipPolicy> flip;
   std::optional<std::int64_t> mixed_pool_threshold_tokens;
   std::optional<ScenarioSlo> slo;
   std::optional<ScenarioReference> slowdown_reference;
+};
+
+struct Scenario {
+  std::string source;  // the file's name, for messages
+  std::uint64_t seed = 0;
+  std::vector<ScenarioService> services;  // at least one
+  WorkerFailures failures;
+  int failures_line = 0;
   std::vector<std::string> defaults;  // "scheduling.batching: vllm": what the file leaves open, for people
 };
 
@@ -135,14 +173,18 @@ class PreparedScenario {
   ~PreparedScenario();
 
   [[nodiscard]] const Scenario& scenario() const;  // its defaults completed by what the files decide
-  // For one run. Borrows from this.
-  [[nodiscard]] ServingOptions options(std::uint64_t seed) const;
-  // Requests of one run, at `rate_factor` times the scenario's rate. Borrows from this; one seed, one sequence.
+  // For one run, of as many services as the scenario has. Borrows from this.
+  [[nodiscard]] ClusterOptions options(std::uint64_t seed) const;
+  // Requests of one run, of all services, at `rate_factor` times the scenario's rates. Borrows from this; one seed, one
+  // sequence.
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor = 1) const;
 
-  [[nodiscard]] double requests_per_second() const;  // mean rate of the arrivals at factor 1
+  // Mean rate of the arrivals at factor 1: of all services, or of one.
+  [[nodiscard]] double requests_per_second() const;
+  [[nodiscard]] double requests_per_second(std::size_t service) const;
   [[nodiscard]] double expected_requests() const;    // about how many will arrive, for progress
   [[nodiscard]] double expected_duration_s() const;  // about how long they keep arriving
+  [[nodiscard]] bool ends_by_time() const;           // at another rate as many more or fewer requests arrive
   [[nodiscard]] bool rate_is_free() const;           // source() takes other factors than 1: requests do not all come at once
   [[nodiscard]] bool random() const;                 // seeds matter
   // For people: what the predictions rest on, one line per kind of worker.

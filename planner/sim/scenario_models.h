@@ -18,10 +18,11 @@ struct WorkerModel {
   std::string basis;  // for people: "profile perf_model.csv: bloom-176b, h100-80gb, TP 8; KV cache of 94208 tokens"
 };
 
-// `field` and `line` say who asks: "cluster.pools[0]". Errors name the latency file, or SCENARIO:LINE and the field; among them
-// a model that does not fit.
-[[nodiscard]] Result<WorkerModel> worker_model(const Scenario& scenario, const planner::ModelShape& shape,
-                                               const ScenarioTexts& texts, const planner::AcceleratorSpec& accelerator,
-                                               int gpus, const std::string& field, int line);
+// `source` is the scenario's; `field` and `line` say who asks: "cluster.pools[0]". Errors name the latency file, or
+// SCENARIO:LINE and the field; among them a model that does not fit.
+[[nodiscard]] Result<WorkerModel> worker_model(const std::string& source, const ScenarioService& service,
+                                               const planner::ModelShape& shape, const ScenarioTexts& texts,
+                                               const planner::AcceleratorSpec& accelerator, int gpus, const std::string& field,
+                                               int line);
 
 }  // namespace windlass::sim

@@ -1,26 +1,52 @@
 // See scenario_requests.h.
 #include "planner/sim/scenario_requests.h"
 
+#include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "planner/workload/composed_source.h"
+#include "planner/workload/shared_prefixes.h"
 
 namespace windlass::sim {
 namespace {
 
-constexpr const char* kStream = "requests";
+// Cuts a source off: requests after this time, and more than this many, are left out.
+class LimitedSource final : public workload::RequestSource {
+ public:
+  LimitedSource(std::unique_ptr<workload::RequestSource> requests, const ScenarioWorkload& workload)
+      : requests_(std::move(requests)),
+        end_s_(workload.duration_s.value_or(std::numeric_limits<double>::infinity())),
+        left_(workload.requests.value_or(std::numeric_limits<std::int64_t>::max())) {}
+
+  std::optional<workload::Request> next() override {
+    if (left_-- <= 0) return std::nullopt;
+    auto request = requests_->next();
+    if (request && request->arrival_s > end_s_) request.reset();
+    if (!request) left_ = 0;
+    return request;
+  }
+
+ private:
+  std::unique_ptr<workload::RequestSource> requests_;
+  double end_s_;
+  std::int64_t left_;
+};
 
 }  // namespace
 
-Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, std::string_view text,
+Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, const ScenarioService& service, std::string_view text,
                                                 std::optional<int> context_tokens) {
   ScenarioRequests requests;
-  requests.workload_ = scenario.workload;
+  requests.workload_ = service.workload;
+  if (!service.name.empty()) requests.stream_ += "/" + service.name;
   const ScenarioWorkload& workload = requests.workload_;
   const auto here = [&](const std::string& what) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", scenario.source, workload.line, what)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}{}", scenario.source, workload.line, service.prefix, what)};
   };
   std::optional<workload::ContextLimit> context;
   if (context_tokens) context = workload::ContextLimit{*context_tokens, workload.truncate};
@@ -70,7 +96,22 @@ Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, std::s
 }
 
 bool ScenarioRequests::random() const {
-  return workload_.arrivals != ArrivalKind::kTrace || (workload_.requests_per_second && !workload_.scale_time);
+  return workload_.arrivals != ArrivalKind::kTrace || (workload_.requests_per_second && !workload_.scale_time) ||
+         workload_.shared_prefixes;
+}
+
+double ScenarioRequests::expected_requests() const {
+  double requests = workload_.duration_s ? *workload_.duration_s * rate_per_s_ : std::numeric_limits<double>::infinity();
+  if (workload_.requests) requests = std::min(requests, static_cast<double>(*workload_.requests));
+  if (workload_.arrivals == ArrivalKind::kTrace && (workload_.scale_time || !std::isfinite(requests))) {
+    requests = std::min(requests, static_cast<double>(rows_.size()));
+  }
+  return requests;
+}
+
+double ScenarioRequests::expected_duration_s() const {
+  const double by_requests = expected_requests() / rate_per_s_;
+  return workload_.duration_s ? std::min(*workload_.duration_s, by_requests) : by_requests;
 }
 
 workload::TraceScaling ScenarioRequests::scaling(double rate_factor) const {
@@ -103,12 +144,18 @@ workload::ArrivalSpec ScenarioRequests::arrivals(double rate_factor) const {
 
 std::unique_ptr<workload::RequestSource> ScenarioRequests::source(std::uint64_t seed, double rate_factor) const {
   assert(rate_factor == 1 || rate_is_free_);
+  std::unique_ptr<workload::RequestSource> source;
   if (workload_.arrivals == ArrivalKind::kTrace) {
-    return std::make_unique<workload::TraceSource>(rows_, rows_.size(), scaling(rate_factor), seed, kStream);
+    source = std::make_unique<workload::TraceSource>(rows_, rows_.size(), scaling(rate_factor), seed, stream_);
+  } else {
+    auto process = workload::make_arrivals(arrivals(rate_factor), seed, stream_);
+    assert(process.ok());  // make() asked the same of factor 1
+    source = std::make_unique<workload::ComposedSource>(std::move(process).value(), *lengths_, seed, stream_);
   }
-  auto process = workload::make_arrivals(arrivals(rate_factor), seed, kStream);
-  assert(process.ok());  // make() asked the same of factor 1
-  return std::make_unique<workload::ComposedSource>(std::move(process).value(), *lengths_, seed, kStream);
+  if (workload_.shared_prefixes) {
+    source = std::make_unique<workload::PrefixedSource>(std::move(source), *workload_.shared_prefixes, seed, stream_);
+  }
+  return std::make_unique<LimitedSource>(std::move(source), workload_);
 }
 
 }  // namespace windlass::sim

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,18 +18,21 @@ class ScenarioRequests {
  public:
   // `text` is of the scenario's trace or length file; empty without one. `context` none: no limit. Errors name FILE and line,
   // or SCENARIO:LINE and the field.
-  [[nodiscard]] static Result<ScenarioRequests> make(const Scenario& scenario, std::string_view text,
-                                                     std::optional<int> context_tokens);
+  [[nodiscard]] static Result<ScenarioRequests> make(const Scenario& scenario, const ScenarioService& service,
+                                                     std::string_view text, std::optional<int> context_tokens);
 
   // Mean rate of the arrivals.
   [[nodiscard]] double rate_per_s() const { return rate_per_s_; }
-  [[nodiscard]] std::size_t trace_rows() const { return rows_.size(); }
   // Whether source() takes other factors than 1: a trace whose rows all come at once has no rate.
   [[nodiscard]] bool rate_is_free() const { return rate_is_free_; }
+  // About how many arrive, and for how long.
+  [[nodiscard]] double expected_requests() const;
+  [[nodiscard]] double expected_duration_s() const;
   // Whether seeds change the requests.
   [[nodiscard]] bool random() const;
 
-  // At `rate_factor` times the rate. One seed, one sequence; lengths do not depend on the rate.
+  // At `rate_factor` times the rate, until the workload's duration or number of requests ends them. One seed, one sequence;
+  // lengths do not depend on the rate.
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor) const;
 
  private:
@@ -36,6 +40,7 @@ class ScenarioRequests {
   [[nodiscard]] workload::TraceScaling scaling(double rate_factor) const;
 
   ScenarioWorkload workload_;
+  std::string stream_ = "requests";
   std::vector<workload::TraceRow> rows_;                 // of a trace that is replayed
   std::optional<workload::LengthDistribution> lengths_;  // otherwise
   double base_rate_per_s_ = 1;                           // what requestsPerSecond says, or stands for

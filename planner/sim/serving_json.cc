@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 namespace windlass::sim {
 namespace {
@@ -48,6 +49,27 @@ Json half_widths_json(const TimeEstimates& times) {
           {"p99", half_width(times.p99)}};
 }
 
+Json worker_json(const WorkerFigures& worker) {
+  const auto time = [](double seconds) { return std::isfinite(seconds) ? Json(seconds) : Json(nullptr); };
+  return {{"worker", worker.worker},
+          {"pool", worker.pool},
+          {"role", to_string(worker.role)},
+          {"createdSeconds", worker.created_s},
+          {"readySeconds", time(worker.ready_s)},
+          {"endedSeconds", time(worker.ended_s)},
+          {"failed", worker.failed},
+          {"completed", worker.completed},
+          {"iterations", worker.iterations},
+          {"prefillTokens", worker.prefill_tokens},
+          {"decodeTokens", worker.decode_tokens},
+          {"prefixHitTokens", worker.prefix_hit_tokens},
+          {"preemptions", worker.preemptions},
+          {"meanBatch", worker.mean_batch},
+          {"busyShare", worker.busy_share},
+          {"meanKvInUse", worker.mean_kv_in_use},
+          {"mfu", worker.mfu}};
+}
+
 }  // namespace
 
 ServingReport report_of(std::span<const ServingResult> results, std::uint64_t first_seed,
@@ -60,10 +82,16 @@ ServingReport report_of(std::span<const ServingResult> results, std::uint64_t fi
     report.requests += result.requests;
     report.completed += result.completed;
     report.refused += result.refused;
+    report.failed += result.failed;
+    report.retried += result.retried;
     report.iterations += result.iterations;
     report.extrapolated_iterations += result.extrapolated_iterations;
     report.preemptions += result.preemptions;
     report.kv_transfers += result.kv_transfers;
+    report.swapped_tokens += result.swapped_tokens;
+    report.prefix_hit_tokens += result.prefix_hit_tokens;
+    report.flips += result.flips;
+    report.most_workers = std::max(report.most_workers, result.most_workers);
   }
   const auto times = [&](TimeSummary ServingResult::*member) {
     return times_over(results, [member](const ServingResult& result) { return result.*member; });
@@ -88,10 +116,14 @@ ServingReport report_of(std::span<const ServingResult> results, std::uint64_t fi
   report.percentile = percentile;
   report.mean_batch = mean(&ServingResult::mean_batch);
   report.busy_share = mean(&ServingResult::busy_share);
+  report.mean_kv_in_use = mean(&ServingResult::mean_kv_in_use);
+  report.mfu = mean(&ServingResult::mfu);
+  report.mean_workers = mean(&ServingResult::mean_workers);
   report.simulated_s = mean(&ServingResult::simulated_s);
   report.gpu_hours = mean(&ServingResult::gpu_hours);
   report.cost = mean(&ServingResult::cost);
   report.energy_kwh = mean(&ServingResult::energy_kwh);
+  report.workers = results.front().workers;
   report.wall_s = wall_s;
   return report;
 }
@@ -100,6 +132,8 @@ Json to_json(const ServingReport& report) {
   Json json = {{"requests", report.requests},
                {"completed", report.completed},
                {"refused", report.refused},
+               {"failed", report.failed},
+               {"retried", report.retried},
                {"ttftSeconds", times_json(report.ttft)},
                {"tbtSeconds", times_json(report.tbt)},
                {"tpotSeconds", times_json(report.tpot)},
@@ -118,8 +152,15 @@ Json to_json(const ServingReport& report) {
   json["energyKWh"] = report.energy_kwh.mean;
   json["meanBatch"] = report.mean_batch.mean;
   json["busyShare"] = report.busy_share.mean;
+  json["meanKvInUse"] = report.mean_kv_in_use.mean;
+  json["mfu"] = report.mfu.mean;
+  json["meanWorkers"] = report.mean_workers.mean;
+  json["mostWorkers"] = report.most_workers;
   json["preemptions"] = report.preemptions;
+  json["swappedTokens"] = report.swapped_tokens;
+  json["prefixHitTokens"] = report.prefix_hit_tokens;
   json["kvTransfers"] = report.kv_transfers;
+  json["flips"] = report.flips;
   json["iterations"] = report.iterations;
   json["extrapolatedIterations"] = report.extrapolated_iterations;
   json["extrapolated"] = report.extrapolated_iterations > 0;
@@ -136,6 +177,55 @@ Json to_json(const ServingReport& report) {
                           {"sloAttainment", report.attainment ? half_width(*report.attainment) : Json(nullptr)},
                           {"gpuHours", half_width(report.gpu_hours)},
                           {"cost", half_width(report.cost)}};
+  }
+  json["workers"] = Json::array();
+  for (const WorkerFigures& worker : report.workers) json["workers"].push_back(worker_json(worker));
+  return json;
+}
+
+Json to_json(std::span<const ServingReport> reports, std::span<const std::string> names) {
+  assert(!reports.empty() && reports.size() == names.size());
+  const auto total = [&](auto figure) {
+    auto sum = figure(reports.front());
+    for (const ServingReport& report : reports.subspan(1)) sum += figure(report);
+    return sum;
+  };
+  const auto count = [&](std::int64_t ServingReport::*member) {
+    return total([member](const ServingReport& report) { return report.*member; });
+  };
+  const auto mean = [&](MeanEstimate ServingReport::*member) {
+    return total([member](const ServingReport& report) { return (report.*member).mean; });
+  };
+  const auto judged = [](const ServingReport& report) { return report.attainment.has_value(); };
+  Json json;
+  for (const auto& [name, member] : {std::pair{"requests", &ServingReport::requests},
+                                     {"completed", &ServingReport::completed},
+                                     {"refused", &ServingReport::refused},
+                                     {"failed", &ServingReport::failed},
+                                     {"retried", &ServingReport::retried}}) {
+    json[name] = count(member);
+  }
+  json["sloMet"] = nullptr;
+  if (std::any_of(reports.begin(), reports.end(), judged)) {
+    json["sloMet"] = std::all_of(reports.begin(), reports.end(),
+                                 [&](const ServingReport& report) { return !judged(report) || report.meets_objectives(); });
+  }
+  json["gpuHours"] = mean(&ServingReport::gpu_hours);
+  json["cost"] = mean(&ServingReport::cost);
+  json["energyKWh"] = mean(&ServingReport::energy_kwh);
+  json["iterations"] = count(&ServingReport::iterations);
+  json["extrapolatedIterations"] = count(&ServingReport::extrapolated_iterations);
+  json["extrapolated"] = count(&ServingReport::extrapolated_iterations) > 0;
+  json["wallSeconds"] = reports.front().wall_s;
+  json["seed"] = reports.front().seed;
+  json["replications"] = reports.front().replications;
+  json["services"] = Json::array();
+  for (std::size_t s = 0; s < reports.size(); ++s) {
+    Json service = {{"name", names[s]}};
+    Json own = to_json(reports[s]);
+    for (const char* shared : {"wallSeconds", "seed", "replications"}) own.erase(shared);
+    service.update(own);
+    json["services"].push_back(std::move(service));
   }
   return json;
 }

@@ -276,6 +276,57 @@ TEST(Simulate, ExamplesOnMeasuredData) {
   EXPECT_GT(opt.json().at("kvTransfers").get<int>(), 0);
 }
 
+// Given every example that needs no other file: a table and JSON, in which every request is served, refused or failed, with the
+// figures of each worker; and of several services each under its name.
+TEST(Simulate, EveryExampleRuns) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(WINDLASS_SOURCE_DIR "/examples/simulate")) {
+    const std::string path = entry.path().string();
+    if (text_of(path).find("shared/data") != std::string::npos) continue;
+    ++files;
+    const auto table = simulate({"-f", path});
+    ASSERT_EQ(table.code, kDone) << path << table.err;
+    const auto json = simulate({"-f", path, "-o", "json"}).json();
+    ASSERT_TRUE(json.is_object()) << path;
+    EXPECT_EQ(json.at("completed").get<int>() + json.at("refused").get<int>() + json.at("failed").get<int>(),
+              json.at("requests").get<int>())
+        << path;
+    EXPECT_GT(json.at("completed").get<int>(), 0);
+    const auto services = json.contains("services") ? json.at("services") : nlohmann::json::array({json});
+    for (const auto& service : services) {
+      EXPECT_FALSE(service.at("workers").empty()) << path;
+      EXPECT_THAT(table.out, HasSubstr(service.contains("name") ? "SERVICE " + service.at("name").get<std::string>() : "TTFT"));
+    }
+  }
+  EXPECT_GE(files, 5);
+}
+
+// Given two services: the page has a section for each, and the rows of the requests name theirs.
+TEST(Simulate, ServicesHaveTheirOwnSections) {
+  const TempFolder folder;
+  const std::string html = (folder.path() / "r.html").string(), csv = (folder.path() / "r.csv").string();
+  const auto outcome =
+      simulate({"-f", WINDLASS_SOURCE_DIR "/examples/simulate/two-models.yaml", "--report", html, "--requests-csv", csv});
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  const std::string page = text_of(html);
+  const std::size_t chat = page.find("<h2>chat</h2>"), code = page.find("<h2>code</h2>");
+  ASSERT_NE(chat, std::string::npos);
+  ASSERT_NE(code, std::string::npos);
+  for (const std::size_t from : {chat, code}) {
+    const std::string section = page.substr(from, from == chat ? code - chat : std::string::npos);
+    for (const char* title :
+         {"Time to first token", "Attainment of the objectives over the rate", "KV cache in use", "Workers"}) {
+      EXPECT_THAT(section, HasSubstr(title));
+    }
+  }
+  const auto lines = lines_of(text_of(csv));
+  EXPECT_TRUE(lines[0].starts_with("service,replication,request,"));
+  int chats = 0;
+  for (const std::string& line : lines) chats += line.starts_with("chat,") ? 1 : 0;
+  EXPECT_GT(chats, 0);
+  EXPECT_LT(chats, static_cast<int>(lines.size()) - 1);
+}
+
 // Given the operator tables of the H100, gzipped, where the data is: they are read, and the answer lies near the roofline's.
 // Given a folder that is not there, and a file cut short: named.
 TEST(Simulate, OperatorTables) {

@@ -20,13 +20,13 @@ class Kept final : public ServingObserver {
 };
 
 ServingResult observed(const PreparedScenario& scenario, std::uint64_t seed, Kept& kept, double interval_s) {
-  ServingOptions options = scenario.options(seed);
+  ClusterOptions options = scenario.options(seed);
   options.observer = &kept;
   options.sample_interval_s = interval_s;
   const auto source = scenario.source(seed);
-  auto result = simulate_serving(*source, options);
-  EXPECT_TRUE(result.ok());
-  return std::move(result).value();
+  auto results = simulate_cluster(*source, options);
+  EXPECT_TRUE(results.ok());
+  return std::move(results->front());
 }
 
 // Given a run with and without an observer: the same result; the observer sees every request once, and the means of what it saw

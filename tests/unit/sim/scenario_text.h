@@ -4,6 +4,8 @@
 #include <cassert>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "planner/sim/scenario.h"
 #include "planner/sim/scenario_yaml.h"
@@ -53,12 +55,20 @@ inline Result<PreparedScenario> prepared(const std::string& yaml, const std::map
   return PreparedScenario::make(std::move(scenario), texts);
 }
 
-// One run of it. REQUIRES: it is right.
+// One run of its only service. REQUIRES: it is right.
 inline ServingResult run(const PreparedScenario& scenario, std::uint64_t seed, double rate_factor = 1) {
   const auto source = scenario.source(seed, rate_factor);
-  auto result = simulate_serving(*source, scenario.options(seed));
-  assert(result.ok());
-  return std::move(result).value();
+  auto results = simulate_cluster(*source, scenario.options(seed));
+  assert(results.ok());
+  return std::move(results->front());
+}
+
+// All services of one run. REQUIRES: it is right.
+inline std::vector<ServingResult> run_all(const PreparedScenario& scenario, std::uint64_t seed) {
+  const auto source = scenario.source(seed);
+  auto results = simulate_cluster(*source, scenario.options(seed));
+  assert(results.ok());
+  return std::move(results).value();
 }
 
 }  // namespace windlass::sim

@@ -38,29 +38,29 @@ TEST(ScenarioYaml, ReadsTheIssuesOwn) {
   const auto scenario = parse_scenario(kIssue, "s.yaml");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   EXPECT_EQ(scenario->seed, 0u);
-  EXPECT_EQ(scenario->model.name, "bloom-176b");
-  EXPECT_EQ(scenario->model.shape->layers, 70);
-  EXPECT_EQ(scenario->latency.source, LatencySource::kProfile);
-  EXPECT_EQ(scenario->latency.reading, planner::ProfileReading::kBatchTokens);
-  EXPECT_EQ(scenario->latency.model, "bloom-176b");
-  EXPECT_EQ(scenario->workload.arrivals, ArrivalKind::kPoisson);
-  EXPECT_EQ(scenario->workload.requests_per_second, 70);
-  EXPECT_EQ(scenario->workload.duration_s, 120);
-  ASSERT_EQ(scenario->pools.size(), 2u);
-  EXPECT_EQ(scenario->pools[0].role, WorkerRole::kPrefill);
-  EXPECT_EQ(scenario->pools[0].workers, 27);
-  EXPECT_EQ(scenario->pools[1].role, WorkerRole::kDecode);
-  EXPECT_EQ(scenario->pools[1].gpus_per_worker, 8);
-  EXPECT_EQ(scenario->link.bandwidth_bytes_per_s, 200e9);
-  EXPECT_EQ(scenario->link.latency_s, 5e-6);
-  EXPECT_EQ(scenario->engine.batching, Batching::kVllm);
-  EXPECT_EQ(scenario->engine.max_batch_tokens, 2048);
-  EXPECT_EQ(scenario->dispatch, dispatch::PolicyKind::kJsq);
-  EXPECT_EQ(scenario->mixed_pool_threshold_tokens, 8192);
-  EXPECT_EQ(scenario->slo->ttft_s, 0.5);
-  EXPECT_EQ(scenario->slo->tpot_s, 0.05);
-  EXPECT_EQ(scenario->slo->percentile, 95);
-  EXPECT_EQ(scenario->slowdown_reference->accelerator.name, "a100-80gb");
+  EXPECT_EQ(scenario->services[0].model.name, "bloom-176b");
+  EXPECT_EQ(scenario->services[0].model.shape->layers, 70);
+  EXPECT_EQ(scenario->services[0].latency.source, LatencySource::kProfile);
+  EXPECT_EQ(scenario->services[0].latency.reading, planner::ProfileReading::kBatchTokens);
+  EXPECT_EQ(scenario->services[0].latency.model, "bloom-176b");
+  EXPECT_EQ(scenario->services[0].workload.arrivals, ArrivalKind::kPoisson);
+  EXPECT_EQ(scenario->services[0].workload.requests_per_second, 70);
+  EXPECT_EQ(scenario->services[0].workload.duration_s, 120);
+  ASSERT_EQ(scenario->services[0].pools.size(), 2u);
+  EXPECT_EQ(scenario->services[0].pools[0].role, WorkerRole::kPrefill);
+  EXPECT_EQ(scenario->services[0].pools[0].workers, 27);
+  EXPECT_EQ(scenario->services[0].pools[1].role, WorkerRole::kDecode);
+  EXPECT_EQ(scenario->services[0].pools[1].gpus_per_worker, 8);
+  EXPECT_EQ(scenario->services[0].link.bandwidth_bytes_per_s, 200e9);
+  EXPECT_EQ(scenario->services[0].link.latency_s, 5e-6);
+  EXPECT_EQ(scenario->services[0].engine.batching, Batching::kVllm);
+  EXPECT_EQ(scenario->services[0].engine.max_batch_tokens, 2048);
+  EXPECT_EQ(scenario->services[0].dispatch, dispatch::PolicyKind::kJsq);
+  EXPECT_EQ(scenario->services[0].mixed_pool_threshold_tokens, 8192);
+  EXPECT_EQ(scenario->services[0].slo->ttft_s, 0.5);
+  EXPECT_EQ(scenario->services[0].slo->tpot_s, 0.05);
+  EXPECT_EQ(scenario->services[0].slo->percentile, 95);
+  EXPECT_EQ(scenario->services[0].slowdown_reference->accelerator.name, "a100-80gb");
   EXPECT_THAT(scenario->defaults, Contains("scheduling.maxSequences: 256"));
   EXPECT_THAT(scenario->defaults, Not(Contains(StartsWith("scheduling.batching"))));
   std::vector<std::string> paths;
@@ -82,8 +82,8 @@ cluster: {pools: [{accelerator: l4}]}
                            "scheduling.dispatch: jsq", "scheduling.maxBatchTokens: 2048"}) {
     EXPECT_THAT(scenario->defaults, Contains(told));
   }
-  EXPECT_EQ(scenario->pools[0].price_per_gpu_hour, scenario->pools[0].accelerator.price_per_hour);
-  EXPECT_FALSE(scenario->slo.has_value());
+  EXPECT_EQ(scenario->services[0].pools[0].price_per_gpu_hour, scenario->services[0].pools[0].accelerator.price_per_hour);
+  EXPECT_FALSE(scenario->services[0].slo.has_value());
 }
 
 // Given each kind of arrivals and of lengths: read into the workload's own types.
@@ -91,30 +91,30 @@ TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
   const auto gamma =
       parse_scenario(with(kSmall, "  requestsPerSecond: 4", "  requestsPerSecond: 4\n  arrivals: gamma\n  cv: 3"), "s");
   ASSERT_TRUE(gamma.ok()) << gamma.error().message;
-  EXPECT_EQ(gamma->workload.cv, 3);
+  EXPECT_EQ(gamma->services[0].workload.cv, 3);
   const auto diurnal =
       parse_scenario(with(kSmall, "  requestsPerSecond: 4",
                           "  requestsPerSecond: 4\n  arrivals: diurnal\n  diurnal: {peakToTrough: 3, period: 1h, peakAt: 30m,\n"
                           "    bursts: {every: 10m, requests: 50, duration: 2s}}"),
                      "s");
   ASSERT_TRUE(diurnal.ok()) << diurnal.error().message;
-  EXPECT_EQ(diurnal->workload.diurnal.peak_to_trough, 3);
-  EXPECT_EQ(diurnal->workload.diurnal.period_s, 3600);
-  EXPECT_DOUBLE_EQ(diurnal->workload.diurnal.burst_rate_per_s, 1.0 / 600);
+  EXPECT_EQ(diurnal->services[0].workload.diurnal.peak_to_trough, 3);
+  EXPECT_EQ(diurnal->services[0].workload.diurnal.period_s, 3600);
+  EXPECT_DOUBLE_EQ(diurnal->services[0].workload.diurnal.burst_rate_per_s, 1.0 / 600);
   const auto states = parse_scenario(with(kSmall, "  requestsPerSecond: 4",
                                           "  arrivals: markovModulated\n  states: [{requestsPerSecond: 1, meanDwell: 9s}, "
                                           "{requestsPerSecond: 20, meanDwell: 1s}]"),
                                      "s");
   ASSERT_TRUE(states.ok()) << states.error().message;
-  EXPECT_EQ(states->workload.states.states.size(), 2u);
-  EXPECT_EQ(states->workload.states.states[1].rate_per_s, 20);
+  EXPECT_EQ(states->services[0].workload.states.states.size(), 2u);
+  EXPECT_EQ(states->services[0].workload.states.states[1].rate_per_s, 20);
   const auto lengths =
       parse_scenario(with(with(kSmall, "inputTokens: 500", "inputTokens: {distribution: uniform, min: 2, max: 9}"),
                           "outputTokens: 20", "outputTokens: {distribution: lognormal, mean: 40, cv: 1, max: 99}"),
                      "s");
   ASSERT_TRUE(lengths.ok()) << lengths.error().message;
-  EXPECT_EQ(std::get<workload::UniformTokens>(*lengths->workload.input_tokens).high, 9);
-  EXPECT_EQ(std::get<workload::LogNormalTokens>(*lengths->workload.output_tokens).max_tokens, 99);
+  EXPECT_EQ(std::get<workload::UniformTokens>(*lengths->services[0].workload.input_tokens).high, 9);
+  EXPECT_EQ(std::get<workload::LogNormalTokens>(*lengths->services[0].workload.output_tokens).max_tokens, 99);
 }
 
 // Given every dispatch policy and batching by name: accepted, and "jsq-tokens" counts tokens where "jsq" is
@@ -123,12 +123,12 @@ TEST(ScenarioYaml, KnowsPoliciesByName) {
   for (const char* policy : {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {dispatch: " + policy + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
-    EXPECT_EQ(scenario->dispatch.has_value(), std::string(policy) != "jsq-tokens");
+    EXPECT_EQ(scenario->services[0].dispatch.has_value(), std::string(policy) != "jsq-tokens");
   }
-  for (const char* batching : {"static", "orca", "vllm", "mixed", "sarathi"}) {
+  for (const char* batching : {"static", "orca", "vllm", "mixed", "sarathi", "vllm-v1"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {batching: " + batching + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
-    EXPECT_STREQ(to_string(scenario->engine.batching), batching);
+    EXPECT_STREQ(to_string(scenario->services[0].engine.batching), batching);
   }
 }
 
@@ -144,7 +144,7 @@ TEST(ScenarioYaml, MistakesAreNamed) {
   const std::vector<Wrong> table = {
       {"seed: 3", "seed: -1", "s.yaml:1: seed: found '-1', allowed is a whole number from 0"},
       {"seed: 3", "seed: three", "s.yaml:1: seed: found 'three'"},
-      {"seed: 3", "seeds: 3", "s.yaml:1: seeds: unknown field; allowed are seed, model, latency"},
+      {"seed: 3", "seeds: 3", "s.yaml:1: seeds: unknown field; allowed are seed, services, model, latency"},
       {"model: {name: llama3-8b}\n", "", "s.yaml:1: model: missing, allowed is a map with name or config"},
       {"model: {name: llama3-8b}", "model: llama3-8b", "s.yaml:2: model: found 'llama3-8b', allowed is a map"},
       {"name: llama3-8b", "name: llama9", "s.yaml:2: model.name: found 'llama9', allowed is"},
@@ -189,7 +189,7 @@ TEST(ScenarioYaml, MistakesAreNamed) {
       {"accelerator: a100-80gb", "accelerator: a1000", "s.yaml:11: cluster.pools[0].accelerator: found 'a1000', allowed is"},
       {"accelerator: a100-80gb, ", "", "s.yaml:11: cluster.pools[0].accelerator: missing"},
       {"workers: 2", "workers: 0", "s.yaml:11: cluster.pools[0].workers: found '0'"},
-      {"workers: 2", "workers: 2, startDelay: 3s", "s.yaml:11: cluster.pools[0].startDelay: cannot be simulated"},
+      {"workers: 2", "workers: 2, startDelay: 3s", "s.yaml:11: cluster.pools[0].startDelay: unknown field"},
       {"workers: 2", "workers: 2, role: prefill", "cluster.pools: found no decode pool"},
       {"workers: 2", "workers: 2, role: decode", "cluster.pools: found no prefill pool"},
       {"workers: 2", "workers: 2, role: draft", "s.yaml:11: cluster.pools[0].role: found 'draft'"},
@@ -202,12 +202,44 @@ TEST(ScenarioYaml, MistakesAreNamed) {
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {batching: tetris}\n",
        "s.yaml:13: scheduling.batching: found 'tetris'"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {dispatch: best}\n", "s.yaml:13: scheduling.dispatch: found 'best'"},
-      {"percentile: 95}\n", "percentile: 95}\nscheduling: {preemption: swap}\n",
-       "scheduling.preemption: found 'swap', allowed is recompute"},
-      {"percentile: 95}\n", "percentile: 95}\nscheduling: {prefixCaching: true}\n",
-       "scheduling.prefixCaching: found 'true', allowed is false"},
-      {"percentile: 95}\n", "percentile: 95}\nscheduling: {flip: true}\n", "s.yaml:13: scheduling.flip: cannot be simulated"},
-      {"percentile: 95}\n", "percentile: 95}\nautoscaler: {}\n", "s.yaml:13: autoscaler: cannot be simulated"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {preemption: pause}\n",
+       "scheduling.preemption: found 'pause', allowed is one of recompute, swap"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {swapSpaceGB: 4}\n",
+       "s.yaml:13: scheduling.swapSpaceGB: belongs to preemption: swap"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {preemption: swap, swapSpaceGB: -4}\n",
+       "scheduling.swapSpaceGB: found '-4'"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {prefixCaching: maybe}\n", "scheduling.prefixCaching: found 'maybe'"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {promptOrder: sjf}\n",
+       "scheduling.promptOrder: found 'sjf', allowed is one of arrival, shortest-first, longest-first"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {promptOrderWindow: 8}\n",
+       "scheduling.promptOrderWindow: belongs to promptOrder"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {decodeAdmission: lazy}\n",
+       "scheduling.decodeAdmission: found 'lazy', allowed is one of greedy, reserve-static, reserve-dynamic"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {lengthPrediction: {accuracy: 2}}\n",
+       "scheduling.lengthPrediction.accuracy: found '2', allowed is a number from 0 to 1"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {decodeChoice: two-choice}\n",
+       "scheduling.decodeChoice: belongs to prefill and decode pools"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {flip: {window: 1s}}\n",
+       "s.yaml:13: scheduling.flip: belongs to prefill and decode pools"},
+      {"percentile: 95}\n", "percentile: 95}\nautoscaler: {}\n", "s.yaml:13: autoscaler: unknown field"},
+      {"workers: 2}\n", "workers: 2}\n  start: {imagePull: 3s}\n", "s.yaml:12: cluster.start: belongs to "},
+      {"workers: 2}\n", "workers: 2}\n  failures: {}\n", "s.yaml:12: cluster.failures: found neither meanTimeBetween nor at"},
+      {"workers: 2}\n", "workers: 2}\n  failures: {meanTimeBetween: 1s}\n", "cluster.failures.meanTimeBetween: found '1s'"},
+      {"workers: 2}\n", "workers: 2}\n  failures: {at: [{time: 3s}]}\n", "s.yaml:12: cluster.failures.at[0].worker: missing"},
+      {"workers: 2}\n", "workers: 2}\n  failures: {at: soon}\n", "cluster.failures.at: found 'soon', allowed is a list"},
+      {"workers: 2}\n", "workers: 2}\n  start: {weightsGBps: 0}\n  failures: {meanTimeBetween: 1h}\n",
+       "s.yaml:12: cluster.start.weightsGBps: found '0'"},
+      {"requestsPerSecond: 4", "requestsPerSecond: 4\n  sharedPrefixes: {count: 0, tokens: 9}",
+       "s.yaml:8: workload.sharedPrefixes.count: found '0'"},
+      {"requestsPerSecond: 4", "requestsPerSecond: 4\n  sharedPrefixes: {count: 5}", "workload.sharedPrefixes.tokens: missing"},
+      {"source: linear", "source: roofline, pipelineParallel: 2, tensorParallel: 2",
+       "s.yaml:11: cluster.pools[0].gpusPerWorker: found 1 beside latency.tensorParallel 2 and pipelineParallel 2"},
+      {"source: linear", "source: roofline, pipelineParallel: 2",
+       "s.yaml:11: cluster.pools[0].gpusPerWorker: found 1 beside latency.pipelineParallel 2, allowed is a multiple"},
+      {"source: linear", "source: roofline, files: {l4: x}", "s.yaml:3: latency.files: belongs to the sources"},
+      {"source: linear", "source: profile, files: {l4000: x}", "s.yaml:3: latency.files: found 'l4000', allowed is"},
+      {"source: linear", "source: profile, files: {l4: x}",
+       "s.yaml:11: cluster.pools[0].accelerator: found a100-80gb, for which latency.files has no file"},
       {"percentile: 95}\n", "percentile: 95}\nslowdownReference: {accelerator: l4, gpusPerWorker: 0}\n",
        "slowdownReference.gpusPerWorker: found '0'"},
       {"timeToFirstToken: 500ms, timePerOutputToken: 50ms, ", "", "s.yaml:12: slo: found no objective"},
@@ -238,7 +270,7 @@ TEST(ScenarioYaml, PoolsMustSuitTheRest) {
   EXPECT_THAT(two_chips.error().message, HasSubstr("cluster.pools[1].accelerator: found a100-80gb beside h100-80gb"));
   const auto reference = parse_scenario(with(kIssue, "source: profile", "source: distserve"), "s.yaml");
   ASSERT_FALSE(reference.ok());
-  EXPECT_THAT(reference.error().message, HasSubstr("slowdownReference.accelerator: found a100-80gb, allowed is h100-80gb"));
+  EXPECT_THAT(reference.error().message, HasSubstr("slowdownReference.accelerator: found a100-80gb beside h100-80gb"));
 }
 
 // Given the issue's text with bytes changed at random, thousands of times: a scenario or an error of one line, never more.

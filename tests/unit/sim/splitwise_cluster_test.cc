@@ -33,8 +33,8 @@ int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch)
   const std::filesystem::path folder = WINDLASS_SOURCE_DIR "/examples/simulate";
   auto scenario = parse_scenario(read(folder / "splitwise-code.yaml"), "splitwise-code.yaml");
   EXPECT_TRUE(scenario.ok()) << scenario.error().message;
-  scenario->pools[0].workers = prompt_machines;
-  scenario->dispatch = dispatch;
+  scenario->services[0].pools[0].workers = prompt_machines;
+  scenario->services[0].dispatch = dispatch;
   std::map<std::string, std::string> texts;
   for (const ScenarioFile& file : files_of(*scenario)) texts[file.path] = read(folder / file.path);
   const auto prepared = PreparedScenario::make(*scenario, texts);
@@ -42,10 +42,10 @@ int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch)
   int met = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const auto source = prepared->source(seed);
-    const auto result = simulate_serving(*source, prepared->options(seed));
-    EXPECT_TRUE(result.ok()) << result.error().message;
-    EXPECT_EQ(result->completed, result->requests);
-    met += meets_all_nine(result->slowdown.value()) ? 1 : 0;
+    const auto results = simulate_cluster(*source, prepared->options(seed));
+    EXPECT_TRUE(results.ok()) << results.error().message;
+    EXPECT_EQ(results->front().completed, results->front().requests);
+    met += meets_all_nine(results->front().slowdown.value()) ? 1 : 0;
   }
   return met;
 }
