@@ -19,11 +19,11 @@ Engine::Engine(const EngineOptions& options)
       chunks_(options.batching == Batching::kSarathi || options.batching == Batching::kVllmV1),
       reserves_(options.batching == Batching::kStatic || options.batching == Batching::kOrca),
       looks_ahead_(options.admission != DecodeAdmission::kGreedy && !reserves_),
-      pages_(options.kv_blocks),
-      host_free_(options.host_blocks),
       watermark_(static_cast<std::int64_t>(options.admission_reserve * static_cast<double>(options.kv_blocks))),
-      working_set_(options.admission, options.block_tokens),
-      starting_page_(static_cast<std::size_t>(options.block_tokens), 0) {
+      pages_(options.kv_blocks),
+      starting_page_(static_cast<std::size_t>(options.block_tokens), 0),
+      host_free_(options.host_blocks),
+      working_set_(options.admission, options.block_tokens) {
   assert(options.max_sequences >= 1 && options.max_batch_tokens >= 1 && options.block_tokens >= 1);
   assert(options.prompt_order_window >= 1 && options.host_blocks >= 0);
 }
@@ -84,7 +84,7 @@ std::int64_t Engine::predicted_growth(std::int64_t tokens, std::int64_t tokens_l
 }
 
 bool Engine::has_room(const SequenceSpec& spec) const {
-  if (held_ >= options_.max_sequences || !swapped_.empty()) return false;
+  if (held_ >= options_.max_sequences || away_ > 0) return false;
   const std::int64_t ahead = blocks_at_first(spec.prompt_tokens, spec.output_tokens) +
                              predicted_growth(spec.prompt_tokens, predicted_output(spec) - 1);
   return std::max(blocks_for_next(spec.prompt_tokens, spec.output_tokens), ahead) <= pages_.free();
@@ -124,8 +124,6 @@ void Engine::give_back(Sequence sequence, std::int64_t blocks) {
   if (state.shared > 0) pages_.release(state.prefix, std::exchange(state.shared, 0));
   if (looks_ahead_) working_set_.remove(sequence);
 }
-
-int Engine::cached(const State& state) const { return state.prompt + static_cast<int>(tick_ - state.joined_tick); }
 
 int Engine::cached_prefix(const State& state) const {
   const int most = std::min(state.prefix_tokens, state.prompt - 1) / options_.block_tokens;
@@ -177,7 +175,7 @@ void Engine::admit_prompts(int budget) {
     add_chunk(sequence, tokens);
     budget -= tokens;
   }
-  if (!swapped_.empty() || (preempted_ && options_.batching == Batching::kVllmV1)) return;
+  if (away_ > 0 || (preempted_ && options_.batching == Batching::kVllmV1)) return;
   bool first = true;
   while (running() < options_.max_sequences && !(chunks_ && budget <= 0)) {
     if (waiting_.empty()) {
@@ -224,7 +222,7 @@ std::optional<planner::Batch> Engine::begin() {
 
 void Engine::begin_decodes() {
   if (decoding_ > 0 && !reserves_) take_pages_for_decodes();
-  if (!swapped_.empty() && !preempted_) swap_in();
+  if (away_ > 0 && !preempted_) swap_in();
   if (decoding_ == 0) return;
   if (looks_ahead_) working_set_.begin_iteration();
   batch_.decode_sequences = decoding_;
@@ -287,7 +285,7 @@ void Engine::start_decoding(Sequence sequence) {
   }
   state.decoding = true;
   state.hand_over = false;  // preempted, it comes back here
-  state.joined_tick = tick_;
+  state.joined_tick = static_cast<std::uint32_t>(tick_);
   cached_tokens_ += state.prompt;
   state.page_phase = (state.prompt + static_cast<int>(page_now_)) % options_.block_tokens;
   ++starting_page_[static_cast<std::size_t>(state.page_phase)];
@@ -338,7 +336,7 @@ void Engine::preempt_last() {
     if (stale(sequence, serial)) continue;
     State& state = at(sequence);
     stop_decoding(sequence);
-    state.made += static_cast<int>(tick_ - state.joined_tick);
+    state.made += decoded(state);
     state.prompt = cached(state);
     state.serial = next_serial_++;  // what the heaps know of it is stale
     const std::int64_t blocks = blocks_of(state.prompt);
@@ -346,6 +344,7 @@ void Engine::preempt_last() {
       host_free_ -= blocks;
       swapped_tokens_ += state.prompt;
       swapped_.push_back(sequence);
+      ++away_;
     } else {
       ++state.prompt;  // the last token made is not in the cache yet
       state.prefilled = 0;
@@ -360,12 +359,13 @@ void Engine::preempt_last() {
 
 // They decode in this iteration already.
 void Engine::swap_in() {
-  while (!swapped_.empty() && running() < options_.max_sequences) {
+  while (away_ > 0 && running() < options_.max_sequences) {
     const Sequence sequence = swapped_.front();
     State& state = at(sequence);
     const int tokens_left = state.output - state.made;
     if (blocks_for_next(state.prompt, tokens_left) + watermark() > pages_.free()) return;
     swapped_.pop_front();
+    --away_;
     host_free_ += blocks_of(state.prompt);
     pages_.take(blocks_of(state.prompt + 1));
     ++holding_;

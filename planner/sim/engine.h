@@ -103,8 +103,8 @@ class Engine {
   [[nodiscard]] int waiting() const { return static_cast<int>(arrived_.size() + waiting_.size()); }
   [[nodiscard]] int running() const { return decoding_ + static_cast<int>(prefilling_.size()); }
   [[nodiscard]] int decoding() const { return decoding_; }
-  [[nodiscard]] int swapped() const { return static_cast<int>(swapped_.size()); }  // whose caches are in host memory
-  [[nodiscard]] int held() const { return held_; }                                 // all sequences here
+  [[nodiscard]] int swapped() const { return away_; }  // whose caches are in host memory
+  [[nodiscard]] int held() const { return held_; }     // all sequences here
   // Tokens that are to be prefilled, and one for each decode: Splitwise's queue length.
   [[nodiscard]] std::int64_t pending_tokens() const { return waiting_tokens_ + decoding_; }
   [[nodiscard]] std::int64_t free_blocks() const { return pages_.free(); }  // cached pages that nobody uses among them
@@ -114,7 +114,7 @@ class Engine {
   [[nodiscard]] std::int64_t prefix_hit_tokens() const { return prefix_hit_tokens_; }
 
  private:
-  struct State {
+  struct State {  // of one cache line
     int request = -1;
     int serial = 0;     // tells a handle's owners apart, and an owner before its preemption from itself after it
     int arrival = 0;    // its first serial
@@ -126,10 +126,10 @@ class Engine {
     int chunk = 0;      // tokens of the prompt in this iteration
     int prefix = -1;    // none where prefixes are not cached
     int prefix_tokens = 0;
-    int shared = 0;      // pages it uses of its prefix
-    int blocks = 0;      // of its own, taken before it joined; while it decodes they follow from its length
-    int page_phase = 0;  // in starting_page_, while it decodes
-    std::int64_t joined_tick = 0;
+    int shared = 0;                 // pages it uses of its prefix
+    int blocks = 0;                 // of its own, taken before it joined; while it decodes they follow from its length
+    int page_phase = 0;             // in starting_page_, while it decodes
+    std::uint32_t joined_tick = 0;  // modulo 2^32, which no sequence outlasts
     bool decoding = false;
     bool hand_over = false;
     bool started = false;
@@ -155,7 +155,11 @@ class Engine {
   [[nodiscard]] std::int64_t predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const;
   [[nodiscard]] std::int64_t watermark() const { return holding_ == 0 ? 0 : watermark_; }
   [[nodiscard]] int cached_prefix(const State& state) const;  // pages; REQUIRES: it has a prefix
-  [[nodiscard]] int cached(const State& state) const;         // tokens of a decoding sequence in the cache
+  // Of a decoding sequence: tokens that it has made since it joined, and tokens in its cache.
+  [[nodiscard]] int decoded(const State& state) const {
+    return static_cast<int>(static_cast<std::uint32_t>(tick_) - state.joined_tick);
+  }
+  [[nodiscard]] int cached(const State& state) const { return state.prompt + decoded(state); }
   [[nodiscard]] bool stale(Sequence sequence, int serial) const {
     return at(sequence).serial != serial || !at(sequence).decoding;
   }
@@ -179,43 +183,43 @@ class Engine {
   void end_prefills();
   void end_decodes();
 
+  // What every iteration touches stands together: a thousand engines do not fit into a processor's cache.
   EngineOptions options_;
   bool chunks_;       // prompts in chunks
   bool reserves_;     // caches for their whole length
   bool looks_ahead_;  // keeps a working set
-  std::vector<State> states_;
-  std::vector<Sequence> unused_;
-  int next_serial_ = 0;
+  bool busy_ = false;
+  bool preempted_ = false;  // in this iteration
   int held_ = 0;
   int holding_ = 0;  // of these, with pages
-
-  std::deque<Sequence> arrived_;      // not yet in a window; in the order of arrival
-  std::deque<Sequence> waiting_;      // in the order in which they will be admitted
-  std::vector<Sequence> prefilling_;  // admitted, their prompts not done; in the order of admission
-  std::deque<Sequence> swapped_;
-  std::vector<Sequence> joining_;    // while an iteration is under way
-  std::int64_t waiting_tokens_ = 0;  // to be prefilled
-  KvPages pages_;
-  std::int64_t host_free_ = 0;
-  std::int64_t watermark_ = 0;  // pages that new prompts leave free
-  WorkingSet working_set_;      // empty unless it looks ahead
-
+  int away_ = 0;     // of these, swapped
   int decoding_ = 0;
-  std::int64_t tick_ = 0;           // decode iterations so far
-  std::size_t page_now_ = 0;        // where starting_page_ says who needs a page now: (-tick) % block_tokens
-  std::int64_t cached_tokens_ = 0;  // of all decoding sequences
+  std::int64_t tick_ = 0;            // decode iterations so far
+  std::size_t page_now_ = 0;         // where starting_page_ says who needs a page now: (-tick) % block_tokens
+  std::int64_t cached_tokens_ = 0;   // of all decoding sequences
+  std::int64_t waiting_tokens_ = 0;  // to be prefilled
+  std::int64_t watermark_ = 0;       // pages that new prompts leave free
+  std::int64_t swapped_tokens_ = 0;
+  KvPages pages_;
   std::vector<int> starting_page_;  // [p]: decoding sequences that need a page when (p + tick) % block_tokens = 0
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // some stale
   std::vector<std::pair<Sequence, int>> admitted_;  // with serials, in the order in which they began to decode; some stale
-
+  std::vector<Sequence> prefilling_;                // admitted, their prompts not done; in the order of admission
+  std::vector<Sequence> joining_;                   // while an iteration is under way
+  std::deque<Sequence> waiting_;                    // in the order in which they will be admitted
   planner::Batch batch_;
-  bool busy_ = false;
-  bool preempted_ = false;  // in this iteration
   Outcome outcome_;
   std::vector<int> started_;
+  std::deque<Sequence> swapped_;
+  std::vector<State> states_;
+
+  std::deque<Sequence> arrived_;  // not yet in a window; in the order of arrival
+  std::vector<Sequence> unused_;
+  int next_serial_ = 0;
+  std::int64_t host_free_ = 0;
   std::int64_t preemptions_ = 0;
-  std::int64_t swapped_tokens_ = 0;
   std::int64_t prefix_hit_tokens_ = 0;
+  WorkingSet working_set_;  // empty unless it looks ahead
 };
 
 }  // namespace windlass::sim
