@@ -47,10 +47,11 @@ Result<SplitwiseSeeds> splitwise_seeds(const std::string& data, int prompt_machi
   SplitwiseSeeds found;
   for (int seed = 0; seed < found.seeds; ++seed) {
     const auto source = prepared.source(static_cast<std::uint64_t>(seed));
-    WINDLASS_ASSIGN_OR_RETURN(const auto result,
-                              sim::simulate_serving(*source, prepared.options(static_cast<std::uint64_t>(seed))));
-    found.met += meets_all_nine(result.slowdown.value()) ? 1 : 0;
-    found.mean_ttft_p90 += result.slowdown->ttft.p90_s / found.seeds;
+    WINDLASS_ASSIGN_OR_RETURN(const auto results,
+                              sim::simulate_cluster(*source, prepared.options(static_cast<std::uint64_t>(seed))));
+    const sim::ServingResult::Slowdown& slowdown = results.front().slowdown.value();
+    found.met += meets_all_nine(slowdown) ? 1 : 0;
+    found.mean_ttft_p90 += slowdown.ttft.p90_s / found.seeds;
   }
   return found;
 }
