@@ -290,12 +290,18 @@ std::string error_table(const Fitted& fitted) {
     text += fmt::format("Form: {}\n", lines->form == planner::LinearForm::kAladdin ? "Aladdin" : "Huawei");
   }
   for (const std::string& note : fitted.notes) text += "Note: " + note + "\n";
-  text +=
-      fmt::format("Errors on held-out measurements, {} folds; new shapes: every run of one shape left out\n\n", profile.folds);
-  TextTable table({"PART", "SAMPLES", "MEAN", "MEDIAN", "LARGEST", "NEW SHAPES"});
+  const bool unseen = std::any_of(profile.errors.begin(), profile.errors.end(),
+                                  [](const planner::FitError& error) { return error.unseen_mape.has_value(); });
+  text += fmt::format("Errors on held-out measurements, {} folds{}\n\n", profile.folds,
+                      unseen ? "; new shapes: every run of one shape left out" : "");
+  std::vector<std::string> header = {"PART", "SAMPLES", "MEAN", "MEDIAN", "LARGEST"};
+  if (unseen) header.push_back("NEW SHAPES");
+  TextTable table(header);
   for (const planner::FitError& error : profile.errors) {
-    table.add({error.part, std::to_string(error.samples), percent_text(error.mape), percent_text(error.median_ape),
-               percent_text(error.max_ape), percent_text(error.unseen_mape)});
+    std::vector<std::string> row = {error.part, std::to_string(error.samples), percent_text(error.mape),
+                                    percent_text(error.median_ape), percent_text(error.max_ape)};
+    if (unseen) row.push_back(percent_text(error.unseen_mape));
+    table.add(std::move(row));
   }
   return text + table.text();
 }

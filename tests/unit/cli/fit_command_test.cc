@@ -286,6 +286,7 @@ TEST(Fit, OperatorTablesOfAFolder) {
                                "nothing was measured of attention to the cache"}) {
     EXPECT_THAT(outcome.out, HasSubstr(expected));
   }
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("NEW SHAPES")));  // of operators there are none
   EXPECT_THAT(text_of(path), HasSubstr("gemmBFloat16: |\n"));
   EXPECT_EQ(run({"validate", "-f", path}).code, kDone);
   const auto simulated =
