@@ -6,12 +6,14 @@
 // request, with orchestrator and servers at random places of the RIPE Atlas network.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "controller/cli/charts/svg_chart.h"
+#include "planner/base/rng.h"
 #include "planner/chain/compose.h"
 #include "planner/dispatch/policies.h"
 #include "planner/sim/recorder.h"
@@ -63,6 +65,9 @@ inline constexpr int kPaperCapacity = 7;  // c
 [[nodiscard]] sim::SimulationResult simulate(const chain::Instance& instance, const chain::Composition& composition,
                                              dispatch::PolicyKind policy, double rate_per_s, const Scale& scale,
                                              std::uint64_t seed);
+
+// 0 ... count - 1 in a random order (Fisher and Yates). REQUIRES: count > 0.
+[[nodiscard]] std::vector<int> random_order(Rng& rng, std::size_t count);
 
 // Runs body(0) ... body(count - 1) on all cores; results go where the body puts them, by index.
 void for_each_index(int count, const std::function<void(int)>& body);

@@ -46,11 +46,7 @@ std::optional<double> petals_s(const chain::Instance& instance, const chain::Pet
 chain::PetalsOptions joining_at_random(const chain::Instance& instance, std::uint64_t seed) {
   chain::PetalsOptions options;
   Rng rng(seed, "joining");
-  for (std::size_t j = 0; j < instance.servers.size(); ++j) options.join_order.push_back(static_cast<int>(j));
-  for (std::size_t i = options.join_order.size() - 1; i > 0; --i) {
-    std::swap(options.join_order[i],
-              options.join_order[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
-  }
+  options.join_order = random_order(rng, instance.servers.size());
   return options;
 }
 

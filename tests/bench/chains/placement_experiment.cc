@@ -1,7 +1,6 @@
 // Fig. 3: GBP-CR's c K against random feasible placements, with equal and with unequal memories; and against brute force.
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -31,15 +30,6 @@ int chains_in_order(const chain::Instance& instance, const std::vector<int>& ord
     time_s = 0;
   }
   return 0;
-}
-
-std::vector<int> random_order(Rng& rng, std::size_t servers) {
-  std::vector<int> order(servers);
-  std::iota(order.begin(), order.end(), 0);
-  for (std::size_t i = servers - 1; i > 0; --i) {
-    std::swap(order[i], order[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
-  }
-  return order;
 }
 
 // The optimum of Eq. 10 under equal memories, where every chain has the same number of servers: the largest total rate of K

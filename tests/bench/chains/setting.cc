@@ -18,16 +18,13 @@ namespace windlass::bench {
 chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed) {
   Rng rng(seed, "places");
   // The first of a random order of all places is the orchestrator's, the next are the servers'.
-  std::vector<std::size_t> places(network.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  for (std::size_t i = places.size() - 1; i > 0; --i) {
-    std::swap(places[i], places[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
-  }
+  const std::vector<int> order = random_order(rng, network.size());
+  const auto place = [&](int i) { return static_cast<std::size_t>(order[static_cast<std::size_t>(i)]); };
   chain::Instance instance{70, 1.32, 0.11, setting.arrival_rate_per_s, 0.7, {}};
   // Places are random, so that the first servers being the fast ones loses nothing.
   const auto fast = static_cast<int>(std::lround(setting.fast_share * setting.servers));
   for (int j = 0; j < setting.servers; ++j) {
-    const double rtt_s = network.rtt_s(places[0], places[static_cast<std::size_t>(j) + 1]);
+    const double rtt_s = network.rtt_s(place(0), place(j + 1));
     const bool is_fast = j < fast;
     instance.servers.push_back(
         chain::Server{fmt::format("s{}", j), is_fast ? 40.0 : 20.0, rtt_s + 0.018, is_fast ? 0.109 : 0.175, 1, {}});
@@ -52,6 +49,15 @@ sim::SimulationResult simulate(const chain::Instance& instance, const chain::Com
   options.warm_up_requests = scale.requests / 10;
   options.max_requests = scale.requests + options.warm_up_requests;
   return sim::simulate_chains(chains, source, *dispatch, options);
+}
+
+std::vector<int> random_order(Rng& rng, std::size_t count) {
+  std::vector<int> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = count - 1; i > 0; --i) {
+    std::swap(order[i], order[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
+  }
+  return order;
 }
 
 void for_each_index(int count, const std::function<void(int)>& body) {

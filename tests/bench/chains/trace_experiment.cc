@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -93,11 +92,7 @@ std::vector<Method> run(const Inputs& inputs, const Reading& reading, std::uint6
 
   chain::PetalsOptions petals;
   Rng rng(seed, "joining");
-  petals.join_order.resize(instance.servers.size());
-  std::iota(petals.join_order.begin(), petals.join_order.end(), 0);
-  for (std::size_t i = petals.join_order.size() - 1; i > 0; --i) {
-    std::swap(petals.join_order[i], petals.join_order[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
-  }
+  petals.join_order = random_order(rng, instance.servers.size());
   petals.output_tokens = output;
   sim::SessionPolicy petals_policy;
   petals_policy.routing = sim::SessionRouting::kPetals;
