@@ -89,11 +89,14 @@ Result<sim::PreparedScenario> read_scenario(const std::string& path) {
   return sim::PreparedScenario::make(std::move(scenario), texts);
 }
 
-// Of one run: a result for each service.
-using Results = std::vector<sim::ServingResult>;
+// Of one run: a result for each service, and what an autoscaler decided.
+struct Run {
+  std::vector<sim::ServingResult> services;
+  std::vector<sim::PolicyAutoscaler::Decision> decisions;
+};
 
-Result<Results> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor, Progress& progress,
-                         RequestLog* log) {
+Result<Run> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor, Progress& progress,
+                     RequestLog* log) {
   sim::ClusterOptions options = scenario.options(seed);
   std::int64_t before = 0;
   options.progress = [&](std::int64_t completed) { progress.add(completed - std::exchange(before, completed)); };
@@ -103,12 +106,17 @@ Result<Results> run_once(const sim::PreparedScenario& scenario, std::uint64_t se
       options.sample_interval_s = std::max(kLeastSampleInterval_s, scenario.expected_duration_s() / kSamples);
   }
   const auto source = scenario.source(seed, rate_factor);
+  const auto autoscaler = scenario.autoscaler();
+  options.controller = autoscaler.get();
   auto results = sim::simulate_cluster(*source, options);
   if (!results.ok()) return results.error().within(scenario.scenario().source);
+  if (autoscaler) WINDLASS_RETURN_IF_ERROR(autoscaler->problem());
   std::int64_t completed = 0;
   for (const sim::ServingResult& result : *results) completed += result.completed;
   progress.add(completed - before);
-  return results;
+  Run run{std::move(results).value(), {}};
+  if (autoscaler) run.decisions = autoscaler->decisions();
+  return run;
 }
 
 // Of one replication and its part of a sweep.
@@ -123,8 +131,8 @@ double expected_requests(const sim::PreparedScenario& scenario, bool sweep) {
 }
 
 // All results, or the first error.
-Result<std::vector<Results>> all_of(std::vector<Result<Results>> runs) {
-  std::vector<Results> results;
+Result<std::vector<Run>> all_of(std::vector<Result<Run>> runs) {
+  std::vector<Run> results;
   for (auto& run : runs) {
     if (!run.ok()) return run.error();
     results.push_back(std::move(run).value());
@@ -133,9 +141,9 @@ Result<std::vector<Results>> all_of(std::vector<Result<Results>> runs) {
 }
 
 // One service's of each run.
-Results of_service(const std::vector<Results>& runs, std::size_t service) {
-  Results results;
-  for (const Results& run : runs) results.push_back(run[service]);
+std::vector<sim::ServingResult> of_service(const std::vector<Run>& runs, std::size_t service) {
+  std::vector<sim::ServingResult> results;
+  for (const Run& run : runs) results.push_back(run.services[service]);
   return results;
 }
 
@@ -143,7 +151,7 @@ Results of_service(const std::vector<Results>& runs, std::size_t service) {
 Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
                                                         std::uint64_t seed, Executor& executor, Progress& progress) {
   const std::size_t factors = kRateFactors.size(), replications = static_cast<std::size_t>(flags.replications);
-  WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Results>>(executor, factors * replications, [&](std::size_t i) {
+  WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, factors * replications, [&](std::size_t i) {
                               return run_once(scenario, seed + i % replications, kRateFactors[i / replications], progress,
                                               nullptr);
                             }));
@@ -153,7 +161,8 @@ Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScena
   for (std::size_t s = 0; s < services.size(); ++s) {
     for (std::size_t f = 0; f < factors && services[s].slo; ++f) {
       std::vector<double> attainments;
-      for (std::size_t r = 0; r < replications; ++r) attainments.push_back(results[f * replications + r][s].attainment);
+      for (std::size_t r = 0; r < replications; ++r)
+        attainments.push_back(results[f * replications + r].services[s].attainment);
       points[s].push_back({scenario.requests_per_second(s) * kRateFactors[f], sim::mean_over_replications(attainments)});
     }
   }
@@ -197,13 +206,13 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   }
   ThreadExecutor executor(flags.jobs);
   const double begin_s = monotonic_s();
-  std::vector<Results> results;
+  std::vector<Run> results;
   std::vector<std::vector<RatePoint>> rates(services.size());
   double wall_s = 0;
   {
     Progress progress(console);
     progress.expect(expected_requests(scenario, sweep) * flags.replications);
-    WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Results>>(executor, replications, [&](std::size_t r) {
+    WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, replications, [&](std::size_t r) {
                                 return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
                               }));
     WINDLASS_ASSIGN_OR_RETURN(results, all_of(std::move(runs)));
@@ -218,6 +227,9 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
     const auto& slo = services[i].slo;
     reports.push_back(
         sim::report_of(of_service(results, i), seed, slo ? std::optional(slo->percentile) : std::nullopt, wall_s));
+    for (const auto& decision : results.front().decisions) {
+      if (decision.service == static_cast<int>(i)) reports.back().decisions.push_back(decision);
+    }
     if (services.size() > 1) names.push_back(services[i].name);
     if (reports.back().requests > 0) continue;
     return Error{

@@ -1,6 +1,7 @@
 // See command_simulate_text.h.
 #include "controller/cli/command_simulate_text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace windlass::cli {
 namespace {
 
 constexpr std::size_t kMostWorkersShown = 12;
+constexpr std::size_t kMostDecisionsShown = 20;
 
 std::string with_interval(const std::string& value, const std::string& half_width) {
   return half_width == "-" ? value : value + " +- " + half_width;
@@ -63,6 +65,23 @@ std::string workers_text(const sim::ServingReport& report) {
   if (changes) {
     text += fmt::format("Workers that held GPUs: {} in the mean, {} at most.\n", number_text(report.mean_workers.mean),
                         report.most_workers);
+  }
+  return text;
+}
+
+// What the autoscaler wanted, when it changed.
+std::string decisions_text(const sim::ServingReport& report) {
+  if (report.decisions.empty()) return "";
+  TextTable table({"AT", "POOL", "WORKERS", "WHY"});
+  const std::size_t shown = std::min(report.decisions.size(), kMostDecisionsShown);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& decision = report.decisions[i];
+    table.add({seconds_text(decision.time_s), decision.pool, fmt::format("{}", decision.workers),
+               decision.reasons.empty() ? "" : decision.reasons.back().message});
+  }
+  std::string text = "\n" + table.text();
+  if (shown < report.decisions.size()) {
+    text += fmt::format("{} more changes; -o json has them all.\n", report.decisions.size() - shown);
   }
   return text;
 }
@@ -140,7 +159,7 @@ std::string service_text(const sim::PreparedScenario& prepared, std::size_t serv
   text += happenings_text(report);
   text += fmt::format("One run: {} GPU-hours, ${}, {} kWh\n", number_text(report.gpu_hours.mean), number_text(report.cost.mean),
                       number_text(report.energy_kwh.mean));
-  return text + workers_text(report);
+  return text + workers_text(report) + decisions_text(report);
 }
 
 }  // namespace windlass::cli

@@ -2,6 +2,7 @@
 #include "planner/sim/scenario.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,7 @@
 
 #include "planner/base/yaml_reader.h"
 #include "planner/perf/transfer_times.h"
+#include "planner/policy/configuration.h"
 #include "planner/sim/scenario_models.h"
 #include "planner/sim/scenario_requests.h"
 #include "planner/workload/composed_source.h"
@@ -85,7 +87,7 @@ struct PreparedService {
   WorkerModel reference;            // none: no model
   KvLink link;
 
-  [[nodiscard]] ServingPool pool(const ScenarioService& from, std::size_t i) const;
+  [[nodiscard]] ServingPool pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model) const;
   [[nodiscard]] ServingService options(const ScenarioService& from) const;
 };
 
@@ -159,21 +161,21 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
   return made;
 }
 
-// "h100-80gb-8"; with two roles "prefill h100-80gb-8".
+// As the planner's: "h100-80gb-8"; with two roles "prefill h100-80gb-8".
 std::string pool_name(const ScenarioPool& pool) {
-  const std::string kind = fmt::format("{}-{}", pool.accelerator.name, pool.gpus_per_worker);
+  const std::string kind = planner::pool_name(pool.accelerator.name, pool.gpus_per_worker);
   return pool.role == WorkerRole::kUnified ? kind : fmt::format("{} {}", to_string(pool.role), kind);
 }
 
-ServingPool PreparedService::pool(const ScenarioService& service, std::size_t i) const {
-  const ScenarioPool& from = service.pools[i];
+ServingPool PreparedService::pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model) const {
   ServingPool pool;
   pool.name = pool_name(from);
+  pool.accelerator = from.accelerator.name;
   pool.role = from.role;
   pool.workers = from.workers;
-  pool.model = models[i].model.get();
+  pool.model = model.model.get();
   pool.engine = service.engine;
-  pool.engine.kv_blocks = static_cast<std::int64_t>(models[i].kv_capacity_tokens) / pool.engine.block_tokens;
+  pool.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.engine.block_tokens;
   // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
   if (service.mixed_pool_threshold_tokens && pool.engine.batching == Batching::kVllm) pool.engine.batching = Batching::kMixed;
   const double kv_bytes = planner::kv_bytes_per_token(shape);
@@ -197,7 +199,7 @@ ServingPool PreparedService::pool(const ScenarioService& service, std::size_t i)
 ServingService PreparedService::options(const ScenarioService& from) const {
   ServingService service;
   service.name = from.name;
-  for (std::size_t i = 0; i < from.pools.size(); ++i) service.pools.push_back(pool(from, i));
+  for (std::size_t i = 0; i < from.pools.size(); ++i) service.pools.push_back(pool(from, from.pools[i], models[i]));
   service.link = link;
   service.dispatch = from.dispatch;
   service.decode_choice = from.decode_choice;
@@ -225,7 +227,42 @@ bool draws(const ScenarioService& service) {
 struct PreparedScenario::Parts {
   Scenario scenario;
   std::vector<PreparedService> services;
+  ScenarioTexts texts;  // kept for an autoscaler, which may choose other workers than the scenario begins with
 };
+
+namespace {
+
+// What the policy knows of a service, as the controller makes it of a ModelService.
+planner::Service policy_service(const ScenarioService& from, const PreparedService& made) {
+  planner::Service service;
+  const std::string name = from.name.empty() ? "service" : from.name;
+  service.id = {"default", name, name};
+  service.served_name = name;
+  service.shape = made.shape;
+  service.max_context_tokens = from.model.max_context_tokens.value_or(0);
+  service.slo.ttft_s = *from.slo->ttft_s;
+  service.slo.tpot_s = *from.slo->tpot_s;
+  service.slo.percentile = from.slo->percentile;
+  const ScenarioScaling& scaling = from.scaling;
+  service.workload.requests_per_s = scaling.assumed_requests_per_s.value_or(made.requests->rate_per_s());
+  service.workload.input_tokens = scaling.assumed_input_tokens.value_or(made.requests->mean_input_tokens());
+  service.workload.output_tokens = scaling.assumed_output_tokens.value_or(made.requests->mean_output_tokens());
+  for (const ScenarioPool& pool : from.pools) {
+    const bool there = std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                                   [&](const auto& allowed) { return allowed.accelerator == pool.accelerator.name; });
+    if (!there) service.accelerators.push_back({pool.accelerator.name, {}});
+  }
+  service.scaling.min_workers = scaling.min_workers;
+  service.scaling.max_workers = scaling.max_workers;
+  service.scaling.max_cost_per_hour = scaling.max_cost_per_hour;
+  service.scaling.idle_to_zero_after_s = scaling.idle_to_zero_after_s;
+  service.scaling.scale_up_stabilization_s = scaling.scale_up_stabilization_s;
+  service.scaling.scale_down_stabilization_s = scaling.scale_down_stabilization_s;
+  service.priority = scaling.priority;
+  return service;
+}
+
+}  // namespace
 
 PreparedScenario::PreparedScenario(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 PreparedScenario::PreparedScenario(PreparedScenario&&) noexcept = default;
@@ -239,6 +276,7 @@ Result<PreparedScenario> PreparedScenario::make(Scenario given, const std::map<s
     WINDLASS_ASSIGN_OR_RETURN(auto prepared, prepare(parts->scenario, service, texts));
     parts->services.push_back(std::move(prepared));
   }
+  if (parts->scenario.autoscaling) parts->texts = texts;
   return PreparedScenario(std::move(parts));
 }
 
@@ -252,6 +290,52 @@ ClusterOptions PreparedScenario::options(std::uint64_t seed) const {
     options.services.push_back(parts_->services[s].options(parts_->scenario.services[s]));
   }
   return options;
+}
+
+std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
+  const auto& asked = parts_->scenario.autoscaling;
+  if (!asked) return nullptr;
+  PolicyAutoscalerOptions options;
+  options.interval_s = asked->interval_s;
+  options.metrics_age_s = asked->metrics_age_s;
+  for (std::size_t s = 0; s < parts_->services.size(); ++s) {
+    const ScenarioService& service = parts_->scenario.services[s];
+    options.services.push_back(policy_service(service, parts_->services[s]));
+    for (const ScenarioPool& pool : service.pools) {
+      const bool there = std::any_of(options.accelerators.begin(), options.accelerators.end(),
+                                     [&](const auto& state) { return state.spec.name == pool.accelerator.name; });
+      if (there) continue;
+      planner::AcceleratorState state;
+      state.spec = pool.accelerator;
+      state.spec.price_per_hour = pool.price_per_gpu_hour;
+      const auto gpus = asked->gpus.find(pool.accelerator.name);
+      state.allocatable_gpus = gpus == asked->gpus.end() ? kMostWorkers : gpus->second;
+      options.accelerators.push_back(std::move(state));
+    }
+  }
+  // Latency models of workers that the scenario does not begin with live as long as the autoscaler.
+  auto made = std::make_shared<std::vector<WorkerModel>>();
+  options.pool = [this, made](int index, const std::string& accelerator, int gpus) -> Result<ServingPool> {
+    const auto s = static_cast<std::size_t>(index);
+    const ScenarioService& service = parts_->scenario.services[s];
+    const PreparedService& prepared = parts_->services[s];
+    const ScenarioPool* like = nullptr;
+    for (std::size_t i = 0; i < service.pools.size(); ++i) {
+      const ScenarioPool& pool = service.pools[i];
+      if (pool.accelerator.name != accelerator) continue;
+      like = &pool;
+      if (pool.gpus_per_worker == gpus) return prepared.pool(service, pool, prepared.models[i]);
+    }
+    assert(like != nullptr);  // the policy knows no other accelerators
+    ScenarioPool other = *like;
+    other.gpus_per_worker = gpus;
+    WINDLASS_ASSIGN_OR_RETURN(
+        auto model, worker_model(parts_->scenario.source, service, prepared.shape, parts_->texts, other.accelerator, gpus,
+                                 "cluster.autoscaling", parts_->scenario.autoscaling->line));
+    made->push_back(std::move(model));
+    return prepared.pool(service, other, made->back());
+  };
+  return std::make_unique<PolicyAutoscaler>(std::move(options));
 }
 
 std::unique_ptr<workload::RequestSource> PreparedScenario::source(std::uint64_t seed, double rate_factor) const {

@@ -19,6 +19,7 @@
 #include "planner/catalog/model_shape.h"
 #include "planner/perf/linear_iteration_model.h"
 #include "planner/perf/profile_table.h"
+#include "planner/sim/policy_autoscaler.h"
 #include "planner/sim/serving_simulation.h"
 #include "planner/workload/arrivals.h"
 #include "planner/workload/lengths.h"
@@ -26,6 +27,8 @@
 #include "planner/workload/shared_prefixes.h"
 
 namespace windlass::sim {
+
+inline constexpr int kMostWorkers = 100'000;
 
 enum class LatencySource { kProfile, kLinear, kDistServe, kOperators, kRoofline };
 const char* to_string(LatencySource source);  // "profile", "linear", "distserve", "operators", "roofline"
@@ -108,6 +111,27 @@ struct ScenarioSlo {
   double percentile = 95;
 };
 
+// How a service is scaled, as its ModelService would say it.
+struct ScenarioScaling {
+  int min_workers = 1;
+  std::optional<int> max_workers;
+  std::optional<double> max_cost_per_hour;
+  std::optional<double> idle_to_zero_after_s;
+  double scale_up_stabilization_s = 0;
+  double scale_down_stabilization_s = 300;
+  int priority = 0;
+  // What is assumed of the load until it has been observed; none: the workload's own means.
+  std::optional<double> assumed_requests_per_s, assumed_input_tokens, assumed_output_tokens;
+};
+
+// The controller in the loop.
+struct ScenarioAutoscaling {
+  double interval_s = 1;            // between its decisions
+  double metrics_age_s = 1;         // of what it knows then
+  std::map<std::string, int> gpus;  // that there are, by accelerator; others have as many as are asked for
+  int line = 0;
+};
+
 // Host memory for the caches of preempted sequences.
 struct ScenarioSwap {
   double bytes_per_gpu = 4e9;
@@ -141,6 +165,7 @@ struct ScenarioService {
   std::optional<std::int64_t> mixed_pool_threshold_tokens;
   std::optional<ScenarioSlo> slo;
   std::optional<ScenarioReference> slowdown_reference;
+  ScenarioScaling scaling;  // where the scenario has autoscaling
 };
 
 struct Scenario {
@@ -148,7 +173,7 @@ struct Scenario {
   std::uint64_t seed = 0;
   std::vector<ScenarioService> services;  // at least one
   WorkerFailures failures;
-  int failures_line = 0;
+  std::optional<ScenarioAutoscaling> autoscaling;
   std::vector<std::string> defaults;  // "scheduling.batching: vllm": what the file leaves open, for people
 };
 
@@ -175,6 +200,8 @@ class PreparedScenario {
   [[nodiscard]] const Scenario& scenario() const;  // its defaults completed by what the files decide
   // For one run, of as many services as the scenario has. Borrows from this.
   [[nodiscard]] ClusterOptions options(std::uint64_t seed) const;
+  // Who scales the services of one run, for ClusterOptions::controller; null: nobody. Borrows from this.
+  [[nodiscard]] std::unique_ptr<PolicyAutoscaler> autoscaler() const;
   // Requests of one run, of all services, at `rate_factor` times the scenario's rates. Borrows from this; one seed, one
   // sequence.
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor = 1) const;

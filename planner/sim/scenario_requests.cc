@@ -72,6 +72,18 @@ Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, const 
     }
   }
 
+  if (requests.lengths_) {
+    requests.mean_input_tokens_ = requests.lengths_->mean_input_tokens();
+    requests.mean_output_tokens_ = requests.lengths_->mean_output_tokens();
+  } else {
+    double input = 0, output = 0;
+    for (const workload::TraceRow& row : requests.rows_) {
+      input += row.input_tokens;
+      output += row.output_tokens;
+    }
+    requests.mean_input_tokens_ = input / static_cast<double>(requests.rows_.size());
+    requests.mean_output_tokens_ = output / static_cast<double>(requests.rows_.size());
+  }
   const auto own = workload::mean_rate_per_s(requests.rows_);
   requests.own_rate_per_s_ = own.value_or(1);
   if (!own && !workload.trace_file.empty()) {

@@ -21,7 +21,9 @@ class ScenarioRequests {
   [[nodiscard]] static Result<ScenarioRequests> make(const Scenario& scenario, const ScenarioService& service,
                                                      std::string_view text, std::optional<int> context_tokens);
 
-  // Mean rate of the arrivals.
+  // Means of the requests' lengths, and of the arrivals' rate.
+  [[nodiscard]] double mean_input_tokens() const { return mean_input_tokens_; }
+  [[nodiscard]] double mean_output_tokens() const { return mean_output_tokens_; }
   [[nodiscard]] double rate_per_s() const { return rate_per_s_; }
   // Whether source() takes other factors than 1: a trace whose rows all come at once has no rate.
   [[nodiscard]] bool rate_is_free() const { return rate_is_free_; }
@@ -46,6 +48,8 @@ class ScenarioRequests {
   double base_rate_per_s_ = 1;                           // what requestsPerSecond says, or stands for
   double own_rate_per_s_ = 1;                            // of the trace
   double rate_per_s_ = 1;
+  double mean_input_tokens_ = 1;
+  double mean_output_tokens_ = 1;
   bool rate_is_free_ = true;
 };
 

@@ -3,9 +3,11 @@
 #include "planner/sim/scenario_yaml.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/base/foreign_text.h"
 #include "planner/base/yaml_reader.h"
+#include "planner/catalog/accelerators_by_name.h"
 #include "planner/sim/scenario_yaml_service.h"
 
 namespace windlass::sim {
@@ -28,13 +30,13 @@ class Parser {
     if (reader.find("seed") == nullptr) scenario_.defaults.emplace_back("seed: 0");
     scenario_.seed = static_cast<std::uint64_t>(reader.whole("seed", 0, std::int64_t{1} << 53, 0));
     if (const auto* services = reader.find("services")) {
-      bool starts = false;
+      RunNeeds needs;
       if (const auto* cluster = reader.find("cluster")) {
         YamlReader run(*cluster, "cluster", mistake_);
-        starts = read_run(run);
+        needs = read_run(run);
         run.finish();
       }
-      read_services(reader, *services, starts);
+      read_services(reader, *services, needs);
     } else {
       scenario_.services.emplace_back();
       scenario_.services.front().line = reader.line();
@@ -48,7 +50,7 @@ class Parser {
   }
 
  private:
-  void read_services(YamlReader& reader, const YamlValue& services, bool starts) {
+  void read_services(YamlReader& reader, const YamlValue& services, const RunNeeds& needs) {
     if (services.kind != YamlValue::Kind::kList || services.items.empty() || services.items.size() > kMostServices) {
       reader.refuse("services", services,
                     fmt::format("a list of 1 to {} maps with name, model, latency, workload and cluster", kMostServices));
@@ -69,21 +71,46 @@ class Parser {
         mistake_.keep(fields.line(), fmt::format("services[{}].name: found '{}' a second time, allowed are different names", i,
                                                  shown_text(service.name)));
       }
-      ServiceReader(service, scenario_.defaults, mistake_).read(fields, [starts](YamlReader&) { return starts; });
+      ServiceReader(service, scenario_.defaults, mistake_).read(fields, [&needs](YamlReader&) { return needs; });
       fields.finish();
     }
   }
 
-  // Whether workers start during the run.
-  bool read_run(YamlReader& cluster) {
+  RunNeeds read_run(YamlReader& cluster) {
     const auto* failures = cluster.find("failures");
     if (failures != nullptr) read_failures(*failures, cluster.path_of("failures"));
-    return failures != nullptr && scenario_.failures.restart;
+    const auto* autoscaling = cluster.find("autoscaling");
+    if (autoscaling != nullptr) read_autoscaling(*autoscaling, cluster.path_of("autoscaling"));
+    return {(failures != nullptr && scenario_.failures.restart) || autoscaling != nullptr, autoscaling != nullptr};
+  }
+
+  void read_autoscaling(const YamlValue& value, const std::string& path) {
+    YamlReader reader(value, path, mistake_);
+    ScenarioAutoscaling autoscaling;
+    autoscaling.line = value.line;
+    const auto duration_s = [&](const char* key, NumberRange range_s, double otherwise_s) {
+      if (reader.find(key) == nullptr) scenario_.defaults.push_back(reader.path_of(key) + ": " + duration_text(otherwise_s));
+      return reader.duration_s(key, range_s, otherwise_s);
+    };
+    autoscaling.interval_s = duration_s("interval", {0.01, kYear_s}, autoscaling.interval_s);
+    autoscaling.metrics_age_s = duration_s("metricsAge", {0, kYear_s}, autoscaling.metrics_age_s);
+    if (const auto* gpus = reader.find("gpus")) {
+      YamlReader by_accelerator(*gpus, reader.path_of("gpus"), mistake_);
+      for (const YamlMember& member : by_accelerator.members()) {
+        autoscaling.gpus[member.key] = static_cast<int>(by_accelerator.whole(member.key.c_str(), 0, kMostWorkers));
+        if (planner::accelerator_by_name(member.key).ok()) continue;
+        mistake_.keep(member.line, fmt::format("{}: found '{}', allowed is {}", reader.path_of("gpus"), shown_text(member.key),
+                                               fmt::join(planner::accelerator_names(), ", ")));
+      }
+    } else {
+      scenario_.defaults.push_back(reader.path_of("gpus") + ": as many as are asked for");
+    }
+    reader.finish();
+    scenario_.autoscaling = std::move(autoscaling);
   }
 
   void read_failures(const YamlValue& value, const std::string& path) {
     YamlReader reader(value, path, mistake_);
-    scenario_.failures_line = value.line;
     WorkerFailures& failures = scenario_.failures;
     const auto* mean = reader.find("meanTimeBetween");
     const auto* at = reader.find("at");

@@ -65,7 +65,7 @@ void ServiceReader::read_pools(YamlReader& reader) {
     pool.role = static_cast<WorkerRole>(noted_choice(fields, "role", kRoles, 0));
     if (auto spec = read_accelerator(fields)) pool.accelerator = std::move(*spec);
     pool.gpus_per_worker = read_gpus(fields);
-    pool.workers = static_cast<int>(noted_whole(fields, "workers", 1, kMostWorkers, 1));
+    pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMostWorkers, 1));
     pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
     fields.finish();
     workers += pool.workers;
@@ -85,8 +85,9 @@ void ServiceReader::read_pools(YamlReader& reader) {
   }
 }
 
-void ServiceReader::read_cluster(const YamlValue& value, const std::function<bool(YamlReader& cluster)>& read_run) {
+void ServiceReader::read_cluster(const YamlValue& value, const std::function<RunNeeds(YamlReader& cluster)>& read_run) {
   YamlReader reader(value, at("cluster"), mistake_);
+  needs_ = read_run(reader);
   read_pools(reader);
   if (const auto* link = reader.find("link")) {
     if (two_roles()) {
@@ -96,7 +97,7 @@ void ServiceReader::read_cluster(const YamlValue& value, const std::function<boo
                     fmt::format("{}: belongs to prefill and decode pools; found unified ones", reader.path_of("link")));
     }
   }
-  read_start(reader, read_run(reader));
+  read_start(reader);
   reader.finish();
 }
 
@@ -111,8 +112,9 @@ void ServiceReader::read_link(const YamlValue& value) {
   reader.finish();
 }
 
-// How long a start takes; `needed`: workers start during the run, so that what is taken for it is told.
-void ServiceReader::read_start(YamlReader& reader, bool needed) {
+// How long a start takes, where workers start during the run.
+void ServiceReader::read_start(YamlReader& reader) {
+  const bool needed = needs_.workers_start;
   static const YamlValue kNothing = [] {
     YamlValue map;
     map.kind = YamlValue::Kind::kMap;
@@ -120,8 +122,9 @@ void ServiceReader::read_start(YamlReader& reader, bool needed) {
   }();
   const auto* value = reader.find("start");
   if (value != nullptr && !needed) {
-    mistake_.keep(value->line, fmt::format("{}: belongs to cluster.failures with restart: no worker starts otherwise",
-                                           reader.path_of("start")));
+    mistake_.keep(value->line,
+                  fmt::format("{}: belongs to cluster.autoscaling and to failures with restart: no worker starts otherwise",
+                              reader.path_of("start")));
   }
   if (!needed) return;
   YamlReader fields(value != nullptr ? *value : kNothing, reader.path_of("start"), mistake_);
@@ -144,6 +147,25 @@ void ServiceReader::read_reference(const YamlValue& value) {
 
 // What fields say of each other.
 void ServiceReader::check_together() {
+  if (needs_.autoscaled) {
+    if (two_roles()) {
+      mistake_.keep(service_.pools.front().line,
+                    fmt::format("{}: found prefill and decode pools beside autoscaling, allowed are unified ones: the policy "
+                                "plans no others",
+                                at("cluster.pools")));
+    }
+    if (!service_.slo || !service_.slo->ttft_s || !service_.slo->tpot_s) {
+      mistake_.keep(
+          service_.pools.front().line,
+          fmt::format("{}: found {}, allowed are timeToFirstToken and timePerOutputToken, which autoscaling plans for",
+                      at("slo"), service_.slo ? "one objective" : "none"));
+    }
+    if (service_.latency.pipeline_parallel > 1) {
+      mistake_.keep(service_.latency.line,
+                    fmt::format("{}: found {} beside autoscaling, allowed is 1: the policy plans no pipeline stages",
+                                at("latency.pipelineParallel"), service_.latency.pipeline_parallel));
+    }
+  }
   const Batching batching = service_.engine.batching;
   if (two_roles() && (batching == Batching::kStatic || batching == Batching::kOrca)) {
     mistake_.keep(service_.pools.front().line,

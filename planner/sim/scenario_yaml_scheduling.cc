@@ -1,4 +1,5 @@
-// A service's scheduling and objectives. See scenario_yaml_service.h.
+// A service's scheduling, objectives and scaling. See scenario_yaml_service.h.
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -152,6 +153,37 @@ void ServiceReader::read_slo(const YamlValue& value) {
   slo.percentile = noted_number(reader, "percentile", {0, 100}, slo.percentile);
   reader.finish();
   service_.slo = slo;
+}
+
+// As a ModelService says it, where the controller is in the loop.
+void ServiceReader::read_scaling(const YamlValue& value) {
+  YamlReader reader(value, at("scaling"), mistake_);
+  ScenarioScaling& scaling = service_.scaling;
+  scaling.min_workers = static_cast<int>(noted_whole(reader, "minWorkers", 0, kMostWorkers, scaling.min_workers));
+  if (reader.find("maxWorkers") != nullptr) {
+    scaling.max_workers = static_cast<int>(reader.whole("maxWorkers", std::max(1, scaling.min_workers), kMostWorkers));
+  }
+  if (reader.find("maxCostPerHour") != nullptr) scaling.max_cost_per_hour = reader.number("maxCostPerHour", {1e-6, 1e9});
+  if (const auto* idle = reader.find("idleToZeroAfter")) {
+    scaling.idle_to_zero_after_s = reader.duration_s("idleToZeroAfter", {0, kYear_s});
+    if (scaling.min_workers > 0) {
+      mistake_.keep(idle->line, fmt::format("{}: belongs to minWorkers: 0", reader.path_of("idleToZeroAfter")));
+    }
+  }
+  scaling.scale_up_stabilization_s =
+      noted_duration_s(reader, "scaleUpStabilization", {0, kYear_s}, scaling.scale_up_stabilization_s);
+  scaling.scale_down_stabilization_s =
+      noted_duration_s(reader, "scaleDownStabilization", {0, kYear_s}, scaling.scale_down_stabilization_s);
+  scaling.priority = static_cast<int>(noted_whole(reader, "priority", -1'000'000'000, 1'000'000'000, 0));
+  note(reader, "assumed", "the workload's means");
+  if (const auto* assumed = reader.find("assumed")) {
+    YamlReader fields(*assumed, reader.path_of("assumed"), mistake_);
+    scaling.assumed_requests_per_s = fields.number("requestsPerSecond", {0, 1e6});
+    scaling.assumed_input_tokens = fields.number("inputTokens", {1, workload::kMostTokens});
+    scaling.assumed_output_tokens = fields.number("outputTokens", {1, workload::kMostTokens});
+    fields.finish();
+  }
+  reader.finish();
 }
 
 }  // namespace windlass::sim

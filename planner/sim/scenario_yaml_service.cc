@@ -12,7 +12,7 @@
 
 namespace windlass::sim {
 
-void ServiceReader::read(YamlReader& reader, const std::function<bool(YamlReader& cluster)>& read_run) {
+void ServiceReader::read(YamlReader& reader, const std::function<RunNeeds(YamlReader& cluster)>& read_run) {
   if (const auto* model = reader.require("model", "a map with name or config")) read_model(*model);
   if (const auto* latency = reader.require("latency", "a map with source")) read_latency(*latency);
   if (const auto* workload = reader.require("workload", "a map with trace, lengths or inputTokens and outputTokens")) {
@@ -28,6 +28,12 @@ void ServiceReader::read(YamlReader& reader, const std::function<bool(YamlReader
   read_scheduling(scheduling != nullptr ? *scheduling : kNothing);
   if (const auto* slo = reader.find("slo")) read_slo(*slo);
   if (const auto* reference = reader.find("slowdownReference")) read_reference(*reference);
+  const auto* scaling = reader.find("scaling");
+  if (needs_.autoscaled) {
+    read_scaling(scaling != nullptr ? *scaling : kNothing);
+  } else if (scaling != nullptr) {
+    mistake_.keep(scaling->line, fmt::format("{}: belongs to cluster.autoscaling", at("scaling")));
+  }
   if (mistake_.what.empty()) check_together();
 }
 

@@ -16,7 +16,12 @@
 
 namespace windlass::sim {
 
-inline constexpr int kMostWorkers = 100'000;
+// What a scenario says of the whole run, as far as its services must know.
+struct RunNeeds {
+  bool workers_start = false;  // during the run
+  bool autoscaled = false;
+};
+
 inline constexpr double kYear_s = 366 * 86400.0;
 
 class ServiceReader {
@@ -25,8 +30,8 @@ class ServiceReader {
   ServiceReader(ScenarioService& service, std::vector<std::string>& defaults, YamlMistake& mistake)
       : service_(service), defaults_(defaults), mistake_(mistake) {}
 
-  // `read_run` reads the keys of `cluster` that are of the whole run, and says whether workers start during it.
-  void read(YamlReader& reader, const std::function<bool(YamlReader& cluster)>& read_run);
+  // `read_run` reads the keys of `cluster` that are of the whole run.
+  void read(YamlReader& reader, const std::function<RunNeeds(YamlReader& cluster)>& read_run);
 
  private:
   // Tells the value that is taken for a key that is not there.
@@ -53,12 +58,12 @@ class ServiceReader {
   void read_states(const YamlValue& value);
   void read_prefixes(const YamlValue& value);
 
-  void read_cluster(const YamlValue& value, const std::function<bool(YamlReader& cluster)>& read_run);
+  void read_cluster(const YamlValue& value, const std::function<RunNeeds(YamlReader& cluster)>& read_run);
   void read_pools(YamlReader& reader);
   std::optional<planner::AcceleratorSpec> read_accelerator(YamlReader& reader);
   int read_gpus(YamlReader& reader);
   void read_link(const YamlValue& value);
-  void read_start(YamlReader& reader, bool needed);
+  void read_start(YamlReader& reader);
   void read_reference(const YamlValue& value);
 
   void read_scheduling(const YamlValue& value);
@@ -68,6 +73,7 @@ class ServiceReader {
   void read_decodes(YamlReader& reader);
   void read_mixed_pool(YamlReader& reader);
   void read_slo(const YamlValue& value);
+  void read_scaling(const YamlValue& value);
 
   void check_together();
   [[nodiscard]] bool two_roles() const {
@@ -78,6 +84,7 @@ class ServiceReader {
   std::vector<std::string>& defaults_;
   YamlMistake& mistake_;
   std::optional<int> tensor_parallel_;
+  RunNeeds needs_;
 };
 
 }  // namespace windlass::sim

@@ -180,6 +180,19 @@ Json to_json(const ServingReport& report) {
   }
   json["workers"] = Json::array();
   for (const WorkerFigures& worker : report.workers) json["workers"].push_back(worker_json(worker));
+  if (!report.decisions.empty()) {
+    json["decisions"] = Json::array();
+    for (const auto& decision : report.decisions) {
+      Json reasons = Json::array();
+      for (const planner::Reason& reason : decision.reasons) {
+        reasons.push_back({{"code", reason.code}, {"message", reason.message}});
+      }
+      json["decisions"].push_back({{"seconds", decision.time_s},
+                                   {"pool", decision.pool},
+                                   {"workers", decision.workers},
+                                   {"reasons", std::move(reasons)}});
+    }
+  }
   return json;
 }
 

@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "planner/sim/policy_autoscaler.h"
 #include "planner/sim/recorder.h"
 #include "planner/sim/serving_simulation.h"
 
@@ -40,6 +41,7 @@ struct ServingReport {
   MeanEstimate mean_batch, busy_share, mean_kv_in_use, mfu, mean_workers, simulated_s, gpu_hours, cost, energy_kwh;
   int most_workers = 0;
   std::vector<WorkerFigures> workers;
+  std::vector<PolicyAutoscaler::Decision> decisions;  // of the autoscaler in the first replication; set by the caller
   double wall_s = 0;
 
   [[nodiscard]] bool meets_objectives() const { return attainment && percentile && attainment->mean * 100 >= *percentile; }

@@ -223,5 +223,83 @@ cluster:
   EXPECT_GT(pools[1].model->iteration_s(planner::decode_batch(1, 160)), 0.055);
 }
 
+constexpr const char* kScaled = R"(model: {name: llama3-8b}
+latency: {source: linear}
+workload: {inputTokens: 500, outputTokens: 200, requestsPerSecond: 20, duration: 200s}
+cluster:
+  pools: [{accelerator: a100-80gb, workers: 1}]
+  start: {imagePull: 5s, weightsGBps: 10, engine: 5s}
+  autoscaling: {gpus: {a100-80gb: 6}}
+scaling: {minWorkers: 1, assumed: {requestsPerSecond: 1, inputTokens: 500, outputTokens: 200}}
+slo: {timeToFirstToken: 2s, timePerOutputToken: 40ms}
+)";
+
+// Given more load than one worker serves and the controller in the loop: workers start, are ready after their start and never
+// more than there are GPUs; what was decided is in the JSON; and one seed gives one result.
+TEST(ScenarioServices, Autoscaling) {
+  const auto scenario = prepared(kScaled);
+  ASSERT_TRUE(scenario.ok()) << scenario.error().message;
+  EXPECT_THAT(scenario->scenario().defaults, Contains("cluster.autoscaling.interval: 1s"));
+  EXPECT_THAT(scenario->scenario().defaults, Contains("scaling.scaleDownStabilization: 300s"));
+  EXPECT_EQ(prepared(kSmall)->autoscaler(), nullptr);
+  std::vector<ServingReport> reports;
+  for (int once = 0; once < 2; ++once) {
+    const auto autoscaler = scenario->autoscaler();
+    ASSERT_NE(autoscaler, nullptr);
+    ClusterOptions options = scenario->options(1);
+    options.controller = autoscaler.get();
+    const auto source = scenario->source(1);
+    const auto results = simulate_cluster(*source, options);
+    ASSERT_TRUE(results.ok()) << results.error().message;
+    EXPECT_TRUE(autoscaler->problem().ok());
+    const ServingResult& result = results->front();
+    EXPECT_EQ(result.completed, result.requests);
+    EXPECT_GT(result.most_workers, 1);
+    int gpus = 0;
+    for (const WorkerFigures& worker : result.workers) {
+      const ServingPool* pool = &options.services[0].pools[0];
+      if (worker.pool == pool->name) gpus += 1;
+      if (worker.created_s > 0 && worker.pool == pool->name) {
+        EXPECT_NEAR(worker.ready_s - worker.created_s, pool->start_s, 1e-6);
+      }
+    }
+    EXPECT_LE(gpus, 6);
+    reports.push_back(report_of(std::vector{result}, 1, 95, 0));
+    reports.back().decisions = autoscaler->decisions();
+  }
+  const auto json = to_json(reports[0]);
+  EXPECT_EQ(json, to_json(reports[1]));
+  ASSERT_FALSE(json.at("decisions").empty());
+  EXPECT_GT(json.at("decisions").back().at("workers").get<int>(), 1);
+  EXPECT_FALSE(json.at("decisions")[0].at("reasons").empty());
+}
+
+// Given autoscaling beside what the policy does not plan: named.
+TEST(ScenarioServices, AutoscalingMistakes) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {with(kScaled, ", timePerOutputToken: 40ms", ""), "s.yaml:5: slo: found one objective, allowed are timeToFirstToken and"},
+      {with(kScaled, "slo: {timeToFirstToken: 2s, timePerOutputToken: 40ms}", ""), "s.yaml:5: slo: found none"},
+      {with(kScaled, "workers: 1}]", "role: prefill}, {accelerator: a100-80gb, role: decode}]"),
+       "s.yaml:5: cluster.pools: found prefill and decode pools beside autoscaling"},
+      {with(kScaled, "  autoscaling: {gpus: {a100-80gb: 6}}\n", ""), "s.yaml:6: cluster.start: belongs to cluster.autoscaling"},
+      {with(with(kScaled, "  autoscaling: {gpus: {a100-80gb: 6}}\n", ""),
+            "  start: {imagePull: 5s, weightsGBps: 10, engine: 5s}\n", ""),
+       "s.yaml:6: scaling: belongs to cluster.autoscaling"},
+      {with(kScaled, "gpus: {a100-80gb: 6}", "gpus: {a1000: 6}"),
+       "s.yaml:7: cluster.autoscaling.gpus: found 'a1000', allowed is"},
+      {with(kScaled, "gpus: {a100-80gb: 6}", "interval: 0s"), "s.yaml:7: cluster.autoscaling.interval: found '0s'"},
+      {with(kScaled, "minWorkers: 1", "minWorkers: 5, maxWorkers: 3"), "s.yaml:8: scaling.maxWorkers: found '3'"},
+      {with(kScaled, "minWorkers: 1", "minWorkers: 1, idleToZeroAfter: 9s"),
+       "scaling.idleToZeroAfter: belongs to minWorkers: 0"},
+      {with(with(kScaled, "source: linear", "source: roofline, pipelineParallel: 2"), "workers: 1", "gpusPerWorker: 2"),
+       "s.yaml:2: latency.pipelineParallel: found 2 beside autoscaling"},
+  };
+  for (const auto& [yaml, expected] : table) {
+    const auto scenario = prepared(yaml);
+    ASSERT_FALSE(scenario.ok()) << expected;
+    EXPECT_THAT(scenario.error().message, HasSubstr(expected));
+  }
+}
+
 }  // namespace
 }  // namespace windlass::sim
