@@ -27,6 +27,39 @@ cluster:
 slo: {timeToFirstToken: 500ms, timePerOutputToken: 50ms, percentile: 95}
 )";
 
+// With every field that belongs together. Needs no file.
+inline constexpr const char* kEverything = R"(seed: 3
+services:
+- name: chat
+  model: {name: llama3-8b, maxContextTokens: 8000}
+  latency: {source: roofline, tensorParallel: 1, kvCapacityTokens: 90000}
+  workload:
+    inputTokens: {distribution: lognormal, mean: 700, cv: 1, max: 4000}
+    outputTokens: {distribution: uniform, min: 1, max: 90}
+    sharedPrefixes: {count: 9, tokens: 300, zipf: 0.9}
+    arrivals: diurnal
+    diurnal: {peakToTrough: 3, period: 10m, bursts: {every: 1m, requests: 5, duration: 2s}}
+    requestsPerSecond: 4
+    duration: 30s
+  cluster:
+    pools: [{accelerator: a100-80gb, workers: 2, pricePerGpuHour: 2}]
+    start: {imagePull: 1s, weightsGBps: 5, engine: 3s}
+  scaling: {minWorkers: 0, maxWorkers: 9, idleToZeroAfter: 5m, scaleUpStabilization: 3s, priority: 4, maxCostPerHour: 50,
+    assumed: {requestsPerSecond: 1, inputTokens: 500, outputTokens: 50}}
+  scheduling: {batching: vllm-v1, dispatch: jffc, preemption: swap, swapSpaceGB: 2, promptOrder: longest-first,
+    promptOrderWindow: 9, decodeAdmission: reserve-static, lengthPrediction: {bucketTokens: 9, accuracy: 0.5}}
+  slo: {timeToFirstToken: 2s, timePerOutputToken: 60ms}
+- name: code
+  model: {name: mistral-7b}
+  latency: {source: linear}
+  workload: {inputTokens: 900, outputTokens: 50, requestsPerSecond: 2, requests: 40, truncate: true}
+  cluster: {pools: [{accelerator: l40s}]}
+  slo: {timeToFirstToken: 2s, timePerOutputToken: 60ms, percentile: 90}
+cluster:
+  failures: {meanTimeBetween: 10m, at: [{time: 9s, worker: 1}], restart: true}
+  autoscaling: {interval: 2s, metricsAge: 1s, gpus: {l40s: 4, a100-80gb: 9}}
+)";
+
 // Splitwise's columns; milliseconds.
 inline constexpr const char* kProfile =
     R"(model,hardware,prompt_size,batch_size,token_size,prompt_time,token_time,e2e_time,tensor_parallel

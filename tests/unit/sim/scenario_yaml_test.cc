@@ -273,12 +273,15 @@ TEST(ScenarioYaml, PoolsMustSuitTheRest) {
   EXPECT_THAT(reference.error().message, HasSubstr("slowdownReference.accelerator: found a100-80gb beside h100-80gb"));
 }
 
-// Given the issue's text with bytes changed at random, thousands of times: a scenario or an error of one line, never more.
+// Given the issue's text and others with bytes changed at random, thousands of times: a scenario or an error of one line, never
+// more.
 TEST(ScenarioYaml, SurvivesRandomBytes) {
   Rng rng(5, "fuzz");
   int accepted = 0;
-  for (int i = 0; i < 4000; ++i) {
-    std::string text = i % 2 == 0 ? kIssue : kSmall;
+  const std::vector<std::string> sane = {kIssue, kSmall, kEverything};
+  for (const std::string& text : sane) EXPECT_TRUE(parse_scenario(text, "s").ok());
+  for (int i = 0; i < 6000; ++i) {
+    std::string text = sane[static_cast<std::size_t>(i % 3)];
     const auto changes = rng.integer(1, 3);
     for (int change = 0; change < changes; ++change) {
       const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1));
