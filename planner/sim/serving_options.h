@@ -14,6 +14,7 @@
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/engine.h"
+#include "planner/sim/length_prediction.h"
 
 namespace windlass::sim {
 
@@ -65,14 +66,6 @@ struct ServingObjectives {
   double tpot_s = 0;
 };
 
-// What is known of a request's output length before it is made (TetriInfer, Section 3.3.2): a bucket of `bucket_tokens`, the
-// right one with probability `accuracy`, else one of its neighbours. Its lower end is what decode admission reserves for, as in
-// the paper; its middle tells heavy decodes from light ones.
-struct LengthPrediction {
-  int bucket_tokens = 200;
-  double accuracy = 0.749;
-};
-
 // How the decode worker of a prefilled request is chosen.
 enum class DecodeChoice {
   kAtArrival,    // together with its prefill worker, by the service's dispatch
@@ -109,8 +102,8 @@ struct ServingService {
   const planner::IterationModel* slowdown_reference = nullptr;
 };
 
-// Workers that fail. What they held is lost: a request whose first token had not been sent is dispatched again, one that was
-// streaming has failed.
+// Workers that fail. What they held is lost: a request whose first token had not been sent is dispatched again (to 16 workers
+// at most: then it has failed too), one that was streaming has failed.
 struct WorkerFailures {
   struct At {
     double time_s = 0;
@@ -118,7 +111,7 @@ struct WorkerFailures {
   };
   std::vector<At> at;
   double mean_time_between_s = 0;  // of each worker, exponential; 0: none
-  bool restart = true;             // another of its pool starts at once, and is ready after its start_s
+  bool restart = true;             // another of its pool starts at once, unless it drained, and is ready after its start_s
 };
 
 struct RunOptions {

@@ -2,6 +2,7 @@
 #include "planner/sim/serving_run.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "planner/sim/event_time.h"
@@ -9,16 +10,17 @@
 namespace windlass::sim {
 namespace {
 
-// So many looks in a row at requests that wait and workers that never come, and the run is given up.
+// So many looks in a row at requests that wait for workers that do not come, and they are given up.
 constexpr int kMostIdleLooks = 10'000;
 
 }  // namespace
 
-ServingRun::ServingRun(workload::RequestSource& source, const ClusterOptions& options)
+ServingRun::ServingRun(workload::RequestSource& source, const std::vector<const ServingService*>& services,
+                       const RunOptions& options)
     : source_(source), options_(options), failures_(options.seed, "failures") {
-  services_.reserve(options.services.size());
-  for (std::size_t s = 0; s < options.services.size(); ++s) {
-    services_.emplace_back(options.services[s], s, options.seed);
+  services_.reserve(services.size());
+  for (std::size_t s = 0; s < services.size(); ++s) {
+    services_.emplace_back(*services[s], s, options.seed);
     ServiceState& service = services_.back();
     for (const ServingPool& pool : service.options->pools) {
       service.two_roles = service.two_roles || pool.role != WorkerRole::kUnified;
@@ -33,32 +35,33 @@ ServingRun::ServingRun(workload::RequestSource& source, const ClusterOptions& op
 }
 
 std::vector<ServingResult> ServingRun::run() {
-  auto next = take();
+  next_ = take();
   if (options_.observer != nullptr && options_.sample_interval_s > 0) next_sample_ns_ = 0;
-  int idle_looks = 0;
-  while (next || in_system_ > 0) {
-    if (next && (events_.empty() || next->arrival_ns <= events_.top().time_ns)) {
-      idle_looks = 0;
-      advance(next->arrival_ns);
-      arrive(*next);
-      next = take();
+  while (next_ || in_system_ > 0) {
+    if (next_ && (events_.empty() || next_->arrival_ns <= events_.top().time_ns)) {
+      advance(next_->arrival_ns);
+      progress();
+      arrive(*next_);
+      next_ = take();
       continue;
     }
-    if (events_.empty() || idle_looks > kMostIdleLooks) {  // nobody will ever take those that wait
-      give_up();
-      idle_looks = 0;
-      if (!next) break;
-      continue;
+    if (events_.empty() || hopeless()) {  // nobody will ever take those that wait
+      const bool lost = give_up();
+      progress();
+      if (lost || !events_.empty()) continue;
+      assert(!"requests wait in workers that wait for each other");
+      break;
     }
     const ServingEvent event = events_.top();
     events_.pop();
     advance(event.time_ns);
-    const bool look = event.kind == ServingEventKind::kTick || event.kind == ServingEventKind::kFlipCheck ||
-                      event.kind == ServingEventKind::kFail;
-    idle_looks = look && !next ? idle_looks + 1 : 0;
     handle(event);
   }
   return results();
+}
+
+bool ServingRun::hopeless() const {
+  return !next_ && idle_looks_ > kMostIdleLooks && now_ns_ >= after(progress_ns_, longest_start_s_);
 }
 
 std::int64_t ServingRun::push(std::int64_t time_ns, ServingEventKind kind, int index, int lane) {
@@ -71,14 +74,11 @@ void ServingRun::handle(const ServingEvent& event) {
     case ServingEventKind::kIterationEnd: return end_iteration(event.index, event.lane);
     case ServingEventKind::kStageFree: worker(event.index).stage_awaited = false; return start(event.index);
     case ServingEventKind::kTransferEnd: return end_transfer(event.index, event.id);
-    case ServingEventKind::kReady:
-      if (worker(event.index).phase != WorkerPhase::kStarting) return;
-      become_ready(event.index);
-      return welcome(event.index);
-    case ServingEventKind::kFail: return fail(event.index);
-    case ServingEventKind::kFlipCheck: return check_flips(event.index);
+    case ServingEventKind::kReady: return ready(event.index);
+    case ServingEventKind::kFail: ++idle_looks_; return fail(event.index);
+    case ServingEventKind::kFlipCheck: ++idle_looks_; return check_flips(event.index);
     case ServingEventKind::kFlipped: return flipped(event.index);
-    case ServingEventKind::kTick: return tick();
+    case ServingEventKind::kTick: ++idle_looks_; return tick();
   }
 }
 
@@ -157,21 +157,22 @@ bool ServingRun::begin(int w, int lane) {
     of.started_ns = now_ns_;
     in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
   }
-  at.lanes[static_cast<std::size_t>(lane)].busy = true;
-  at.lanes[static_cast<std::size_t>(lane)].began_ns = now_ns_;
   at.count_iteration(*batch);
-  push(at.pass_stages(now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
+  at.count_waiting();
+  push(at.pass_stages(at.lanes[static_cast<std::size_t>(lane)], now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
   return true;
 }
 
 void ServingRun::end_iteration(int w, int lane) {
   ServingWorker& at = worker(w);
   if (at.phase == WorkerPhase::kEnded) return;  // it failed meanwhile
+  progress();
   ServiceState& in = service_of(at);
   at.account_pages(now_ns_);
   at.lanes[static_cast<std::size_t>(lane)].busy = false;
   const std::int64_t took_ns = now_ns_ - at.lanes[static_cast<std::size_t>(lane)].began_ns;
   const Engine::Outcome& outcome = engine(w, lane).end();
+  at.count_waiting();
   for (const int request : outcome.first_tokens) {
     LiveRequest& of = live(request);
     of.first_ns = now_ns_;
@@ -197,14 +198,12 @@ void ServingRun::offer_cache(int request) {
   LiveRequest& of = live(request);
   ServiceState& in = service(of.service);
   if (of.decode_worker < 0) {
-    const auto holds = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
-    const int decode = in.options->decode_choice == DecodeChoice::kTwoChoice
-                           ? two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice)
-                           : in.second.choose(workers_, false, holds).worker;
+    const int decode = in.second.empty() ? -1 : choose_decode(request);
     if (decode < 0) {
       in.orphans.push_back(request);
       return;
     }
+    if (decode == of.prefill_worker) return keep(request);
     join_decode_worker(request, decode);
   }
   const int decode = of.decode_worker;
@@ -213,20 +212,37 @@ void ServingRun::offer_cache(int request) {
   start(decode);  // it may have to make room
 }
 
+void ServingRun::offer_orphans(int s) {
+  auto& orphans = service(s).orphans;
+  for (const int request : std::deque<int>(orphans)) {
+    const auto place = std::find(orphans.begin(), orphans.end(), request);
+    if (place == orphans.end()) continue;  // kept meanwhile, to make room for another
+    orphans.erase(place);
+    offer_cache(request);
+    if (live(request).stage == RequestStage::kDecode) start(live(request).prefill_worker);
+  }
+}
+
+void ServingRun::keep(int request) {
+  LiveRequest& of = live(request);
+  const int w = of.prefill_worker;
+  std::erase(worker(w).handed, request);
+  join_decode_worker(request, w);
+  worker(w).promised_tokens -= of.input;
+  of.stage = RequestStage::kDecode;
+  engine(w, of.lane).join(of.held);
+}
+
 bool ServingRun::keep_oldest(int w) {
   ServingWorker& at = worker(w);
   if (at.to_pull.empty() || at.handed.empty()) return false;
   const int request = at.handed.front();
   LiveRequest& of = live(request);
-  at.handed.pop_front();
   const int before = of.decode_worker;
   std::erase(service(of.service).orphans, request);
   if (before >= 0) std::erase(worker(before).to_pull, request);
   leave_decode_worker(request);
-  join_decode_worker(request, w);
-  at.promised_tokens -= of.input;
-  of.stage = RequestStage::kDecode;
-  engine(w, of.lane).join(of.held);
+  keep(request);
   if (before < 0) return true;
   pull(before);  // the next may fit where this one did not
   leave_if_empty(before);
@@ -261,6 +277,7 @@ double ServingRun::transfer_s(const LiveRequest& of) {
 void ServingRun::end_transfer(int request, std::int64_t id) {
   LiveRequest& of = live(request);
   if (of.transfer != id) return;  // a worker failed meanwhile
+  progress();
   of.transfer = -1;
   of.stage = RequestStage::kDecode;
   const int prefill = of.prefill_worker, decode = of.decode_worker;
@@ -319,7 +336,10 @@ void ServingRun::forget(int request) {
 
 std::vector<ServingResult> ServingRun::results() {
   std::vector<ServingResult> results;
-  for (const auto& at : workers_) service_of(*at).figures.add(*at, now_ns_);
+  for (const auto& at : workers_) {
+    assert(at->phase == WorkerPhase::kEnded || at->rests());
+    service_of(*at).figures.add(*at, now_ns_);
+  }
   for (ServiceState& of : services_) results.push_back(of.figures.result(now_ns_));
   return results;
 }

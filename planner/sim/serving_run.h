@@ -46,6 +46,7 @@ struct LiveRequest {
   int output = 0;
   int prefix = -1;
   int prefix_tokens = 0;
+  int attempts = 0;    // dispatches that a worker's failure undid
   int predicted = 0;   // output tokens that admission may know of
   bool heavy = false;  // predicted to be a heavy decode
   RequestStage stage = RequestStage::kGone;
@@ -108,7 +109,7 @@ struct ServiceState {
 
 class ServingRun {
  public:
-  ServingRun(workload::RequestSource& source, const ClusterOptions& options);
+  ServingRun(workload::RequestSource& source, const std::vector<const ServingService*>& services, const RunOptions& options);
   std::vector<ServingResult> run();
 
  private:
@@ -126,6 +127,13 @@ class ServingRun {
   // The loop.
   std::int64_t push(std::int64_t time_ns, ServingEventKind kind, int index, int lane = 0);
   void handle(const ServingEvent& event);
+  // Requests came or moved on.
+  void progress() {
+    idle_looks_ = 0;
+    progress_ns_ = now_ns_;
+  }
+  // No request is to come, and those that wait have done so for too long.
+  [[nodiscard]] bool hopeless() const;
   // Samples show the state before the event at their moment.
   void advance(std::int64_t to_ns);
   void sample();
@@ -135,20 +143,26 @@ class ServingRun {
   int create(int s, const ServingPool& pool);
   void start_worker(int s, const ServingPool& pool);
   void become_ready(int w);
-  // It takes requests from now on: those first that waited for one like it.
-  void welcome(int w);
+  void ready(int w);
+  // The service has other workers than before: those that waited for them go first.
+  void welcome(int s);
   void find_candidates(int s);
   void drain(int w);
   void end_worker(int w);
   // A draining worker has nothing left, or one that flips.
   void leave_if_empty(int w);
   void fail(int w);
+  // What becomes of a request when one of its workers fails. Returns whether it is to be dispatched again.
+  [[nodiscard]] bool interrupt(int request, int failed);
   // Its decode worker, if it has one, no longer expects it.
   void leave_decode_worker(int request);
   void join_decode_worker(int request, int decode);
+  // A single token needs no decode worker, where those are apart.
+  [[nodiscard]] bool counts_as_decode(const LiveRequest& of) { return of.output > 1 || !service(of.service).two_roles; }
   // A request that ends without an answer.
   void lose(int request);
-  void give_up();
+  // Loses the requests that no worker takes, and says whether there were any.
+  bool give_up();
   void check_flips(int s);
   void flipped(int w);
   void tick();
@@ -161,6 +175,8 @@ class ServingRun {
   // The decode worker with the least memory promised; with a mixed pool, where none of its own pool has this much left, one of
   // that, then a prefill worker.
   int least_memory(const LiveRequest& of);
+  // -1: none can hold it now.
+  int choose_decode(int request);
   void arrive(const Arrival& arrival);
   void predict(LiveRequest& of);
   // To its worker or workers; false: it has to wait. A request that no worker holds is refused.
@@ -176,9 +192,12 @@ class ServingRun {
   void end_iteration(int w, int lane);
   // A prefilled request's cache waits to be pulled by its decode worker, which is chosen now if it has none.
   void offer_cache(int request);
+  void offer_orphans(int s);
   // In a mixed pool two workers may be full of caches that each waits to hand to the other. One that has nothing to run and
   // blocks others decodes the oldest of its own after all.
   bool keep_oldest(int w);
+  // The prefill worker of a handed over request decodes it itself.
+  void keep(int request);
   // Starts the transfers of caches that this worker has room for, in the order in which they were ready.
   void pull(int w);
   // Layer by layer it could begin while the prefill ran, if there was room then.
@@ -190,7 +209,7 @@ class ServingRun {
   std::vector<ServingResult> results();
 
   workload::RequestSource& source_;
-  const ClusterOptions& options_;
+  const RunOptions& options_;
   ServingWorkers workers_;
   std::vector<ServiceState> services_;
   std::vector<LiveRequest> live_;
@@ -203,6 +222,10 @@ class ServingRun {
   std::int64_t arrived_ = 0;                                                // taken from the source
   std::int64_t arrived_total_ = 0;                                          // of these, those whose time has come
   std::int64_t in_system_ = 0;
+  std::optional<Arrival> next_;
+  int idle_looks_ = 0;            // at those that wait, since the last progress
+  std::int64_t progress_ns_ = 0;  // time of that
+  double longest_start_s_ = 0;
   std::int64_t completed_ = 0;
 };
 

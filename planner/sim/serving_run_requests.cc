@@ -42,6 +42,17 @@ int ServingRun::least_memory(const LiveRequest& of) {
   return best >= 0 ? best : in.second.fewest_promised(workers_, admits);
 }
 
+int ServingRun::choose_decode(int request) {
+  const LiveRequest& of = live(request);
+  ServiceState& in = service(of.service);
+  switch (in.options->decode_choice) {
+    case DecodeChoice::kAtArrival: return route(of, in.second, in.first, 1).worker;
+    case DecodeChoice::kLeastMemory: return least_memory(of);
+    case DecodeChoice::kTwoChoice: return two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice);
+  }
+  return -1;
+}
+
 void ServingRun::arrive(const Arrival& arrival) {
   const workload::Request& request = arrival.request;
   assert(request.model >= 0 && request.model < static_cast<int>(services_.size()));
@@ -67,10 +78,9 @@ void ServingRun::predict(LiveRequest& of) {
   ServiceState& in = service(of.service);
   int expected = of.output;
   if (const auto& prediction = in.options->prediction) {
-    int bucket = of.output / prediction->bucket_tokens;
-    if (in.prediction.uniform() >= prediction->accuracy) bucket += bucket == 0 || in.prediction.uniform() < 0.5 ? 1 : -1;
-    of.predicted = std::max(1, bucket * prediction->bucket_tokens);
-    expected = bucket * prediction->bucket_tokens + prediction->bucket_tokens / 2;
+    const PredictedLength predicted = predict_length(*prediction, of.output, in.prediction);
+    of.predicted = predicted.at_least;
+    expected = predicted.middle;
   }
   of.heavy = expected > in.options->heavy_decode_tokens;
 }
@@ -88,10 +98,8 @@ bool ServingRun::dispatch(int request) {
       decode = prefill;
     } else if (in.options->decode_choice == DecodeChoice::kTwoChoice) {
       decode_later = in.second.any(workers_, holds);
-    } else if (in.options->decode_choice == DecodeChoice::kLeastMemory) {
-      decode.worker = least_memory(of);
     } else {
-      decode = route(of, in.second, in.first, 1);
+      decode.worker = choose_decode(request);
     }
   } else {
     prefill = decode = in.first.choose(workers_, true, holds);
@@ -105,22 +113,13 @@ bool ServingRun::dispatch(int request) {
   of.prefill_worker = prefill.worker;
   ServingWorker& at = worker(prefill.worker);
   ++at.prompts;
-  in.first.changed(prefill.worker, 1);
-  if (decode.worker >= 0) {
-    if (in.two_roles) {
-      join_decode_worker(request, decode.worker);
-    } else {
-      of.decode_worker = decode.worker;
-      ++at.decodes;
-      at.promised_tokens += of.input + of.output;
-      if (of.heavy) ++at.heavy_decodes;
-    }
-  }
-  at.account_pages(now_ns_);
+  if (in.two_roles) in.first.changed(prefill.worker, 1);
+  if (decode.worker >= 0) join_decode_worker(request, decode.worker);
   of.lane = at.lane_for_prompt();
   SequenceSpec spec = spec_of(request);
   spec.hand_over = prefill.worker != decode.worker;
   const Engine::Sequence sequence = engine(prefill.worker, of.lane).enqueue(spec);
+  at.count_waiting();
   if (spec.hand_over) {
     of.held = sequence;
     at.promised_tokens += of.input;

@@ -1,11 +1,19 @@
 // See serving_run.h: workers come and go, fail and change roles; the controller in the loop.
 #include <algorithm>
+#include <cassert>
+#include <set>
 #include <utility>
 
 #include "planner/sim/event_time.h"
 #include "planner/sim/serving_run.h"
 
 namespace windlass::sim {
+namespace {
+
+// Workers that failed under a request before it has failed too: else one that takes longer than they last never ends.
+constexpr int kMostAttempts = 16;
+
+}  // namespace
 
 int ServingRun::create(int s, const ServingPool& pool) {
   const int id = static_cast<int>(workers_.size());
@@ -17,23 +25,35 @@ int ServingRun::create(int s, const ServingPool& pool) {
 }
 
 void ServingRun::start_worker(int s, const ServingPool& pool) {
+  assert((pool.role != WorkerRole::kUnified) == service(s).two_roles);
   const int w = create(s, pool);
+  longest_start_s_ = std::max(longest_start_s_, pool.start_s);
   push(after(now_ns_, pool.start_s), ServingEventKind::kReady, w);
 }
 
 void ServingRun::become_ready(int w) {
   worker(w).phase = WorkerPhase::kReady;
-  worker(w).ready_ns = now_ns_;
+  worker(w).ready_ns = worker(w).role_since_ns = now_ns_;
 }
 
-void ServingRun::welcome(int w) {
-  const int s = worker(w).service;
-  find_candidates(s);
-  for (std::size_t left = service(s).orphans.size(); left > 0; --left) {
-    const int request = service(s).orphans.front();
-    service(s).orphans.pop_front();
-    offer_cache(request);
+// Those that are ready at the same moment share what waits.
+void ServingRun::ready(int w) {
+  std::set<int> changed;
+  for (;;) {
+    if (worker(w).phase == WorkerPhase::kStarting) {
+      become_ready(w);
+      changed.insert(worker(w).service);
+    }
+    if (events_.empty() || events_.top().time_ns != now_ns_ || events_.top().kind != ServingEventKind::kReady) break;
+    w = events_.top().index;
+    events_.pop();
   }
+  for (const int s : changed) welcome(s);
+}
+
+void ServingRun::welcome(int s) {
+  find_candidates(s);
+  offer_orphans(s);
   serve_queue(s);
 }
 
@@ -62,6 +82,7 @@ void ServingRun::drain(int w) {
 }
 
 void ServingRun::end_worker(int w) {
+  assert(worker(w).failed || worker(w).rests());
   worker(w).end(now_ns_);
   service_of(worker(w)).figures.worker_ended();
 }
@@ -75,10 +96,47 @@ void ServingRun::leave_if_empty(int w) {
   }
 }
 
+bool ServingRun::interrupt(int request, int failed) {
+  LiveRequest& of = live(request);
+  const bool prefill_lost = of.prefill_worker == failed;
+  const int decode = of.decode_worker;
+  switch (of.stage) {
+    case RequestStage::kPrefill: leave_decode_worker(request); return prefill_lost;
+    case RequestStage::kTransfer:
+      of.transfer = -1;
+      if (prefill_lost) {
+        worker(decode).account_pages(now_ns_);
+        engine(decode, of.decode_lane).release(of.reserved);
+      } else {
+        worker(of.prefill_worker).handed.push_back(request);
+      }
+      [[fallthrough]];
+    case RequestStage::kHanded:
+      if (decode >= 0) std::erase(worker(decode).to_pull, request);
+      std::erase(service(of.service).orphans, request);
+      leave_decode_worker(request);
+      of.stage = RequestStage::kHanded;
+      if (prefill_lost) {
+        lose(request);
+      } else {
+        service(of.service).orphans.push_back(request);
+      }
+      return false;
+    case RequestStage::kDecode:
+      leave_decode_worker(request);
+      lose(request);
+      return false;
+    case RequestStage::kQueued:
+    case RequestStage::kGone: return false;
+  }
+  return false;
+}
+
 void ServingRun::fail(int w) {
   if (w >= static_cast<int>(workers_.size()) || worker(w).phase == WorkerPhase::kEnded) return;
   ServingWorker& at = worker(w);
   const int s = at.service;
+  const bool replaced = options_.failures.restart && at.phase != WorkerPhase::kDraining;
   at.failed = true;
   at.phase = WorkerPhase::kDraining;
   find_candidates(s);
@@ -89,62 +147,29 @@ void ServingRun::fail(int w) {
     if (of.decode_worker == w || (of.prefill_worker == w && of.stage != RequestStage::kDecode)) affected.push_back(request);
   }
   std::sort(affected.begin(), affected.end(), [&](int a, int b) { return live(a).number < live(b).number; });
-  std::vector<int> again, touched;
+  std::vector<int> again;
+  std::set<int> others;  // that had to do with them
   for (const int request : affected) {
-    LiveRequest& of = live(request);
-    const bool prefill_lost = of.prefill_worker == w;
-    const int decode = of.decode_worker;
-    if (decode >= 0 && decode != w) touched.push_back(decode);
-    if (of.prefill_worker != w) touched.push_back(of.prefill_worker);
-    switch (of.stage) {
-      case RequestStage::kPrefill:
-        leave_decode_worker(request);
-        if (prefill_lost) again.push_back(request);
-        break;
-      case RequestStage::kTransfer:
-        of.transfer = -1;
-        if (prefill_lost) {
-          engine(decode, of.decode_lane).release(of.reserved);
-        } else {
-          worker(of.prefill_worker).handed.push_back(request);
-        }
-        [[fallthrough]];
-      case RequestStage::kHanded:
-        if (decode >= 0) std::erase(worker(decode).to_pull, request);
-        std::erase(service(s).orphans, request);
-        leave_decode_worker(request);
-        of.stage = RequestStage::kHanded;
-        if (prefill_lost) {
-          lose(request);
-        } else {
-          service(s).orphans.push_back(request);
-        }
-        break;
-      case RequestStage::kDecode:
-        leave_decode_worker(request);
-        lose(request);
-        break;
-      case RequestStage::kQueued:
-      case RequestStage::kGone: break;
-    }
+    others.insert({live(request).prefill_worker, live(request).decode_worker});
+    if (interrupt(request, w)) again.push_back(request);
   }
   end_worker(w);
-  if (options_.failures.restart) start_worker(s, *worker(w).pool);
+  if (replaced) start_worker(s, *at.pool);
   for (auto request = again.rbegin(); request != again.rend(); ++request) {
     LiveRequest& of = live(*request);
     of.stage = RequestStage::kQueued;
     of.prefill_worker = of.decode_worker = -1;
+    if (++of.attempts == kMostAttempts) {
+      lose(*request);
+      continue;
+    }
     ++service(s).figures.counts.retried;
     service(s).queue.push_front(*request);
   }
-  for (std::size_t left = service(s).orphans.size(); left > 0; --left) {
-    const int request = service(s).orphans.front();
-    service(s).orphans.pop_front();
-    offer_cache(request);
-  }
+  offer_orphans(s);
   serve_queue(s);
-  for (const int other : touched) {
-    if (worker(other).phase == WorkerPhase::kEnded) continue;
+  for (const int other : others) {
+    if (other < 0 || worker(other).phase == WorkerPhase::kEnded) continue;
     pull(other);
     start(other);
     leave_if_empty(other);
@@ -156,19 +181,23 @@ void ServingRun::leave_decode_worker(int request) {
   const int decode = std::exchange(of.decode_worker, -1);
   if (decode < 0) return;
   ServiceState& in = service(of.service);
-  --worker(decode).decodes;
-  worker(decode).promised_tokens -= of.input + of.output;
-  if (of.heavy) --worker(decode).heavy_decodes;
+  ServingWorker& at = worker(decode);
+  at.promised_tokens -= of.input + of.output;
+  if (!counts_as_decode(of)) return;
+  --at.decodes;
+  if (of.heavy) --at.heavy_decodes;
   (in.two_roles ? in.second : in.first).changed(decode, -1);
 }
 
 void ServingRun::join_decode_worker(int request, int decode) {
   LiveRequest& of = live(request);
   ServiceState& in = service(of.service);
+  ServingWorker& at = worker(decode);
   of.decode_worker = decode;
-  ++worker(decode).decodes;
-  worker(decode).promised_tokens += of.input + of.output;
-  if (of.heavy) ++worker(decode).heavy_decodes;
+  at.promised_tokens += of.input + of.output;
+  if (!counts_as_decode(of)) return;
+  ++at.decodes;
+  if (of.heavy) ++at.heavy_decodes;
   (in.two_roles ? in.second : in.first).changed(decode, 1);
 }
 
@@ -183,27 +212,36 @@ void ServingRun::lose(int request) {
   forget(request);
 }
 
-void ServingRun::give_up() {
+bool ServingRun::give_up() {
+  bool lost = false;
   for (ServiceState& of : services_) {
-    for (const int request : std::exchange(of.queue, {})) lose(request);
-    for (const int request : std::exchange(of.orphans, {})) {
-      // Its cache goes with it, so that its worker can go on.
-      const int prefill = live(request).prefill_worker;
-      std::erase(worker(prefill).handed, request);
-      engine(prefill, live(request).lane).release(live(request).held);
-      worker(prefill).promised_tokens -= live(request).input;
+    for (const int request : std::exchange(of.queue, {})) {
       lose(request);
+      lost = true;
+    }
+    while (!of.orphans.empty()) {
+      // Its cache goes with it, so that its worker can go on.
+      const int request = of.orphans.front(), prefill = live(request).prefill_worker;
+      of.orphans.pop_front();
+      ServingWorker& at = worker(prefill);
+      at.account_pages(now_ns_);
+      std::erase(at.handed, request);
+      engine(prefill, live(request).lane).release(live(request).held);
+      at.promised_tokens -= live(request).input;
+      lose(request);
+      lost = true;
+      pull(prefill);
       start(prefill);
       leave_if_empty(prefill);
     }
   }
+  return lost;
 }
 
 void ServingRun::check_flips(int s) {
   ServiceState& of = service(s);
   const FlipPolicy& policy = *of.options->flip;
   push(after(now_ns_, policy.window_s), ServingEventKind::kFlipCheck, s);
-  const double window_ns = policy.window_s * kNanosecondsPerSecond;
   struct Side {
     int workers = 0;
     int idlest = -1;
@@ -211,12 +249,14 @@ void ServingRun::check_flips(int s) {
   } prefill, decode;
   for (const auto& at : workers_) {
     if (at->service != s || at->phase == WorkerPhase::kEnded) continue;
-    const double share = static_cast<double>(at->busy_ns() - std::exchange(at->busy_ns_at_check, at->busy_ns())) / window_ns;
+    const double busy_s = at->busy_s(now_ns_);
+    const double share = (busy_s - std::exchange(at->busy_s_at_check, busy_s)) / policy.window_s;
     if (!at->takes_requests()) continue;
     Side& side = at->role == WorkerRole::kPrefill ? prefill : decode;
     ++side.workers;
     side.most = std::max(side.most, share);
-    if (share >= side.least) continue;
+    const bool whole_window = after(at->role_since_ns, policy.window_s) <= now_ns_;
+    if (!whole_window || share >= side.least) continue;
     side.least = share;
     side.idlest = at->id;
   }
@@ -235,12 +275,14 @@ void ServingRun::flipped(int w) {
   if (at.phase != WorkerPhase::kReady) return;
   at.flipping = false;
   at.role = at.role == WorkerRole::kPrefill ? WorkerRole::kDecode : WorkerRole::kPrefill;
+  at.role_since_ns = now_ns_;
   ++service_of(at).figures.counts.flips;
-  welcome(w);
+  welcome(at.service);
 }
 
 void ServingRun::tick() {
   ClusterController& controller = *options_.controller;
+  assert(controller.interval_s() > 0);
   push(after(now_ns_, controller.interval_s()), ServingEventKind::kTick, 0);
   ClusterObservation observation;
   observation.now_s = seconds_between(0, now_ns_);
@@ -270,7 +312,10 @@ void ServingRun::tick() {
   }
   const ClusterOrders orders = controller.decide(observation);
   for (const auto& [s, pool, slots] : orders.slots) service(s).slots[pool] = slots;
-  for (const int w : orders.drain) drain(w);
+  for (const int w : orders.drain) {
+    assert(w >= 0 && w < static_cast<int>(workers_.size()));
+    drain(w);
+  }
   for (const auto& [s, pool, count] : orders.start) {
     for (int i = 0; i < count; ++i) start_worker(s, *pool);
   }

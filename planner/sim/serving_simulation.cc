@@ -2,6 +2,7 @@
 #include "planner/sim/serving_simulation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,25 @@
 
 namespace windlass::sim {
 namespace {
+
+constexpr const char* kTime = "a time of at least 0";
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+Result<void> validate(const RunOptions& options) {
+  const auto wrong = [](const std::string& field, const std::string& found, const char* allowed) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is {}", field, found, allowed)};
+  };
+  const WorkerFailures& failures = options.failures;
+  for (std::size_t i = 0; i < failures.at.size(); ++i) {
+    const auto& [time_s, worker] = failures.at[i];
+    if (!is_time(time_s)) return wrong(fmt::format("failures.at[{}].time", i), fmt::format("{} s", time_s), kTime);
+    if (worker < 0) return wrong(fmt::format("failures.at[{}].worker", i), std::to_string(worker), "a number of at least 0");
+  }
+  if (!is_time(failures.mean_time_between_s))
+    return wrong("failures.meanTimeBetween", fmt::format("{} s", failures.mean_time_between_s), kTime);
+  return {};
+}
 
 Result<void> validate(const ServingService& service, bool controlled, const std::string& prefix) {
   bool unified = false, prefill = false, decode = false;
@@ -22,7 +42,8 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
     if (pool.workers < (controlled ? 0 : 1)) {
       return wrong("workers", std::to_string(pool.workers), controlled ? "a number of at least 0" : "a number of at least 1");
     }
-    if (!(pool.start_s >= 0)) return wrong("start", fmt::format("{} s", pool.start_s), "a time of at least 0");
+    if (!is_time(pool.start_s)) return wrong("start", fmt::format("{} s", pool.start_s), kTime);
+    if (!is_time(pool.swap_s_per_token)) return wrong("swap", fmt::format("{} s a token", pool.swap_s_per_token), kTime);
     const double tokens = pool.engine.kv_blocks == 0 ? pool.model->kv_capacity_tokens()
                                                      : static_cast<double>(pool.engine.kv_blocks * pool.engine.block_tokens);
     if (!(tokens >= static_cast<double>(pool.engine.block_tokens) * std::max(1, pool.model->pipeline_stages()))) {
@@ -33,6 +54,21 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
     unified = unified || pool.role == WorkerRole::kUnified;
     prefill = prefill || pool.role == WorkerRole::kPrefill;
     decode = decode || pool.role == WorkerRole::kDecode;
+  }
+  const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}scheduling.{}: found {}, allowed is {}", prefix, field, found, allowed)};
+  };
+  if (const auto& flip = service.flip) {
+    if (!is_time(flip->window_s) || flip->window_s == 0)
+      return wrong("flip.window", fmt::format("{} s", flip->window_s), "a time above 0");
+    if (!is_time(flip->flip_s)) return wrong("flip.time", fmt::format("{} s", flip->flip_s), kTime);
+  }
+  if (const auto& prediction = service.prediction) {
+    if (prediction->bucket_tokens < 1)
+      return wrong("prediction.bucketTokens", std::to_string(prediction->bucket_tokens), "a number of at least 1");
+    if (!(prediction->accuracy >= 0 && prediction->accuracy <= 1))
+      return wrong("prediction.accuracy", fmt::format("{}", prediction->accuracy), "a share from 0 to 1");
   }
   for (std::size_t i = 0; service.mixed_pool_threshold_tokens && i < service.pools.size(); ++i) {
     const Batching batching = service.pools[i].engine.batching;
@@ -81,19 +117,20 @@ const char* to_string(WorkerPhase phase) {
 }
 
 Result<std::vector<ServingResult>> simulate_cluster(workload::RequestSource& source, const ClusterOptions& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(options));
+  std::vector<const ServingService*> services;
   for (std::size_t s = 0; s < options.services.size(); ++s) {
     WINDLASS_RETURN_IF_ERROR(validate(options.services[s], options.controller != nullptr,
                                       options.services.size() == 1 ? std::string() : fmt::format("services[{}].", s)));
+    services.push_back(&options.services[s]);
   }
-  return ServingRun(source, options).run();
+  return ServingRun(source, services, options).run();
 }
 
 Result<ServingResult> simulate_serving(workload::RequestSource& source, const ServingOptions& options) {
-  ClusterOptions cluster;
-  static_cast<RunOptions&>(cluster) = options;
-  cluster.services.push_back(options);
-  WINDLASS_ASSIGN_OR_RETURN(auto results, simulate_cluster(source, cluster));
-  return std::move(results.front());
+  WINDLASS_RETURN_IF_ERROR(validate(static_cast<const RunOptions&>(options)));
+  WINDLASS_RETURN_IF_ERROR(validate(options, options.controller != nullptr, ""));
+  return std::move(ServingRun(source, {&options}, options).run().front());
 }
 
 }  // namespace windlass::sim

@@ -22,6 +22,8 @@ class ServingWorker {
     Engine engine;
     bool busy = false;
     std::int64_t began_ns = 0;
+    std::vector<std::int64_t> leaves_ns;  // when its microbatch leaves each stage; empty where there is one stage
+    std::int64_t whole_ns = 0;            // in all stages together
   };
 
   ServingWorker(int id, int service, const ServingPool& pool, std::int64_t now_ns);
@@ -35,13 +37,14 @@ class ServingWorker {
   bool flip_awaited = false;
   bool failed = false;
   std::int64_t created_ns;
+  std::int64_t role_since_ns = std::numeric_limits<std::int64_t>::max();
   std::int64_t ready_ns = std::numeric_limits<std::int64_t>::max();
   std::int64_t ended_ns = std::numeric_limits<std::int64_t>::max();
 
   std::vector<Lane> lanes;
-  int prompts = 0;                   // requests that are to be prefilled here
-  int decodes = 0;                   // requests that decode here, or will
-  int heavy_decodes = 0;             // of these, predicted to be heavy
+  int prompts = 0;        // requests that are to be prefilled here
+  int decodes = 0;        // requests that decode here, or will; where there are two roles, those of a single token do not
+  int heavy_decodes = 0;  // of these, predicted to be heavy
   std::int64_t promised_tokens = 0;  // of KV cache: prompts until they are prefilled and moved, whole lengths of its decodes
   std::deque<int> handed;   // requests that were prefilled here and whose caches wait to be pulled by their decode workers
   std::deque<int> to_pull;  // requests whose caches wait for room here, in the order in which they were ready
@@ -51,25 +54,27 @@ class ServingWorker {
   [[nodiscard]] bool mixed() const {
     return role == WorkerRole::kPrefill ? decodes > 0 : role == WorkerRole::kDecode && prompts > 0;
   }
-  // Tokens that are pending here, those of requests on their way included.
-  [[nodiscard]] std::int64_t pending() const {
-    std::int64_t tokens = decodes;
-    for (const Lane& lane : lanes) tokens += lane.engine.pending_tokens() - lane.engine.decoding();
-    return tokens;
+  // Tokens that are pending here, those of requests on their way included. REQUIRES: count_waiting() after anything changed in
+  // the engines.
+  [[nodiscard]] std::int64_t pending() const { return decodes + waiting_tokens_; }
+  void count_waiting() {
+    waiting_tokens_ = 0;
+    for (const Lane& lane : lanes) waiting_tokens_ += lane.engine.pending_tokens() - lane.engine.decoding();
   }
   [[nodiscard]] bool has_unpromised(std::int64_t tokens) const {
     return promised_tokens + tokens <= kv_blocks_ * pool->engine.block_tokens;
   }
   [[nodiscard]] bool can_hold(int input_tokens, int output_tokens) const {
-    return lanes.front().engine.can_hold(input_tokens, output_tokens);
+    return std::int64_t{input_tokens} + output_tokens <= lane_tokens_;
   }
   [[nodiscard]] bool empty() const;                                  // no request is here, or on its way here
+  [[nodiscard]] bool rests() const;                                  // and it says so in all that it counts
   [[nodiscard]] int lane_for_prompt() const;                         // with the fewest pending tokens
   [[nodiscard]] int lane_for_cache(const SequenceSpec& spec) const;  // with room for it and the fewest sequences; -1: none
 
-  // Says that an iteration of `seconds` over all stages begins now. Returns when it ends: its microbatch passes the stages one
-  // after the other, and at each waits until the one before has left.
-  [[nodiscard]] std::int64_t pass_stages(std::int64_t now_ns, double seconds);
+  // Says that the lane begins an iteration of `seconds` over all stages. Returns when it ends: its microbatch passes the stages
+  // one after the other, and at each waits until the one before has left.
+  [[nodiscard]] std::int64_t pass_stages(Lane& lane, std::int64_t now_ns, double seconds);
   [[nodiscard]] std::int64_t first_stage_free_ns() const { return stage_free_ns_.front(); }
   bool stage_awaited = false;  // an event is set for the time when the first stage is free
   int next_lane = 0;           // lanes take turns
@@ -83,22 +88,28 @@ class ServingWorker {
   [[nodiscard]] bool busy() const;
   [[nodiscard]] int waiting() const;
   [[nodiscard]] int running() const;
-  [[nodiscard]] std::int64_t busy_ns() const { return busy_ns_; }
+  [[nodiscard]] double busy_s(std::int64_t now_ns) const;  // until now, of a stage in the mean
   std::int64_t completed = 0;
-  std::int64_t busy_ns_at_check = 0;  // for the flip policy
+  double busy_s_at_check = 0;  // for the flip policy
 
   // Ends: the engines are gone, what they counted stays.
   void end(std::int64_t now_ns);
   [[nodiscard]] WorkerFigures figures(std::int64_t now_ns) const;
 
  private:
+  [[nodiscard]] std::int64_t part_ns(const Lane& lane, std::size_t stage) const;  // of its iteration, in this stage
+
+  std::int64_t waiting_tokens_ = 0;  // to be prefilled
+  std::int64_t lane_tokens_ = 0;     // that one lane's cache holds
   std::int64_t kv_blocks_ = 0;
   std::vector<std::int64_t> stage_free_ns_;
-  std::int64_t busy_ns_ = 0;  // of a stage
+  std::int64_t stages_busy_ns_ = 0;  // of all stages together, with what is ahead of the iterations under way
   std::int64_t pages_since_ns_ = 0;
-  double page_share_s_ = 0;  // integral of kv_in_use() over time
+  double page_ns_ = 0;  // integral of the pages in use over time
   double flops_ = 0;
-  WorkerFigures counted_;
+  std::int64_t sequences_ = 0;   // of all iterations
+  WorkerFigures counted_;        // iterations and tokens
+  WorkerFigures ended_figures_;  // once it has ended
 };
 
 }  // namespace windlass::sim

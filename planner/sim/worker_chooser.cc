@@ -7,7 +7,9 @@
 namespace windlass::sim {
 
 WorkerChooser::WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream) {
-  if (policy) policy_ = dispatch::make_policy(*policy, Rng(seed, stream));
+  if (!policy) return;
+  policy_ = dispatch::make_policy(*policy, Rng(seed, stream));
+  keeps_back_ = *policy == dispatch::PolicyKind::kJffc;
 }
 
 void WorkerChooser::reset(const ServingWorkers& workers, const std::vector<Candidate>& candidates) {

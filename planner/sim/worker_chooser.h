@@ -2,6 +2,7 @@
 // TetriInfer's choice of a decode worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,13 +37,19 @@ class WorkerChooser {
     bool wait = false;  // the policy keeps the request back
   };
   // Among workers that pass `admits`; where the policy's choice does not, or it keeps the request back although `may_wait` is
-  // false, the one with the fewest pending tokens that does.
+  // false, the one with the fewest pending tokens that does; under a policy that keeps requests back, of those with a free
+  // slot.
   template <class Admits>
   [[nodiscard]] Choice choose(const ServingWorkers& workers, bool may_wait, Admits admits) {
     if (policy_) {
       const auto chosen = policy_->choose();
-      if (!chosen && may_wait && any(workers, admits)) return {-1, true};
       if (chosen && admits(*workers[static_cast<std::size_t>(candidates_[*chosen])])) return {candidates_[*chosen], false};
+      if (may_wait && (keeps_back_ || !chosen)) {
+        const int free =
+            chosen ? least(workers, admits, pending, [&](std::size_t i) { return states_[i].has_free_slot(); }) : -1;
+        if (free >= 0) return {free, false};
+        if (any(workers, admits)) return {-1, true};
+      }
     }
     return {fewest_pending(workers, admits), false};
   }
@@ -50,11 +57,12 @@ class WorkerChooser {
   // -1: none passes.
   template <class Admits>
   [[nodiscard]] int fewest_pending(const ServingWorkers& workers, Admits admits) const {
-    return least(workers, admits, [](const ServingWorker& worker) { return worker.pending(); });
+    return least(workers, admits, pending, every);
   }
   template <class Admits>
   [[nodiscard]] int fewest_promised(const ServingWorkers& workers, Admits admits) const {
-    return least(workers, admits, [](const ServingWorker& worker) { return worker.promised_tokens; });
+    return least(
+        workers, admits, [](const ServingWorker& worker) { return worker.promised_tokens; }, every);
   }
 
   template <class Admits>
@@ -67,16 +75,19 @@ class WorkerChooser {
   [[nodiscard]] const std::vector<int>& candidates() const { return candidates_; }
 
  private:
-  template <class Admits, class Tokens>
-  [[nodiscard]] int least(const ServingWorkers& workers, Admits admits, Tokens tokens) const {
+  static std::int64_t pending(const ServingWorker& worker) { return worker.pending(); }
+  static bool every(std::size_t) { return true; }
+
+  template <class Admits, class Tokens, class Places>
+  [[nodiscard]] int least(const ServingWorkers& workers, Admits admits, Tokens tokens, Places places) const {
     int best = -1;
     std::int64_t fewest = 0;
-    for (const int candidate : candidates_) {
-      const ServingWorker& worker = *workers[static_cast<std::size_t>(candidate)];
-      if (!admits(worker)) continue;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      const ServingWorker& worker = *workers[static_cast<std::size_t>(candidates_[i])];
+      if (!places(i) || !admits(worker)) continue;
       const std::int64_t here = tokens(worker);
       if (best >= 0 && here >= fewest) continue;
-      best = candidate;
+      best = candidates_[i];
       fewest = here;
     }
     return best;
@@ -84,6 +95,7 @@ class WorkerChooser {
 
   std::vector<int> candidates_;  // workers, rising
   std::unique_ptr<dispatch::DispatchPolicy> policy_;
+  bool keeps_back_ = false;  // the policy leaves requests in the central queue while no slot is free
   std::vector<dispatch::ChainState> states_;
 };
 

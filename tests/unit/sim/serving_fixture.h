@@ -1,6 +1,9 @@
 // What tests of the serving simulator share: a latency model that is a line, random requests, a pool.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "planner/base/rng.h"
@@ -12,6 +15,7 @@ namespace windlass::sim {
 class Line final : public planner::IterationModel {
  public:
   double base_s = 0.01, per_prompt_token_s = 1e-4, per_decode_s = 1e-3, per_context_token_s = 0, capacity_tokens = 1e6;
+  int stages = 1;
 
   [[nodiscard]] double iteration_s(const planner::Batch& b) const override {
     return base_s + per_prompt_token_s * b.prefill_tokens + per_decode_s * b.decode_sequences +
@@ -19,6 +23,36 @@ class Line final : public planner::IterationModel {
   }
   [[nodiscard]] planner::Coverage coverage(const planner::Batch&) const override { return planner::Coverage::kMeasured; }
   [[nodiscard]] double kv_capacity_tokens() const override { return capacity_tokens; }
+  [[nodiscard]] int pipeline_stages() const override { return stages; }
+};
+
+// Remembers what it is told.
+class Witness final : public ServingObserver {
+ public:
+  std::vector<ServedRequest> requests;
+  std::vector<WorkerSample> samples;
+
+  void on_request(const ServedRequest& request) override { requests.push_back(request); }
+  void on_sample(const WorkerSample& sample) override { samples.push_back(sample); }
+
+  // Of this number, counted by arrival. REQUIRES: it has ended.
+  [[nodiscard]] const ServedRequest& request(std::int64_t number) const {
+    return *std::find_if(requests.begin(), requests.end(), [&](const ServedRequest& r) { return r.number == number; });
+  }
+};
+
+// Orders given by a test, and what it saw.
+class ScriptedController final : public ClusterController {
+ public:
+  double every_s = 1;
+  std::function<ClusterOrders(const ClusterObservation&)> orders = [](const ClusterObservation&) { return ClusterOrders{}; };
+  std::vector<ClusterObservation> seen;
+
+  [[nodiscard]] double interval_s() const override { return every_s; }
+  [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override {
+    seen.push_back(observation);
+    return orders(observation);
+  }
 };
 
 inline std::vector<workload::Request> random_requests(Rng& rng, int count, double rate_per_s, int most_prompt,
