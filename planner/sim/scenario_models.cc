@@ -8,6 +8,7 @@
 #include "planner/perf/operator_model.h"
 #include "planner/perf/profile_fit.h"
 #include "planner/perf/profile_operators.h"
+#include "planner/perf/profile_parallelism.h"
 #include "planner/perf/profile_yaml.h"
 
 namespace windlass::sim {
@@ -37,9 +38,7 @@ planner::ProfileKey profile_key(const Asked& asked) {
 
 Built from_profile(const Asked& asked) {
   WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::parse_profile_csv(asked.text));
-  WINDLASS_ASSIGN_OR_RETURN(auto table, planner::ProfileTable::make(rows, profile_key(asked), asked.service.latency.reading,
-                                                                    asked.kv_capacity_tokens));
-  return std::shared_ptr<const IterationModel>(std::make_shared<planner::ProfileTable>(std::move(table)));
+  return planner::profile_model(rows, profile_key(asked), asked.service.latency.reading, asked.kv_capacity_tokens);
 }
 
 Built from_linear_fit(const Asked& asked) {
