@@ -71,8 +71,8 @@ enum class DecodeChoice {
   kAtArrival,    // together with its prefill worker, by the service's dispatch
   kLeastMemory,  // then too, but the worker with the fewest KV tokens promised, of its requests' whole lengths (the simulator
                  // that Splitwise's authors published)
-  kTwoChoice,  // once prefilled: of two random workers with room for its predicted length the one whose ratio of heavy to light
-               // decodes would be lower (TetriInfer, Section 3.3.4)
+  kTwoChoice,    // once prefilled: of two random workers with room for its predicted length the one that spreads heavy decodes
+                 // more evenly (TetriInfer, Section 3.3.4)
 };
 
 // A worker whose share of busy time was below `below` over a whole window takes the other role, when some worker of that role

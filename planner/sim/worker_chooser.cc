@@ -56,14 +56,12 @@ int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates
   auto second = static_cast<std::size_t>(rng.integer(0, last - 1));
   if (second >= first) ++second;
   const auto at = [&](std::size_t index) -> const ServingWorker& { return *workers[static_cast<std::size_t>(among[index])]; };
-  // With this request among them.
-  const auto ratio = [&](const ServingWorker& worker) {
-    const int heavy_ones = worker.heavy_decodes + (heavy ? 1 : 0);
-    const int light_ones = worker.decodes - worker.heavy_decodes + (heavy ? 0 : 1);
-    return static_cast<double>(heavy_ones) / std::max(1, light_ones);
+  // With this one among them.
+  const auto ratio = [](const ServingWorker& worker) {
+    return (worker.heavy_decodes + 1.0) / std::max(1, worker.decodes - worker.heavy_decodes);
   };
   const ServingWorker &a = at(first), &b = at(second);
-  if (ratio(a) != ratio(b)) return ratio(a) < ratio(b) ? a.id : b.id;
+  if (heavy && ratio(a) != ratio(b)) return ratio(a) < ratio(b) ? a.id : b.id;
   return b.decodes < a.decodes ? b.id : a.id;
 }
 

@@ -100,8 +100,12 @@ class WorkerChooser {
 };
 
 // TetriInfer, Section 3.3.4: of two random ones of the workers that have room for the predicted length (of all, where none has)
-// the one whose ratio of heavy to light decodes would be lower; of equals the one with fewer decodes, then the one drawn first.
-// -1: none can hold the request.
+// a heavy request goes to the one whose ratio of heavy to light decodes would be lower, a light one to the one with fewer
+// decodes. Of equals: fewer decodes, then the one drawn first. -1: none can hold the request.
+//
+// The paper wants "the lowest average ratio of heavy decode:light decode, which means we need to spread heavy decode requests
+// evenly", and gives no rule for light ones. By the ratio too, they would join those that are light already, and heavy ones
+// them: in the setting of its Fig. 19 that is far worse than a random choice, which the paper's is better than.
 [[nodiscard]] int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates, const SequenceSpec& request,
                              bool heavy, Rng& rng);
 
