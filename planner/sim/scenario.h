@@ -18,6 +18,7 @@
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/perf/linear_iteration_model.h"
+#include "planner/perf/operator_model.h"
 #include "planner/perf/profile_table.h"
 #include "planner/sim/policy_autoscaler.h"
 #include "planner/sim/serving_simulation.h"
@@ -57,6 +58,7 @@ struct ScenarioLatency {
   planner::LinearForm form = planner::LinearForm::kAladdin;                 // linear with a file
   std::optional<double> kv_capacity_tokens;                                 // of a worker, in place of what its memory leaves
   int pipeline_parallel = 1;                                                // stages of a worker; the rest is tensor parallel
+  std::optional<planner::EngineOverhead> cpu;                               // operators and roofline: beside the kernels
   int line = 0;
 
   [[nodiscard]] const std::string& file_for(const std::string& accelerator) const {

@@ -100,6 +100,7 @@ Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
   planner::OperatorModelOptions options;
   options.tensor_parallel = asked.tensor_parallel();
   options.pipeline_parallel = asked.service.latency.pipeline_parallel;
+  if (const auto& cpu = asked.service.latency.cpu) options.overhead = *cpu;
   const auto weights = planner::gemm_kind(asked.shape);
   if (!weights.ok()) return weights.error().within(fmt::format("latency.source {}", to_string(asked.service.latency.source)));
   options.weights = *weights;
@@ -166,6 +167,7 @@ Result<void> check_agrees(const std::string& source_file, const ScenarioService&
   if (profile.pipeline_parallel != latency.pipeline_parallel) {
     return refused("pipelineParallel", std::to_string(latency.pipeline_parallel), std::to_string(profile.pipeline_parallel));
   }
+  if (latency.cpu) return refused("cpu", "times", "none");
   return {};
 }
 

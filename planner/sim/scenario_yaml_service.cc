@@ -139,6 +139,30 @@ void ServiceReader::read_parallelism(YamlReader& reader) {
   }
 }
 
+// What the engine's CPU adds to its kernels, where a source knows kernels alone.
+void ServiceReader::read_cpu(YamlReader& reader) {
+  const bool kernels =
+      service_.latency.source == LatencySource::kOperators || service_.latency.source == LatencySource::kRoofline;
+  const auto* value = reader.find("cpu");
+  if (value == nullptr) {
+    if (kernels) note(reader, "cpu", "none");
+    return;
+  }
+  if (!kernels) {
+    reader.refuse("cpu", *value,
+                  fmt::format("nothing with the source {}, whose times hold the engine's CPU already",
+                              to_string(service_.latency.source)));
+    return;
+  }
+  YamlReader cpu(*value, reader.path_of("cpu"), mistake_);
+  planner::EngineOverhead& overhead = service_.latency.cpu.emplace();
+  overhead.iteration_s = cpu.duration_s("iteration", {0, 10}, 0);
+  overhead.sequence_s = cpu.duration_s("sequence", {0, 1}, 0);
+  overhead.eager_layer_s = cpu.duration_s("eagerLayer", {0, 1}, 0);
+  overhead.largest_graph_tokens = static_cast<double>(cpu.whole("largestGraphTokens", 0, 1'000'000, 0));
+  cpu.finish();
+}
+
 void ServiceReader::read_latency(const YamlValue& value) {
   static constexpr std::array kSources = {"profile", "linear", "distserve", "operators", "roofline"};
   static constexpr std::array kReadings = {"batchTokens", "batchShape"};
@@ -166,6 +190,7 @@ void ServiceReader::read_latency(const YamlValue& value) {
     }
   }
   read_parallelism(reader);
+  read_cpu(reader);
   if (reader.find("kvCapacityTokens") != nullptr) {
     latency.kv_capacity_tokens = reader.number("kvCapacityTokens", {1, 1e12});
   } else if (latency.capacities_file.empty()) {

@@ -48,6 +48,7 @@ class ServiceReader {
   void read_latency(const YamlValue& value);
   void read_latency_files(YamlReader& reader);
   void read_parallelism(YamlReader& reader);
+  void read_cpu(YamlReader& reader);
 
   void read_workload(const YamlValue& value);
   void read_lengths(YamlReader& reader, const YamlValue& value);

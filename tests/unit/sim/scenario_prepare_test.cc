@@ -113,6 +113,17 @@ TEST(ScenarioPrepare, Roofline) {
   EXPECT_GT(result.tbt.mean_s, faster.tbt.mean_s);
 }
 
+// Given: kernels from data sheets, and the CPU's share beside them. Expected: each iteration takes that much longer.
+TEST(ScenarioPrepare, CpuTimeIsAdded) {
+  const auto bare = prepared(with(kSmall, "source: linear", "source: roofline"));
+  const auto cpu = prepared(with(kSmall, "source: linear", "source: roofline, cpu: {iteration: 2ms, sequence: 100us}"));
+  ASSERT_TRUE(bare.ok() && cpu.ok());
+  const planner::Batch batch = planner::decode_batch(8, 500);
+  const ClusterOptions without = bare->options(1), with_cpu = cpu->options(1);
+  EXPECT_NEAR(with_cpu.services[0].pools[0].model->iteration_s(batch) - without.services[0].pools[0].model->iteration_s(batch),
+              2e-3 + 8 * 100e-6, 1e-9);
+}
+
 // Given one scenario at twice the rate: about twice the requests in the same time, the same lengths, and another mean rate.
 TEST(ScenarioPrepare, RatesScale) {
   const std::string common = "inputTokens: {distribution: uniform, min: 1, max: 900}";
