@@ -145,12 +145,13 @@ bool ServingRun::begin(int w, int lane) {
   at.account_pages(now_ns_);
   Engine& running = engine(w, lane);
   const auto batch = running.begin();
+  at.count_waiting();
+  const std::int64_t swapped = running.swapped_tokens();
+  in.figures.counts.swapped_tokens += swapped;
   if (!batch) return false;
   const planner::IterationModel& model = *at.pool->model;
-  const std::int64_t swapped = running.swapped_tokens();
   const double seconds = model.iteration_s(*batch) + static_cast<double>(swapped) * at.pool->swap_s_per_token;
   if (model.coverage(*batch) != planner::Coverage::kMeasured) ++in.figures.counts.extrapolated_iterations;
-  in.figures.counts.swapped_tokens += swapped;
   for (const int request : running.started()) {
     LiveRequest& of = live(request);
     if (of.started_ns >= 0) continue;  // once more, after a worker failed
@@ -158,7 +159,6 @@ bool ServingRun::begin(int w, int lane) {
     in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
   }
   at.count_iteration(*batch);
-  at.count_waiting();
   push(at.pass_stages(at.lanes[static_cast<std::size_t>(lane)], now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
   return true;
 }

@@ -363,6 +363,7 @@ struct RandomCluster {
 
   void add_service(Rng& rng) {
     constexpr std::array kPaged = {Batching::kVllm, Batching::kMixed, Batching::kSarathi, Batching::kVllmV1};
+    constexpr std::array kReserving = {Batching::kStatic, Batching::kOrca};
     models.push_back(std::make_unique<Line>());
     Line& model = *models.back();
     model.base_s = rng.uniform(0.002, 0.05);
@@ -370,7 +371,9 @@ struct RandomCluster {
     model.capacity_tokens = static_cast<double>(rng.integer(400, 3000));
     ServingService service;
     const bool two = rng.uniform() < 0.75;
-    const Batching batching = kPaged[static_cast<std::size_t>(rng.integer(0, 3))];
+    const bool mixed_pool = two && rng.uniform() < 0.5;
+    const Batching batching = mixed_pool || rng.uniform() < 0.8 ? kPaged[static_cast<std::size_t>(rng.integer(0, 3))]
+                                                                : kReserving[static_cast<std::size_t>(rng.integer(0, 1))];
     const auto add = [&](WorkerRole role) {
       ServingPool pool = pool_of(model, role, static_cast<int>(rng.integer(1, 3)), batching);
       pool.name = to_string(role);
@@ -391,7 +394,7 @@ struct RandomCluster {
       add(WorkerRole::kPrefill);
       add(WorkerRole::kDecode);
       service.link = {{1e7, 1e-3, rng.uniform() < 0.5 ? 8 : 0, 0}, rng.uniform() < 0.3 ? 1e5 : 1e3};
-      if (rng.uniform() < 0.5) {
+      if (mixed_pool) {
         service.mixed_pool_threshold_tokens = rng.integer(0, 500);
         if (rng.uniform() < 0.5) service.decode_choice = DecodeChoice::kLeastMemory;
       } else if (rng.uniform() < 0.7) {
