@@ -151,6 +151,11 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
     if (made.models.size() > i) continue;
     WINDLASS_ASSIGN_OR_RETURN(auto model, worker_model(scenario.source, service, made.shape, texts, pool.accelerator,
                                                        pool.gpus_per_worker, fmt::format("cluster.pools[{}]", i), pool.line));
+    if (model.fitted) {  // its file decides these
+      std::erase_if(scenario.defaults, [&](const std::string& told) {
+        return told.starts_with(service.prefix + "latency.reading:") || told.starts_with(service.prefix + "latency.form:");
+      });
+    }
     made.models.push_back(std::move(model));
   }
   if (const auto& reference = service.slowdown_reference) {

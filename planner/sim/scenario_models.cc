@@ -232,6 +232,7 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
     return error;
   }
   WorkerModel worker;
+  worker.fitted = profile.has_value();
   worker.model = std::move(built).value();
   // What the model knows better than the catalog, unless the scenario says otherwise.
   worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
