@@ -69,6 +69,15 @@ std::string workers_text(const sim::ServingReport& report) {
   return text;
 }
 
+// What was seen, and what was decided on it: the first reason that speaks of the demand, and the last.
+std::string why(const std::vector<planner::Reason>& reasons) {
+  if (reasons.empty()) return "";
+  const auto demand =
+      std::find_if(reasons.begin(), reasons.end(), [](const planner::Reason& reason) { return reason.code == "Demand"; });
+  if (demand == reasons.end() || &*demand == &reasons.back()) return reasons.back().message;
+  return demand->message + "; " + reasons.back().message;
+}
+
 // What the autoscaler wanted, when it changed.
 std::string decisions_text(const sim::ServingReport& report) {
   if (report.decisions.empty()) return "";
@@ -76,8 +85,7 @@ std::string decisions_text(const sim::ServingReport& report) {
   const std::size_t shown = std::min(report.decisions.size(), kMostDecisionsShown);
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& decision = report.decisions[i];
-    table.add({seconds_text(decision.time_s), decision.pool, fmt::format("{}", decision.workers),
-               decision.reasons.empty() ? "" : decision.reasons.back().message});
+    table.add({seconds_text(decision.time_s), decision.pool, fmt::format("{}", decision.workers), why(decision.reasons)});
   }
   std::string text = "\n" + table.text();
   if (shown < report.decisions.size()) {

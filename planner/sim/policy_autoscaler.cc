@@ -11,6 +11,9 @@
 namespace windlass::sim {
 namespace {
 
+constexpr double kScrapePeriodS = 1;   // the controller's
+constexpr double kSameMomentS = 1e-6;  // between times that differ by rounding
+
 planner::WorkerState state_of(WorkerPhase phase) {
   switch (phase) {
     case WorkerPhase::kStarting: return planner::WorkerState::kStarting;
@@ -29,77 +32,106 @@ PolicyAutoscaler::PolicyAutoscaler(PolicyAutoscalerOptions options)
   snapshot_.services = options_.services;
 }
 
-const PolicyAutoscaler::Totals& PolicyAutoscaler::before(std::size_t service, double seconds) const {
-  const auto& history = history_[service];
-  const double from_s = history.back().time_s - seconds;
-  // The latest that is at least so old, or else the oldest.
-  auto at = std::upper_bound(history.begin(), history.end(), from_s + 1e-9,
-                             [](double time_s, const Totals& totals) { return time_s < totals.time_s; });
-  return at == history.begin() ? history.front() : *(at - 1);
+double PolicyAutoscaler::interval_s() const {
+  return options_.metrics_age_s > 0 ? std::min(options_.interval_s, kScrapePeriodS) : options_.interval_s;
 }
 
-planner::Demand PolicyAutoscaler::demand(std::size_t service, double now_s) const {
-  planner::Demand demand;
-  const double at_s = now_s - options_.metrics_age_s;
-  const Totals& now = history_[service].back();
-  demand.arrivals_window_s = options_.arrivals_window_s;
-  demand.queued = planner::Reading{static_cast<double>(now.seen.queued), at_s};
-  if (now.seen.last_arrival_s >= 0) demand.last_arrival_at_s = now.seen.last_arrival_s;
-  const Totals& earlier = before(service, options_.arrivals_window_s);
-  if (now.time_s > earlier.time_s) {
-    const double rate = static_cast<double>(now.seen.arrived - earlier.seen.arrived) / (now.time_s - earlier.time_s);
-    demand.arrivals_per_s = planner::Reading{rate, at_s};
+void PolicyAutoscaler::look(const ClusterObservation& observation) {
+  for (std::size_t s = 0; s < observation.services.size(); ++s) {
+    auto& history = history_[s];
+    history.push_back({observation.now_s, observation.services[s]});
+    const double longest_s = options_.metrics_age_s + std::max({options_.arrivals_window_s, options_.lengths_window_s,
+                                                                options_.services[s].slo.window_s});
+    while (history.size() > 2 && history[1].time_s <= observation.now_s - longest_s) history.pop_front();
+    // Loads of workers are read at one moment; totals over windows that end there.
+    const Look* read = readable(s, observation.now_s);
+    for (auto past = history.rbegin(); read != nullptr && past != history.rend(); ++past) {
+      if (past->time_s >= read->time_s) continue;
+      if (past->seen.workers.empty()) break;
+      past->seen.workers.clear();
+    }
   }
-  const Totals& measured = before(service, options_.lengths_window_s);
+}
+
+const PolicyAutoscaler::Look* PolicyAutoscaler::readable(std::size_t service, double now_s) const {
+  const auto& history = history_[service];
+  const double from_s = now_s - options_.metrics_age_s;
+  const auto after = std::upper_bound(history.begin(), history.end(), from_s + kSameMomentS,
+                                      [](double time_s, const Look& look) { return time_s < look.time_s; });
+  return after == history.begin() ? nullptr : &*(after - 1);
+}
+
+const PolicyAutoscaler::Look& PolicyAutoscaler::before(std::size_t service, const Look& look, double seconds) const {
+  const auto& history = history_[service];
+  const auto after = std::upper_bound(history.begin(), history.end(), look.time_s - seconds + kSameMomentS,
+                                      [](double time_s, const Look& other) { return time_s < other.time_s; });
+  return after == history.begin() ? history.front() : *(after - 1);
+}
+
+planner::Demand PolicyAutoscaler::demand(std::size_t service, const Look& now) const {
+  planner::Demand demand;
+  const auto reading = [&](double value) { return planner::Reading{value, now.time_s}; };
+  demand.arrivals_window_s = options_.arrivals_window_s;
+  demand.queued = reading(now.seen.queued);
+  if (now.seen.last_arrival_s >= 0) demand.last_arrival_at_s = now.seen.last_arrival_s;
+  const Look& earlier = before(service, now, options_.arrivals_window_s);
+  if (now.time_s > earlier.time_s) {
+    demand.arrivals_per_s =
+        reading(static_cast<double>(now.seen.arrived - earlier.seen.arrived) / (now.time_s - earlier.time_s));
+  }
+  const Look& measured = before(service, now, options_.lengths_window_s);
   const auto count = static_cast<double>(now.seen.completed - measured.seen.completed);
   if (count >= options_.min_measured) {
-    demand.input_tokens =
-        planner::Reading{static_cast<double>(now.seen.input_tokens - measured.seen.input_tokens) / count, at_s};
-    demand.output_tokens =
-        planner::Reading{static_cast<double>(now.seen.output_tokens - measured.seen.output_tokens) / count, at_s};
+    demand.input_tokens = reading(static_cast<double>(now.seen.input_tokens - measured.seen.input_tokens) / count);
+    demand.output_tokens = reading(static_cast<double>(now.seen.output_tokens - measured.seen.output_tokens) / count);
   }
-  const Totals& judged = before(service, options_.services[service].slo.window_s);
+  const Look& judged = before(service, now, options_.services[service].slo.window_s);
   const auto ended = static_cast<double>(now.seen.completed + now.seen.failed - judged.seen.completed - judged.seen.failed);
-  if (ended > 0)
-    demand.attainment = planner::Reading{static_cast<double>(now.seen.attained - judged.seen.attained) / ended, at_s};
+  if (ended > 0) demand.attainment = reading(static_cast<double>(now.seen.attained - judged.seen.attained) / ended);
   return demand;
+}
+
+// Which workers there are is known at once, as the controller's watch has it; what they say of themselves as they were read.
+std::vector<planner::Worker> PolicyAutoscaler::workers(const ObservedService& seen, const Look* read) const {
+  std::map<int, const ObservedWorker*> loads;
+  if (read != nullptr) {
+    for (const ObservedWorker& worker : read->seen.workers) {
+      if (worker.phase != WorkerPhase::kStarting) loads[worker.worker] = &worker;
+    }
+  }
+  std::vector<planner::Worker> workers;
+  std::map<std::string, int> next_slot;
+  for (const ObservedWorker& worker : seen.workers) {
+    planner::Worker described;
+    described.name = "worker-" + std::to_string(worker.worker);
+    described.pool = worker.pool->name;
+    described.slot = next_slot[worker.pool->name]++;
+    described.accelerator = worker.pool->accelerator;
+    described.gpus = worker.pool->gpus_per_worker;
+    described.state = state_of(worker.phase);
+    described.created_s = worker.created_s;
+    described.max_concurrency = worker.pool->engine.max_sequences;
+    if (worker.phase != WorkerPhase::kStarting) described.ready_s = worker.ready_s;
+    if (const auto load = loads.find(worker.worker); load != loads.end()) {
+      described.running = planner::Reading{static_cast<double>(load->second->running), read->time_s};
+      described.waiting = planner::Reading{static_cast<double>(load->second->waiting), read->time_s};
+    }
+    workers.push_back(std::move(described));
+  }
+  return workers;
 }
 
 ClusterOrders PolicyAutoscaler::decide(const ClusterObservation& observation) {
   assert(observation.services.size() == options_.services.size());
+  look(observation);
+  if (observation.now_s < next_decision_s_ - kSameMomentS) return {};
+  next_decision_s_ = observation.now_s + options_.interval_s;
   snapshot_.now_s = observation.now_s;
   for (std::size_t s = 0; s < observation.services.size(); ++s) {
-    const ObservedService& seen = observation.services[s];
-    Totals totals{observation.now_s, seen};
-    totals.seen.workers.clear();
-    auto& history = history_[s];
-    history.push_back(std::move(totals));
-    const double longest_s =
-        std::max({options_.arrivals_window_s, options_.lengths_window_s, options_.services[s].slo.window_s});
-    while (history.size() > 2 && history[1].time_s <= observation.now_s - longest_s) history.pop_front();
-
+    const Look* read = readable(s, observation.now_s);
     planner::Service& service = snapshot_.services[s];
-    service.demand = demand(s, observation.now_s);
-    service.workers.clear();
-    std::map<std::string, int> next_slot;
-    for (const ObservedWorker& worker : seen.workers) {
-      planner::Worker described;
-      described.name = "worker-" + std::to_string(worker.worker);
-      described.pool = worker.pool->name;
-      described.slot = next_slot[worker.pool->name]++;
-      described.accelerator = worker.pool->accelerator;
-      described.gpus = worker.pool->gpus_per_worker;
-      described.state = state_of(worker.phase);
-      described.created_s = worker.created_s;
-      described.max_concurrency = worker.pool->engine.max_sequences;
-      if (worker.phase != WorkerPhase::kStarting) {
-        const double at_s = observation.now_s - options_.metrics_age_s;
-        described.ready_s = worker.ready_s;
-        described.running = planner::Reading{static_cast<double>(worker.running), at_s};
-        described.waiting = planner::Reading{static_cast<double>(worker.waiting), at_s};
-      }
-      service.workers.push_back(std::move(described));
-    }
+    service.demand = read == nullptr ? planner::Demand{} : demand(s, *read);
+    service.workers = workers(observation.services[s], read);
   }
 
   plan_ = planner::make_plan(snapshot_);

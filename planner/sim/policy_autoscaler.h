@@ -40,7 +40,8 @@ class PolicyAutoscaler final : public ClusterController {
  public:
   explicit PolicyAutoscaler(PolicyAutoscalerOptions options);
 
-  [[nodiscard]] double interval_s() const override { return options_.interval_s; }
+  // Looks at least every second, as the controller scrapes, and decides on its own interval.
+  [[nodiscard]] double interval_s() const override;
   [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override;
 
   // A change of what is desired, and why.
@@ -62,21 +63,26 @@ class PolicyAutoscaler final : public ClusterController {
   [[nodiscard]] const planner::Plan& last_plan() const { return plan_; }
 
  private:
-  struct Totals {
+  struct Look {
     double time_s = 0;
-    ObservedService seen;  // without its workers
+    ObservedService seen;  // its workers only while the look may still be read
   };
 
-  [[nodiscard]] planner::Demand demand(std::size_t service, double now_s) const;
-  // Of this service since so long ago; what there is, where it is younger.
-  [[nodiscard]] const Totals& before(std::size_t service, double seconds) const;
+  void look(const ClusterObservation& observation);
+  // The youngest look that is as old as readings are; null: there is none yet.
+  [[nodiscard]] const Look* readable(std::size_t service, double now_s) const;
+  // The youngest that is at least so much older than `look`, or else the oldest.
+  [[nodiscard]] const Look& before(std::size_t service, const Look& look, double seconds) const;
+  [[nodiscard]] planner::Demand demand(std::size_t service, const Look& now) const;
+  [[nodiscard]] std::vector<planner::Worker> workers(const ObservedService& seen, const Look* read) const;
   const ServingPool* find_or_make(int service, const planner::PoolPlan& plan);
   void carry_out(int service, const planner::ServicePlan& plan, const ObservedService& seen, ClusterOrders& orders);
 
   PolicyAutoscalerOptions options_;
   planner::Snapshot snapshot_;
   planner::Plan plan_;
-  std::vector<std::deque<Totals>> history_;  // of each service, oldest first
+  std::vector<std::deque<Look>> history_;  // of each service, oldest first
+  double next_decision_s_ = 0;
   std::map<std::pair<int, std::string>, std::unique_ptr<ServingPool>> pools_;
   std::map<std::pair<int, std::string>, int> slots_;
   std::vector<Decision> decisions_;

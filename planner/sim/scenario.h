@@ -175,6 +175,7 @@ struct Scenario {
   std::uint64_t seed = 0;
   std::vector<ScenarioService> services;  // at least one
   WorkerFailures failures;
+  int failures_line = 0;
   std::optional<ScenarioAutoscaling> autoscaling;
   std::vector<std::string> defaults;  // "scheduling.batching: vllm": what the file leaves open, for people
 };

@@ -2,12 +2,16 @@
 // docs/simulate.md.
 #include "planner/sim/scenario_yaml.h"
 
+#include <map>
+#include <string>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "planner/base/foreign_text.h"
 #include "planner/base/yaml_reader.h"
 #include "planner/catalog/accelerators_by_name.h"
+#include "planner/policy/tuning.h"
 #include "planner/sim/scenario_yaml_service.h"
 
 namespace windlass::sim {
@@ -15,6 +19,8 @@ namespace {
 
 constexpr std::size_t kMostServices = 100;
 constexpr std::size_t kMostFailures = 10'000;
+// Older readings are stale for the policy (kSignalMaxAgeS), and a look may be a second younger than it is asked.
+constexpr double kMostMetricsAge_s = planner::kSignalMaxAgeS - 1;
 
 bool is_name(std::string_view text) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -45,6 +51,7 @@ class Parser {
       });
     }
     reader.finish();
+    if (mistake_.what.empty()) check_workers();
     if (!mistake_.what.empty()) return mistake_.error(scenario_.source);
     return std::move(scenario_);
   }
@@ -76,6 +83,34 @@ class Parser {
     }
   }
 
+  // What the run's own fields say of all services' workers.
+  void check_workers() {
+    std::map<std::string, int> gpus;  // that the run begins with, by accelerator
+    int workers = 0;
+    for (const ScenarioService& service : scenario_.services) {
+      for (const ScenarioPool& pool : service.pools) {
+        gpus[pool.accelerator.name] += pool.workers * pool.gpus_per_worker;
+        workers += pool.workers;
+      }
+    }
+    if (const auto& autoscaling = scenario_.autoscaling) {
+      for (const auto& [accelerator, there_are] : autoscaling->gpus) {
+        if (gpus[accelerator] <= there_are) continue;
+        mistake_.keep(autoscaling->line,
+                      fmt::format("cluster.autoscaling.gpus.{}: found {} beside pools that begin with {}, allowed are as many",
+                                  accelerator, there_are, gpus[accelerator]));
+      }
+    }
+    const WorkerFailures& failures = scenario_.failures;
+    for (std::size_t i = 0; i < failures.at.size(); ++i) {
+      const bool others_start = failures.restart || scenario_.autoscaling.has_value();
+      if (others_start || failures.at[i].worker < workers) continue;
+      mistake_.keep(scenario_.failures_line,
+                    fmt::format("cluster.failures.at[{}].worker: found {}, allowed is 0 to {}: no worker is started in the run",
+                                i, failures.at[i].worker, workers - 1));
+    }
+  }
+
   RunNeeds read_run(YamlReader& cluster) {
     const auto* failures = cluster.find("failures");
     if (failures != nullptr) read_failures(*failures, cluster.path_of("failures"));
@@ -93,7 +128,7 @@ class Parser {
       return reader.duration_s(key, range_s, otherwise_s);
     };
     autoscaling.interval_s = duration_s("interval", {0.01, kYear_s}, autoscaling.interval_s);
-    autoscaling.metrics_age_s = duration_s("metricsAge", {0, kYear_s}, autoscaling.metrics_age_s);
+    autoscaling.metrics_age_s = duration_s("metricsAge", {0, kMostMetricsAge_s}, autoscaling.metrics_age_s);
     if (const auto* gpus = reader.find("gpus")) {
       YamlReader by_accelerator(*gpus, reader.path_of("gpus"), mistake_);
       for (const YamlMember& member : by_accelerator.members()) {
@@ -112,6 +147,7 @@ class Parser {
   void read_failures(const YamlValue& value, const std::string& path) {
     YamlReader reader(value, path, mistake_);
     WorkerFailures& failures = scenario_.failures;
+    scenario_.failures_line = value.line;
     const auto* mean = reader.find("meanTimeBetween");
     const auto* at = reader.find("at");
     // Workers that fail faster than this never serve anything.

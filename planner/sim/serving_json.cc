@@ -30,12 +30,18 @@ TimeEstimates times_over(std::span<const ServingResult> results, Times times) {
   return estimates;
 }
 
-Json times_json(const TimeEstimates& times) {
+// Nothing observed: null, not a time of 0.
+Json times_json(const TimeEstimates& times, bool observed) {
+  if (!observed) {
+    const Json none = nullptr;
+    return {{"mean", none}, {"p50", none}, {"p90", none}, {"p95", none}, {"p99", none}, {"max", none}};
+  }
   return {{"mean", times.mean.mean}, {"p50", times.p50.mean}, {"p90", times.p90.mean},
           {"p95", times.p95.mean},   {"p99", times.p99.mean}, {"max", times.max}};
 }
 
-Json ratios_json(const TimeEstimates& ratios) {
+Json ratios_json(const TimeEstimates& ratios, bool observed) {
+  if (!observed) return {{"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};
   return {{"p50", ratios.p50.mean}, {"p90", ratios.p90.mean}, {"p99", ratios.p99.mean}};
 }
 
@@ -134,18 +140,18 @@ Json to_json(const ServingReport& report) {
                {"refused", report.refused},
                {"failed", report.failed},
                {"retried", report.retried},
-               {"ttftSeconds", times_json(report.ttft)},
-               {"tbtSeconds", times_json(report.tbt)},
-               {"tpotSeconds", times_json(report.tpot)},
-               {"e2eSeconds", times_json(report.e2e)},
-               {"schedulingDelaySeconds", times_json(report.scheduling_delay)},
-               {"normalisedLatencySeconds", times_json(report.normalised)},
+               {"ttftSeconds", times_json(report.ttft, report.completed > 0)},
+               {"tbtSeconds", times_json(report.tbt, report.completed > 0)},
+               {"tpotSeconds", times_json(report.tpot, report.completed > 0)},
+               {"e2eSeconds", times_json(report.e2e, report.completed > 0)},
+               {"schedulingDelaySeconds", times_json(report.scheduling_delay, report.completed > 0)},
+               {"normalisedLatencySeconds", times_json(report.normalised, report.completed > 0)},
                {"sloAttainment", report.attainment ? Json(report.attainment->mean) : Json(nullptr)},
                {"sloMet", report.attainment ? Json(report.meets_objectives()) : Json(nullptr)}};
   if (report.slowdown) {
-    json["slowdown"] = {{"ttft", ratios_json(report.slowdown->ttft)},
-                        {"tbt", ratios_json(report.slowdown->tbt)},
-                        {"e2e", ratios_json(report.slowdown->e2e)}};
+    json["slowdown"] = {{"ttft", ratios_json(report.slowdown->ttft, report.completed > 0)},
+                        {"tbt", ratios_json(report.slowdown->tbt, report.completed > 0)},
+                        {"e2e", ratios_json(report.slowdown->e2e, report.completed > 0)}};
   }
   json["gpuHours"] = report.gpu_hours.mean;
   json["cost"] = report.cost.mean;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -217,6 +218,57 @@ TEST(PolicyAutoscaler, ScalesToZeroAndBack) {
   EXPECT_GT(result.ttft.max_s, 29);
   EXPECT_LT(result.ttft.max_s, 40);
   EXPECT_LT(result.gpu_hours, 500.0 / 3600);
+}
+
+// Records what each decision could know.
+class Watched final : public ClusterController {
+ public:
+  explicit Watched(PolicyAutoscalerOptions options) : inner_(std::move(options)) {}
+  [[nodiscard]] double interval_s() const override { return inner_.interval_s(); }
+  [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override {
+    (void)inner_.decide(observation);
+    const auto& demand = inner_.last_snapshot().services.front().demand;
+    if (demand.queued) queued_at_s[demand.queued->at_s] = demand.queued->value;
+    seen_at_s[observation.now_s] = observation.services.front().queued;
+    if (demand.queued) oldest_s = std::max(oldest_s, inner_.last_snapshot().now_s - demand.queued->at_s);
+    return {};
+  }
+
+  std::map<double, double> queued_at_s, seen_at_s;
+  double oldest_s = 0;
+
+ private:
+  PolicyAutoscaler inner_;
+};
+
+// Given: readings that are ten seconds old when a decision is made every five. Expected: each says what was true at its own
+// time, and none is older than that and a scrape.
+TEST(PolicyAutoscaler, ReadsWhatWas) {
+  Loop loop(1, 4);
+  loop.options.metrics_age_s = 10;
+  loop.options.interval_s = 5;
+  Watched watched(loop.options);
+  ClusterOptions cluster;
+  ServingService service;
+  auto pool = loop.options.pool(0, "a100-80gb", 1);
+  pool->name = "a100-80gb-1";
+  pool->accelerator = "a100-80gb";
+  pool->engine.max_sequences = 4;  // so that requests wait at the gateway
+  service.pools = {*pool};
+  service.dispatch = dispatch::PolicyKind::kJffc;
+  cluster.services = {service};
+  cluster.controller = &watched;
+  ListSource source(phases({{20, 60}}, 0, "readings"));
+  ASSERT_TRUE(simulate_cluster(source, cluster).ok());
+  ASSERT_GT(watched.queued_at_s.size(), 5u);
+  double most = 0;
+  for (const auto& [at_s, queued] : watched.queued_at_s) {
+    EXPECT_EQ(queued, watched.seen_at_s.at(at_s)) << at_s;
+    most = std::max(most, queued);
+  }
+  EXPECT_GT(most, 10);
+  EXPECT_GE(watched.oldest_s, 10);
+  EXPECT_LE(watched.oldest_s, 11);
 }
 
 }  // namespace
