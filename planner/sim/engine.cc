@@ -18,6 +18,7 @@ Engine::Engine(const EngineOptions& options)
     : options_(options),
       chunks_(options.batching == Batching::kSarathi || options.batching == Batching::kVllmV1),
       reserves_(options.batching == Batching::kStatic || options.batching == Batching::kOrca),
+      static_(options.batching == Batching::kStatic),
       looks_ahead_(options.admission != DecodeAdmission::kGreedy && !reserves_),
       watermark_(static_cast<std::int64_t>(options.admission_reserve * static_cast<double>(options.kv_blocks))),
       pages_(options.kv_blocks),
@@ -132,7 +133,8 @@ int Engine::cached_prefix(const State& state) const {
 
 // The next window's prompts, in their order.
 void Engine::sort_window() {
-  const std::size_t size = std::min(arrived_.size(), static_cast<std::size_t>(options_.prompt_order_window));
+  std::size_t size = std::min(arrived_.size(), static_cast<std::size_t>(options_.prompt_order_window));
+  if (static_) size = std::min(size, static_cast<std::size_t>(forming_));  // none of those who came later
   waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
   arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
   std::stable_sort(waiting_.begin(), waiting_.end(), [&](Sequence a, Sequence b) {
@@ -167,30 +169,39 @@ void Engine::add_chunk(Sequence sequence, int tokens) {
   batch_.add_prefill(tokens, state.prefilled);
 }
 
-// Whole prompts up to the budget, or chunks that fill it.
-void Engine::admit_prompts(int budget) {
+// Who waits when no batch is there makes up the next one. It is formed when something else than the budget ends an iteration's
+// prompts.
+void Engine::form_static_batch() {
+  if (decoding_ == 0 && forming_ == 0) forming_ = waiting();
+  if (forming_ > 0 && !admit_prompts(options_.max_batch_tokens)) forming_ = 0;
+}
+
+// Whole prompts up to the budget, or chunks that fill it. Whether it was the budget that kept the next one out.
+bool Engine::admit_prompts(int budget) {
   for (const Sequence sequence : prefilling_) {  // none unless chunked
-    if (budget <= 0) return;
+    if (budget <= 0) return true;
     const int tokens = std::min(budget, at(sequence).prompt - at(sequence).prefilled);
     add_chunk(sequence, tokens);
     budget -= tokens;
   }
-  if (away_ > 0 || (preempted_ && options_.batching == Batching::kVllmV1)) return;
+  if (away_ > 0 || (preempted_ && options_.batching == Batching::kVllmV1)) return false;
   bool first = true;
-  while (running() < options_.max_sequences && !(chunks_ && budget <= 0)) {
+  while (running() < options_.max_sequences && !(static_ && forming_ == 0)) {
+    if (chunks_ && budget <= 0) return true;
     if (waiting_.empty()) {
-      if (arrived_.empty()) return;
+      if (arrived_.empty()) return false;
       sort_window();
     }
     const Sequence sequence = waiting_.front();
     State& state = at(sequence);
     const int shared = state.prefix < 0 ? 0 : cached_prefix(state);
-    if (!chunks_ && state.prompt - shared * options_.block_tokens > budget && !first) return;
     const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
     // Alone it may take the last page: it fits, and nobody else needs one.
-    if (own + watermark() > pages_.free()) return;
-    if ((shared > 0 || looks_ahead_) && !leaves_enough(state, shared, own)) return;
+    if (own + watermark() > pages_.free()) return false;
+    if ((shared > 0 || looks_ahead_) && !leaves_enough(state, shared, own)) return false;
+    if (!chunks_ && state.prompt - shared * options_.block_tokens > budget && !first) return true;
     waiting_.pop_front();
+    if (static_) --forming_;
     admit(sequence, shared, own);
     prefilling_.push_back(sequence);
     if (!std::exchange(state.started, true)) started_.push_back(state.request);
@@ -199,6 +210,7 @@ void Engine::admit_prompts(int budget) {
     budget -= tokens;
     first = false;
   }
+  return false;
 }
 
 std::optional<planner::Batch> Engine::begin() {
@@ -211,8 +223,12 @@ std::optional<planner::Batch> Engine::begin() {
   outcome_.finished.clear();
   outcome_.prefilled.clear();
   outcome_.decoded = 0;
-  if (!chunks_ && !(options_.batching == Batching::kStatic && decoding_ > 0)) admit_prompts(options_.max_batch_tokens);
-  const bool prompts_alone = options_.batching == Batching::kVllm || options_.batching == Batching::kStatic;
+  if (static_) {
+    form_static_batch();
+  } else if (!chunks_) {
+    admit_prompts(options_.max_batch_tokens);
+  }
+  const bool prompts_alone = options_.batching == Batching::kVllm || static_;
   if (!(prompts_alone && batch_.prefill_sequences > 0)) begin_decodes();
   if (chunks_) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences);
   if (batch_.empty()) return std::nullopt;
@@ -239,6 +255,7 @@ const Engine::Outcome& Engine::end() {
     joining_.clear();
   }
   if (batch_.prefill_sequences > 0) end_prefills();
+  if (static_ && decoding_ > 0 && done_ == decoding_ && forming_ == 0) end_static_batch();
   return outcome_;
 }
 
@@ -264,7 +281,7 @@ void Engine::end_prefills() {
     }
     if (state.made == 0) outcome_.first_tokens.push_back(state.request);
     ++state.made;
-    if (state.made >= state.output) {
+    if (state.made >= state.output && !static_) {
       outcome_.finished.push_back(state.request);
       give_back(sequence, state.blocks);
       forget(sequence);
@@ -289,7 +306,11 @@ void Engine::start_decoding(Sequence sequence) {
   cached_tokens_ += state.prompt;
   state.page_phase = (state.prompt + static_cast<int>(page_now_)) % options_.block_tokens;
   ++starting_page_[static_cast<std::size_t>(state.page_phase)];
-  ends_.push(End{tick_ + state.output - state.made, state.serial, sequence});
+  if (state.made < state.output) {
+    ends_.push(End{tick_ + state.output - state.made, state.serial, sequence});
+  } else {
+    ++done_;  // it stays to its static batch's end
+  }
   admitted_.emplace_back(sequence, state.serial);
   ++decoding_;
 }
@@ -376,7 +397,7 @@ void Engine::swap_in() {
 }
 
 void Engine::end_decodes() {
-  outcome_.decoded = decoding_;
+  outcome_.decoded = decoding_ - done_;
   ++tick_;
   page_now_ = (page_now_ == 0 ? starting_page_.size() : page_now_) - 1;
   cached_tokens_ += decoding_;
@@ -384,6 +405,10 @@ void Engine::end_decodes() {
     const End end = ends_.top();
     ends_.pop();
     if (stale(end.sequence, end.serial)) continue;
+    if (static_) {
+      ++done_;
+      continue;
+    }
     stop_decoding(end.sequence);
     outcome_.finished.push_back(at(end.sequence).request);
     forget(end.sequence);
@@ -394,6 +419,18 @@ void Engine::end_decodes() {
   if (admitted_.size() > 64 + 4 * static_cast<std::size_t>(decoding_)) {
     std::erase_if(admitted_, [&](const auto& entry) { return stale(entry.first, entry.second); });
   }
+}
+
+// All that decode leave, in the order of their arrival.
+void Engine::end_static_batch() {
+  std::sort(admitted_.begin(), admitted_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const auto& [sequence, serial] : admitted_) {
+    stop_decoding(sequence);
+    outcome_.finished.push_back(at(sequence).request);
+    forget(sequence);
+  }
+  admitted_.clear();
+  done_ = 0;
 }
 
 std::vector<int> Engine::abandon() {

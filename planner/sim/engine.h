@@ -3,7 +3,9 @@
 //
 // Iteration-level (Orca, Vidur Section 4.4): begin() chooses the next batch and gives the sums by which a latency model prices
 // it; end() says what that iteration produced. Knows neither time nor other workers. Batching:
-// - static (FasterTransformer): a batch runs until its last sequence ends; caches are reserved for the whole length
+// - static (FasterTransformer): a batch takes who waits when it begins, as far as sequences and memory reach, their prompts in
+//   as many iterations as the token budget asks; then it decodes until its last sequence ends. Until then all stay: who is
+//   done is padded, paid for in every iteration, and returned with the others; caches are reserved for the whole length
 // - Orca: prompts join running decodes at every iteration; caches are reserved for the whole length
 // - vLLM: waiting prompts go first in iterations of their own; paged caches; who began to decode last is preempted when pages
 //   run out
@@ -88,7 +90,7 @@ class Engine {
 
   struct Outcome {
     std::vector<int> first_tokens;    // requests whose first token this iteration made
-    std::vector<int> finished;        // requests that are done and have left
+    std::vector<int> finished;        // requests that are done and have left; static: the batch's, in order of arrival
     std::vector<Sequence> prefilled;  // sequences to be handed over
     int decoded = 0;                  // sequences that made a further token
   };
@@ -101,6 +103,7 @@ class Engine {
 
   [[nodiscard]] int request_of(Sequence sequence) const { return at(sequence).request; }
   [[nodiscard]] int waiting() const { return static_cast<int>(arrived_.size() + waiting_.size()); }
+  // Static: with those that are done and stay to their batch's end, in decoding() and pending_tokens() too.
   [[nodiscard]] int running() const { return decoding_ + static_cast<int>(prefilling_.size()); }
   [[nodiscard]] int decoding() const { return decoding_; }
   [[nodiscard]] int swapped() const { return away_; }  // whose caches are in host memory
@@ -169,7 +172,8 @@ class Engine {
   void sort_window();
   [[nodiscard]] bool leaves_enough(const State& state, int shared, std::int64_t own) const;
   void admit(Sequence sequence, int shared, std::int64_t own);
-  void admit_prompts(int budget);
+  void form_static_batch();
+  bool admit_prompts(int budget);
   void begin_decodes();
   void add_chunk(Sequence sequence, int tokens);
   void publish_prefix(State& state);
@@ -182,11 +186,13 @@ class Engine {
   void swap_in();
   void end_prefills();
   void end_decodes();
+  void end_static_batch();
 
   // What every iteration touches stands together: a thousand engines do not fit into a processor's cache.
   EngineOptions options_;
   bool chunks_;       // prompts in chunks
   bool reserves_;     // caches for their whole length
+  bool static_;       // batches that nobody leaves
   bool looks_ahead_;  // keeps a working set
   bool busy_ = false;
   bool preempted_ = false;  // in this iteration
@@ -194,6 +200,8 @@ class Engine {
   int holding_ = 0;  // of these, with pages
   int away_ = 0;     // of these, swapped
   int decoding_ = 0;
+  int done_ = 0;                     // static: of these, with all their tokens made
+  int forming_ = 0;                  // static: sequences that may still be admitted to the batch that forms
   std::int64_t tick_ = 0;            // decode iterations so far
   std::size_t page_now_ = 0;         // where starting_page_ says who needs a page now: (-tick) % block_tokens
   std::int64_t cached_tokens_ = 0;   // of all decoding sequences

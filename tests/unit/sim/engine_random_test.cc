@@ -120,6 +120,9 @@ class Schedule {
     const auto wanted = plain_.end();
     ++seen_.iterations;
     ASSERT_EQ(sorted(outcome.finished), sorted(wanted.finished)) << iteration;
+    if (options_.batching == Batching::kStatic) {
+      ASSERT_EQ(outcome.finished, wanted.finished) << iteration;
+    }
     ASSERT_EQ(outcome.first_tokens, wanted.first_tokens) << iteration;
     ASSERT_EQ(outcome.decoded, wanted.decoded) << iteration;
     std::vector<int> prefilled;

@@ -53,6 +53,71 @@ TEST(Engine, ChunksFillTheBudget) {
   }
 }
 
+// Given: a static batch of outputs of 2, 5 and 1 tokens whose prompts of 4, 6 and 2 ask for two iterations of at most 8, and a
+// prompt that comes meanwhile. Expected: all three stay in every decode, padded, with their reserved pages, and are returned
+// together with the fifth token; the newcomer waits for the next batch; a worker that fails gives all of them back.
+TEST(Engine, AStaticBatchEndsTogether) {
+  EngineOptions options;
+  options.batching = Batching::kStatic;
+  options.max_batch_tokens = 8;
+  options.block_tokens = 4;
+  options.kv_blocks = 100;
+  options.admission_reserve = 0;
+  Engine engine(options);
+  engine.enqueue({1, 4, 2});
+  engine.enqueue({2, 6, 5});
+  engine.enqueue({3, 2, 1});
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 4, 16, 0, 0}));
+  engine.enqueue({4, 2, 3});
+  EXPECT_EQ(engine.end().first_tokens, std::vector<int>{1});
+  EXPECT_EQ(engine.begin(), (planner::Batch{2, 8, 36 + 4, 0, 0}));
+  const auto prompts = engine.end();
+  EXPECT_EQ(prompts.first_tokens, (std::vector<int>{2, 3}));
+  EXPECT_TRUE(prompts.finished.empty());
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    EXPECT_EQ(engine.free_blocks(), 100 - 2 - 3 - 1);
+    EXPECT_EQ(engine.running(), 3);
+    EXPECT_EQ(engine.held(), 4);
+    EXPECT_EQ(engine.pending_tokens(), 2 + 3);
+    ASSERT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 3, 12.0 + 3 * iteration}));
+    Engine fails = engine;
+    EXPECT_EQ(fails.abandon(), (std::vector<int>{1, 2, 3, 4}));
+    EXPECT_EQ(fails.begin(), std::nullopt);
+    const auto outcome = engine.end();
+    EXPECT_EQ(outcome.decoded, iteration == 0 ? 2 : 1);
+    EXPECT_EQ(outcome.finished, iteration == 3 ? (std::vector<int>{1, 2, 3}) : std::vector<int>{});
+  }
+  EXPECT_EQ(engine.free_blocks(), 100);
+  EXPECT_EQ(engine.held(), 1);
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 2, 4, 0, 0}));
+}
+
+// Given: static batching, four pages of 4 tokens: a single token of output beside which the next cache does not fit, and a
+// small one behind that. Expected: the first is a batch of its own, done at its prefill; the other two are the next one.
+TEST(Engine, MemoryEndsTheFormingOfAStaticBatch) {
+  EngineOptions options;
+  options.batching = Batching::kStatic;
+  options.max_batch_tokens = 4;
+  options.block_tokens = 4;
+  options.kv_blocks = 4;
+  options.admission_reserve = 0;
+  Engine engine(options);
+  engine.enqueue({1, 4, 1});
+  engine.enqueue({2, 8, 4});
+  engine.enqueue({3, 2, 1});
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 4, 16, 0, 0}));
+  EXPECT_EQ(engine.end().finished, std::vector<int>{1});
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 8, 64, 0, 0}));
+  EXPECT_EQ(engine.end().first_tokens, std::vector<int>{2});
+  EXPECT_EQ(engine.begin(), (planner::Batch{1, 2, 4, 0, 0}));
+  EXPECT_TRUE(engine.end().finished.empty());
+  for (const double context : {10, 12, 14}) {
+    EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 2, context}));
+    EXPECT_EQ(engine.end().finished, context == 14 ? (std::vector<int>{2, 3}) : std::vector<int>{});
+  }
+  EXPECT_EQ(engine.free_blocks(), 4);
+}
+
 // Given: a prompt that is to be handed over. Expected: its first token here, its pages kept until release(); the decode worker
 // takes pages with reserve() and makes the other tokens after join().
 TEST(Engine, HandsOver) {

@@ -59,8 +59,15 @@ class PlainEngine {
     preempted_ = false;
     const Batching b = options_.batching;
     const bool chunked = b == Batching::kSarathi || b == Batching::kVllmV1;
-    if (!chunked && (b != Batching::kStatic || decoding_.empty())) admit(options_.max_batch_tokens, false);
-    if (batch_.prefill_sequences == 0 || (b != Batching::kVllm && b != Batching::kStatic)) {
+    // A static batch is formed of those who wait when there is none, until something else than the budget ends its prompts.
+    if (fixed() && decoding_.empty() && forming_.empty()) {
+      for (const Item& item : waiting_) forming_.push_back(item.serial);
+      for (const Item& item : arrived_) forming_.push_back(item.serial);
+    }
+    if (!chunked && !(fixed() && forming_.empty())) {
+      if (!admit(options_.max_batch_tokens, false)) forming_.clear();
+    }
+    if (batch_.prefill_sequences == 0 || (b != Batching::kVllm && !fixed())) {
       take_pages();
       if (!preempted_) swap_in();
       for (Item& item : decoding_) batch_.add_decode(item.cached);
@@ -80,24 +87,27 @@ class PlainEngine {
     Outcome outcome;
     busy_ = false;
     if (std::exchange(decodes_, false)) {
-      outcome.decoded = static_cast<int>(decoding_.size());
       std::vector<Item> left;
       for (Item& item : decoding_) {
         ++item.cached;
+        if (item.made >= item.output) continue;  // padding of a static batch
+        ++outcome.decoded;
         ++item.made;
         --item.predicted_left;
-        if (item.made < item.output) {
+        if (item.made < item.output || fixed()) {
           left.push_back(item);
         } else {
           outcome.finished.push_back(item.request);
           outcome.made.emplace_back(item.request, item.made);
         }
       }
-      std::stable_sort(decoding_.begin(), decoding_.end(), [](const Item& a, const Item& b) { return a.serial < b.serial; });
-      for (Item& item : decoding_) {
-        if (item.made >= item.output) let_go(item);
+      if (!fixed()) {
+        by_serial(decoding_);
+        for (Item& item : decoding_) {
+          if (item.made >= item.output) let_go(item);
+        }
+        decoding_ = left;
       }
-      decoding_ = left;
     }
     for (Item& item : joining_) start(item);
     joining_.clear();
@@ -113,7 +123,7 @@ class PlainEngine {
       ++item.made;
       item.cached = item.prompt;
       item.predicted_left = item.predicted - item.made;
-      if (item.made >= item.output) {
+      if (item.made >= item.output && !fixed()) {
         outcome.finished.push_back(item.request);
         outcome.made.emplace_back(item.request, item.made);
         let_go(item);
@@ -125,6 +135,16 @@ class PlainEngine {
       }
     }
     prefilling_ = left;
+    const auto done = [](const Item& item) { return item.made >= item.output; };
+    if (fixed() && forming_.empty() && std::all_of(decoding_.begin(), decoding_.end(), done)) {
+      by_serial(decoding_);
+      for (Item& item : decoding_) {
+        outcome.finished.push_back(item.request);
+        outcome.made.emplace_back(item.request, item.made);
+        let_go(item);
+      }
+      decoding_.clear();
+    }
     return outcome;
   }
 
@@ -166,7 +186,8 @@ class PlainEngine {
     std::vector<int> pages;  // in the order of the tokens
   };
 
-  [[nodiscard]] bool reserves() const { return options_.batching == Batching::kStatic || options_.batching == Batching::kOrca; }
+  [[nodiscard]] bool fixed() const { return options_.batching == Batching::kStatic; }
+  [[nodiscard]] bool reserves() const { return fixed() || options_.batching == Batching::kOrca; }
   [[nodiscard]] std::int64_t blocks_of(int tokens) const {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
@@ -285,6 +306,9 @@ class PlainEngine {
     return pages + grows(tokens, shortest.value_or(0));
   }
 
+  static void by_serial(std::vector<Item>& items) {
+    std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.serial < b.serial; });
+  }
   void start(Item item) {
     item.hand_over = false;
     decoding_.push_back(item);
@@ -348,6 +372,7 @@ class PlainEngine {
 
   void sort_window() {
     for (int i = 0; i < options_.prompt_order_window && !arrived_.empty(); ++i) {
+      if (fixed() && std::count(forming_.begin(), forming_.end(), arrived_.front().serial) == 0) return;
       // Behind those that go before it or came before it.
       const Item item = arrived_.front();
       arrived_.pop_front();
@@ -361,33 +386,36 @@ class PlainEngine {
     }
   }
 
-  void admit(int budget, bool chunked) {
+  // Whether the budget kept the next one out.
+  bool admit(int budget, bool chunked) {
     const auto take = [&](Item& item, int tokens) {
       item.chunk = tokens;
       batch_.add_prefill(tokens, item.prefilled);
       budget -= tokens;
     };
     for (Item& item : prefilling_) {
-      if (budget <= 0) return;
+      if (budget <= 0) return true;
       take(item, std::min(budget, item.prompt - item.prefilled));
     }
-    if (!swapped_.empty() || (options_.batching == Batching::kVllmV1 && preempted_)) return;
+    if (!swapped_.empty() || (options_.batching == Batching::kVllmV1 && preempted_)) return false;
     for (bool first = true; running() < options_.max_sequences; first = false) {
-      if (chunked && budget <= 0) return;
+      if (chunked && budget <= 0) return true;
       if (waiting_.empty()) sort_window();
-      if (waiting_.empty()) return;
+      if (waiting_.empty()) return false;
       Item item = waiting_.front();
+      if (fixed() && std::count(forming_.begin(), forming_.end(), item.serial) == 0) return false;
       const std::vector<int> shared = hits(item);
       const int skipped = static_cast<int>(shared.size()) * options_.block_tokens;
-      if (!chunked && item.prompt - skipped > budget && !first) return;
       const std::int64_t blocks =
           blocks_of(reserves() && !item.hand_over ? item.prompt + item.output - item.made : item.prompt);
       const auto idle = std::count_if(shared.begin(), shared.end(),
                                       [&](int p) { return pages_[static_cast<std::size_t>(p)].references == 0; });
       std::int64_t needed = blocks - static_cast<std::int64_t>(shared.size()) + idle;
       needed += std::max(watermark(), item.hand_over ? 0 : growth(item.prompt, item.predicted - item.made - 1));
-      if (needed > free_blocks()) return;
+      if (needed > free_blocks()) return false;
+      if (!chunked && item.prompt - skipped > budget && !first) return true;
       waiting_.pop_front();
+      std::erase(forming_, item.serial);
       for (const int p : shared) ++pages_[static_cast<std::size_t>(p)].references;
       item.pages = shared;
       allocate(item, blocks);
@@ -397,6 +425,7 @@ class PlainEngine {
       prefilling_.push_back(item);
       take(prefilling_.back(), chunked ? std::min(budget, item.prompt - skipped) : item.prompt - skipped);
     }
+    return false;
   }
 
   EngineOptions options_;
@@ -406,6 +435,7 @@ class PlainEngine {
   int next_serial_ = 0;
   std::deque<Item> arrived_, waiting_, swapped_;
   std::vector<Item> prefilling_, decoding_, kept_, joining_;  // kept: handed over, or coming
+  std::vector<int> forming_;  // serials of those that may still be admitted to the static batch that forms
   planner::Batch batch_;
   bool decodes_ = false, busy_ = false, preempted_ = false;
 };
