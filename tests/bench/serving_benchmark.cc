@@ -2,12 +2,8 @@
 // replications. `scripts/bench serving` runs them and writes docs/benchmarks.md. Rows that need measured data read it from the
 // folder named by WINDLASS_BENCH_DATA, and are left out without it.
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -17,6 +13,7 @@
 #include "controller/cli/thread_executor.h"
 #include "planner/sim/scenario.h"
 #include "planner/sim/scenario_yaml.h"
+#include "tests/bench/fidelity/operator_data.h"
 
 namespace windlass::sim {
 namespace {
@@ -30,9 +27,7 @@ Result<PreparedScenario> prepare(const std::string& yaml) {
   WINDLASS_ASSIGN_OR_RETURN(Scenario scenario, parse_scenario(yaml, "benchmark"));
   std::map<std::string, std::string> texts;
   for (const ScenarioFile& file : files_of(scenario)) {
-    std::ostringstream text;
-    text << std::ifstream(file.path, std::ios::binary).rdbuf();
-    texts[file.path] = text.str();
+    WINDLASS_ASSIGN_OR_RETURN(texts[file.path], bench::read_text(file.path));
   }
   return PreparedScenario::make(std::move(scenario), texts);
 }
@@ -51,7 +46,7 @@ void simulate(benchmark::State& state, const std::string& yaml) {
   state.counters["requests"] = static_cast<double>(result.requests);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  state.SetLabel(std::to_string(usage.ru_maxrss / 1024) + " MiB");
+  state.counters["peak_mib"] = static_cast<double>(usage.ru_maxrss / 1024);
 }
 
 std::string scenario(const std::string& latency, const std::string& batching, int workers, double rate, std::int64_t requests,
