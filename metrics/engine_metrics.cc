@@ -1,0 +1,204 @@
+// One table of names per engine, read by the same few functions. See engine_metrics.h for where each name was found.
+#include "metrics/engine_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace windlass::metrics {
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+
+std::optional<double> usable(std::optional<double> value) {
+  return value && std::isfinite(*value) && *value >= 0 ? value : std::nullopt;
+}
+
+// The value of every independent series of that gauge: those that differ only in the labels below tell of the same requests.
+std::vector<double> independent_values(const Exposition& page, std::string_view name, const Labels& match) {
+  std::map<Labels, double> largest;
+  for (const Sample* sample : page.find(name, match)) {
+    Labels labels = sample->labels;
+    // SGLang's ranks of one replica, and its total (priority="") beside the part of each priority.
+    for (const char* same : {"tp_rank", "pp_rank", "moe_ep_rank", "priority"}) labels.erase(same);
+    const auto [found, inserted] = largest.emplace(std::move(labels), sample->value);
+    // A NaN stays: half a reading would look like less load.
+    if (!inserted && !std::isnan(found->second) && !(sample->value <= found->second)) found->second = sample->value;
+  }
+  std::vector<double> values;
+  for (const auto& [labels, value] : largest) values.push_back(value);
+  return values;
+}
+
+std::optional<double> gauge(const Exposition& page, std::string_view name, const Labels& match = {}) {
+  const auto values = independent_values(page, name, match);
+  if (values.empty()) return std::nullopt;
+  double sum = 0;
+  for (const double value : values) {
+    if (!usable(value)) return std::nullopt;
+    sum += value;
+  }
+  return sum;
+}
+
+std::optional<double> share(const Exposition& page, std::string_view name, const Labels& match = {}) {
+  const auto values = independent_values(page, name, match);
+  if (values.empty()) return std::nullopt;
+  double sum = 0;
+  for (const double value : values) {
+    if (!usable(value) || value > 1) return std::nullopt;
+    sum += value;
+  }
+  return sum / static_cast<double>(values.size());
+}
+
+std::optional<double> counter(const Exposition& page, const std::string& name) { return usable(page.sum(name)); }
+
+std::optional<EngineLatency> latency(const Exposition& page, const std::string& name, const Labels& match = {}) {
+  EngineLatency read;
+  read.sum_s = usable(page.sum(name + "_sum", match));
+  read.count = usable(page.sum(name + "_count", match));
+  if (auto histogram = page.histogram(name, match); histogram.ok() && (!read.sum_s || std::isfinite(histogram->sum)))
+    read.histogram = std::move(histogram).value();
+  if (!read.count && read.histogram) read.count = read.histogram->count();
+  if (!read.sum_s && !read.count && !read.histogram) return std::nullopt;
+  return read;
+}
+
+void set_token_time(EngineMetrics& read, std::optional<EngineLatency> time, TokenTime kind) {
+  if (!time || read.time_per_token) return;
+  read.time_per_token = std::move(time);
+  read.token_time = kind;
+}
+
+void read_vllm(const Exposition& page, EngineMetrics& read) {
+  read.requests_running = gauge(page, "vllm:num_requests_running");
+  read.requests_waiting = gauge(page, "vllm:num_requests_waiting");
+  read.kv_share = share(page, "vllm:kv_cache_usage_perc");
+  if (!read.kv_share) read.kv_share = share(page, "vllm:gpu_cache_usage_perc");
+  read.ttft = latency(page, "vllm:time_to_first_token_seconds");
+  set_token_time(read, latency(page, "vllm:inter_token_latency_seconds"), TokenTime::kGap);
+  set_token_time(read, latency(page, "vllm:time_per_output_token_seconds"), TokenTime::kGap);
+  read.prompt_tokens = counter(page, "vllm:prompt_tokens_total");
+  read.generation_tokens = counter(page, "vllm:generation_tokens_total");
+  read.requests_finished = counter(page, "vllm:request_success_total");
+}
+
+void read_sglang(const Exposition& page, EngineMetrics& read) {
+  read.requests_running = gauge(page, "sglang:num_running_reqs");
+  read.requests_waiting = gauge(page, "sglang:num_queue_reqs");
+  read.kv_share = share(page, "sglang:token_usage");
+  read.ttft = latency(page, "sglang:time_to_first_token_seconds");
+  set_token_time(read, latency(page, "sglang:inter_token_latency_seconds"), TokenTime::kGap);
+  set_token_time(read, latency(page, "sglang:time_per_output_token_seconds"), TokenTime::kGap);
+  read.prompt_tokens = counter(page, "sglang:prompt_tokens_total");
+  read.generation_tokens = counter(page, "sglang:generation_tokens_total");
+  read.requests_finished = counter(page, "sglang:num_requests_total");
+}
+
+void read_tensorrt_llm(const Exposition& page, EngineMetrics& read) {
+  for (const std::string prefix : {"trtllm_", "trtllm:", ""}) {
+    const auto first = [&](auto& field, auto value) {
+      if (!field) field = std::move(value);
+    };
+    first(read.requests_running, gauge(page, prefix + "num_requests_running"));
+    first(read.requests_waiting, gauge(page, prefix + "num_requests_waiting"));
+    first(read.kv_share, share(page, prefix + "kv_cache_utilization"));
+    first(read.ttft, latency(page, prefix + "time_to_first_token_seconds"));
+    set_token_time(read, latency(page, prefix + "time_per_output_token_seconds"), TokenTime::kRequestMean);
+    first(read.prompt_tokens, counter(page, prefix + "prompt_tokens_total"));
+    first(read.generation_tokens, counter(page, prefix + "generation_tokens_total"));
+    first(read.requests_finished, counter(page, prefix + "request_success_total"));
+  }
+}
+
+void read_triton(const Exposition& page, EngineMetrics& read) {
+  const std::string requests = "nv_trt_llm_request_metrics", blocks = "nv_trt_llm_kv_cache_block_metrics";
+  const std::string type = "kv_cache_block_type";
+  read.requests_running = gauge(page, requests, {{"request_type", "scheduled"}});
+  read.requests_waiting = gauge(page, requests, {{"request_type", "waiting"}});
+  read.kv_share = share(page, blocks, {{type, "fraction"}});
+  if (read.kv_share) return;
+  const auto used = gauge(page, blocks, {{type, "used"}}), max = gauge(page, blocks, {{type, "max"}});
+  if (used && max && *max > 0 && *used <= *max) read.kv_share = *used / *max;
+}
+
+void read_tgi(const Exposition& page, EngineMetrics& read) {
+  read.requests_running = gauge(page, "tgi_batch_current_size");
+  read.requests_waiting = gauge(page, "tgi_queue_size");
+  set_token_time(read, latency(page, "tgi_request_mean_time_per_token_duration"), TokenTime::kRequestMeanAll);
+  read.prompt_tokens = counter(page, "tgi_request_input_length_sum");
+  read.generation_tokens = counter(page, "tgi_request_generated_tokens_sum");
+  read.requests_finished = counter(page, "tgi_request_success");
+}
+
+void read_llama_cpp(const Exposition& page, EngineMetrics& read) {
+  read.requests_running = gauge(page, "llamacpp:requests_processing");
+  read.requests_waiting = gauge(page, "llamacpp:requests_deferred");
+  read.kv_share = share(page, "llamacpp:kv_cache_usage_ratio");
+  read.prompt_tokens = counter(page, "llamacpp:prompt_tokens_total");
+  read.generation_tokens = counter(page, "llamacpp:tokens_predicted_total");
+  if (const auto seconds = counter(page, "llamacpp:tokens_predicted_seconds_total"); seconds && read.generation_tokens)
+    set_token_time(read, EngineLatency{seconds, read.generation_tokens, std::nullopt}, TokenTime::kGenerationSeconds);
+}
+
+struct EngineNames {
+  Engine engine;
+  std::string_view name;
+  std::array<std::string_view, 2> prefixes;  // an empty one is none
+  void (*read)(const Exposition&, EngineMetrics&);
+};
+
+// In the order of asking.
+const std::array<EngineNames, 6> kEngines = {{
+    {Engine::kVllm, "vLLM", {"vllm:"}, read_vllm},
+    {Engine::kSglang, "SGLang", {"sglang:"}, read_sglang},
+    {Engine::kTensorRtLlm, "TensorRT-LLM", {"trtllm_", "trtllm:"}, read_tensorrt_llm},
+    {Engine::kTritonTensorRtLlm, "Triton with TensorRT-LLM", {"nv_trt_llm_"}, read_triton},
+    {Engine::kLlamaCpp, "llama.cpp", {"llamacpp:"}, read_llama_cpp},
+    {Engine::kTgi, "TGI", {"tgi_"}, read_tgi},
+}};
+
+const EngineNames* names_on(const Exposition& page) {
+  for (const EngineNames& names : kEngines) {
+    for (const std::string_view prefix : names.prefixes) {
+      if (prefix.empty()) continue;
+      const auto begins = [&](const Sample& sample) { return sample.name.starts_with(prefix); };
+      if (std::any_of(page.samples.begin(), page.samples.end(), begins)) return &names;
+    }
+  }
+  // TensorRT-LLM's first exposition has no prefix, so the name alone proves nothing.
+  const auto bare = [](const Sample& sample) {
+    return (sample.name == "time_to_first_token_seconds_count" || sample.name == "request_success_total") &&
+           sample.labels.contains("engine_type") && sample.labels.contains("model_name");
+  };
+  return std::any_of(page.samples.begin(), page.samples.end(), bare) ? &kEngines[2] : nullptr;
+}
+
+}  // namespace
+
+std::string_view engine_name(Engine engine) {
+  for (const EngineNames& names : kEngines) {
+    if (names.engine == engine) return names.name;
+  }
+  return "unknown";
+}
+
+std::optional<Engine> detect_engine(const Exposition& page) {
+  const EngineNames* names = names_on(page);
+  return names == nullptr ? std::nullopt : std::optional(names->engine);
+}
+
+std::optional<EngineMetrics> read_engine_metrics(const Exposition& page) {
+  const EngineNames* names = names_on(page);
+  if (names == nullptr) return std::nullopt;
+  EngineMetrics read;
+  read.engine = names->engine;
+  names->read(page, read);
+  return read;
+}
+
+}  // namespace windlass::metrics
