@@ -223,6 +223,14 @@ void ServingRun::offer_orphans(int s) {
   }
 }
 
+void ServingRun::release_held(int request) {
+  const LiveRequest& of = live(request);
+  ServingWorker& at = worker(of.prefill_worker);
+  at.account_pages(now_ns_);
+  engine(of.prefill_worker, of.lane).release(of.held);
+  at.promised_tokens -= of.input;
+}
+
 void ServingRun::keep(int request) {
   LiveRequest& of = live(request);
   const int w = of.prefill_worker;
@@ -281,9 +289,7 @@ void ServingRun::end_transfer(int request, std::int64_t id) {
   of.transfer = -1;
   of.stage = RequestStage::kDecode;
   const int prefill = of.prefill_worker, decode = of.decode_worker;
-  worker(prefill).account_pages(now_ns_);
-  engine(prefill, of.lane).release(of.held);
-  worker(prefill).promised_tokens -= of.input;
+  release_held(request);
   of.lane = of.decode_lane;
   engine(decode, of.lane).join(of.reserved);
   pull(prefill);  // pages have become free there

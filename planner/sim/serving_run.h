@@ -159,8 +159,10 @@ class ServingRun {
   void join_decode_worker(int request, int decode);
   // A single token needs no decode worker, where those are apart.
   [[nodiscard]] bool counts_as_decode(const LiveRequest& of) { return of.output > 1 || !service(of.service).two_roles; }
-  // A request that ends without an answer.
-  void lose(int request);
+  // A request that ends without an answer: failed, or refused.
+  void lose(int request) { end_unanswered(request, &ServingResult::failed, &ServedRequest::failed); }
+  void refuse(int request) { end_unanswered(request, &ServingResult::refused, &ServedRequest::refused); }
+  void end_unanswered(int request, std::int64_t ServingResult::*count, bool ServedRequest::*what);
   // Loses the requests that no worker takes, and says whether there were any.
   bool give_up();
   void check_flips(int s);
@@ -183,7 +185,6 @@ class ServingRun {
   bool dispatch(int request);
   SequenceSpec spec_of(int request);
   void serve_queue(int s);
-  void refuse(int request);
   ServedRequest described(const LiveRequest& of);
 
   // Iterations.
@@ -196,6 +197,8 @@ class ServingRun {
   // In a mixed pool two workers may be full of caches that each waits to hand to the other. One that has nothing to run and
   // blocks others decodes the oldest of its own after all.
   bool keep_oldest(int w);
+  // The prefill worker of a handed over request lets its cache go.
+  void release_held(int request);
   // The prefill worker of a handed over request decodes it itself.
   void keep(int request);
   // Starts the transfers of caches that this worker has room for, in the order in which they were ready.

@@ -149,13 +149,13 @@ void ServingRun::serve_queue(int s) {
   }
 }
 
-void ServingRun::refuse(int request) {
-  LiveRequest& of = live(request);
-  ++service(of.service).figures.counts.refused;
+void ServingRun::end_unanswered(int request, std::int64_t ServingResult::*count, bool ServedRequest::*what) {
+  const LiveRequest& of = live(request);
+  ++(service(of.service).figures.counts.*count);
   if (options_.observer != nullptr) {
-    ServedRequest refused = described(of);
-    refused.refused = true;
-    options_.observer->on_request(refused);
+    ServedRequest ended = described(of);
+    ended.*what = true;
+    options_.observer->on_request(ended);
   }
   forget(request);
 }

@@ -201,17 +201,6 @@ void ServingRun::join_decode_worker(int request, int decode) {
   (in.two_roles ? in.second : in.first).changed(decode, 1);
 }
 
-void ServingRun::lose(int request) {
-  LiveRequest& of = live(request);
-  ++service(of.service).figures.counts.failed;
-  if (options_.observer != nullptr) {
-    ServedRequest lost = described(of);
-    lost.failed = true;
-    options_.observer->on_request(lost);
-  }
-  forget(request);
-}
-
 bool ServingRun::give_up() {
   bool lost = false;
   for (ServiceState& of : services_) {
@@ -223,11 +212,8 @@ bool ServingRun::give_up() {
       // Its cache goes with it, so that its worker can go on.
       const int request = of.orphans.front(), prefill = live(request).prefill_worker;
       of.orphans.pop_front();
-      ServingWorker& at = worker(prefill);
-      at.account_pages(now_ns_);
-      std::erase(at.handed, request);
-      engine(prefill, live(request).lane).release(live(request).held);
-      at.promised_tokens -= live(request).input;
+      std::erase(worker(prefill).handed, request);
+      release_held(request);
       lose(request);
       lost = true;
       pull(prefill);
