@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace windlass::metrics {
 namespace {
@@ -33,26 +35,30 @@ std::vector<double> independent_values(const Exposition& page, std::string_view 
   return values;
 }
 
-std::optional<double> gauge(const Exposition& page, std::string_view name, const Labels& match = {}) {
+// Their sum over the series, and how many those are. None of it where one is no reading or above `most`.
+struct Total {
+  double sum = 0;
+  std::size_t series = 0;
+};
+std::optional<Total> total(const Exposition& page, std::string_view name, const Labels& match, double most) {
   const auto values = independent_values(page, name, match);
   if (values.empty()) return std::nullopt;
-  double sum = 0;
+  Total total{0, values.size()};
   for (const double value : values) {
-    if (!usable(value)) return std::nullopt;
-    sum += value;
+    if (!usable(value) || value > most) return std::nullopt;
+    total.sum += value;
   }
-  return sum;
+  return total;
+}
+
+std::optional<double> gauge(const Exposition& page, std::string_view name, const Labels& match = {}) {
+  const auto found = total(page, name, match, std::numeric_limits<double>::infinity());
+  return found ? std::optional(found->sum) : std::nullopt;
 }
 
 std::optional<double> share(const Exposition& page, std::string_view name, const Labels& match = {}) {
-  const auto values = independent_values(page, name, match);
-  if (values.empty()) return std::nullopt;
-  double sum = 0;
-  for (const double value : values) {
-    if (!usable(value) || value > 1) return std::nullopt;
-    sum += value;
-  }
-  return sum / static_cast<double>(values.size());
+  const auto found = total(page, name, match, 1);
+  return found ? std::optional(found->sum / static_cast<double>(found->series)) : std::nullopt;
 }
 
 std::optional<double> counter(const Exposition& page, const std::string& name) { return usable(page.sum(name)); }
@@ -74,45 +80,55 @@ void set_token_time(EngineMetrics& read, std::optional<EngineLatency> time, Toke
   read.token_time = kind;
 }
 
+// vLLM's names without their prefix, and what others call differently.
+struct CommonNames {
+  std::string_view running = "num_requests_running", waiting = "num_requests_waiting";
+  std::vector<std::string_view> kv_share, token_time;  // the first that is there is read
+  TokenTime kind = TokenTime::kGap;
+  std::string_view finished = "request_success_total";
+};
+
+// What earlier names gave stays.
+void read_common(const Exposition& page, const std::string& prefix, const CommonNames& names, EngineMetrics& read) {
+  const auto named = [&](std::string_view name) { return prefix + std::string(name); };
+  const auto first = [](auto& field, auto value) {
+    if (!field) field = std::move(value);
+  };
+  first(read.requests_running, gauge(page, named(names.running)));
+  first(read.requests_waiting, gauge(page, named(names.waiting)));
+  for (const std::string_view name : names.kv_share) first(read.kv_share, share(page, named(name)));
+  first(read.ttft, latency(page, named("time_to_first_token_seconds")));
+  for (const std::string_view name : names.token_time) set_token_time(read, latency(page, named(name)), names.kind);
+  first(read.prompt_tokens, counter(page, named("prompt_tokens_total")));
+  first(read.generation_tokens, counter(page, named("generation_tokens_total")));
+  first(read.requests_finished, counter(page, named(names.finished)));
+}
+
+const std::vector<std::string_view> kNewAndOldGaps = {"inter_token_latency_seconds", "time_per_output_token_seconds"};
+
 void read_vllm(const Exposition& page, EngineMetrics& read) {
-  read.requests_running = gauge(page, "vllm:num_requests_running");
-  read.requests_waiting = gauge(page, "vllm:num_requests_waiting");
-  read.kv_share = share(page, "vllm:kv_cache_usage_perc");
-  if (!read.kv_share) read.kv_share = share(page, "vllm:gpu_cache_usage_perc");
-  read.ttft = latency(page, "vllm:time_to_first_token_seconds");
-  set_token_time(read, latency(page, "vllm:inter_token_latency_seconds"), TokenTime::kGap);
-  set_token_time(read, latency(page, "vllm:time_per_output_token_seconds"), TokenTime::kGap);
-  read.prompt_tokens = counter(page, "vllm:prompt_tokens_total");
-  read.generation_tokens = counter(page, "vllm:generation_tokens_total");
-  read.requests_finished = counter(page, "vllm:request_success_total");
+  CommonNames names;
+  names.kv_share = {"kv_cache_usage_perc", "gpu_cache_usage_perc"};
+  names.token_time = kNewAndOldGaps;
+  read_common(page, "vllm:", names, read);
 }
 
 void read_sglang(const Exposition& page, EngineMetrics& read) {
-  read.requests_running = gauge(page, "sglang:num_running_reqs");
-  read.requests_waiting = gauge(page, "sglang:num_queue_reqs");
-  read.kv_share = share(page, "sglang:token_usage");
-  read.ttft = latency(page, "sglang:time_to_first_token_seconds");
-  set_token_time(read, latency(page, "sglang:inter_token_latency_seconds"), TokenTime::kGap);
-  set_token_time(read, latency(page, "sglang:time_per_output_token_seconds"), TokenTime::kGap);
-  read.prompt_tokens = counter(page, "sglang:prompt_tokens_total");
-  read.generation_tokens = counter(page, "sglang:generation_tokens_total");
-  read.requests_finished = counter(page, "sglang:num_requests_total");
+  CommonNames names;
+  names.running = "num_running_reqs";
+  names.waiting = "num_queue_reqs";
+  names.kv_share = {"token_usage"};
+  names.token_time = kNewAndOldGaps;
+  names.finished = "num_requests_total";
+  read_common(page, "sglang:", names, read);
 }
 
 void read_tensorrt_llm(const Exposition& page, EngineMetrics& read) {
-  for (const std::string prefix : {"trtllm_", "trtllm:", ""}) {
-    const auto first = [&](auto& field, auto value) {
-      if (!field) field = std::move(value);
-    };
-    first(read.requests_running, gauge(page, prefix + "num_requests_running"));
-    first(read.requests_waiting, gauge(page, prefix + "num_requests_waiting"));
-    first(read.kv_share, share(page, prefix + "kv_cache_utilization"));
-    first(read.ttft, latency(page, prefix + "time_to_first_token_seconds"));
-    set_token_time(read, latency(page, prefix + "time_per_output_token_seconds"), TokenTime::kRequestMean);
-    first(read.prompt_tokens, counter(page, prefix + "prompt_tokens_total"));
-    first(read.generation_tokens, counter(page, prefix + "generation_tokens_total"));
-    first(read.requests_finished, counter(page, prefix + "request_success_total"));
-  }
+  CommonNames names;
+  names.kv_share = {"kv_cache_utilization"};
+  names.token_time = {"time_per_output_token_seconds"};
+  names.kind = TokenTime::kRequestMean;
+  for (const char* prefix : {"trtllm_", "trtllm:", ""}) read_common(page, prefix, names, read);
 }
 
 void read_triton(const Exposition& page, EngineMetrics& read) {
