@@ -26,13 +26,6 @@ scheduling: {{batching: vllm, dispatch: {}, mixedPool: true, mixedPoolThresholdT
 slowdownReference: {{accelerator: a100-80gb, gpusPerWorker: 8}}
 )";
 
-bool meets_all_nine(const sim::ServingResult::Slowdown& slowdown) {
-  const auto within = [](const sim::TimeSummary& summary, double p50, double p90, double p99) {
-    return summary.p50_s <= p50 && summary.p90_s <= p90 && summary.p99_s <= p99;
-  };
-  return within(slowdown.ttft, 2, 3, 6) && within(slowdown.tbt, 1.25, 1.5, 5) && within(slowdown.e2e, 1.25, 1.5, 5);
-}
-
 }  // namespace
 
 Result<SplitwiseSeeds> splitwise_seeds(const std::string& data, int prompt_machines, const std::string& dispatch) {

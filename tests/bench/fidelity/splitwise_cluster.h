@@ -6,8 +6,17 @@
 #include <string>
 
 #include "planner/base/result.h"
+#include "planner/sim/serving_simulation.h"
 
 namespace windlass::bench {
+
+// Table VI: slowdowns against the same request alone on 8 A100.
+[[nodiscard]] inline bool meets_all_nine(const sim::ServingResult::Slowdown& slowdown) {
+  const auto within = [](const sim::TimeSummary& summary, double p50, double p90, double p99) {
+    return summary.p50_s <= p50 && summary.p90_s <= p90 && summary.p99_s <= p99;
+  };
+  return within(slowdown.ttft, 2, 3, 6) && within(slowdown.tbt, 1.25, 1.5, 5) && within(slowdown.e2e, 1.25, 1.5, 5);
+}
 
 struct SplitwiseSeeds {
   int met = 0;

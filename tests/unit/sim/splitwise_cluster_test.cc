@@ -1,6 +1,8 @@
 // Splitwise's Fig. 12 (Patel et al., ISCA 2024) in simulation: how many prompt machines Azure's code service needs beside three
 // token machines of 8 H100 for BLOOM-176B, so that all nine objectives of Table VI hold. The scenario is
 // examples/simulate/splitwise-code.yaml.
+#include "tests/bench/fidelity/splitwise_cluster.h"
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -20,14 +22,6 @@ std::string read(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Table VI: slowdowns against the same request alone on 8 A100.
-bool meets_all_nine(const ServingResult::Slowdown& slowdown) {
-  const auto within = [](const TimeSummary& summary, double p50, double p90, double p99) {
-    return summary.p50_s <= p50 && summary.p90_s <= p90 && summary.p99_s <= p99;
-  };
-  return within(slowdown.ttft, 2, 3, 6) && within(slowdown.tbt, 1.25, 1.5, 5) && within(slowdown.e2e, 1.25, 1.5, 5);
-}
-
 // In how many of 20 seeds the cluster with so many prompt machines meets the objectives. No policy: fewest pending tokens.
 int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch) {
   const std::filesystem::path folder = WINDLASS_SOURCE_DIR "/examples/simulate";
@@ -45,13 +39,13 @@ int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch)
     const auto results = simulate_cluster(*source, prepared->options(seed));
     EXPECT_TRUE(results.ok()) << results.error().message;
     EXPECT_EQ(results->front().completed, results->front().requests);
-    met += meets_all_nine(results->front().slowdown.value()) ? 1 : 0;
+    met += bench::meets_all_nine(results->front().slowdown.value()) ? 1 : 0;
   }
   return met;
 }
 
-// Given: 70 requests a second for two minutes, 20 seeds, prompts dispatched by requests or by pending tokens. Expected: 27 prompt
-// machines hold all nine objectives in at least 18 of them, 24 in at most 3.
+// Given: 70 requests a second for two minutes, 20 seeds, prompts dispatched by requests or by pending tokens. Expected: 27
+// prompt machines hold all nine objectives in at least 18 of them, 24 in at most 3.
 TEST(SplitwiseCluster, NeedsTwentySevenPromptMachines) {
   if (!std::filesystem::exists(WINDLASS_SOURCE_DIR "/../shared/data/profiles/splitwise")) {
     GTEST_SKIP() << "no ../shared/data: Splitwise's profile and Azure's trace are not part of the project";
