@@ -16,12 +16,11 @@ namespace windlass::planner {
 namespace {
 
 constexpr int kCurveSizes = 16384;
-constexpr int kStepsPerOctave = 4;
-constexpr int kBatchNodes = 12 * kStepsPerOctave + 1;   // 1 .. 4096 sequences
-constexpr int kLengthNodes = 18 * kStepsPerOctave + 1;  // 1 .. 262,144 tokens
+constexpr int kBatchNodes = kAttentionBatchOctaves * kAttentionStepsPerOctave + 1;
+constexpr int kLengthNodes = kAttentionLengthOctaves * kAttentionStepsPerOctave + 1;
 constexpr double kActivationBytes = 2;
 
-double node(int index) { return std::exp2(static_cast<double>(index) / kStepsPerOctave); }
+double node(int index) { return std::exp2(static_cast<double>(index) / kAttentionStepsPerOctave); }
 
 const std::vector<double>& nodes() {
   static const std::vector<double> kNodes = [] {
@@ -42,7 +41,7 @@ Place locate(double x, int count) {
   const std::vector<double>& at = nodes();
   int octave = 0;
   std::frexp(x, &octave);
-  int below = std::min((octave - 1) * kStepsPerOctave, count - 2);
+  int below = std::min((octave - 1) * kAttentionStepsPerOctave, count - 2);
   while (below < count - 2 && at[static_cast<std::size_t>(below) + 1] <= x) ++below;
   const double low = at[static_cast<std::size_t>(below)];
   const double high = at[static_cast<std::size_t>(below) + 1];

@@ -28,6 +28,11 @@
 
 namespace windlass::planner {
 
+// Attention is tabulated at powers of two, so many steps apart, up to so many sequences and tokens of each.
+inline constexpr int kAttentionStepsPerOctave = 4;
+inline constexpr int kAttentionBatchOctaves = 12;   // 4096 sequences
+inline constexpr int kAttentionLengthOctaves = 18;  // 262,144 tokens
+
 // What the engine adds to its kernels.
 struct EngineOverhead {
   double iteration_s = 0;           // schedule, prepare inputs, sample, process outputs: what is not hidden behind the GPU

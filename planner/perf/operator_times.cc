@@ -35,9 +35,9 @@ GemmTable::GemmTable(std::span<const GemmRow> rows, const OperatorHardware& hard
     plane.points.insert(plane.points.end(), {std::log(row.n), std::log(row.k)});
     plane.values.push_back(std::log(row.time_s / gemm_roofline_s(hardware, efficiency, row.kind, row.m, row.n, row.k)));
   }
-  // Eight neighbours of a plane are a cell and its surroundings; more blur the steps between kernels (cross-validated: 8, 12).
   for (auto& [m, plane] : planes) {
-    planes_.push_back({m, LocalRegression(2, std::move(plane.points), std::move(plane.values), {.neighbours = 8})});
+    planes_.push_back(
+        {m, LocalRegression(2, std::move(plane.points), std::move(plane.values), {.neighbours = kProductNeighbours})});
   }
 }
 
@@ -136,14 +136,15 @@ OperatorTimes::OperatorTimes(const OperatorHardware& hardware, const Accelerator
 
   std::map<std::string, std::map<int, std::vector<PiecewiseLinear::Point>>> curves;
   for (const CollectiveRow& row : tables.collectives) {
-    // Eager launches of a custom all-reduce are measured with their CPU time, which a model's own overhead has already.
-    if (row.operation != "all_reduce" || row.implementation == "vllm_eager") continue;
+    if (!prices_all_reduce(row)) continue;
     curves[row.implementation][row.gpus].push_back({row.bytes, row.time_s});
   }
   for (auto& [implementation, by_gpus] : curves) {
     for (auto& [gpus, points] : by_gpus) all_reduce_[implementation].emplace(gpus, PiecewiseLinear(std::move(points)));
   }
 }
+
+bool prices_all_reduce(const CollectiveRow& row) { return row.operation == "all_reduce" && row.implementation != "vllm_eager"; }
 
 OperatorTime OperatorTimes::gemm(GemmKind kind, double m, double n, double k) const {
   const auto table = gemm_.find(kind);

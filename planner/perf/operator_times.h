@@ -84,6 +84,14 @@ constexpr double kMostImpossibleRows = 0.05;
 [[nodiscard]] double impossible_share(std::span<const AttentionRow> rows, AttentionPhase phase,
                                       const OperatorHardware& hardware);
 
+// Whether a measurement prices all-reduces: eager launches of a custom all-reduce are measured with their CPU time, which a
+// model's own overhead has already.
+[[nodiscard]] bool prices_all_reduce(const CollectiveRow& row);
+
+// Neighbours that interpolate a product within its plane of equal m: a cell and its surroundings; more blur the steps between
+// kernels (cross-validated: 8, 12).
+inline constexpr int kProductNeighbours = 8;
+
 class OperatorTimes {
  public:
   // Roofline only.

@@ -22,9 +22,8 @@
 namespace windlass::planner {
 namespace {
 
-// At least as many as LocalRegression looks at (8 in a plane of products, 12 in attention).
-constexpr std::size_t kProductNeighbours = 8;
-constexpr std::size_t kAttentionNeighbours = 12;
+// As many as interpolation looks at.
+constexpr int kAttentionNeighbours = LocalRegression::Options{}.neighbours;
 // A cut that changes any iteration by more than this is not made.
 constexpr double kMostChange = 1e-3;
 
@@ -94,7 +93,7 @@ std::vector<Product> products_of(const ModelShape& shape, const OperatorModelOpt
 // LocalRegression does.
 template <std::size_t Dimensions>
 void keep_near(const std::vector<std::array<double, Dimensions>>& points,
-               const std::vector<std::array<double, Dimensions>>& queries, std::size_t neighbours, std::vector<bool>& kept) {
+               const std::vector<std::array<double, Dimensions>>& queries, int neighbours, std::vector<bool>& kept) {
   if (points.empty()) return;
   std::array<double, Dimensions> low{}, high{};
   for (std::size_t d = 0; d < Dimensions; ++d) {
@@ -115,7 +114,7 @@ void keep_near(const std::vector<std::array<double, Dimensions>>& points,
       }
     }
     sorted = squared;
-    const std::size_t last = std::min(neighbours, sorted.size()) - 1;
+    const std::size_t last = std::min(static_cast<std::size_t>(neighbours), sorted.size()) - 1;
     std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(last), sorted.end());
     // Rounding makes ties of a grid unequal.
     const double reach = sorted[last] * (1 + 1e-9);
@@ -152,17 +151,15 @@ std::vector<GemmRow> cut(const std::vector<GemmRow>& rows, const ModelShape& sha
 }
 
 std::vector<AttentionRow> cut(const std::vector<AttentionRow>& rows, const ModelShape& shape, int tp) {
-  constexpr int kStepsPerOctave = 4;  // as OperatorModel tabulates
-  constexpr int kBatchOctaves = 12, kLengthOctaves = 18;
   std::vector<std::array<double, 4>> points, queries;
   for (const AttentionRow& row : rows) {
     points.push_back({std::log(row.batch), std::log(row.length), std::log(row.heads), std::log(row.kv_heads)});
   }
-  const double octave = std::log(2.0) / kStepsPerOctave;
+  const double octave = std::log(2.0) / kAttentionStepsPerOctave;
   const double heads = std::log(static_cast<double>(shape.heads) / tp);
   const double kv_heads = std::log(kv_heads_on_gpu(shape, tp));
-  for (int batch = 0; batch <= kBatchOctaves * kStepsPerOctave; ++batch) {
-    for (int length = 0; length <= kLengthOctaves * kStepsPerOctave; ++length) {
+  for (int batch = 0; batch <= kAttentionBatchOctaves * kAttentionStepsPerOctave; ++batch) {
+    for (int length = 0; length <= kAttentionLengthOctaves * kAttentionStepsPerOctave; ++length) {
       queries.push_back({batch * octave, length * octave, heads, kv_heads});
     }
   }
@@ -246,11 +243,8 @@ OperatorTables needed(const OperatorTables& all, const OperatorFitRequest& reque
     if (row.key == key && !request.shape.latent_attention) tables.generation_attention.push_back(row);
   }
   for (const CollectiveRow& row : all.collectives) {
-    // Eager launches have the CPU's time in them, which OperatorTimes passes over.
-    if (row.operation == "all_reduce" && row.implementation != "vllm_eager" && row.gpus == options.tensor_parallel &&
-        options.tensor_parallel > 1) {
+    if (prices_all_reduce(row) && row.gpus == options.tensor_parallel && options.tensor_parallel > 1)
       tables.collectives.push_back(row);
-    }
   }
   tables.gemm = distinct_products(tables.gemm);
   tables.context_attention = distinct_attention(tables.context_attention);
