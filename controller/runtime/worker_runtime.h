@@ -13,6 +13,7 @@
 
 #include "planner/base/instant.h"
 #include "planner/base/result.h"
+#include "planner/policy/snapshot.h"
 
 namespace windlass::controller {
 
@@ -79,7 +80,9 @@ struct Worker {
   bool finished = false;                   // nothing of it runs any more
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
   double created_s = 0;                    // wall clock
+  std::optional<double> scheduled_s;       // wall clock, where known: it has a node
   std::optional<double> ready_s;
+  planner::WorkerTrouble trouble = planner::WorkerTrouble::kNone;
   std::string message;  // why it is not ready, where that is known
 
   std::string uid;               // of this very incarnation

@@ -33,6 +33,19 @@ const char* to_string(WorkerState state) {
   return "Unknown";
 }
 
+const char* to_string(WorkerTrouble trouble) {
+  switch (trouble) {
+    case WorkerTrouble::kNone: return "None";
+    case WorkerTrouble::kUnschedulable: return "Unschedulable";
+    case WorkerTrouble::kImagePull: return "ImagePull";
+    case WorkerTrouble::kCrashLoop: return "CrashLoop";
+    case WorkerTrouble::kOutOfMemory: return "OutOfMemory";
+    case WorkerTrouble::kNodeLost: return "NodeLost";
+    case WorkerTrouble::kFailed: return "Failed";
+  }
+  return "";
+}
+
 const char* to_string(CapacityMode mode) {
   switch (mode) {
     case CapacityMode::kObserved: return "Observed";

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,30 @@ struct Hint {
   bool operator==(const Hint&) const = default;
 };
 
+// What the arrivals are expected to be when a worker that is started now serves.
+struct DemandForecast {
+  std::string method;  // as workload::to_string(ForecastMethod) has it
+  double horizon_s = 0;
+  double requests_per_s = 0;  // expected; what the plan provides for may be more
+  double relative_error = 0;  // of this method's past forecasts, mean absolute, as a share of what came
+  int judged = 0;             // forecasts behind that error
+
+  bool operator==(const DemandForecast&) const = default;
+};
+
+// A configuration that was weighed, and why it was not taken ("" for the one that was).
+struct Considered {
+  std::string accelerator;
+  int gpus_per_worker = 0;
+  int workers = 0;  // that the demand would need
+  double cost_per_hour = 0;
+  double tpot_s = 0;
+  double ttft_s = 0;
+  std::string rejected;  // for a person
+
+  bool operator==(const Considered&) const = default;
+};
+
 struct ServicePlan {
   ServiceId id;
   std::int64_t generation = 0;  // of the spec that was read
@@ -66,6 +91,8 @@ struct ServicePlan {
   std::vector<PoolPlan> pools;  // a pool that is not listed has no workers. In mode Recommend and Paused: as things are
   std::vector<PoolPlan> recommended_pools;  // mode Recommend and Paused: what Apply would do; else empty
   Predicted predicted;
+  std::optional<DemandForecast> forecast;
+  std::vector<Considered> considered;  // cheapest first
   std::vector<Reason> reasons;
   Hint feasible;        // condition Feasible
   Hint able_to_scale;   // condition AbleToScale
@@ -101,6 +128,8 @@ struct Plan {
 const char* to_string(Strategy strategy);  // "Auto", "Replicated", "Disaggregated", "Chained"
 const char* to_string(Mode mode);          // "Apply", "Recommend", "Paused"
 const char* to_string(WorkerState state);  // "Starting", "Ready", "Draining", "Failed", "Unschedulable"
+const char* to_string(
+    WorkerTrouble trouble);  // "None", "Unschedulable", "ImagePull", "CrashLoop", "OutOfMemory", "NodeLost", "Failed"
 const char* to_string(CapacityMode mode);  // "Observed", "Elastic"
 const char* to_string(Truth truth);        // "True", "False", "Unknown"
 

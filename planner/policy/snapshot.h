@@ -88,6 +88,17 @@ struct Scaling {
 
 enum class WorkerState { kStarting, kReady, kDraining, kFailed, kUnschedulable };
 
+// What keeps a worker from serving. Told apart because each wants another remedy.
+enum class WorkerTrouble {
+  kNone,
+  kUnschedulable,  // no node has room for it
+  kImagePull,      // its image cannot be fetched
+  kCrashLoop,      // it ends again and again
+  kOutOfMemory,    // it was killed for want of memory
+  kNodeLost,       // its node does not answer
+  kFailed,         // anything else
+};
+
 struct Worker {
   std::string name;
   std::string pool;  // PoolPlan::name
@@ -99,7 +110,10 @@ struct Worker {
   std::optional<double> ready_s;   // when it became ready
   std::optional<Reading> running;  // requests in its batch
   std::optional<Reading> waiting;  // requests that wait inside it
-  std::string address;             // "host:port"; empty while unknown
+  std::optional<Reading> kv_use;   // share of its KV cache in use, 0..1
+  WorkerTrouble trouble = WorkerTrouble::kNone;
+  std::string trouble_message;  // for a person
+  std::string address;          // "host:port"; empty while unknown
   std::string spec_hash;
   int max_concurrency = 0;  // as it was started with
 
@@ -109,6 +123,7 @@ struct Worker {
 // Signals of one service, from the gateways' and the workers' metrics.
 struct Demand {
   std::optional<Reading> arrivals_per_s;  // requests that came in, never those that were finished
+  std::optional<Reading> arrivals_total;  // requests that came in since the reader began to count; never falls while it runs
   double arrivals_window_s = 60;          // the time over which arrivals_per_s was counted: it says how noisy the rate is
   std::optional<Reading> queued;          // requests that wait at the gateways
   std::optional<Reading> input_tokens;    // mean of recent requests
@@ -119,6 +134,37 @@ struct Demand {
   std::optional<Reading> tpot_s;
 
   bool operator==(const Demand&) const = default;
+};
+
+// How long this service's own workers took from their creation to their first readiness: schedule, pull, load, warm.
+struct StartTimes {
+  double p90_s = 0;
+  int count = 0;  // starts that were measured, recent ones only
+
+  bool operator==(const StartTimes&) const = default;
+};
+
+// What live workers say of the latency model: corrected = scale * predicted + offset (planner/perf/calibration.h).
+struct LatencyCorrection {
+  std::string accelerator;
+  int gpus_per_worker = 0;
+  double prefill_scale = 1;
+  double prefill_offset_s = 0;
+  double decode_scale = 1;
+  double decode_offset_s = 0;
+  std::int64_t samples = 0;
+  double relative_error = 0;  // of one observation, as a standard deviation, relative to the prediction
+
+  bool operator==(const LatencyCorrection&) const = default;
+};
+
+// The cluster refuses new workers of this service (a ResourceQuota, an admission rule).
+struct CreationRefusal {
+  std::string code;     // CamelCase
+  std::string message;  // for a person
+  double until_s = 0;   // when it is tried again
+
+  bool operator==(const CreationRefusal&) const = default;
 };
 
 struct Recommendation {
@@ -156,6 +202,9 @@ struct Service {
   std::optional<int> last_desired;  // workers that the last plan asked for (status.workers.desired); none for a new service
   Demand demand;
   std::vector<Worker> workers;
+  std::optional<StartTimes> starts;            // none measured yet: the policy assumes
+  std::vector<LatencyCorrection> corrections;  // by accelerator and GPUs per worker; none: the model as it is
+  std::optional<CreationRefusal> refused;      // while it is in force
   PolicyMemory memory;
 
   bool operator==(const Service&) const = default;
