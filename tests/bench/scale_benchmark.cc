@@ -1,0 +1,327 @@
+// How the controller's own work grows with the cluster: one global decision (make_plan), the whole step, and the parts of a
+// step, at up to 1,000 ModelServices and 10,000 pods.
+//
+// The real controller (store, runtime, reconcile, planner) runs in this process on the fake API server at the wire, with pages
+// of metrics as a gateway and workers give them. So the figures hold the controller's CPU time and no network; `scripts/bench
+// scale` measures the same size on a real API server with KWOK.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+
+#include "controller/kube/credentials.h"
+#include "controller/reconcile/controller.h"
+#include "controller/reconcile/observe.h"
+#include "controller/reconcile/routes.h"
+#include "controller/runtime/kubernetes_runtime.h"
+#include "controller/store/kubernetes_store.h"
+#include "metrics/bundles.h"
+#include "planner/policy/make_plan.h"
+#include "tests/fakes/fake_api_server.h"
+
+namespace windlass::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNamespace = "default";
+constexpr const char* kGatewayAdmin = "gateway.fake:9402";
+constexpr int kGpusPerNode = 8;
+
+struct Class {
+  const char* name;
+  const char* memory;
+  const char* flops;
+  const char* bandwidth;
+  const char* price;
+};
+constexpr Class kClasses[] = {{"h100", "80Gi", "989T", "3350G", "3.69"},
+                              {"a100", "80Gi", "312T", "2039G", "1.79"},
+                              {"l40s", "48Gi", "362T", "864G", "0.86"}};
+
+// No link between GPUs: a worker is one GPU, so that the number of pods is what the arguments say.
+json class_object(const Class& one) {
+  return {{"apiVersion", "windlass.dev/v1alpha1"},
+          {"kind", "AcceleratorClass"},
+          {"metadata", {{"name", one.name}}},
+          {"spec",
+           {{"nodeSelector", {{"accelerator", one.name}}},
+            {"resourceName", "nvidia.com/gpu"},
+            {"memory", one.memory},
+            {"peakFlopsPerSecond", {{"bf16", one.flops}}},
+            {"memoryBandwidthBytesPerSecond", one.bandwidth},
+            {"gpusPerNode", kGpusPerNode},
+            {"pricePerHour", one.price},
+            {"capacity", {{"mode", "Observed"}}}}}};
+}
+
+json node_object(const std::string& name, const std::string& accelerator) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Node"},
+          {"metadata", {{"name", name}, {"labels", {{"accelerator", accelerator}}}}},
+          {"status",
+           {{"allocatable", {{"nvidia.com/gpu", std::to_string(kGpusPerNode)}}},
+            {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}};
+}
+
+json service_object(int index, int workers) {
+  const std::string name = fmt::format("svc-{:04}", index);
+  return {{"apiVersion", "windlass.dev/v1alpha1"},
+          {"kind", "ModelService"},
+          {"metadata", {{"name", name}, {"namespace", kNamespace}}},
+          {"spec",
+           {{"model", {{"servedName", name}, {"uri", "pvc://models/llama"}, {"architecture", "llama3-8b"}}},
+            {"slo", {{"timeToFirstToken", "2s"}, {"timePerOutputToken", "80ms"}, {"percentile", 95}, {"window", "2m"}}},
+            {"workload", {{"requestsPerSecond", 1}, {"inputTokens", 1000}, {"outputTokens", 200}}},
+            {"accelerators", {{{"class", kClasses[index % 3].name}}, {{"class", kClasses[(index + 1) % 3].name}}}},
+            {"scaling", {{"strategy", "Replicated"}, {"minWorkers", workers}, {"maxWorkers", 2 * workers}}}}}};
+}
+
+// Pages of metrics, as the gateway's and the workers' own registries print them.
+class Pages final : public kube::HttpTransport {
+ public:
+  std::string gateway, worker;
+
+  Result<kube::HttpResponse> send(const kube::HttpRequest& request) override {
+    return kube::HttpResponse{200, {}, request.url.find(kGatewayAdmin) != std::string::npos ? gateway : worker};
+  }
+  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override {
+    std::vector<Result<kube::HttpResponse>> answers;
+    answers.reserve(requests.size());
+    for (const kube::HttpRequest& request : requests) answers.push_back(send(request));
+    return answers;
+  }
+  Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override {
+    return Error{ErrorCode::kUnavailable, "pages are no streams"};
+  }
+};
+
+class World {
+ public:
+  World(int services, int workers_each) : services_(services), workers_each_(workers_each), wire_(api_.connect("controller")) {
+    spdlog::set_level(spdlog::level::err);
+    for (const Class& one : kClasses) api_.seed_object(class_object(one));
+    // Room in each class for everybody: which class a service takes is the planner's choice.
+    const int nodes = 3 * (services * workers_each / kGpusPerNode + 2);
+    for (int i = 0; i < nodes; ++i) api_.seed_object(node_object(fmt::format("node-{:05}", i), kClasses[i % 3].name));
+    for (int i = 0; i < services; ++i) api_.seed_object(service_object(i, workers_each));
+    credentials_ = kube::no_credentials();
+    kube::KubeClientOptions client;
+    client.wall_clock = [this] { return api_.wall_now(); };
+    client_ = std::make_unique<kube::KubeClient>(*wire_, api_.url(), *credentials_, client);
+    store_ = std::make_unique<controller::KubernetesStore>(*client_, "bench", 1);
+    runtime_ =
+        std::make_unique<controller::KubernetesRuntime>(*client_, controller::PodDefaults{"windlass-worker:bench", ""}, 2);
+    metrics_ = std::make_unique<metrics::ControllerMetrics>(registry_);
+    fill_pages();
+    controller::ControllerOptions options;
+    options.scrape_period_s = 0;  // every step reads all pages
+    core_ = std::make_unique<controller::Controller>(*store_, *runtime_, leader_, pages_, publisher_, *metrics_, options);
+    settle();
+  }
+
+  void step() {
+    now_s_ += 1;
+    api_.set_now(now_s_);
+    wire_->clear_log();
+    (void)publisher_.ask("gateway-0", kGatewayAdmin, version_, now_s_);
+    (void)core_->step({api_.wall_now(), now_s_});
+  }
+
+  // Every pod is bound and becomes ready, until as many run as should.
+  void settle() {
+    for (int round = 0; round < 100; ++round) {
+      step();
+      int running = 0, made = 0;
+      for (const json& pod : api_.pods()) {
+        const std::string name = pod["metadata"]["name"];
+        if (pod.contains("status") && pod["status"].value("phase", "") == "Running") {
+          ++running;
+          continue;
+        }
+        const std::string accelerator = pod["spec"]["nodeSelector"].value("accelerator", kClasses[0].name);
+        const auto wanted =
+            std::find_if(std::begin(kClasses), std::end(kClasses), [&](const Class& c) { return accelerator == c.name; });
+        const int residue = static_cast<int>(wanted - std::begin(kClasses));
+        const int node = used_[accelerator]++ / kGpusPerNode * 3 + residue;
+        api_.kubelet_set(kNamespace, name,
+                         {.phase = "Running",
+                          .ready = true,
+                          .pod_ip = fmt::format("10.{}.{}.{}", next_ip_ / 65536, next_ip_ / 256 % 256, next_ip_ % 256),
+                          .node = fmt::format("node-{:05}", node)});
+        ++next_ip_;
+        ++made;
+      }
+      if (made == 0 && running >= services_ * workers_each_) break;
+    }
+    if (static_cast<int>(runtime_->workers().size()) < services_ * workers_each_) {
+      fmt::print(stderr, "scale_benchmark: {} workers came of {}\n", runtime_->workers().size(), services_ * workers_each_);
+      for (const planner::Denied& one : core_->last_plan()->denied) fmt::print(stderr, "{}: {}\n", one.id.name, one.message);
+      std::exit(1);
+    }
+    // Statuses are written; their watch events are read.
+    for (int i = 0; i < 5; ++i) step();
+  }
+
+  [[nodiscard]] controller::Observation observe() {
+    return controller::observe(*store_, *runtime_, signals(), controller::ControllerState{}, {api_.wall_now(), now_s_}, now_s_);
+  }
+  void scrape() {
+    now_s_ += 1;
+    (void)publisher_.ask("gateway-0", kGatewayAdmin, version_, now_s_);
+    std::set<std::string> models;
+    for (const api::ModelService& service : store_->model_services()) models.insert(service.served_name());
+    signals().scrape(publisher_.gateways(now_s_), runtime_->workers(), models, now_s_);
+  }
+  [[nodiscard]] const planner::Snapshot& snapshot() const { return *core_->last_snapshot(); }
+  [[nodiscard]] std::vector<controller::Worker> workers() const { return runtime_->workers(); }
+  [[nodiscard]] std::map<std::string, controller::GpuCapacity> capacity() const {
+    std::vector<controller::ClassSelector> selectors;
+    for (const api::AcceleratorClass& one : store_->accelerator_classes()) {
+      selectors.push_back({one.metadata.name, one.spec.resource_name, one.spec.node_selector});
+    }
+    return runtime_->capacity(selectors);
+  }
+  [[nodiscard]] std::vector<dispatch::ModelRoute> routes() {
+    if (!observed_) observed_ = std::make_unique<controller::Observation>(observe());
+    return controller::routes(*observed_, controller::ControllerState{}, 1024);
+  }
+
+ private:
+  controller::Signals& signals() {
+    if (!signals_) {
+      signals_ = std::make_unique<controller::Signals>(pages_, *metrics_, controller::SignalOptions{});
+    }
+    return *signals_;
+  }
+
+  void fill_pages() {
+    metrics::Registry gateway;
+    metrics::GatewayMetrics of_gateway(gateway);
+    for (int i = 0; i < services_; ++i) {
+      const std::string model = fmt::format("svc-{:04}", i);
+      const metrics::Labels label = {{"model", model}};
+      of_gateway.requests_started.with(label).add(100);
+      of_gateway.requests_finished.with({{"model", model}, {"code", "200"}}).add(100);
+      of_gateway.requests_attained.with(label).add(99);
+      of_gateway.requests_judged.with(label).add(100);
+      of_gateway.queue_length.with(label).set(0);
+      of_gateway.queue_wait.with(label).observe(0.01);
+      of_gateway.time_to_first_token.with(label).observe(0.2);
+      of_gateway.time_per_output_token.with(label).observe(0.03);
+      of_gateway.request_prompt_tokens.with(label).add(100000);
+      of_gateway.request_generation_tokens.with(label).add(20000);
+      of_gateway.requests_measured.with(label).add(100);
+      for (int k = 0; k < workers_each_; ++k) {
+        of_gateway.requests_in_flight.with({{"model", model}, {"chain", fmt::format("{}/{}-{}", kNamespace, model, k)}}).set(1);
+      }
+    }
+    pages_.gateway = gateway.exposition();
+    metrics::Registry worker;
+    metrics::WorkerMetrics of_worker(worker, "llama");
+    of_worker.requests_running.set(1);
+    of_worker.time_to_first_token.observe(0.2);
+    of_worker.time_per_output_token.observe(0.03);
+    of_worker.e2e_request_latency.observe(1);
+    pages_.worker = worker.exposition();
+  }
+
+  int services_;
+  int workers_each_;
+  fakes::FakeApiServer api_{{.seed = 1, .history = 1'000'000}};
+  std::unique_ptr<fakes::FakeConnection> wire_;
+  std::unique_ptr<kube::CredentialSource> credentials_;
+  std::unique_ptr<kube::KubeClient> client_;
+  std::unique_ptr<controller::KubernetesStore> store_;
+  std::unique_ptr<controller::KubernetesRuntime> runtime_;
+  metrics::Registry registry_;
+  std::unique_ptr<metrics::ControllerMetrics> metrics_;
+  controller::SoleLeader leader_{1};
+  controller::RoutingPublisher publisher_;
+  Pages pages_;
+  std::unique_ptr<controller::Controller> core_;
+  std::unique_ptr<controller::Signals> signals_;
+  std::unique_ptr<controller::Observation> observed_;
+  dispatch::TableVersion version_;
+  std::map<std::string, int> used_;
+  double now_s_ = 0;
+  int next_ip_ = 1;
+};
+
+// One world at a time: the largest holds hundreds of megabytes.
+World& world(const benchmark::State& state) {
+  static std::unique_ptr<World> current;
+  static std::pair<int, int> size;
+  const std::pair<int, int> wanted{static_cast<int>(state.range(0)), static_cast<int>(state.range(1))};
+  if (!current || size != wanted) {
+    current.reset();
+    current = std::make_unique<World>(wanted.first, wanted.second);
+    size = wanted;
+  }
+  return *current;
+}
+
+void make_plan(benchmark::State& state) {
+  const World& one = world(state);
+  for (auto _ : state) benchmark::DoNotOptimize(planner::make_plan(one.snapshot()));
+}
+void step(benchmark::State& state) {
+  World& one = world(state);
+  for (auto _ : state) one.step();
+}
+void observe(benchmark::State& state) {
+  World& one = world(state);
+  for (auto _ : state) benchmark::DoNotOptimize(one.observe());
+}
+void scrape(benchmark::State& state) {
+  World& one = world(state);
+  for (auto _ : state) one.scrape();
+}
+void workers(benchmark::State& state) {
+  const World& one = world(state);
+  for (auto _ : state) benchmark::DoNotOptimize(one.workers());
+}
+void capacity(benchmark::State& state) {
+  const World& one = world(state);
+  for (auto _ : state) benchmark::DoNotOptimize(one.capacity());
+}
+void routes(benchmark::State& state) {
+  World& one = world(state);
+  for (auto _ : state) benchmark::DoNotOptimize(one.routes());
+}
+
+void register_all() {
+  const std::pair<const char*, void (*)(benchmark::State&)> all[] = {
+      {"make_plan", make_plan}, {"step", step},         {"observe", observe}, {"scrape", scrape},
+      {"workers", workers},     {"capacity", capacity}, {"routes", routes}};
+  // By size first, so that each world is built once.
+  for (const auto& [services, workers_each] : {std::pair{10, 10}, {100, 10}, {300, 10}, {1000, 10}}) {
+    for (const auto& [name, function] : all) {
+      benchmark::RegisterBenchmark(name, function)
+          ->ArgNames({"services", "workersEach"})
+          ->Args({services, workers_each})
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windlass::bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  windlass::bench::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
