@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/runtime/pod_json.h"
+
 namespace windlass::controller {
 namespace {
 
@@ -54,8 +56,25 @@ KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defau
       nodes_(client, reflect(kube::resources::kNodes, seed + 1)) {}
 
 void KubernetesRuntime::step(Instant now) {
+  now_ = now;
   pods_.step(now.monotonic_s);
   nodes_.step(now.monotonic_s);
+  std::map<std::string, double> missing;
+  // While the nodes cannot be read, nothing is known of who is missing.
+  if (nodes_.synced() && !nodes_.last_error()) {
+    for (const auto& [key, pod] : pods_.objects()) {
+      const std::string node = text_at(pod, {"spec", "nodeName"});
+      if (node.empty() || nodes_.find("", node) != nullptr) continue;
+      const auto before = missing_since_.find(node);
+      missing[node] = before == missing_since_.end() ? now.monotonic_s : before->second;
+    }
+  }
+  missing_since_ = std::move(missing);
+}
+
+bool KubernetesRuntime::missing_for_long(const std::string& node) const {
+  const auto since = missing_since_.find(node);
+  return since != missing_since_.end() && now_.monotonic_s - since->second >= kNodeMissingS;
 }
 
 std::string KubernetesRuntime::problem() const {
@@ -69,7 +88,10 @@ std::string KubernetesRuntime::problem() const {
 std::vector<Worker> KubernetesRuntime::workers() const {
   std::vector<Worker> all;
   for (const auto& [key, pod] : pods_.objects()) {
-    if (auto worker = worker_of(pod)) all.push_back(std::move(*worker));
+    auto worker = worker_of(pod);
+    if (!worker || worker->instance != defaults_.instance) continue;
+    judge_node(nodes_.find("", worker->node), missing_for_long(worker->node), *worker);
+    all.push_back(std::move(*worker));
   }
   return all;
 }
@@ -88,8 +110,10 @@ std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector
       sum.allocatable += units;
     }
     for (const auto& [key, pod] : pods_.objects()) {
-      if (!holds_resources(pod) || worker_of(pod)) continue;
-      if (nodes.contains(member(pod, "spec").value("nodeName", ""))) sum.used_by_others += requested(pod, one.resource_name);
+      if (!nodes.contains(text_at(pod, {"spec", "nodeName"})) || !holds_resources(pod)) continue;
+      const auto worker = worker_of(pod);
+      if (worker && worker->instance == defaults_.instance) continue;
+      sum.used_by_others += requested(pod, one.resource_name);
     }
   }
   return all;
@@ -131,6 +155,14 @@ Result<void> KubernetesRuntime::terminate(const Worker& worker, std::optional<do
 Result<void> KubernetesRuntime::release(const Worker& worker) {
   const json* pod = pods_.find(worker.name_space, worker.name);
   if (pod == nullptr) return {};
+  if (worker.node_gone) {
+    // Its kubelet cannot confirm the end, so the server's own word on the node is wanted, not our cache's.
+    const auto node = client_.get(kube::resources::kNodes, "", worker.node);
+    if (!node.ok() && node.error().code != ErrorCode::kNotFound) return node.error();
+    if (node.ok() && !out_of_service(*node)) {
+      return Error{ErrorCode::kUnavailable, fmt::format("node {} is there again", worker.node)};
+    }
+  }
   json finalizers = member(member(*pod, "metadata"), "finalizers");
   if (finalizers.is_array()) {
     const auto kept = std::remove(finalizers.begin(), finalizers.end(), json(kDrainFinalizer));
@@ -144,7 +176,8 @@ Result<void> KubernetesRuntime::release(const Worker& worker) {
       return {};  // the object goes, or comes back without the finalizer and is deleted then
     }
   }
-  return worker.terminating ? Result<void>() : remove(worker, 0);
+  // The object goes by itself once its kubelet has said so, but not where there is none any more.
+  return worker.terminating && !worker.node_gone ? Result<void>() : remove(worker, 0);
 }
 
 Result<void> KubernetesRuntime::remove(const Worker& worker, std::optional<double> grace_s) {

@@ -1,8 +1,9 @@
 // KubernetesRuntime: workers as pods that their ModelService owns.
 //
-// Pod names are fixed by service, pool and slot, so a second create is a conflict; pods are adopted by their owner's UID alone;
-// deletes carry uid and resourceVersion; a finalizer is held only while draining, so that whoever deletes a draining pod cannot
-// make it vanish before we have seen its end.
+// Pod names are fixed by service, pool and slot, so a second create is a conflict; pods are adopted by their owner's UID alone,
+// and only those of this installation (label windlass.dev/instance); deletes carry uid and resourceVersion; a finalizer is held
+// only while draining, so that whoever deletes a draining pod cannot make it vanish before we have seen its end. A pod is
+// removed without its kubelet's word only when its node is no more.
 #pragma once
 
 #include "controller/kube/kube_client.h"
@@ -28,12 +29,17 @@ class KubernetesRuntime final : public WorkerRuntime {
   [[nodiscard]] Result<void> release(const Worker& worker) override;
 
  private:
+  static constexpr double kNodeMissingS = 30;  // longer than one cache lags behind another
+
   [[nodiscard]] Result<void> remove(const Worker& worker, std::optional<double> grace_s);
+  [[nodiscard]] bool missing_for_long(const std::string& node) const;
 
   kube::KubeClient& client_;
   PodDefaults defaults_;
   kube::Reflector pods_;  // of all namespaces and owners: what others use counts too
   kube::Reflector nodes_;
+  Instant now_;
+  std::map<std::string, double> missing_since_;  // nodes that pods of ours name but the cache does not hold; monotonic
 };
 
 }  // namespace windlass::controller

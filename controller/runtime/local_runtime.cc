@@ -108,6 +108,7 @@ void LocalRuntime::step(Instant now) {
     if (!process->stopping && process->pid <= 0 && now.monotonic_s >= process->restart_at_s) {
       if (auto started = start(*process); !started.ok()) {
         process->worker.failed = true;
+        process->worker.trouble = planner::WorkerTrouble::kFailed;
         process->worker.message = started.error().message;
         process->restart_at_s = now.monotonic_s + options_.restart_backoff_max_s;
       }
@@ -135,6 +136,7 @@ void LocalRuntime::reap(Process& process) {
                                  options_.restart_backoff_s * static_cast<double>(1 << std::min(process.crashes - 1, 10)));
   process.restart_at_s = now_.monotonic_s + wait_s;
   process.worker.failed = true;
+  process.worker.trouble = process.crashes > 1 ? planner::WorkerTrouble::kCrashLoop : planner::WorkerTrouble::kFailed;
   const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
                                               : fmt::format("exited with status {}", WEXITSTATUS(status));
   process.worker.message = fmt::format("{} {} ({} times); its log is {}/{}.log; next start in {:.0f} s", process.spec.name, how,
@@ -162,6 +164,7 @@ void LocalRuntime::probe_all() {
     if (ready || answers[i].ok()) worker.ready = ready;
     if (ready) {
       worker.failed = false;
+      worker.trouble = planner::WorkerTrouble::kNone;
       worker.message.clear();
     }
   }

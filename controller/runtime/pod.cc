@@ -2,9 +2,7 @@
 #include "controller/runtime/pod.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <ctime>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kPort = 8000;
 constexpr const char* kModelMount = "/models";
 
 struct ModelMount {
@@ -71,11 +68,11 @@ Result<std::vector<std::string>> engine_args(const WorkerSpec& spec, const std::
   const std::string concurrency = std::to_string(spec.max_concurrency);
   const std::string gpus = std::to_string(spec.gpus);
   const std::string context = std::to_string(spec.max_context_tokens);
-  const std::string port = std::to_string(kPort);
+  const std::string port = std::to_string(kWorkerPort);
   const bool bounded = spec.max_context_tokens > 0;
   std::vector<std::string> args;
   if (spec.engine == "Windlass") {
-    args = {"--model=" + model, fmt::format("--listen=$(POD_IP):{}", kPort), "--name=" + spec.served_name,
+    args = {"--model=" + model, fmt::format("--listen=$(POD_IP):{}", kWorkerPort), "--name=" + spec.served_name,
             "--max-concurrent=" + concurrency, fmt::format("--drain-timeout={:.0f}s", spec.drain_timeout_s)};
     if (bounded) args.push_back("--max-context-tokens=" + context);
   } else if (spec.engine == "VLLM") {
@@ -142,54 +139,7 @@ json merge_under(const json& theirs, const json& ours) {
   return ours;
 }
 
-const json* at(const json& object, std::initializer_list<const char*> path) {
-  const json* here = &object;
-  for (const char* key : path) {
-    if (!here->is_object()) return nullptr;
-    const auto found = here->find(key);
-    if (found == here->end()) return nullptr;
-    here = &*found;
-  }
-  return here;
-}
-
-std::string text_at(const json& object, std::initializer_list<const char*> path) {
-  const json* found = at(object, path);
-  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
-}
-
-int number(const std::string& text, int fallback) {
-  int value = fallback;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : fallback;
-}
-
-int container_units(const json& container, const std::string& resource) {
-  for (const char* kind : {"requests", "limits"}) {
-    const json* found = at(container, {"resources", kind, resource.c_str()});
-    if (found == nullptr) continue;
-    if (found->is_number_integer()) return found->get<int>();
-    if (found->is_string()) return number(found->get<std::string>(), 0);
-  }
-  return 0;
-}
-
-const json* condition(const json& pod, const char* type) {
-  const json* all = at(pod, {"status", "conditions"});
-  if (all == nullptr || !all->is_array()) return nullptr;
-  for (const json& one : *all) {
-    if (text_at(one, {"type"}) == type) return &one;
-  }
-  return nullptr;
-}
-
 }  // namespace
-
-double unix_seconds(const std::string& rfc3339) {
-  std::tm parts{};
-  const char* end = ::strptime(rfc3339.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  return end == nullptr ? 0 : static_cast<double>(::timegm(&parts));
-}
 
 Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
   const std::string image = !spec.image.empty() ? spec.image : spec.engine == "Windlass" ? defaults.worker_image : "";
@@ -217,7 +167,7 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
                     {"image", image},
                     {"args", args},
                     {"env", env},
-                    {"ports", {{{"name", "http"}, {"containerPort", kPort}}}},
+                    {"ports", {{{"name", "http"}, {"containerPort", kWorkerPort}}}},
                     {"readinessProbe", probe(windlass ? "/ready" : "/health", 1, 3)},
                     {"livenessProbe", probe("/health", 10, 6)},
                     {"startupProbe", probe("/health", 2, 900)},  // a large model may load for half an hour
@@ -273,90 +223,6 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
     pod = merge_under(theirs, pod);
   }
   return pod;
-}
-
-std::optional<Worker> worker_of(const json& pod) {
-  const json* owners = at(pod, {"metadata", "ownerReferences"});
-  if (owners == nullptr || !owners->is_array()) return std::nullopt;
-  const auto owner = std::find_if(owners->begin(), owners->end(), [](const json& one) {
-    return one.value("controller", false) && text_at(one, {"kind"}) == "ModelService" &&
-           text_at(one, {"apiVersion"}).rfind("windlass.dev/", 0) == 0;
-  });
-  const json* labels = at(pod, {"metadata", "labels"});
-  if (owner == owners->end() || labels == nullptr || text_at(*labels, {"app.kubernetes.io/component"}) != "worker")
-    return std::nullopt;
-
-  Worker worker;
-  worker.name = text_at(pod, {"metadata", "name"});
-  worker.name_space = text_at(pod, {"metadata", "namespace"});
-  worker.service = text_at(*owner, {"name"});
-  worker.service_uid = text_at(*owner, {"uid"});
-  worker.pool = text_at(*labels, {"windlass.dev/pool"});
-  worker.slot = number(text_at(*labels, {"windlass.dev/slot"}), 0);
-  worker.role = text_at(*labels, {"windlass.dev/role"});
-  worker.accelerator = text_at(pod, {"metadata", "annotations", "windlass.dev/accelerator"});
-  worker.gpus = number(text_at(pod, {"metadata", "annotations", "windlass.dev/gpus"}), 1);
-  worker.max_concurrency = number(text_at(pod, {"metadata", "annotations", "windlass.dev/max-concurrency"}), 1);
-  worker.spec_hash = text_at(pod, {"metadata", "annotations", "windlass.dev/spec-hash"});
-  worker.uid = text_at(pod, {"metadata", "uid"});
-  worker.resource_version = text_at(pod, {"metadata", "resourceVersion"});
-  worker.created_s = unix_seconds(text_at(pod, {"metadata", "creationTimestamp"}));
-  worker.terminating = !text_at(pod, {"metadata", "deletionTimestamp"}).empty();
-  const std::string draining = text_at(pod, {"metadata", "annotations", kDrainingSince});
-  if (!draining.empty()) worker.draining_since_s = std::strtod(draining.c_str(), nullptr);
-  const std::string ip = text_at(pod, {"status", "podIP"});
-  if (!ip.empty())
-    worker.address = ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, kPort) : fmt::format("[{}]:{}", ip, kPort);
-
-  const std::string phase = text_at(pod, {"status", "phase"});
-  const json* ready = condition(pod, "Ready");
-  worker.ready = ready != nullptr && text_at(*ready, {"status"}) == "True" && !worker.terminating;
-  if (worker.ready) worker.ready_s = unix_seconds(text_at(*ready, {"lastTransitionTime"}));
-  const json* scheduled = condition(pod, "PodScheduled");
-  worker.unschedulable = scheduled != nullptr && text_at(*scheduled, {"status"}) == "False" && phase != "Running";
-  if (worker.unschedulable) worker.message = text_at(*scheduled, {"message"});
-  const json* containers = at(pod, {"status", "containerStatuses"});
-  bool all_ended = containers != nullptr && containers->is_array() && !containers->empty();
-  if (all_ended) {
-    for (const json& one : *containers) {
-      // It has started in this incarnation, so it may have requests in flight even while a probe fails.
-      const json* started = at(one, {"started"});
-      if (!worker.ready_s && started != nullptr && started->is_boolean() && started->get<bool>())
-        worker.ready_s = worker.created_s;
-      const std::string waiting = text_at(one, {"state", "waiting", "reason"});
-      if (waiting == "CrashLoopBackOff" || waiting == "ImagePullBackOff" || waiting == "ErrImagePull" ||
-          waiting == "CreateContainerConfigError" || waiting == "InvalidImageName") {
-        worker.failed = true;
-        worker.message = fmt::format("{}: {}", waiting, text_at(one, {"state", "waiting", "message"}));
-      }
-      all_ended = all_ended && at(one, {"state", "terminated"}) != nullptr;
-    }
-  }
-  const bool ended_phase = phase == "Succeeded" || phase == "Failed";
-  const bool never_bound = worker.terminating && text_at(pod, {"spec", "nodeName"}).empty();
-  worker.finished = ended_phase || never_bound || (worker.terminating && all_ended);
-  if (phase == "Failed") {
-    worker.failed = true;
-    worker.message = fmt::format("{}: {}", text_at(pod, {"status", "reason"}), text_at(pod, {"status", "message"}));
-  }
-  return worker;
-}
-
-int requested(const json& pod, const std::string& resource) {
-  int sum = 0;
-  int largest_init = 0;
-  if (const json* containers = at(pod, {"spec", "containers"}); containers != nullptr) {
-    for (const json& one : *containers) sum += container_units(one, resource);
-  }
-  if (const json* containers = at(pod, {"spec", "initContainers"}); containers != nullptr) {
-    for (const json& one : *containers) largest_init = std::max(largest_init, container_units(one, resource));
-  }
-  return std::max(sum, largest_init);
-}
-
-bool holds_resources(const json& pod) {
-  const std::string phase = text_at(pod, {"status", "phase"});
-  return !text_at(pod, {"spec", "nodeName"}).empty() && phase != "Succeeded" && phase != "Failed";
 }
 
 }  // namespace windlass::controller

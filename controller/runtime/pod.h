@@ -11,12 +11,16 @@
 
 namespace windlass::controller {
 
+inline constexpr int kWorkerPort = 8000;
+inline constexpr const char* kInstanceLabel = "windlass.dev/instance";  // the installation that a pod or service belongs to
+inline constexpr const char* kDefaultInstance = "windlass";             // of whatever carries no such label
 inline constexpr const char* kDrainFinalizer = "windlass.dev/drain";
 inline constexpr const char* kDrainingSince = "windlass.dev/draining-since";  // annotation: Unix seconds
 
 struct PodDefaults {
-  std::string worker_image;  // where spec.engine.image is empty
-  std::string fetch_image;   // runs `hf download` for hf:// models; empty: hf:// is refused
+  std::string worker_image;                 // where spec.engine.image is empty
+  std::string fetch_image;                  // runs `hf download` for hf:// models; empty: hf:// is refused
+  std::string instance = kDefaultInstance;  // the installation that the pods belong to
 };
 
 // Error: the service asks for what a pod cannot be (file://, an engine without an image, a pod template that is no object).
@@ -24,6 +28,13 @@ struct PodDefaults {
 
 // nullopt: not a worker of ours (no controller owner of kind ModelService, or labels missing).
 [[nodiscard]] std::optional<Worker> worker_of(const nlohmann::json& pod);
+
+// What its node says of the worker. `node` is nullptr where there is none of its name; `missing_for_long`: and that is no
+// matter of one cache being behind another. A lost node makes the worker failed and not ready.
+void judge_node(const nlohmann::json* node, bool missing_for_long, Worker& worker);
+
+// Whether an administrator says of the node that it is shut down and will not come back by itself (KEP-2268).
+[[nodiscard]] bool out_of_service(const nlohmann::json& node);
 
 // Units of `resource` that the pod holds on its node: the sum over its containers, or the largest init container if that is
 // more.

@@ -64,6 +64,7 @@ struct Worker {
   std::string name_space;
   std::string service;
   std::string service_uid;
+  std::string instance;  // the installation of Windlass that started it
   std::string pool;
   int slot = 0;
   std::string role;
@@ -78,6 +79,8 @@ struct Worker {
   bool unschedulable = false;              // no node has room for it
   bool terminating = false;                // it was told to end
   bool finished = false;                   // nothing of it runs any more
+  std::string node;                        // where it runs; empty: nowhere yet
+  bool node_gone = false;                  // that node is no more: nothing can run there
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
   double created_s = 0;                    // wall clock
   std::optional<double> scheduled_s;       // wall clock, where known: it has a node

@@ -1,0 +1,60 @@
+// Reading Kubernetes objects that may lack anything: a path that is not there is nothing, never an exception. For this folder.
+#pragma once
+
+#include <charconv>
+#include <initializer_list>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace windlass::controller {
+
+// The value at the end of the path; nullptr where one of its keys is missing.
+inline const nlohmann::json* at(const nlohmann::json& object, std::initializer_list<const char*> path) {
+  const nlohmann::json* here = &object;
+  for (const char* key : path) {
+    if (!here->is_object()) return nullptr;
+    const auto found = here->find(key);
+    if (found == here->end()) return nullptr;
+    here = &*found;
+  }
+  return here;
+}
+
+inline std::string text_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
+  const nlohmann::json* found = at(object, path);
+  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
+}
+
+inline int integer_at(const nlohmann::json& object, std::initializer_list<const char*> path, int fallback = 0) {
+  const nlohmann::json* found = at(object, path);
+  return found != nullptr && found->is_number_integer() ? found->get<int>() : fallback;
+}
+
+inline bool true_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
+  const nlohmann::json* found = at(object, path);
+  return found != nullptr && found->is_boolean() && found->get<bool>();
+}
+
+// The list at the end of the path; an empty one where there is none.
+inline const nlohmann::json& list_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
+  static const nlohmann::json kNone = nlohmann::json::array();
+  const nlohmann::json* found = at(object, path);
+  return found != nullptr && found->is_array() ? *found : kNone;
+}
+
+inline int number(const std::string& text, int fallback) {
+  int value = fallback;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : fallback;
+}
+
+// The condition of this type in status.conditions; nullptr where there is none.
+inline const nlohmann::json* condition_of(const nlohmann::json& object, const char* type) {
+  for (const nlohmann::json& one : list_at(object, {"status", "conditions"})) {
+    if (text_at(one, {"type"}) == type) return &one;
+  }
+  return nullptr;
+}
+
+}  // namespace windlass::controller
