@@ -1,10 +1,16 @@
-{{- /* Names and labels. A release named windlass has resources named windlass-...; another, NAME-windlass-... */ -}}
+{{- /* Names, labels, images and what all pods share. A release named windlass has resources named windlass-...; another, NAME-windlass-... */ -}}
 {{- define "windlass.name" -}}
 {{- if contains "windlass" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-windlass" (.Release.Name | trunc 31 | trimSuffix "-") }}{{ end }}
 {{- end }}
 
+{{- /* dict "root" . "image" .Values.controller.image. A digest wins over a tag. */ -}}
 {{- define "windlass.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "windlass.workerImage" -}}
+{{ .Values.controller.workerImage | default (include "windlass.image" (dict "root" . "image" .Values.worker.image)) }}
 {{- end }}
 
 {{- define "windlass.selector" -}}
@@ -33,14 +39,88 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* dict "root" . "component" "gateway" "values" .Values.gateway: node selector, tolerations, affinity, and replicas on different nodes and
+zones where there are such. */ -}}
 {{- define "windlass.placement" -}}
-{{- with .nodeSelector }}
+{{- with .values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
+{{- with .values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .affinity }}
+{{- with .values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- $selector := include "windlass.selector" . }}
+topologySpreadConstraints:
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- $selector | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- /* dict "root" . "port" 9401 "values" .Values.controller: annotations of a pod, those for a Prometheus that reads annotations among them. */ -}}
+{{- define "windlass.podAnnotations" -}}
+{{- if not .root.Values.monitoring.serviceMonitor.enabled }}
+prometheus.io/scrape: "true"
+prometheus.io/scheme: {{ include "windlass.scheme" .root }}
+prometheus.io/port: {{ .port | quote }}
+prometheus.io/path: /metrics
+{{- end }}
+{{- with .values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Where one pod of several may always go, and never all at once. dict "root" . "component" "gateway" "values" .Values.gateway */ -}}
+{{- define "windlass.disruptionBudget" -}}
+{{- if gt (int .values.replicas) 1 }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "windlass.name" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "windlass.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels: {{- include "windlass.selector" . | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- /* TLS and the installation's token between controller, gateways and scrapers; docs/security.md says who needs what. */ -}}
+{{- define "windlass.scheme" -}}
+{{ ternary "https" "http" .Values.security.tls.enabled }}
+{{- end }}
+
+{{- define "windlass.tlsSecret" -}}
+{{ .Values.security.tls.existingSecret | default (printf "%s-tls" (include "windlass.name" .)) }}
+{{- end }}
+
+{{- define "windlass.tokenSecret" -}}
+{{ .Values.security.token.existingSecret | default (printf "%s-token" (include "windlass.name" .)) }}
+{{- end }}
+
+{{- define "windlass.secretMounts" -}}
+- {name: token, mountPath: /etc/windlass/token, readOnly: true}
+{{- if .Values.security.tls.enabled }}
+- {name: tls, mountPath: /etc/windlass/tls, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- /* No checksum annotation goes with them: the programs read these files again when they change. */ -}}
+{{- define "windlass.secretVolumes" -}}
+- name: token
+  secret: {secretName: {{ include "windlass.tokenSecret" . }}, items: [{key: token, path: token}]}
+{{- if .Values.security.tls.enabled }}
+- name: tls
+  secret: {secretName: {{ include "windlass.tlsSecret" . }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}, {key: ca.crt, path: ca.crt}]}
 {{- end }}
 {{- end }}
