@@ -81,22 +81,13 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
           registry.counters("windlass_gateway_request_generation_tokens_total", "Generated tokens of measured requests.")),
       requests_measured(registry.counters("windlass_gateway_requests_measured_total", "Requests that the token totals count.")),
       upstream_errors(registry.counters("windlass_gateway_upstream_errors_total", "Failures of workers, by reason.")),
+      silent_workers(registry.gauges("windlass_gateway_silent_workers",
+                                     "Workers in the routing table that take requests and do not answer this gateway.")),
+      key_requests(registry.counters("windlass_gateway_key_requests_total",
+                                     "Requests by API key's id and HTTP status; an unknown key's id is empty.")),
+      key_tokens(registry.counters("windlass_gateway_key_tokens_total", "Prompt and generated tokens by API key's id.")),
       routing_table_term(registry.gauges("windlass_gateway_routing_table_term", "Term of the routing table in use.").with({})),
       routing_table_counter(
           registry.gauges("windlass_gateway_routing_table_revision", "Counter of the routing table in use.").with({})) {}
-
-ControllerMetrics::ControllerMetrics(Registry& registry)
-    : process(registry),
-      reconcile_duration(registry
-                             .histograms("windlass_controller_reconcile_duration_seconds",
-                                         "Time of one step: observe, plan and apply.", reconcile_bounds_s())
-                             .with({})),
-      desired_workers(registry.gauges("windlass_controller_desired_workers", "Workers that the plan wants.")),
-      ready_workers(registry.gauges("windlass_controller_ready_workers", "Workers that are ready to serve.")),
-      slo_attainment_ratio(registry.gauges("windlass_controller_slo_attainment_ratio",
-                                           "Share of judged requests inside the objective over the SLO window, 0 to 1.")),
-      leader(registry.gauges("windlass_controller_leader", "1 while this replica leads.").with({})),
-      scrape_errors(registry.counters("windlass_controller_scrape_errors_total", "Failed scrapes, by kind of target.")),
-      reconcile_errors(registry.counters("windlass_controller_reconcile_errors_total", "Failed steps, by step.")) {}
 
 }  // namespace windlass::metrics

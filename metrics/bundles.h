@@ -7,17 +7,11 @@
 
 #include <string>
 
+#include "metrics/controller_metrics.h"
+#include "metrics/process_metrics.h"
 #include "metrics/registry.h"
 
 namespace windlass::metrics {
-
-// What every program tells of itself. process_start_time_seconds lets a reader recognise a restart of the writer even where the
-// new counter has already overtaken the old one (see counter_tracker.h).
-struct ProcessMetrics {
-  explicit ProcessMetrics(Registry& registry);
-
-  Gauge start_time;  // process_start_time_seconds: Unix time at which this bundle was made
-};
 
 // A worker serves one model, so the label is fixed at construction and the instruments are ready to use.
 struct WorkerMetrics {
@@ -59,21 +53,11 @@ struct GatewayMetrics {
   CounterFamily request_generation_tokens;  // windlass_gateway_request_generation_tokens_total{model}
   CounterFamily requests_measured;          // windlass_gateway_requests_measured_total{model}: requests in the two totals above
   CounterFamily upstream_errors;            // windlass_gateway_upstream_errors_total{model,reason}
+  GaugeFamily silent_workers;               // windlass_gateway_silent_workers{model}: listed workers that do not answer
+  CounterFamily key_requests;               // windlass_gateway_key_requests_total{key,code}: by API key's id; never the key
+  CounterFamily key_tokens;                 // windlass_gateway_key_tokens_total{key}: prompt and generated tokens
   Gauge routing_table_term;                 // windlass_gateway_routing_table_term
   Gauge routing_table_counter;              // windlass_gateway_routing_table_revision
-};
-
-struct ControllerMetrics {
-  explicit ControllerMetrics(Registry& registry);
-
-  ProcessMetrics process;
-  Histogram reconcile_duration;      // windlass_controller_reconcile_duration_seconds
-  GaugeFamily desired_workers;       // windlass_controller_desired_workers{namespace,name,role}
-  GaugeFamily ready_workers;         // windlass_controller_ready_workers{namespace,name}
-  GaugeFamily slo_attainment_ratio;  // windlass_controller_slo_attainment_ratio{namespace,name}, 0 to 1
-  Gauge leader;                      // windlass_controller_leader: 1 while this replica leads
-  CounterFamily scrape_errors;       // windlass_controller_scrape_errors_total{target_kind}; "worker" or "gateway"
-  CounterFamily reconcile_errors;    // windlass_controller_reconcile_errors_total{step}; "observe", "plan" or "apply"
 };
 
 }  // namespace windlass::metrics
