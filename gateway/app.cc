@@ -13,6 +13,7 @@
 
 #include "gateway/dispatcher.h"
 #include "gateway/http_admin.h"
+#include "gateway/http_prober.h"
 #include "gateway/http_public.h"
 #include "gateway/net.h"
 #include "gateway/table_client.h"
@@ -31,7 +32,8 @@ std::string default_id() {
 
 // Gateways draw apart: with one seed, all of them would send their n-th request to the same chain.
 RouterOptions router_options(const Options& options) {
-  return {options.max_queued, options.queue_timeout_s, options.request_timeout_s, options.policy, std::random_device{}()};
+  return {options.max_queued, options.queue_timeout_s, options.request_timeout_s,
+          options.policy,     std::random_device{}(),  options.start_timeout_s};
 }
 
 class App {
@@ -41,7 +43,8 @@ class App {
         metrics_(registry_),
         dispatcher_(io_, router_options(options), metrics_),
         pool_(io_),
-        proxy_{dispatcher_, pool_},
+        prober_(io_, dispatcher_, pool_),
+        proxy_{dispatcher_, pool_, [this](const std::string& address) { prober_.heard(address); }},
         public_(io_, public_handler(proxy_)),
         admin_(io_, admin_handler(proxy_, dispatcher_, registry_)),
         signals_(io_, SIGTERM, SIGINT) {}
@@ -66,6 +69,7 @@ class App {
         },
         [this] { return dispatcher_.router().table().version; });
     tables.start();
+    prober_.start();
     asio::co_spawn(io_, wait_for_end(tables), asio::detached);
     spdlog::info("gateway {} listens on {}, admin on {}", id, to_string(public_.bound()), to_string(admin_.bound()));
     io_.run();
@@ -95,6 +99,7 @@ class App {
     timer.expires_after(cut_short ? kLastAnswers : std::chrono::milliseconds(50));
     co_await timer.async_wait(to(error));
     tables.stop();
+    prober_.stop();
     admin_.stop_accepting();
     spdlog::info("drained");
     io_.stop();
@@ -106,6 +111,7 @@ class App {
   metrics::GatewayMetrics metrics_;
   Dispatcher dispatcher_;
   UpstreamPool pool_;
+  Prober prober_;
   Proxy proxy_;
   HttpServer public_;
   HttpServer admin_;

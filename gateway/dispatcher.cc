@@ -65,9 +65,29 @@ void Dispatcher::completed(Ticket& ticket, const Router::Completion& completion)
   apply(router_.completed(now_s(), ticket.id, completion));
 }
 
-void Dispatcher::failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message) {
-  count_upstream_error(model, reason);
-  apply(router_.failed(now_s(), ticket.id, message));
+void Dispatcher::failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message,
+                        bool may_move) {
+  // A worker that was to go and had not finished: its drain timeout was too short for this request.
+  count_upstream_error(model, router_.at_leaving_worker(ticket.id) ? "drain_timeout" : reason);
+  apply(router_.failed(now_s(), ticket.id, message, may_move));
+}
+
+void Dispatcher::contact_changed(const std::string& address, Contact contact) {
+  apply(router_.contact_changed(now_s(), address, contact));
+  count_contacts();
+}
+
+void Dispatcher::count_contacts() {
+  const auto bring = [this](const std::map<std::string, std::int64_t>& now, std::map<std::string, std::int64_t>& before,
+                            const char* reason) {
+    for (const auto& [model, count] : now) {
+      const std::int64_t more = count - before[model];
+      if (more > 0) metrics_.upstream_errors.with({{"model", model}, {"reason", reason}}).add(static_cast<double>(more));
+      before[model] = count;
+    }
+  };
+  bring(router_.contact_counts().recalled, counted_contacts_.recalled, "recalled");
+  bring(router_.contact_counts().lost, counted_contacts_.lost, "lost");
 }
 
 void Dispatcher::client_gone(Ticket& ticket) {
@@ -111,6 +131,10 @@ void Dispatcher::apply(const Actions& actions) {
       ticket.reject = *reject;
     } else if (const auto* cancel = std::get_if<Cancel>(&action)) {
       ticket.cancel = *cancel;
+      if (ticket.interrupt) ticket.interrupt();
+    } else if (std::holds_alternative<Recall>(action)) {
+      ticket.recalled = true;
+      ticket.dispatch.reset();
       if (ticket.interrupt) ticket.interrupt();
     }
     ticket.wake.cancel();
@@ -183,6 +207,15 @@ void Dispatcher::refresh_gauges() {
   for (const auto& [model, length] : queues) {
     metrics_.queue_length.with({{"model", model}}).set(length);
     shown_queues_.insert(model);
+  }
+  const auto silent = router_.silent_chains();
+  for (const auto& model : shown_silent_) {
+    if (!silent.contains(model)) metrics_.silent_workers.remove({{"model", model}});
+  }
+  shown_silent_.clear();
+  for (const auto& [model, count] : silent) {
+    metrics_.silent_workers.with({{"model", model}}).set(count);
+    shown_silent_.insert(model);
   }
 }
 

@@ -27,6 +27,7 @@ struct Ticket {
   std::optional<Dispatch> dispatch;  // taken by the exchange when it acts on it
   std::optional<Reject> reject;
   std::optional<Cancel> cancel;
+  bool recalled = false;  // cleared by the exchange, which then waits for another dispatch
   bool client_gone = false;
   bool token_seen = false;
   std::function<void()> interrupt;  // breaks off what the exchange is waiting for; set by it
@@ -49,8 +50,11 @@ class Dispatcher {
   void response_started(Ticket& ticket) { router_.response_started(ticket.id); }
   void tokens_sent(Ticket& ticket, const std::string& model, int count);
   void completed(Ticket& ticket, const Router::Completion& completion);
-  void failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message);
+  // The request is over after this, unless may_move let it wait again (router.h): see Ticket::over().
+  void failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message, bool may_move);
   void client_gone(Ticket& ticket);
+
+  void contact_changed(const std::string& address, Contact contact);
 
   // True when it was newer than the one in use.
   bool table_changed(dispatch::RoutingTable table);
@@ -73,6 +77,7 @@ class Dispatcher {
 
   void apply(const Actions& actions);
   void count(const Finished& finished);
+  void count_contacts();
   void arm_timer();
   ModelMetrics& of(const std::string& model);
 
@@ -86,6 +91,8 @@ class Dispatcher {
   std::unordered_map<std::string, ModelMetrics> models_;
   std::set<std::pair<std::string, std::string>> shown_chains_;  // (model, chain) with an in-flight series
   std::set<std::string> shown_queues_;
+  std::set<std::string> shown_silent_;
+  Router::ContactCounts counted_contacts_;  // as the metrics have them
 };
 
 }  // namespace windlass::gateway

@@ -50,6 +50,7 @@ asio::awaitable<bool> Exchange::run() {
     if (ticket_->over()) break;
     Dispatch next = std::move(*ticket_->dispatch);
     ticket_->dispatch.reset();
+    ticket_->recalled = false;  // whatever was taken back came before this
     const Outcome outcome = co_await attempt(std::move(next));
     if (outcome == Outcome::kOver) break;
   }
@@ -86,17 +87,18 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   Dispatcher& dispatcher = proxy_.dispatcher;
   const std::string& model = request_.head.model;
   chain_ = to_chain.chain;
+  address_ = to_chain.address;
   const std::string head =
       fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n", request_.target,
                   to_chain.address, request_.headers, request_.request_id, request_.head.upstream_body.size());
-  bool may_reuse = !ambiguous_retry_used_;
+  bool may_reuse = !retry_used_;
   while (true) {
     error_code error;
     upstream_ = may_reuse ? proxy_.pool.take_idle(to_chain.address) : nullptr;
     if (upstream_ == nullptr) {
       upstream_ = proxy_.pool.make();
       error = co_await proxy_.pool.connect(*upstream_, to_chain.address);
-      if (ticket_->over()) co_return Outcome::kOver;
+      if (interrupted()) co_return after_break();
       if (error) {
         dispatcher.refused(*ticket_, model, Refusal::kConnect);
         co_return Outcome::kAgain;
@@ -104,27 +106,28 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     }
     const std::array<asio::const_buffer, 2> message{asio::buffer(head), asio::buffer(request_.head.upstream_body)};
     co_await asio::async_write(upstream_->stream, message, to(error));
-    if (ticket_->over()) co_return Outcome::kOver;
+    if (interrupted()) co_return after_break();
     // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
     http::response_parser<http::buffer_body> parser;
     parser.header_limit(kMaxResponseHeadBytes);
     parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
     co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
-    if (ticket_->over()) co_return Outcome::kOver;
+    if (interrupted()) co_return after_break();
     if (error) {
       // A kept connection that breaks before the first byte of an answer is, as a rule, one that the worker closed while it was
       // idle. But it may also be a request that kills workers: therefore one such second try for a request, ever.
-      const bool stale = upstream_->reused && !parser.got_some() && !ambiguous_retry_used_;
-      upstream_->close();
+      const bool stale = upstream_->reused && !parser.got_some() && !retry_used_;
       if (stale) {
-        ambiguous_retry_used_ = true;
+        upstream_->close();
+        retry_used_ = true;
         may_reuse = false;
         dispatcher.count_upstream_error(model, "stale");
         continue;
       }
-      dispatcher.failed(*ticket_, model, "broken", fmt::format("The worker {} broke off before its answer.", chain_));
-      co_return Outcome::kOver;
+      failed("broken", fmt::format("The worker {} broke off before its answer.", chain_));
+      co_return after_break();
     }
+    proxy_.heard(address_);
     const auto rejected = parser.get().find("X-Windlass-Rejected");
     if (parser.get().result_int() == 503 && rejected != parser.get().end()) {
       const Refusal why = rejected->value() == "draining" ? Refusal::kDraining : Refusal::kFull;
@@ -139,29 +142,44 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     } else {
       complete = co_await pass_whole(parser);
     }
-    if (complete && !ticket_->over() && parser.is_done() && parser.keep_alive()) {
+    if (interrupted() || again_) co_return after_break();
+    if (complete && parser.is_done() && parser.keep_alive()) {
       proxy_.pool.release(to_chain.address, std::move(upstream_));
     }
     co_return Outcome::kOver;
   }
 }
 
+Exchange::Outcome Exchange::after_break() {
+  if (upstream_ != nullptr) upstream_->close();
+  if (ticket_->over()) return Outcome::kOver;
+  ticket_->recalled = false;
+  again_ = false;
+  retry_used_ = true;
+  return Outcome::kAgain;
+}
+
+void Exchange::failed(const char* reason, const std::string& message, bool may_move) {
+  upstream_->close();
+  proxy_.dispatcher.failed(*ticket_, request_.head.model, reason, message, may_move && !retry_used_);
+  again_ = !ticket_->over();
+}
+
 asio::awaitable<void> Exchange::pass_stream(http::response_parser<http::buffer_body>& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
-  const std::string& model = request_.head.model;
   const int status = static_cast<int>(parser.get().result_int());
   SseFilter filter(request_.head.stream && !request_.head.include_usage);
   std::array<char, 16384> bytes;
   while (!parser.is_done()) {
     error_code error;
     const std::size_t n = co_await read_body(*upstream_, parser, bytes.data(), bytes.size(), error);
-    if (ticket_->over()) co_return;
+    if (interrupted()) co_return;
+    if (n > 0) proxy_.heard(address_);
     SseFilter::Output output = filter.feed({bytes.data(), n});
     co_await forward(parser, std::move(output));
     if (ticket_->over()) co_return;
     if (error) {
-      upstream_->close();
-      dispatcher.failed(*ticket_, model, "broken", fmt::format("The worker {} broke off in the middle of its answer.", chain_));
+      failed("broken", fmt::format("The worker {} broke off in the middle of its answer.", chain_));
       co_return;
     }
   }
@@ -169,7 +187,7 @@ asio::awaitable<void> Exchange::pass_stream(http::response_parser<http::buffer_b
   co_await forward(parser, std::move(rest));
   if (ticket_->over()) co_return;
   if (status == 200 && !filter.done()) {
-    dispatcher.failed(*ticket_, model, "truncated", fmt::format("The worker {} ended its answer without [DONE].", chain_));
+    failed("truncated", fmt::format("The worker {} ended its answer without [DONE].", chain_));
     co_return;
   }
   if (!head_sent_) {
@@ -207,21 +225,22 @@ asio::awaitable<void> Exchange::forward(http::response_parser<http::buffer_body>
 // breaks off the client still gets a clean error.
 asio::awaitable<bool> Exchange::pass_whole(http::response_parser<http::buffer_body>& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
-  const std::string& model = request_.head.model;
   const int status = static_cast<int>(parser.get().result_int());
   std::string answer;
   std::array<char, 16384> bytes;
   while (!parser.is_done()) {
     error_code error;
     const std::size_t n = co_await read_body(*upstream_, parser, bytes.data(), bytes.size(), error);
-    if (ticket_->over()) co_return false;
+    if (interrupted()) co_return false;
+    if (n > 0) proxy_.heard(address_);
     answer.append(bytes.data(), n);
-    if (error || answer.size() > kMaxWholeAnswerBytes) {
-      upstream_->close();
-      dispatcher.failed(
-          *ticket_, model, error ? "broken" : "too_large",
-          error ? fmt::format("The worker {} broke off in the middle of its answer.", chain_)
-                : fmt::format("The answer of the worker {} is larger than {} bytes.", chain_, kMaxWholeAnswerBytes));
+    if (answer.size() > kMaxWholeAnswerBytes) {
+      failed("too_large", fmt::format("The answer of the worker {} is larger than {} bytes.", chain_, kMaxWholeAnswerBytes),
+             false);
+      co_return false;
+    }
+    if (error) {
+      failed("broken", fmt::format("The worker {} broke off in the middle of its answer.", chain_));
       co_return false;
     }
   }

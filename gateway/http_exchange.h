@@ -2,7 +2,8 @@
 //
 // It waits for the router's decision, sends the request to the chain it was given, and passes the answer on: an event stream
 // event by event, with at most one event in hand (a slow client slows the reading from its worker and nothing else); any other
-// answer whole. Where nothing was sent to the client and the worker refused, it goes back to the router. It answers once.
+// answer whole. Where nothing was sent to the client and the worker refused, broke off or fell silent, it goes back to the
+// router, which may send it elsewhere. It answers once.
 #pragma once
 
 #include <functional>
@@ -21,6 +22,7 @@ namespace windlass::gateway {
 struct Proxy {
   Dispatcher& dispatcher;
   UpstreamPool& pool;
+  std::function<void(const std::string& address)> heard = [](const std::string&) {};  // a byte came from that worker
   bool draining = false;
 };
 
@@ -51,6 +53,11 @@ class Exchange {
   asio::awaitable<void> answer_error();
   asio::awaitable<bool> send(std::string head, std::string_view body, bool chunk);
   asio::awaitable<void> end_broken_stream();
+  // The exchange with the worker is broken off: by the end of the request, or because it goes elsewhere.
+  [[nodiscard]] bool interrupted() const { return ticket_->over() || ticket_->recalled; }
+  // What an attempt came to that was interrupted, or that the worker broke off.
+  [[nodiscard]] Outcome after_break();
+  void failed(const char* reason, const std::string& message, bool may_move = true);
   void watch_client();
   [[nodiscard]] std::string response_head(const http::response_parser<http::buffer_body>& parser,
                                           const std::string& framing) const;
@@ -61,11 +68,12 @@ class Exchange {
   Request request_;
   std::shared_ptr<Ticket> ticket_;
   std::unique_ptr<UpstreamConnection> upstream_;
-  std::string chain_;
+  std::string chain_, address_;
   bool head_sent_ = false;
   bool writing_to_client_ = false;
   bool client_broken_ = false;
-  bool ambiguous_retry_used_ = false;
+  bool again_ = false;       // it broke off, and the request waits again
+  bool retry_used_ = false;  // a worker may have worked on it once already, in vain
 };
 
 }  // namespace windlass::gateway

@@ -10,7 +10,6 @@ namespace {
 // Shorter than the keep-alive time of every engine we know of, so that it is we who close.
 constexpr auto kMaxIdle = std::chrono::seconds(15);
 constexpr std::size_t kMaxIdlePerAddress = 64;
-constexpr auto kConnectTimeout = std::chrono::seconds(3);
 
 }  // namespace
 
@@ -35,13 +34,14 @@ std::unique_ptr<UpstreamConnection> UpstreamPool::take_idle(const std::string& a
   return taken;
 }
 
-asio::awaitable<error_code> UpstreamPool::connect(UpstreamConnection& connection, std::string address) {
+asio::awaitable<error_code> UpstreamPool::connect(UpstreamConnection& connection, std::string address,
+                                                  std::chrono::microseconds limit) {
   error_code error = asio::error::invalid_argument;
   const auto parsed = parse_host_port(address);
   if (!parsed.ok()) co_return error;
   const auto endpoints = co_await resolve_all(*parsed, error);
   for (const auto& endpoint : endpoints) {
-    connection.stream.expires_after(kConnectTimeout);
+    connection.stream.expires_after(limit);
     co_await connection.stream.async_connect(endpoint, to(error));
     if (!error || error == asio::error::operation_aborted) break;
   }

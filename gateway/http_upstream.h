@@ -33,15 +33,22 @@ class UpstreamPool {
  public:
   explicit UpstreamPool(asio::io_context& io) : io_(io) {}
 
+  // For each address of a name. Well below what a person would call hanging: a node that is gone does not refuse, it is silent.
+  static constexpr std::chrono::microseconds kConnectTimeout = std::chrono::seconds(1);
+
   // An idle connection that the worker has not closed, or null.
   [[nodiscard]] std::unique_ptr<UpstreamConnection> take_idle(const std::string& address);
 
   [[nodiscard]] std::unique_ptr<UpstreamConnection> make() { return std::make_unique<UpstreamConnection>(io_); }
 
   // Tries every address that the name has. Error: of the last one. `connection` may be closed meanwhile to break it off.
-  [[nodiscard]] asio::awaitable<error_code> connect(UpstreamConnection& connection, std::string address);
+  [[nodiscard]] asio::awaitable<error_code> connect(UpstreamConnection& connection, std::string address,
+                                                    std::chrono::microseconds limit = kConnectTimeout);
 
   void release(const std::string& address, std::unique_ptr<UpstreamConnection> connection);
+
+  // Closes the idle connections to that address: nothing that was open before it fell silent is to be trusted.
+  void forget(const std::string& address) { idle_.erase(address); }
 
   [[nodiscard]] std::size_t idle_count() const;
 

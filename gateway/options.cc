@@ -95,7 +95,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string advertise;
   std::vector<std::string> controllers;
   std::string policy = dispatch::to_string(options.policy);
-  std::string queue_timeout = "60s", request_timeout = "10m", drain_timeout = "30s";
+  std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s";
   app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);
   app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
   app.add_option("--admin-listen", admin_listen, "/metrics, /health and /ready, HOST:PORT")->capture_default_str();
@@ -112,6 +112,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
          "random or round-robin")
       ->capture_default_str();
   app.add_option("--queue-timeout", queue_timeout, "how long a request may wait for a worker")->capture_default_str();
+  app.add_option("--start-timeout", start_timeout,
+                 "how long a request may wait for a model that has no worker yet, if that is longer than --queue-timeout")
+      ->capture_default_str();
   app.add_option("--request-timeout", request_timeout, "how long a request may take in all")->capture_default_str();
   app.add_option("--drain-timeout", drain_timeout, "how long to finish what is in flight after SIGTERM")->capture_default_str();
   try {
@@ -141,6 +144,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   take("--policy", dispatch::policy_from_string(policy), options.policy);
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
+  take("--start-timeout", parse_duration_s(start_timeout), options.start_timeout_s);
   take("--request-timeout", parse_duration_s(request_timeout), options.request_timeout_s);
   take("--drain-timeout", parse_duration_s(drain_timeout), options.drain_timeout_s);
   if (problem.empty() && options.request_timeout_s <= 0) problem = "--request-timeout: found 0, allowed is more than 0";

@@ -35,6 +35,7 @@ struct Options {
   std::string id;                     // empty: made from host name and process id
   int max_queued = 10000;
   double queue_timeout_s = 60;
+  double start_timeout_s = 300;  // for a model that has no worker yet
   double request_timeout_s = 600;
   double drain_timeout_s = 30;
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;

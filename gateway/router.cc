@@ -16,6 +16,7 @@ namespace {
 constexpr double kMaxBackoffS = 2.0;
 constexpr int kRetryAfterNoWorkerS = 5;
 constexpr int kMaxRetryAfterS = 60;
+constexpr int kMaxStartRetryAfterS = 600;
 constexpr const char* kShuttingDown = "The gateway is shutting down.";
 
 double backoff_s(Refusal why, int refusals) {
@@ -36,11 +37,14 @@ struct Router::ChainSlot {
   bool draining = false;
   bool listed = false;
   int in_flight = 0;
-  int refusals = 0;                            // in a row
-  double blocked_until_s = 0;                  // it refused us: no new request before this; 0: it may have one
+  int refusals = 0;            // in a row
+  double blocked_until_s = 0;  // it refused us: no new request before this; 0: it may have one
+  Contact contact = Contact::kAnswers;
   std::map<std::uint64_t, RequestId> waiting;  // for a slot of this chain, by order of arrival; only while it is open
 
-  [[nodiscard]] bool open() const { return listed && !draining && capacity > 0 && blocked_until_s == 0; }
+  // In the table, to be sent requests, and there.
+  [[nodiscard]] bool serves() const { return listed && !draining && contact == Contact::kAnswers; }
+  [[nodiscard]] bool open() const { return serves() && capacity > 0 && blocked_until_s == 0; }
 };
 
 struct Router::Model {
@@ -56,7 +60,11 @@ struct Router::Model {
 
   [[nodiscard]] static dispatch::ChainState state_of(const ChainSlot& slot) {
     return {slot.service_rate_per_s, slot.capacity, slot.in_flight + static_cast<int>(slot.waiting.size()),
-            slot.draining || slot.blocked_until_s > 0};
+            slot.draining || slot.blocked_until_s > 0 || slot.contact != Contact::kAnswers};
+  }
+  // Whether any worker is listed that takes requests; else it is started from nothing.
+  [[nodiscard]] bool started() const {
+    return std::any_of(slots.begin(), slots.end(), [](const auto& slot) { return slot->listed && !slot->draining; });
   }
   // After every change of a slot.
   void tell(const ChainSlot& slot) {
@@ -91,6 +99,7 @@ struct Router::Request {
   std::shared_ptr<ChainSlot> queued_at;  // the chain in whose queue it waits; null: in the model's
   bool known_model = false;
   bool response_started = false;
+  bool moved = false;  // it was taken back from a worker that may have worked on it
   int tokens = 0;
   std::multimap<double, RequestId>::iterator deadline;
 };
@@ -103,6 +112,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
   TableOutcome outcome{true, {}};
   has_table_ = true;
   table_ = std::move(table);
+  table_received_s_ = now_s;
   for (auto& [name, model] : models_) {
     model->listed = false;
     for (auto& slot : model->slots) slot->listed = false;
@@ -126,6 +136,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       slot->service_rate_per_s = chain.service_rate_per_s;
       slot->capacity = chain.capacity;
       slot->draining = chain.draining;
+      slot->contact = contact_of(slot->address);
       slot->listed = true;
       slots.push_back(std::move(slot));
     }
@@ -164,9 +175,11 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
   request.record.model = name;
   request.record.streamed = streamed;
   request.record.arrived_s = now_s;
-  request.deadline = deadlines_.emplace(now_s + std::min(options_.queue_timeout_s, options_.request_timeout_s), id);
   const auto found = models_.find(name);
   request.known_model = found != models_.end() && found->second->listed;
+  const bool from_nothing = request.known_model && !found->second->started();
+  const double wait_s = from_nothing ? std::max(options_.queue_timeout_s, options_.start_timeout_s) : options_.queue_timeout_s;
+  request.deadline = deadlines_.emplace(now_s + std::min(wait_s, options_.request_timeout_s), id);
   if (shutting_down_) {
     reject(now_s, id, Reject{id, 503, "shutting_down", kShuttingDown, 1}, actions);
     return actions;
@@ -191,7 +204,7 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
     reject(now_s, id,
            Reject{id, 429, "queue_full",
                   fmt::format("{} requests for the model '{}' are waiting, allowed are {}.", waiting_before, name, limit),
-                  retry_after_s(model)},
+                  retry_after_s(now_s, model)},
            actions);
   }
   return actions;
@@ -202,29 +215,42 @@ Actions Router::refused(double now_s, RequestId id, Refusal why) {
   if (found == requests_.end() || found->second.slot == nullptr) return {};
   Actions actions;
   Request& request = found->second;
-  const auto slot = request.slot;
+  block(now_s, request.slot, request.record.model, why);
+  wait_again(now_s, id, request.record.arrived_s + std::min(options_.queue_timeout_s, options_.request_timeout_s), actions);
+  return actions;
+}
+
+// No new request goes there for a moment, longer with every time in a row. The caller tells the policy, and pumps.
+void Router::block(double now_s, const std::shared_ptr<ChainSlot>& slot, const std::string& model, Refusal why) {
   const bool was_blocked = slot->blocked_until_s > 0;
   ++slot->refusals;
   slot->blocked_until_s = now_s + backoff_s(why, slot->refusals);
+  const auto found = models_.find(model);
+  if (found == models_.end() || !found->second->listed) return;
+  if (slot->listed && !was_blocked) found->second->blocked.push_back(slot);
+  empty_queue_of(*found->second, *slot);
+}
+
+// From its worker back to its old place in the queue.
+void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& actions) {
+  Request& request = requests_.at(id);
+  const auto slot = request.slot;
   release(request);
   request.record.chain.clear();
   request.record.dispatched_s.reset();
   deadlines_.erase(request.deadline);
-  request.deadline =
-      deadlines_.emplace(request.record.arrived_s + std::min(options_.queue_timeout_s, options_.request_timeout_s), id);
+  request.deadline = deadlines_.emplace(deadline_s, id);
   const auto model = models_.find(request.record.model);
   if (model == models_.end() || !model->second->listed) {
     reject(now_s, id,
            Reject{id, 404, "model_not_found", fmt::format("The model '{}' is no longer served.", request.record.model), 0},
            actions);
-    return actions;
+    return;
   }
-  if (slot->listed && !was_blocked) model->second->blocked.push_back(slot);
-  empty_queue_of(*model->second, *slot);
-  model->second->tell(*slot);
   model->second->waiting.emplace(request.sequence, id);
+  model->second->tell(*slot);
+  std::erase_if(model->second->slots, [](const auto& one) { return !one->listed && one->in_flight == 0; });
   pump(now_s, *model->second, actions);
-  return actions;
 }
 
 void Router::accepted(RequestId id) {
@@ -258,16 +284,78 @@ Actions Router::completed(double now_s, RequestId id, const Completion& completi
   return actions;
 }
 
-Actions Router::failed(double now_s, RequestId id, const std::string& message) {
+Actions Router::failed(double now_s, RequestId id, const std::string& message, bool may_move) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return {};
   Actions actions;
-  const bool nothing_sent = !found->second.response_started;
+  Request& request = found->second;
+  if (may_move && !request.response_started && !request.moved && request.slot != nullptr && !shutting_down_) {
+    request.moved = true;
+    block(now_s, request.slot, request.record.model, Refusal::kConnect);
+    const double limit_s = request.record.arrived_s + options_.request_timeout_s;
+    wait_again(now_s, id, std::min(now_s + options_.queue_timeout_s, limit_s), actions);
+    return actions;
+  }
+  lose(now_s, id, message, actions);
+  return actions;
+}
+
+void Router::lose(double now_s, RequestId id, const std::string& message, Actions& actions) {
+  const bool nothing_sent = !requests_.at(id).response_started;
   actions.emplace_back(std::in_place_type<Cancel>, id, 502, nothing_sent, message);
   if (nothing_sent) {
     reject(now_s, id, Reject{id, 502, "worker_failed", message, 0}, actions);
   } else {
     finish(now_s, id, 502, actions);
+  }
+}
+
+Contact Router::contact_of(const std::string& address) const {
+  const auto found = contacts_.find(address);
+  return found == contacts_.end() ? Contact::kAnswers : found->second;
+}
+
+Actions Router::contact_changed(double now_s, const std::string& address, Contact contact) {
+  if (contact == contact_of(address)) return {};
+  Actions actions;
+  if (contact == Contact::kAnswers) {
+    contacts_.erase(address);
+  } else {
+    contacts_[address] = contact;
+  }
+  std::set<std::string> touched;
+  for (auto& [name, model] : models_) {
+    for (auto& slot : model->slots) {
+      if (slot->address != address) continue;
+      slot->contact = contact;
+      if (!slot->open()) empty_queue_of(*model, *slot);
+      if (model->listed) model->tell(*slot);
+      touched.insert(name);
+    }
+  }
+  if (contact >= Contact::kUnreachable) {
+    std::vector<RequestId> held;
+    for (const auto& [id, request] : requests_) {
+      if (request.slot != nullptr && request.slot->address == address) held.push_back(id);
+    }
+    for (const RequestId id : held) {
+      Request& request = requests_.at(id);
+      const std::string model = request.record.model;
+      if (!request.response_started && !request.moved) {
+        request.moved = true;
+        ++contact_counts_.recalled[model];
+        actions.push_back(Recall{id});
+        const double limit_s = request.record.arrived_s + options_.request_timeout_s;
+        wait_again(now_s, id, std::min(now_s + options_.queue_timeout_s, limit_s), actions);
+      } else if (contact == Contact::kLost) {
+        ++contact_counts_.lost[model];
+        lose(now_s, id, fmt::format("The worker {} is out of reach.", request.slot->id), actions);
+      }
+    }
+  }
+  for (const std::string& name : touched) {
+    const auto model = models_.find(name);
+    if (model != models_.end()) pump(now_s, *model->second, actions);
   }
   return actions;
 }
@@ -313,12 +401,37 @@ std::optional<double> Router::next_deadline_s() const {
     if (model->waiting.empty()) continue;
     for (const auto& slot : model->slots) {
       // Only a block that holds a free slot back is worth waking up for.
-      if (slot->listed && !slot->draining && slot->in_flight < slot->capacity && slot->blocked_until_s > 0) {
+      if (slot->serves() && slot->in_flight < slot->capacity && slot->blocked_until_s > 0) {
         earlier(slot->blocked_until_s);
       }
     }
   }
   return next;
+}
+
+std::set<std::string> Router::addresses() const {
+  std::set<std::string> all;
+  for (const auto& [name, model] : models_) {
+    for (const auto& slot : model->slots) all.insert(slot->address);
+  }
+  return all;
+}
+
+std::map<std::string, int> Router::silent_chains() const {
+  std::map<std::string, int> counts;
+  for (const auto& [name, model] : models_) {
+    if (!model->listed) continue;
+    counts[name] = static_cast<int>(std::count_if(model->slots.begin(), model->slots.end(), [](const auto& slot) {
+      return slot->listed && !slot->draining && slot->contact != Contact::kAnswers;
+    }));
+  }
+  return counts;
+}
+
+bool Router::at_leaving_worker(RequestId id) const {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.slot == nullptr) return false;
+  return found->second.slot->draining || !found->second.slot->listed;
 }
 
 std::vector<Router::ChainLoad> Router::chain_loads() const {
@@ -456,26 +569,29 @@ void Router::time_out(double now_s, RequestId id, Actions& actions) {
     return;
   }
   const Model& model = *models_.at(request.record.model);
-  const bool has_chain =
-      std::any_of(model.slots.begin(), model.slots.end(), [](const auto& s) { return s->listed && !s->draining; });
-  const std::string what = has_chain ? "No slot became free" : "No worker is ready";
+  const bool serves = std::any_of(model.slots.begin(), model.slots.end(), [](const auto& slot) { return slot->serves(); });
+  const std::string what = serves ? "No slot became free" : model.started() ? "No worker answers" : "No worker is ready";
   reject(now_s, id,
-         Reject{id, 503, has_chain ? "queue_timeout" : "no_worker",
-                fmt::format("{} for the model '{}' within {} s.", what, request.record.model,
-                            std::min(options_.queue_timeout_s, options_.request_timeout_s)),
-                retry_after_s(model)},
+         Reject{id, 503, serves ? "queue_timeout" : "no_worker",
+                fmt::format("{} for the model '{}' within {:.0f} s.", what, request.record.model,
+                            now_s - request.record.arrived_s),
+                retry_after_s(now_s, model)},
          actions);
 }
 
-// How long the queue takes to drain at the chains' rates: what a client can usefully be told.
-int Router::retry_after_s(const Model& model) const {
+// How long the queue takes to drain at the chains' rates, or the first worker to start: what a client can usefully be told.
+int Router::retry_after_s(double now_s, const Model& model) const {
   double rate_per_s = 0;
   for (const auto& slot : model.slots) {
-    if (slot->listed && !slot->draining) rate_per_s += slot->capacity * slot->service_rate_per_s;
+    if (slot->serves()) rate_per_s += slot->capacity * slot->service_rate_per_s;
   }
-  if (!(rate_per_s > 0)) return kRetryAfterNoWorkerS;
-  return static_cast<int>(std::clamp(std::ceil((static_cast<double>(model.total_waiting()) + 1) / rate_per_s), 1.0,
-                                     static_cast<double>(kMaxRetryAfterS)));
+  if (rate_per_s > 0) {
+    return static_cast<int>(std::clamp(std::ceil((static_cast<double>(model.total_waiting()) + 1) / rate_per_s), 1.0,
+                                       static_cast<double>(kMaxRetryAfterS)));
+  }
+  if (model.started() || !(model.route.expected_start_s > 0)) return kRetryAfterNoWorkerS;
+  const double left_s = model.route.expected_start_s - (now_s - table_received_s_);
+  return static_cast<int>(std::clamp(std::ceil(left_s), 1.0, static_cast<double>(kMaxStartRetryAfterS)));
 }
 
 }  // namespace windlass::gateway

@@ -8,6 +8,8 @@
 //   - every request that arrived gets exactly one Finished action, and after it nothing more
 //   - a chain holds at most its capacity of our requests, except where the table lowered it under what was in flight
 //   - a draining or vanished chain gets no new request; what it holds goes on
+//   - a worker that does not answer (contact.h) gets no new request. A request that a worker may have worked on goes to another
+//     one at most once in its life, and never after a byte of an answer has gone to the client
 //   - under JFFC: while a request waits, no chain of its model has a free slot (other than chains that refused us a moment
 //   ago), and
 //     requests of one model are dispatched in order of arrival; one that was refused returns to its old place
@@ -21,11 +23,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "gateway/attainment.h"
+#include "gateway/contact.h"
 #include "planner/dispatch/policies.h"
 #include "planner/dispatch/routing_table.h"
 
@@ -58,6 +62,11 @@ struct Cancel {
   std::string message;
 };
 
+// Break off the exchange with the worker, which is out of reach; nothing was sent to the client, and the request waits again.
+struct Recall {
+  RequestId id = 0;
+};
+
 // The request is over; the last action that names it. For metrics.
 struct Finished {
   RequestId id = 0;
@@ -66,7 +75,7 @@ struct Finished {
   bool known_model = false;  // the table listed the model when the request arrived: safe to use as a metric's label
 };
 
-using Action = std::variant<Dispatch, Reject, Cancel, Finished>;
+using Action = std::variant<Dispatch, Reject, Cancel, Recall, Finished>;
 using Actions = std::vector<Action>;
 
 struct RouterOptions {
@@ -75,6 +84,8 @@ struct RouterOptions {
   double request_timeout_s = 600;
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;  // every model has an instance of its own
   std::uint64_t seed = 1;                                     // of the policies that draw
+  // A request for a model that has no worker yet may wait this long, if that is longer than queue_timeout_s.
+  double start_timeout_s = 300;
 };
 
 // Why a worker did not take a request. It has done no work for it, so another worker may.
@@ -116,9 +127,12 @@ class Router {
     int generation_tokens = -1;
   };
   [[nodiscard]] Actions completed(double now_s, RequestId id, const Completion& completion);
-  // The worker broke off, or answered what is no HTTP. Never retried: it may have done work. Cancel, then Reject 502 if nothing
-  // was sent to the client.
-  [[nodiscard]] Actions failed(double now_s, RequestId id, const std::string& message);
+  // The worker broke off, or answered what is no HTTP. If nothing was sent to the client, may_move is set and it is the first
+  // time for this request, it waits again; a request that breaks workers thus breaks two at most. Else Cancel, and Reject 502
+  // if nothing was sent.
+  [[nodiscard]] Actions failed(double now_s, RequestId id, const std::string& message, bool may_move = false);
+  // What is known of the worker at this address has changed; see contact.h for what follows.
+  [[nodiscard]] Actions contact_changed(double now_s, const std::string& address, Contact contact);
   [[nodiscard]] Actions client_gone(double now_s, RequestId id);
   // Time-outs, and chains whose refusal has been waited out. Call at next_deadline_s() or somewhat later.
   [[nodiscard]] Actions tick(double now_s);
@@ -131,6 +145,18 @@ class Router {
   [[nodiscard]] bool has_table() const { return has_table_; }
   [[nodiscard]] const dispatch::RoutingTable& table() const { return table_; }
   [[nodiscard]] std::size_t open_requests() const { return requests_.size(); }
+
+  // Where requests go or are: the first hops of all chains in the table, and of those that still hold requests.
+  [[nodiscard]] std::set<std::string> addresses() const;
+  // Chains by model that are in the table, take requests and whose worker does not answer.
+  [[nodiscard]] std::map<std::string, int> silent_chains() const;
+  // The request is at a worker that drains or has left the table.
+  [[nodiscard]] bool at_leaving_worker(RequestId id) const;
+  // Requests that a gone worker held: those taken back and those ended, in all.
+  struct ContactCounts {
+    std::map<std::string, std::int64_t> recalled, lost;  // by model
+  };
+  [[nodiscard]] const ContactCounts& contact_counts() const { return contact_counts_; }
 
   struct ChainLoad {
     std::string model;
@@ -151,11 +177,15 @@ class Router {
   void serve_queue_of(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, Actions& actions);
   void send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, RequestId id, Actions& actions);
   void empty_queue_of(Model& model, ChainSlot& slot);
+  void block(double now_s, const std::shared_ptr<ChainSlot>& slot, const std::string& model, Refusal why);
+  void wait_again(double now_s, RequestId id, double deadline_s, Actions& actions);
+  void lose(double now_s, RequestId id, const std::string& message, Actions& actions);
   void release(Request& request);
   void finish(double now_s, RequestId id, int code, Actions& actions);
   void reject(double now_s, RequestId id, Reject rejection, Actions& actions);
   void time_out(double now_s, RequestId id, Actions& actions);
-  [[nodiscard]] int retry_after_s(const Model& model) const;
+  [[nodiscard]] int retry_after_s(double now_s, const Model& model) const;
+  [[nodiscard]] Contact contact_of(const std::string& address) const;
 
   RouterOptions options_;
   bool has_table_ = false;
@@ -164,6 +194,9 @@ class Router {
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::map<RequestId, Request> requests_;
   std::multimap<double, RequestId> deadlines_;
+  std::map<std::string, Contact> contacts_;  // of addresses that do not answer
+  ContactCounts contact_counts_;
+  double table_received_s_ = 0;
   std::uint64_t next_sequence_ = 0;
 };
 

@@ -2,11 +2,15 @@
 #include "controller/reconcile/routes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/dispatch/routing_table.h"
 
 namespace windlass::controller {
 namespace {
+
+constexpr double kAssumedStartS = 120;  // until a start of this service has been measured
+constexpr double kStartStepS = 5;       // what is told moves in such steps, or every tick would make a new table
 
 dispatch::Role role_of(const Worker& worker) {
   if (worker.role == dispatch::to_string(dispatch::Role::kPrefill)) return dispatch::Role::kPrefill;
@@ -29,6 +33,18 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory) {
     }
   }
   return chain;
+}
+
+// How long until the first worker of a service that has none is ready: a start takes what nine in ten of its own took, and the
+// oldest of those under way has some of that behind it.
+double expected_start_s(const planner::Service& service, double now_s) {
+  const double whole_s = service.starts ? service.starts->p90_s : kAssumedStartS;
+  double left_s = whole_s;
+  for (const planner::Worker& worker : service.workers) {
+    const bool starting = worker.state == planner::WorkerState::kStarting && worker.trouble == planner::WorkerTrouble::kNone;
+    if (starting) left_s = std::min(left_s, whole_s - (now_s - worker.created_s));
+  }
+  return std::max(1.0, std::ceil(left_s / kStartStepS)) * kStartStepS;
 }
 
 }  // namespace
@@ -58,6 +74,9 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
       route.chains.push_back(chain_of(worker, memory == state.services.end() ? nullptr : &memory->second));
     }
     std::sort(route.chains.begin(), route.chains.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    const bool serves =
+        std::any_of(route.chains.begin(), route.chains.end(), [](const auto& chain) { return !chain.draining; });
+    if (!serves) route.expected_start_s = expected_start_s(planned, observation.snapshot.now_s);
     all.push_back(std::move(route));
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.served_name < b.served_name; });

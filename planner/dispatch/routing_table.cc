@@ -35,6 +35,7 @@ json route_to_json(const ModelRoute& route) {
               {"tpotSloS", json_number(route.tpot_slo_s)},
               {"maxQueued", route.max_queued},
               {"maxContextTokens", route.max_context_tokens},
+              {"expectedStartS", json_number(route.expected_start_s)},
               {"chains", std::move(chains)}};
 }
 
@@ -69,7 +70,7 @@ Result<Chain> chain_from_json(const json& value, const std::string& path) {
   chain.service_rate_per_s = amount(reader, "serviceRatePerS");
   chain.capacity = reader.int32("capacity", 0, kLargestCount);
   chain.draining = reader.boolean("draining");
-  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
   if (chain.hops.empty()) return Error{ErrorCode::kInvalidArgument, path + ".hops: found [], must name at least one worker"};
   return chain;
 }
@@ -84,10 +85,11 @@ Result<ModelRoute> route_from_json(const json& value, const std::string& path) {
   route.tpot_slo_s = amount(reader, "tpotSloS");
   route.max_queued = reader.int32("maxQueued", 0, kLargestCount);
   route.max_context_tokens = reader.int32("maxContextTokens", 0, kLargestCount);
+  if (reader.has("expectedStartS")) route.expected_start_s = amount(reader, "expectedStartS");
   reader.list("chains", [&](const json& chain, const std::string& chain_path) {
     route.chains.push_back(reader.unwrap(chain_from_json(chain, chain_path)));
   });
-  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
   return route;
 }
 
@@ -116,11 +118,11 @@ Result<RoutingTable> routing_table_from_json(std::string_view text) {
   JsonReader version(reader.require("version"), "version");
   table.version.term = version.integer("term", 0, INT64_MAX);
   table.version.counter = version.integer("counter", 0, INT64_MAX);
-  reader.take(version.finish());
+  reader.take(version.first_mistake());
   reader.list("models", [&](const json& route, const std::string& path) {
     table.models.push_back(reader.unwrap(route_from_json(route, path)));
   });
-  if (Result<void> read = reader.finish(); !read.ok()) return read.error().within("routing table");
+  if (Result<void> read = reader.first_mistake(); !read.ok()) return read.error().within("routing table");
   return table;
 }
 

@@ -43,7 +43,8 @@ struct ModelRoute {
   double tpot_slo_s = 0;
   int max_queued = 0;  // requests that may wait at one gateway; one more gets 429
   int max_context_tokens = 0;
-  std::vector<Chain> chains;  // in a stable order (by id)
+  double expected_start_s = 0;  // while no worker is ready: when the first one is expected to be; 0: not known
+  std::vector<Chain> chains;    // in a stable order (by id)
 
   bool operator==(const ModelRoute&) const = default;
 };
@@ -57,7 +58,9 @@ struct RoutingTable {
 
 const char* to_string(Role role);  // "unified", "prefill", "decode"
 
-// JSON, keys as the fields above in camelCase. from_json names the field, what was found and what is allowed.
+// JSON, keys as the fields above in camelCase. from_json names the field, what was found and what is allowed. It is strict on
+// the fields that it knows and passes over others, so that a controller may be newer than its gateways; a field that was added
+// after the first version may be missing, so that it may also be older.
 [[nodiscard]] std::string to_json(const RoutingTable& table);
 [[nodiscard]] Result<RoutingTable> routing_table_from_json(std::string_view text);
 

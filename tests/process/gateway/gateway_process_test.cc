@@ -24,7 +24,8 @@ std::string text_of(const Message& answer) {
 }
 
 // Given a worker that is gone (connection refused) and one that rejects as full or draining; the request goes to the next one
-// each time, the client sees one good answer, and the refusals are counted.
+// each time, the client sees one good answer, and the refusals are counted (the one that is gone also by its probe, if that is
+// faster).
 TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   int dead_port = 0;
   { dead_port = FakeServer(named("dead")).port(); }
@@ -51,15 +52,18 @@ TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   EXPECT_EQ(text_of(*answer), "good");
   EXPECT_EQ(full_calls, 1);
   EXPECT_EQ(draining_calls, 1);
-  for (const char* reason : {"connect", "full", "draining"}) {
+  EXPECT_TRUE(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "connect"}}) == 1 ||
+              gateway.metric("windlass_gateway_silent_workers", {{"model", "tiny"}}) == 1);
+  for (const char* reason : {"full", "draining"}) {
     EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", reason}}), 1) << reason;
   }
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 1);
 }
 
-// Given workers that fail in ways that are not a refusal: no answer at all, half an answer, a 503 of their own, a 500; none is
-// sent to the other worker, and the client gets 502 or the worker's own answer.
-TEST(Gateway, OtherFailuresAreNotRetried) {
+// Given workers that fail in ways that are not a refusal. A worker that breaks off (no answer, half an answer, no HTTP) has its
+// request sent to another worker once, and no more: the client then gets 502. A worker's own answer is passed on, whatever it
+// is.
+TEST(Gateway, ABrokenAnswerIsTriedOnceMore) {
   std::atomic<int> calls = 0;
   const auto failing = [&](Connection& connection, const Message& request) {
     ++calls;
@@ -87,7 +91,8 @@ TEST(Gateway, OtherFailuresAreNotRetried) {
     const auto answer = ask(gateway.port(), post("/v1/chat/completions", chat("tiny", what, false)));
     ASSERT_TRUE(answer) << what;
     EXPECT_EQ(answer->status(), status) << what;
-    EXPECT_EQ(calls, ++sent) << what;
+    sent += status == 502 ? 2 : 1;
+    EXPECT_EQ(calls, sent) << what;
     if (status == 502) {
       EXPECT_TRUE(nlohmann::json::parse(answer->body)["error"]["message"].is_string()) << what;
     }
@@ -172,12 +177,12 @@ TEST(Gateway, QueueFull) {
 }
 
 // Given a model without a worker; a request waits, is served when the table brings one, and another one that waits too long
-// gets 503 with Retry-After.
+// (the start time-out, not the queue's) gets 503 with a Retry-After that is what is left of the expected start.
 TEST(Gateway, NoWorkerYet) {
   FakeServer worker(named("late"));
   FakeController controller;
   controller.set_table(table(1, {}));
-  GatewayProcess gateway({controller.url()}, {"--queue-timeout", "3s"});
+  GatewayProcess gateway({controller.url()}, {"--queue-timeout", "1s", "--start-timeout", "3s"});
   ASSERT_TRUE(gateway.obeys({1, 1}));
   auto client = Connection::connect(gateway.port());
   ASSERT_TRUE(client && client->write(kRequest));
@@ -187,12 +192,14 @@ TEST(Gateway, NoWorkerYet) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status(), 200);
   EXPECT_EQ(text_of(*answer), "late");
-  controller.set_table(table(3, {}));
+  auto starting = table(3, {});
+  starting.models[0].expected_start_s = 90;
+  controller.set_table(starting);
   ASSERT_TRUE(gateway.obeys({1, 3}));
   const auto timed_out = ask(gateway.port(), kRequest);
   ASSERT_TRUE(timed_out);
   EXPECT_EQ(timed_out->status(), 503);
-  EXPECT_GT(std::atoi(timed_out->header("retry-after").c_str()), 0);
+  EXPECT_THAT(std::atoi(timed_out->header("retry-after").c_str()), ::testing::AllOf(::testing::Gt(30), ::testing::Le(87)));
   EXPECT_THAT(timed_out->body, HasSubstr("No worker is ready"));
 }
 

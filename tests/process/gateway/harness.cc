@@ -253,7 +253,13 @@ void FakeServer::accept_loop() {
     connections_.emplace_back(fd);
     Connection& connection = connections_.back();
     threads_.emplace_back([this, &connection] {
-      while (const auto request = read_message(connection)) handler_(connection, *request);
+      while (const auto request = read_message(connection)) {
+        if (request->start_line.rfind("GET /health ", 0) == 0 && answers_probes_) {
+          connection.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        } else if (request->start_line.rfind("GET /health ", 0) != 0) {
+          handler_(connection, *request);
+        }
+      }
       connection.shut_down();
     });
   }

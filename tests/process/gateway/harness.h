@@ -5,6 +5,7 @@
 // wait on conditions (wait_until) or on each other (Gate).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -81,7 +82,8 @@ struct Message {
 // A chat request's body.
 [[nodiscard]] std::string chat(const std::string& model, const std::string& prompt, bool stream);
 
-// An HTTP server for the test's parts: calls the handler for each request of each connection, each connection on its thread.
+// An HTTP server for the test's parts: calls the handler for each request of each connection, each connection on its thread. A
+// gateway's probes (GET /health) it answers itself, until told to fall silent.
 class FakeServer {
  public:
   using Handler = std::function<void(Connection&, const Message&)>;
@@ -91,6 +93,8 @@ class FakeServer {
 
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // From now on probes get no answer, though connections are taken.
+  void ignore_probes() { answers_probes_ = false; }
   // Refuses new connections, breaks the open ones, joins all threads.
   void stop();
 
@@ -98,6 +102,7 @@ class FakeServer {
   void accept_loop();
 
   Handler handler_;
+  std::atomic<bool> answers_probes_ = true;
   int listen_fd_ = -1;
   int port_ = 0;
   std::mutex mutex_;

@@ -68,10 +68,14 @@ class Play {
   }
 
   void step() {
-    const auto what = rng_.integer(0, 99);
+    const auto what = rng_.integer(0, 107);
     if (what < 12) {
       table_ = random_table();
       take(router_.table_changed(now_s_, table_).actions);
+      return;
+    }
+    if (what >= 100) {
+      change_contact();
       return;
     }
     if (what < 55) {
@@ -101,11 +105,47 @@ class Play {
       router_.tokens_sent(now_s_, pick, 1);
       started_.insert(pick);
     } else if (what < 82) {
-      take(router_.failed(now_s_, pick, "broken"));
+      const bool may_move = rng_.integer(0, 1) == 0;
+      const bool moves = held && may_move && !started_.contains(pick) && !moved_.contains(pick);
+      if (moves) {
+        moved_.insert(pick);
+        refused_at_[holds_.at(pick).address] = now_s_;
+        holds_.erase(pick);
+      }
+      take(router_.failed(now_s_, pick, "broken", may_move));
+      ASSERT_TRUE(moves || !held || finished_.contains(pick)) << "broken a second time, and not over";
     } else if (what < 87) {
       take(router_.client_gone(now_s_, pick));
     } else if (held) {
       take(router_.completed(now_s_, pick, {200, 3, 4}));
+    }
+  }
+
+  // A worker falls silent, out of reach or answers again; often while it is not even in the table.
+  void change_contact() {
+    const std::string model = rng_.integer(0, 1) == 0 ? "m0" : "m1";
+    const std::string address = model + "-" + std::to_string(rng_.integer(0, 3)) + ":80";
+    const auto contact = static_cast<Contact>(rng_.integer(0, 3));
+    std::set<RequestId> there;
+    for (const auto& [id, held] : holds_) {
+      if (held.address == address) there.insert(id);
+    }
+    const Contact before = contacts_.contains(address) ? contacts_.at(address) : Contact::kAnswers;
+    contacts_[address] = contact;
+    const std::set<RequestId> moved_before = moved_;
+    take(router_.contact_changed(now_s_, address, contact));
+    for (const RequestId id : there) {
+      const bool still = holds_.contains(id) && holds_.at(id).address == address;
+      const bool changed = contact != before;
+      if (contact <= Contact::kSilent) {
+        ASSERT_TRUE(still) << "taken from a worker that may be at work";
+      }
+      if (changed && contact == Contact::kLost) {
+        ASSERT_FALSE(still) << "left with a lost worker";
+      }
+      if (changed && contact == Contact::kUnreachable) {
+        ASSERT_EQ(still, started_.contains(id) || moved_before.contains(id));
+      }
     }
   }
 
@@ -123,6 +163,11 @@ class Play {
       } else if (const auto* cancel = std::get_if<Cancel>(&action)) {
         ASSERT_FALSE(finished_.contains(cancel->id));
         ASSERT_EQ(cancel->nothing_sent, !started_.contains(cancel->id));
+      } else if (const auto* recall = std::get_if<Recall>(&action)) {
+        ASSERT_TRUE(holds_.contains(recall->id));
+        ASSERT_FALSE(started_.contains(recall->id)) << "taken back after its answer began";
+        ASSERT_TRUE(moved_.insert(recall->id).second) << "moved twice";
+        holds_.erase(recall->id);
       } else if (const auto* dispatch = std::get_if<Dispatch>(&action)) {
         ASSERT_FALSE(finished_.contains(dispatch->id)) << "dispatched after its end";
         ASSERT_FALSE(holds_.contains(dispatch->id)) << "held twice";
@@ -148,12 +193,18 @@ class Play {
     const auto* chain = listed(model, dispatch.chain, dispatch.address);
     ASSERT_NE(chain, nullptr) << "dispatched to a chain that is not in the table";
     ASSERT_FALSE(chain->draining);
+    ASSERT_TRUE(answers(dispatch.address)) << "dispatched to a worker that does not answer";
     ASSERT_LT(held_at(dispatch.address), chain->capacity) << "more than its slots";
     for (const auto& [id, name] : arrived_) {
       if (!waits_centrally_) break;
       if (name != model || finished_.contains(id) || holds_.contains(id)) continue;
       ASSERT_GE(sequence_.at(id), sequence_.at(dispatch.id)) << "an older request waits";
     }
+  }
+
+  bool answers(const std::string& address) const {
+    const auto found = contacts_.find(address);
+    return found == contacts_.end() || found->second == Contact::kAnswers;
   }
 
   int held_at(const std::string& address) const {
@@ -192,7 +243,7 @@ class Play {
       for (const auto& chain : route.chains) {
         const auto refused = refused_at_.find(chain.hops.front());
         const bool resting = refused != refused_at_.end() && now_s_ - refused->second <= 2.0;
-        if (chain.draining || chain.capacity == 0) continue;
+        if (chain.draining || chain.capacity == 0 || !answers(chain.hops.front())) continue;
         const bool full = held_at(chain.hops.front()) >= chain.capacity;
         any_full = any_full || full;
         if (!full && !resting) free = chain.id;
@@ -215,12 +266,14 @@ class Play {
   std::map<RequestId, std::size_t> sequence_;
   std::map<RequestId, Held> holds_;
   std::set<RequestId> finished_, rejected_, started_;
+  std::set<RequestId> moved_;  // a worker may have worked on it in vain
+  std::map<std::string, Contact> contacts_;
   std::map<std::string, double> refused_at_;
 };
 
 // Given 3,000 seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models,
-// refusals, failures, completions, clients that leave, late and repeated reports, time-outs); every promise of router.h holds
-// after each.
+// refusals, failures, workers that fall silent and return, completions, clients that leave, late and repeated reports,
+// time-outs); every promise of router.h holds after each.
 TEST(RouterProperties, HoldOverRandomEvents) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -86,18 +86,19 @@ TEST_F(RouterTest, Rejections) {
   EXPECT_EQ(all<Finished>(full).at(0).verdict, Verdict::kMissed);
 }
 
-// Given a model without a chain; requests wait, and go when the table brings one. Without one in time: 503 with Retry-After.
+// Given a model without a chain; requests wait, and go when the table brings one. Without one in time (the start
+// time-out): 503 with Retry-After.
 TEST_F(RouterTest, WaitsForAWorker) {
   use(0, table(1, {}));
   EXPECT_TRUE(router.arrived(1, 1, "tiny", true).empty());
   EXPECT_TRUE(router.arrived(20, 2, "tiny", true).empty());
-  EXPECT_EQ(router.next_deadline_s(), 61);
-  const auto late = router.tick(61);
+  EXPECT_EQ(router.next_deadline_s(), 301);
+  const auto late = router.tick(301);
   EXPECT_EQ(all<Reject>(late).at(0).id, 1U);
   EXPECT_EQ(all<Reject>(late).at(0).status, 503);
   EXPECT_EQ(all<Reject>(late).at(0).code, "no_worker");
   EXPECT_GT(all<Reject>(late).at(0).retry_after_s, 0);
-  EXPECT_EQ(all<Dispatch>(use(62, table(2, {chain("a", 1, 4)}))).at(0).id, 2U);
+  EXPECT_EQ(all<Dispatch>(use(302, table(2, {chain("a", 1, 4)}))).at(0).id, 2U);
 }
 
 // Given tables out of order; older and equal ones are ignored, a higher term wins with any counter.
@@ -160,7 +161,8 @@ TEST_F(RouterTest, Refusals) {
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.45);
 }
 
-// Given a worker that breaks; before a byte was sent it is a 502, after that the stream is cancelled, and neither is retried.
+// Given a worker that breaks, in exchanges that may not move; before a byte was sent it is a 502, after that the stream is
+// cancelled, and neither is retried.
 TEST_F(RouterTest, BrokenWorkers) {
   use(0, table(1, {chain("a", 1, 4), chain("b", 1, 4)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -177,6 +179,92 @@ TEST_F(RouterTest, BrokenWorkers) {
   EXPECT_EQ(all<Finished>(actions).at(0).verdict, Verdict::kMissed);
   EXPECT_EQ(all<Finished>(actions).at(0).record.code, 502);
   EXPECT_TRUE(router.failed(2, 2, "again").empty());
+}
+
+// Given a worker that breaks before a byte was sent, in an exchange that may move; the request goes to another worker from its
+// old place in the queue, and is a 502 when that one breaks too.
+TEST_F(RouterTest, ABrokenRequestMovesOnce) {
+  use(0, table(1, {chain("a", 2, 1), chain("b", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).at(0).chain, "b");
+  EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
+  EXPECT_TRUE(router.failed(1, 1, "gone", true).empty());
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 2);
+  EXPECT_EQ(all<Dispatch>(router.completed(1.01, 2, {})).at(0).id, 1U);
+  const auto actions = router.failed(2, 1, "gone", true);
+  EXPECT_EQ(all<Reject>(actions).at(0).status, 502);
+  EXPECT_EQ(all<Dispatch>(actions).at(0).id, 3U);
+}
+
+// Given a worker that takes connections and does not answer; it gets no new request, what it holds stays, and it gets requests
+// again when it answers.
+TEST_F(RouterTest, ASilentWorker) {
+  use(0, table(1, {chain("a", 2, 2), chain("b", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
+  EXPECT_TRUE(router.contact_changed(1, "a:80", Contact::kSilent).empty());
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true)).at(0).chain, "b");
+  EXPECT_TRUE(router.arrived(1, 3, "tiny", true).empty());
+  EXPECT_EQ(router.silent_chains().at("tiny"), 1);
+  EXPECT_EQ(in_flight("a"), 1);
+  use(2, table(2, {chain("a", 3, 2), chain("b", 1, 1)}));  // a table does not make it answer
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
+  EXPECT_EQ(all<Dispatch>(router.contact_changed(3, "a:80", Contact::kAnswers)).at(0).chain, "a");
+}
+
+// Given a worker out of reach with three requests, one that streams; the two others are taken back and go elsewhere, the stream
+// stays until the worker is lost and then ends with 502; one that was taken back before ends with 502 only then, too.
+TEST_F(RouterTest, AWorkerOutOfReach) {
+  use(0, table(1, {chain("a", 2, 3)}));
+  for (RequestId id = 1; id <= 3; ++id) EXPECT_EQ(all<Dispatch>(router.arrived(0, id, "tiny", true)).size(), 1U);
+  router.response_started(2);
+  auto actions = router.contact_changed(1, "a:80", Contact::kUnreachable);
+  EXPECT_EQ(all<Recall>(actions).size(), 2U);
+  EXPECT_TRUE(all<Dispatch>(actions).empty());
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 2);
+  const auto elsewhere = use(2, table(2, {chain("a", 2, 3), chain("b", 1, 2)}));
+  EXPECT_EQ(all<Dispatch>(elsewhere).at(0).id, 1U);
+  EXPECT_EQ(all<Dispatch>(elsewhere).at(1).id, 3U);
+  actions = router.contact_changed(3, "a:80", Contact::kLost);
+  EXPECT_EQ(all<Cancel>(actions).at(0).id, 2U);
+  EXPECT_EQ(all<Finished>(actions).at(0).record.code, 502);
+  EXPECT_TRUE(router.contact_changed(4, "b:80", Contact::kUnreachable).empty());
+  EXPECT_EQ(all<Reject>(router.contact_changed(5, "b:80", Contact::kLost)).size(), 2U);
+  EXPECT_EQ(router.contact_counts().recalled.at("tiny"), 2);
+  EXPECT_EQ(router.contact_counts().lost.at("tiny"), 3);
+}
+
+// Given a draining chain that leaves the table with one request that streams and one that has not begun; as its worker ends,
+// the second waits again and is served elsewhere, the first ends with an error.
+TEST_F(RouterTest, ADrainThatTookTooLong) {
+  use(0, table(1, {chain("a", 2, 2)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).size(), 1U);
+  router.response_started(1);
+  EXPECT_FALSE(router.at_leaving_worker(1));
+  use(1, table(2, {chain("a", 2, 2, true), chain("b", 1, 1)}));
+  EXPECT_TRUE(router.at_leaving_worker(1));
+  use(2, table(3, {chain("b", 1, 1)}));
+  EXPECT_TRUE(router.at_leaving_worker(2));
+  EXPECT_EQ(all<Finished>(router.failed(3, 1, "gone", true)).at(0).record.code, 502);
+  EXPECT_EQ(all<Dispatch>(router.failed(3, 2, "gone", true)).at(0).chain, "b");
+  EXPECT_EQ(router.addresses(), (std::set<std::string>{"b:80"}));
+}
+
+// Given a model without a worker and a start that is expected; a request may wait for the start time-out, and one that is
+// refused is told what is left of the start.
+TEST_F(RouterTest, FromZero) {
+  auto starting = table(1, {}, 1);
+  starting.models[0].expected_start_s = 120;
+  use(10, starting);
+  EXPECT_TRUE(router.arrived(20, 1, "tiny", true).empty());
+  EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 20 + 300);
+  const auto refused = all<Reject>(router.arrived(30, 2, "tiny", true));
+  EXPECT_EQ(refused.at(0).status, 429);
+  EXPECT_EQ(refused.at(0).retry_after_s, 100);
+  const auto late = all<Reject>(router.tick(320));
+  EXPECT_EQ(late.at(0).status, 503);
+  EXPECT_EQ(late.at(0).code, "no_worker");
+  EXPECT_EQ(late.at(0).retry_after_s, 1);
 }
 
 // Given a request that takes too long in flight; it is cancelled, and its slot goes to the next.

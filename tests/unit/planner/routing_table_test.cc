@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace windlass::dispatch {
 namespace {
@@ -22,6 +23,7 @@ RoutingTable example() {
   route.tpot_slo_s = 0.05;
   route.max_queued = 100;
   route.max_context_tokens = 8192;
+  route.expected_start_s = 42.5;
   route.chains = {Chain{"default/chat-h100-1-0", {"10.0.0.1:8000"}, Role::kUnified, 0.123456789012345678, 8, false},
                   Chain{"default/chat-p-0", {"10.0.0.2:8000", "10.0.0.3:8000"}, Role::kPrefill, 0.1, 0, true}};
   table.models = {route, ModelRoute{}};
@@ -57,12 +59,29 @@ TEST(RoutingTable, NamesEveryMistake) {
       {with("\"ttftSloS\":0.5", "\"ttftSloS\":\"NaN\""), "models[0].ttftSloS: found \"NaN\", must be a number of at least 0"},
       {with("\"term\":3", "\"term\":\"3\""), "version.term: found \"3\", must be an integer"},
       {with("\"service\":", "\"servise\":"), "models[0].service: missing"},
-      {with("\"draining\":false", "\"draining\":false,\"weight\":1"), "models[0].chains[0].weight: unknown field"}};
+      {with("\"expectedStartS\":42.5", "\"expectedStartS\":\"soon\""),
+       "models[0].expectedStartS: found \"soon\", must be a number"}};
   for (const auto& [text, message] : mistakes) {
     const auto result = routing_table_from_json(text);
     ASSERT_FALSE(result.ok()) << message;
     EXPECT_THAT(result.error().message, HasSubstr(message));
   }
+}
+
+// Given a table of a newer controller with fields that this reader does not know, in the table, a model, a chain and the
+// version, and one of an older controller without expectedStartS, expect both to be read, the unknown passed over, the missing
+// one 0.
+TEST(RoutingTable, UnknownFieldsAreNoMistake) {
+  auto json = nlohmann::json::parse(to_json(example()));
+  json["weather"] = {1, 2};
+  json["version"]["epoch"] = "x";
+  json["models"][0]["weight"] = nullptr;
+  json["models"][0]["chains"][1]["zone"] = "a";
+  EXPECT_EQ(routing_table_from_json(json.dump()).value(), example());
+  json["models"][0].erase("expectedStartS");
+  auto older = example();
+  older.models[0].expected_start_s = 0;
+  EXPECT_EQ(routing_table_from_json(json.dump()).value(), older);
 }
 
 // Given versions, expect their text and back; a later term to be newer than any counter of an earlier one; and bad texts

@@ -1,0 +1,232 @@
+// Workers that fall silent, die, or whose node goes away without a word, under the real gateway.
+#include <csignal>
+#include <cstdlib>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/process/gateway/harness.h"
+
+extern char** environ;
+
+namespace windlass::gateway::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// gateway_test_worker as a child.
+class WorkerProcess {
+ public:
+  explicit WorkerProcess(const std::string& name) {
+    const std::string program = WINDLASS_BINARY_DIR "/gateway_test_worker";
+    std::array<int, 2> out{};
+    if (::pipe2(out.data(), O_CLOEXEC) != 0) return;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::array<char*, 3> argv{const_cast<char*>(program.c_str()), const_cast<char*>(name.c_str()), nullptr};
+    if (::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(out[1]);
+    std::string line;
+    char c = 0;
+    while (::read(out[0], &c, 1) == 1 && c != '\n') line += c;
+    ::close(out[0]);
+    port_ = std::atoi(line.c_str());
+  }
+  ~WorkerProcess() {
+    signal(SIGKILL);
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  }
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int pid_ = -1;
+  int port_ = 0;
+};
+
+// A server whose machine can be cut off: from then on its kernel takes no connection and nothing is answered, and what is open
+// stays open in silence, as when a node's power goes.
+class Node {
+ public:
+  Node() {
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address_;
+    ::bind(listener_, reinterpret_cast<sockaddr*>(&address_), size);
+    ::listen(listener_, 0);
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address_), &size);
+    acceptor_ = std::thread([this] { accept_loop(); });
+  }
+  ~Node() {
+    cut_off_ = true;
+    ::shutdown(listener_, SHUT_RDWR);
+    if (acceptor_.joinable()) acceptor_.join();
+    for (auto& connection : connections_) connection.shut_down();
+    for (auto& thread : threads_) thread.join();
+    ::close(listener_);
+    for (const int fd : fillers_) ::close(fd);
+  }
+
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(ntohs(address_.sin_port)); }
+  [[nodiscard]] int requests() const { return requests_; }
+
+  void cut_off() {
+    cut_off_ = true;
+    const auto wake = Connection::connect(ntohs(address_.sin_port));  // the accept loop sees the flag
+    acceptor_.join();
+    // What waits to be accepted fills the backlog; from then on the kernel drops a connection's first packet.
+    for (int i = 0; i < 4; ++i) {
+      const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      ::connect(fd, reinterpret_cast<sockaddr*>(&address_), sizeof address_);
+      fillers_.push_back(fd);
+    }
+  }
+
+ private:
+  void accept_loop() {
+    while (true) {
+      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (cut_off_ || fd < 0) {
+        if (fd >= 0) fillers_.push_back(fd);
+        return;
+      }
+      connections_.emplace_back(fd);
+      Connection& connection = connections_.back();
+      threads_.emplace_back([this, &connection] {
+        while (const auto request = read_message(connection)) {
+          const bool probe = request->start_line.rfind("GET /health ", 0) == 0;
+          if (!probe) ++requests_;
+          if (probe && !cut_off_) connection.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+      });
+    }
+  }
+
+  int listener_ = -1;
+  sockaddr_in address_{};
+  std::atomic<bool> cut_off_ = false;
+  std::atomic<int> requests_ = 0;
+  std::list<Connection> connections_;
+  std::vector<std::thread> threads_;
+  std::vector<int> fillers_;
+  std::thread acceptor_;
+};
+
+std::string worker_of(const std::optional<Message>& answer) { return answer ? answer->header("x-windlass-worker") : ""; }
+
+bool silent(const GatewayProcess& gateway, int count) {
+  return wait_until([&] { return gateway.metric("windlass_gateway_silent_workers", {{"model", "tiny"}}) == count; });
+}
+
+// Given the faster of two workers stopped (SIGSTOP) in the middle of a stream; it is taken out, new requests go to the other
+// one, and when it goes on (SIGCONT) it is taken in again and its stream comes to its end without a gap.
+TEST(GatewayLostWorker, AStoppedWorkerIsTakenOutAndIn) {
+  WorkerProcess fast("fast"), slow("slow");
+  FakeController controller;
+  controller.set_table(table(1, {chain("fast", fast.address(), 9), chain("slow", slow.address(), 1)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto client = Connection::connect(gateway.port());
+  ASSERT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
+  ASSERT_EQ(worker_of(read_head(*client)), "fast");
+  ASSERT_EQ(read_chunk(*client), token_event("fast"));
+  fast.signal(SIGSTOP);
+  ASSERT_TRUE(silent(gateway, 1));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
+  }
+  fast.signal(SIGCONT);
+  ASSERT_TRUE(silent(gateway, 0));
+  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "fast");
+  std::string rest;
+  for (auto bytes = read_chunk(*client); bytes && !bytes->empty(); bytes = read_chunk(*client)) rest += *bytes;
+  EXPECT_THAT(rest, HasSubstr(kDoneEvent));
+  EXPECT_THAT(rest, Not(HasSubstr("error")));
+}
+
+// Given the faster of two workers killed (SIGKILL) with a stream and an unanswered request in flight; the stream ends with an
+// error event, the unanswered request is answered by the other worker, both are counted, and new requests go to the other one.
+TEST(GatewayLostWorker, AKilledWorkersRequests) {
+  WorkerProcess fast("fast"), slow("slow");
+  FakeController controller;
+  controller.set_table(table(1, {chain("fast", fast.address(), 9), chain("slow", slow.address(), 1)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto stream = Connection::connect(gateway.port());
+  ASSERT_TRUE(stream && stream->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
+  ASSERT_EQ(worker_of(read_head(*stream)), "fast");
+  auto hanging = Connection::connect(gateway.port());
+  ASSERT_TRUE(hanging && hanging->write(post("/v1/chat/completions", chat("tiny", "hang at fast", false))));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "fast"}}) == 2; }));
+  fast.signal(SIGKILL);
+  EXPECT_EQ(worker_of(read_message(*hanging)), "slow");
+  std::string rest;
+  for (auto bytes = read_chunk(*stream); bytes && !bytes->empty(); bytes = read_chunk(*stream)) rest += *bytes;
+  EXPECT_THAT(rest, HasSubstr("data: {\"error\":{"));
+  EXPECT_THAT(rest, Not(HasSubstr(kDoneEvent)));
+  EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "broken"}}), 2);
+  ASSERT_TRUE(silent(gateway, 1));
+  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
+}
+
+// Given a node that is cut off, without a reset, with an unanswered request in flight; the request is taken back and answered
+// by another worker.
+TEST(GatewayLostWorker, ANodeThatIsCutOff) {
+  Node node;
+  WorkerProcess slow("slow");
+  FakeController controller;
+  controller.set_table(table(1, {chain("node", node.address(), 9), chain("slow", slow.address(), 1)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto client = Connection::connect(gateway.port());
+  ASSERT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", "hi", false))));
+  ASSERT_TRUE(wait_until([&] { return node.requests() == 1; }));
+  node.cut_off();
+  EXPECT_EQ(worker_of(read_message(*client)), "slow");
+  EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "recalled"}}), 1);
+  EXPECT_THAT(gateway.log(), HasSubstr("is unreachable"));
+  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
+}
+
+// Given a draining worker that leaves the table and ends while it holds a stream and an unanswered request; the request is
+// answered by another worker, the stream ends with an error, and both are counted as the drain's.
+TEST(GatewayLostWorker, ADrainThatTookTooLong) {
+  WorkerProcess old("old"), young("young");
+  FakeController controller;
+  controller.set_table(table(1, {chain("old", old.address(), 9)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto stream = Connection::connect(gateway.port());
+  ASSERT_TRUE(stream && stream->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
+  ASSERT_EQ(worker_of(read_head(*stream)), "old");
+  auto hanging = Connection::connect(gateway.port());
+  ASSERT_TRUE(hanging && hanging->write(post("/v1/chat/completions", chat("tiny", "hang at old", false))));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "old"}}) == 2; }));
+  controller.set_table(table(2, {chain("young", young.address())}));
+  ASSERT_TRUE(gateway.obeys({1, 2}));
+  old.signal(SIGKILL);
+  EXPECT_EQ(worker_of(read_message(*hanging)), "young");
+  std::string rest;
+  for (auto bytes = read_chunk(*stream); bytes && !bytes->empty(); bytes = read_chunk(*stream)) rest += *bytes;
+  EXPECT_THAT(rest, HasSubstr("data: {\"error\":{"));
+  EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "drain_timeout"}}), 2);
+}
+
+}  // namespace
+}  // namespace windlass::gateway::testing
