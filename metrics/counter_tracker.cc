@@ -22,9 +22,12 @@ const auto& window_start(const Points& points, double from_s) {
   return after == points.begin() ? points.front() : *std::prev(after);
 }
 
-// Drops what no window of max_window_s can reach; one point at or before its start stays as the baseline.
+// Drops what no window of max_window_s can reach; one point at or before its start stays as the baseline. And the point before
+// the newest where it stands nearer than resolution_s to the one before it.
 template <class Points>
-void prune(Points& points, double max_window_s) {
+void prune(Points& points, double max_window_s, double resolution_s) {
+  const std::size_t n = points.size();
+  if (n >= 3 && points[n - 2].time_s - points[n - 3].time_s < resolution_s) points.erase(std::prev(points.end(), 2));
   while (points.size() > 2 && points[1].time_s <= points.back().time_s - max_window_s) points.pop_front();
 }
 
@@ -35,7 +38,8 @@ bool usable(const HistogramSnapshot& snapshot) {
 
 }  // namespace
 
-CounterTracker::CounterTracker(double max_window_s) : max_window_s_(max_window_s) {}
+CounterTracker::CounterTracker(double max_window_s, double resolution_s)
+    : max_window_s_(max_window_s), resolution_s_(resolution_s) {}
 
 void CounterTracker::observe(double now_s, double value, std::optional<double> writer_start_s) {
   if (!std::isfinite(value) || value < 0) return;
@@ -51,7 +55,7 @@ void CounterTracker::observe(double now_s, double value, std::optional<double> w
   }
   last_value_ = value;
   if (!first_s_.has_value()) first_s_ = points_.front().time_s;
-  prune(points_, max_window_s_);
+  prune(points_, max_window_s_, resolution_s_);
 }
 
 void CounterTracker::observe_absent(double now_s) {
@@ -86,7 +90,8 @@ std::optional<double> CounterTracker::last_reading_s() const {
   return last_value_.has_value() ? std::optional<double>(points_.back().time_s) : std::nullopt;
 }
 
-HistogramTracker::HistogramTracker(double max_window_s) : max_window_s_(max_window_s) {}
+HistogramTracker::HistogramTracker(double max_window_s, double resolution_s)
+    : max_window_s_(max_window_s), resolution_s_(resolution_s) {}
 
 void HistogramTracker::observe(double now_s, const HistogramSnapshot& snapshot, std::optional<double> writer_start_s) {
   if (!usable(snapshot)) return;
@@ -113,7 +118,7 @@ void HistogramTracker::observe(double now_s, const HistogramSnapshot& snapshot, 
     points_.push_back({now_s, std::move(total).value()});
   }
   last_ = snapshot;
-  prune(points_, max_window_s_);
+  prune(points_, max_window_s_, resolution_s_);
 }
 
 void HistogramTracker::observe_absent(double now_s) {

@@ -19,8 +19,9 @@ namespace windlass::metrics {
 
 class CounterTracker {
  public:
-  // Keeps history for windows up to max_window_s.
-  explicit CounterTracker(double max_window_s = 600);
+  // Keeps history for windows up to max_window_s. resolution_s: readings nearer to each other than this are thinned out (the
+  // newest stays), so that a window may begin by as much too early; 0 keeps all.
+  explicit CounterTracker(double max_window_s = 600, double resolution_s = 0);
 
   // writer_start_s: the writer's process_start_time_seconds when known; a change of it is a restart.
   // A reading not later than the last one is ignored, as is a value that is negative or not finite.
@@ -55,6 +56,7 @@ class CounterTracker {
   [[nodiscard]] std::optional<Span> span(double now_s, double window_s) const;
 
   double max_window_s_;
+  double resolution_s_;
   std::deque<Point> points_;
   std::optional<double> first_s_;
   std::optional<double> last_value_;
@@ -65,7 +67,8 @@ class CounterTracker {
 // The same for a histogram: p95 over the last five minutes from cumulative snapshots.
 class HistogramTracker {
  public:
-  explicit HistogramTracker(double max_window_s = 600);
+  // As CounterTracker.
+  explicit HistogramTracker(double max_window_s = 600, double resolution_s = 0);
 
   // A snapshot whose bounds differ from the last one's begins anew (the writer was upgraded).
   void observe(double now_s, const HistogramSnapshot& snapshot, std::optional<double> writer_start_s = std::nullopt);
@@ -89,6 +92,7 @@ class HistogramTracker {
   };
 
   double max_window_s_;
+  double resolution_s_;
   std::deque<Point> points_;
   std::optional<HistogramSnapshot> last_;
   std::optional<double> absent_s_;

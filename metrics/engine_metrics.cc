@@ -104,6 +104,17 @@ void read_common(const Exposition& page, const std::string& prefix, const Common
   first(read.requests_finished, counter(page, named(names.finished)));
 }
 
+void read_windlass(const Exposition& page, EngineMetrics& read) {
+  CommonNames names;
+  names.running = "requests_running";
+  names.waiting = "requests_waiting";
+  names.kv_share = {"kv_cache_usage_ratio"};
+  names.token_time = {"time_per_output_token_seconds"};
+  names.kind = TokenTime::kRequestMean;
+  names.finished = "requests_finished_total";
+  read_common(page, "windlass_worker_", names, read);
+}
+
 const std::vector<std::string_view> kNewAndOldGaps = {"inter_token_latency_seconds", "time_per_output_token_seconds"};
 
 void read_vllm(const Exposition& page, EngineMetrics& read) {
@@ -169,7 +180,8 @@ struct EngineNames {
 };
 
 // In the order of asking.
-const std::array<EngineNames, 6> kEngines = {{
+const std::array<EngineNames, 7> kEngines = {{
+    {Engine::kWindlass, "Windlass", {"windlass_worker_"}, read_windlass},
     {Engine::kVllm, "vLLM", {"vllm:"}, read_vllm},
     {Engine::kSglang, "SGLang", {"sglang:"}, read_sglang},
     {Engine::kTensorRtLlm, "TensorRT-LLM", {"trtllm_", "trtllm:"}, read_tensorrt_llm},
@@ -191,7 +203,7 @@ const EngineNames* names_on(const Exposition& page) {
     return (sample.name == "time_to_first_token_seconds_count" || sample.name == "request_success_total") &&
            sample.labels.contains("engine_type") && sample.labels.contains("model_name");
   };
-  return std::any_of(page.samples.begin(), page.samples.end(), bare) ? &kEngines[2] : nullptr;
+  return std::any_of(page.samples.begin(), page.samples.end(), bare) ? &kEngines[3] : nullptr;
 }
 
 }  // namespace
@@ -214,6 +226,7 @@ std::optional<EngineMetrics> read_engine_metrics(const Exposition& page) {
   EngineMetrics read;
   read.engine = names->engine;
   names->read(page, read);
+  read.start_time_s = counter(page, "process_start_time_seconds");
   return read;
 }
 

@@ -1,8 +1,9 @@
-// Reads the load of a serving engine that is not ours from its parsed /metrics page, whatever that engine calls things. Pure;
+// Reads the load of a serving engine, ours or another, from its parsed /metrics page, whatever that engine calls things. Pure;
 // any thread. Which engine it is shows in the metric names; what a page does not show, or shows as NaN, infinite or negative,
 // is absent here and never 0: absent load is unknown, 0 is idle.
 //
-// Where the names come from (file and commit where each was read; old names stand after "/"):
+// Our own worker's names are those of WorkerMetrics (metrics/bundles.h).
+// Where the others' names come from (file and commit where each was read; old names stand after "/"):
 //   vLLM          vllm/v1/metrics/loggers.py @005a810b (between 0.9 and 0.10; later versions of it for inter_token_latency),
 //     vllm/engine/metrics.py @00c33e81 (V0)
 //     vllm:num_requests_running, _waiting; vllm:kv_cache_usage_perc / gpu_cache_usage_perc (renamed in 0.9);
@@ -41,7 +42,7 @@
 
 namespace windlass::metrics {
 
-enum class Engine { kVllm, kSglang, kTensorRtLlm, kTritonTensorRtLlm, kTgi, kLlamaCpp };
+enum class Engine { kWindlass, kVllm, kSglang, kTensorRtLlm, kTritonTensorRtLlm, kTgi, kLlamaCpp };
 
 [[nodiscard]] std::string_view engine_name(Engine engine);  // as its project writes it: "vLLM"
 
@@ -79,6 +80,7 @@ struct EngineMetrics {
   std::optional<double> prompt_tokens;      // counter
   std::optional<double> generation_tokens;  // counter; SGLang and TGI count a request's tokens when it finishes
   std::optional<double> requests_finished;  // counter
+  std::optional<double> start_time_s;       // of the process, Unix time: another one is another run, whatever the counters say
 };
 
 // nullopt when no engine's names stand on the page.

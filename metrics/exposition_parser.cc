@@ -84,6 +84,11 @@ class LineScanner {
     while (!rest_.empty() && is_space(rest_.front())) rest_.remove_prefix(1);
   }
 
+  [[nodiscard]] bool at_end() const { return rest_.empty(); }
+  [[nodiscard]] bool next_is(std::string_view any_of) const {
+    return !rest_.empty() && any_of.find(rest_.front()) != std::string_view::npos;
+  }
+
   std::string_view word() {
     std::size_t n = 0;
     while (n < rest_.size() && !is_space(rest_[n])) ++n;
@@ -178,34 +183,89 @@ Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, s
 
 }  // namespace
 
-Result<Exposition> parse_exposition(std::string_view text) {
-  Exposition page;
+namespace {
+
+// Calls `line(text, number, whole)` for every line with its number; whole: it ends with a line feed. Stops at an error.
+template <class Line>
+Result<void> for_each_line(std::string_view text, Line line) {
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
+    std::string_view one = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    LineScanner scanner(line, number);
-    const std::size_t first = line.find_first_not_of(" \t");
-    if (first == std::string_view::npos) continue;
-    if (line[first] != '#') {
-      WINDLASS_ASSIGN_OR_RETURN(Sample sample, scanner.sample());
-      page.samples.push_back(std::move(sample));
-      continue;
-    }
-    scanner.word();
-    scanner.skip_spaces();
-    if (scanner.word() != "TYPE") continue;  // HELP and comments
-    scanner.skip_spaces();
-    WINDLASS_ASSIGN_OR_RETURN(std::string name, scanner.name("name after # TYPE", true));
-    scanner.skip_spaces();
-    const std::string_view type_text = scanner.word();
-    const auto type = parse_type(type_text);
-    if (!type) return scanner.bad("type of " + name, type_text, "counter, gauge, histogram, summary or untyped");
-    if (!page.types.emplace(name, *type).second)
-      return scanner.bad("type of " + name, type_text, "one # TYPE line for each name");
+    if (!one.empty() && one.back() == '\r') one.remove_suffix(1);
+    if (one.find_first_not_of(" \t") == std::string_view::npos) continue;
+    WINDLASS_RETURN_IF_ERROR(line(one, number, end != std::string_view::npos));
   }
+  return {};
+}
+
+bool is_comment(std::string_view line) { return line[line.find_first_not_of(" \t")] == '#'; }
+
+Result<void> read_type(std::string_view line, std::size_t number, Exposition& page) {
+  LineScanner scanner(line, number);
+  scanner.skip_spaces();
+  scanner.word();
+  scanner.skip_spaces();
+  if (scanner.word() != "TYPE") return {};  // HELP and comments
+  scanner.skip_spaces();
+  WINDLASS_ASSIGN_OR_RETURN(std::string name, scanner.name("name after # TYPE", true));
+  scanner.skip_spaces();
+  const std::string_view type_text = scanner.word();
+  const auto type = parse_type(type_text);
+  if (!type) return scanner.bad("type of " + name, type_text, "counter, gauge, histogram, summary or untyped");
+  if (!page.types.emplace(name, *type).second)
+    return scanner.bad("type of " + name, type_text, "one # TYPE line for each name");
+  return {};
+}
+
+// The name that the line begins with, where a value or labels follow it.
+std::optional<std::string> legible_name(std::string_view line, std::size_t number) {
+  LineScanner scanner(line, number);
+  scanner.skip_spaces();
+  auto name = scanner.name("metric name", true);
+  if (!name.ok()) return std::nullopt;
+  return scanner.at_end() || scanner.next_is(" \t{") ? std::optional(std::move(name).value()) : std::nullopt;
+}
+
+}  // namespace
+
+Result<Exposition> parse_exposition(std::string_view text) {
+  Exposition page;
+  WINDLASS_RETURN_IF_ERROR(for_each_line(text, [&](std::string_view line, std::size_t number, bool) -> Result<void> {
+    if (is_comment(line)) return read_type(line, number, page);
+    WINDLASS_ASSIGN_OR_RETURN(Sample sample, LineScanner(line, number).sample());
+    page.samples.push_back(std::move(sample));
+    return {};
+  }));
   return page;
+}
+
+Result<PartialExposition> parse_exposition_partially(std::string_view text) {
+  PartialExposition read;
+  std::set<std::string> broken;
+  std::optional<Error> first;
+  WINDLASS_RETURN_IF_ERROR(for_each_line(text, [&](std::string_view line, std::size_t number, bool whole) -> Result<void> {
+    if (is_comment(line)) {
+      static_cast<void>(read_type(line, number, read.page));
+      return {};
+    }
+    LineScanner scanner(line, number);
+    auto sample = scanner.sample();
+    if (sample.ok() && whole) {
+      read.page.samples.push_back(std::move(sample).value());
+      return {};
+    }
+    auto name = legible_name(line, number);
+    const Error error = sample.ok() ? scanner.bad("after " + sample->name, "", "a line feed") : sample.error();
+    if (!name) return error;
+    if (!first) first = error;
+    broken.insert(*std::move(name));
+    return {};
+  }));
+  std::erase_if(read.page.samples, [&](const Sample& sample) { return broken.contains(sample.name); });
+  if (read.page.samples.empty() && first) return *first;
+  read.broken.assign(broken.begin(), broken.end());
+  return read;
 }
 
 std::vector<const Sample*> Exposition::find(std::string_view name, const std::map<std::string, std::string>& match) const {

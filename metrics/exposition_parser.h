@@ -1,7 +1,8 @@
 // Parses Prometheus text exposition (format 0.0.4; OpenMetrics' closing "# EOF" is accepted). Pure; usable on any thread.
 //
-// The text is foreign bytes: from our own processes and from engines that are not ours. Anything malformed is an error that
-// names the line; a half-read page is never returned, since a missing series would look like a quiet service.
+// The text is foreign bytes: from our own processes and from engines that are not ours. To parse_exposition() anything
+// malformed is an error that names the line; a half-read page is never returned, since a missing series would look like a quiet
+// service. parse_exposition_partially() gives what is whole, for readers to whom an absent series is unknown.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +60,19 @@ struct Exposition {
 
 // Error kInvalidArgument: "line 7: label 'model': found end of line, allowed is a closing '\"'".
 [[nodiscard]] Result<Exposition> parse_exposition(std::string_view text);
+
+// A page of which some series could not be read.
+struct PartialExposition {
+  Exposition page;
+  std::vector<std::string> broken;  // names whose every series was left out, sorted
+};
+
+// For pages of engines that print what is no number (llama.cpp's "-nan") or a broken line among good ones. A line that is
+// malformed behind a legible name takes away every series of that name, since the rest of them would look like less load; a
+// last line without its line feed may be cut short and counts as malformed. Broken "# TYPE" lines are passed over. REQUIRES of
+// the reader: what is absent is unknown to it, never 0. Error kInvalidArgument: a malformed line without a legible name (HTML,
+// JSON), or nothing but malformed lines.
+[[nodiscard]] Result<PartialExposition> parse_exposition_partially(std::string_view text);
 
 // later - earlier, bucket by bucket. Both have the same bounds. Error kInvalidArgument when bounds differ or any count fell (a
 // reset).

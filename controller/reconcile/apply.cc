@@ -12,11 +12,13 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kBackoffMinS = 1;
-constexpr double kBackoffMaxS = 60;
 constexpr double kOverdueGraceS = 5;  // for a worker that has outlived its drainTimeout
 constexpr double kSettleS = 5;        // after taking the lead: time for the gateways to find us before anything is ended
-constexpr const char* kWorkerFailed = "WorkerFailed";
+constexpr double kStuckS = 60;        // a worker still there so long after its drainTimeout is told of
+constexpr double kDrainWatchS = 60;   // a drain that another leader began is watched at least this long before it is overdue
+constexpr double kNodeLostS = 300;    // a worker whose node does not answer for so long is given up, as Kubernetes does
+constexpr double kMassLoss = 0.55;    // beyond this share of lost workers it is more likely the cluster that cannot see
+constexpr int kMassLossWorkers = 3;
 constexpr double kQuietGraceS = 30;  // for a worker that nobody uses any more; it ends at once, unless we were wrong
 
 class Applier {
@@ -24,22 +26,36 @@ class Applier {
   Applier(const ApplyContext& context, ControllerState& state) : context_(context), state_(state) {}
 
   Applied run() {
+    look_for_lost_nodes();
     for (std::size_t i = 0; i < context_.observation.services.size(); ++i) {
       const api::ModelService& service = *context_.observation.services[i];
       const std::vector<Worker>& workers = context_.observation.workers.at(service.metadata.uid);
       for (const Worker& worker : workers) finish(service, worker);
       const planner::Mode mode = context_.observation.snapshot.services[i].scaling.mode;
       if (mode == planner::Mode::kApply) scale(service, context_.plan.services.at(i), workers);
+      budgets_.push_back(budget(service, context_.plan.services.at(i), workers));
+    }
+    if (const auto set = context_.runtime.set_disruption_budgets(budgets_); !set.ok()) {
+      applied_.errors.push_back(set.error().within("setting disruption budgets").message);
     }
     for (const Worker& orphan : context_.observation.orphans) let_go(orphan);
     for (const Worker& stray : context_.observation.strays) {
       if (stray.finished) note(context_.runtime.release(stray), "releasing " + chain_id(stray));
     }
-    forget_gone_drains();
+    forget_the_gone();
     return std::move(applied_);
   }
 
  private:
+  [[nodiscard]] double now_s() const { return context_.now.monotonic_s; }
+
+  // Whether the cluster takes writes now. What cannot be done yet is done by a later step.
+  bool may_write() {
+    if (now_s() >= context_.runtime.not_before_s()) return true;
+    applied_.waiting = true;
+    return false;
+  }
+
   void note(const Result<void>& result, const std::string& what) {
     if (result.ok()) {
       applied_.changed = true;
@@ -53,23 +69,33 @@ class Applier {
     const double drain_timeout_s = service.spec.scaling.drain_timeout_s;
     if (worker.finished) {
       // Ended by itself (evicted, refused by its node): its successor must not follow at once, again and again.
-      const ServiceMemory& memory = state_.services[service.metadata.uid];
-      const bool in_force = memory.create_backoff && context_.now.monotonic_s < memory.create_backoff->until_s;
-      if (worker.failed && !worker.terminating && !in_force) {
-        back_off(service, state_.services[service.metadata.uid], worker.name,
-                 Error{ErrorCode::kUnavailable, fmt::format("worker {} failed: {}", worker.name, worker.message)},
-                 kWorkerFailed);
+      const bool by_itself = worker.failed && !worker.terminating && worker.trouble != planner::WorkerTrouble::kNodeLost;
+      const Backoffs::Place place{worker.pool, worker.slot, FailureKind::kEnded};
+      Backoffs& backoffs = state_.services[service.metadata.uid].backoffs;
+      const Backoff* before = backoffs.find(place);
+      if (by_itself && (before == nullptr || now_s() >= before->until_s)) {
+        const std::string what = fmt::format("worker {} failed: {}", worker.name, worker.message);
+        if (before == nullptr || before->message != what) applied_.happenings.push_back({&service, true, "WorkerFailed", what});
+        (void)backoffs.failed(place, now_s(), "WorkerFailed", what);
       }
       note(context_.runtime.release(worker), "releasing " + chain_id(worker));
       return;
+    }
+    const bool draining = worker.draining_since_s.has_value();
+    const double drained_s = draining ? drained_for_s(worker, drain_timeout_s) : 0;
+    if (draining && drained_s >= drain_timeout_s + kOverdueGraceS + kStuckS && !state_.drains[worker.uid].told) {
+      state_.drains[worker.uid].told = true;
+      applied_.happenings.push_back(
+          {&service, true, "DrainStuck",
+           fmt::format("worker {} has been draining for {:.0f} s, its drainTimeout is {:.0f} s; it holds its GPUs{}{}",
+                       worker.name, drained_s, drain_timeout_s, worker.message.empty() ? "" : ": ", worker.message)});
     }
     if (worker.terminating) {
       applied_.waiting = true;
       return;
     }
-    if (!worker.draining_since_s) return;
+    if (!draining) return;
     applied_.waiting = true;
-    const double drained_s = context_.now.wall_s - *worker.draining_since_s;
     if (drained_s >= drain_timeout_s) {
       note(context_.runtime.terminate(worker, kOverdueGraceS), "ending " + chain_id(worker));
     } else if (quiet(worker)) {
@@ -78,25 +104,39 @@ class Applier {
     }
   }
 
+  // How long the worker has drained, by our own clock since we first saw it. What it had drained before under another leader is
+  // known by that one's wall clock alone; so it is believed only as far as a minute remains, and a clock that is hours off
+  // neither ends a request at once nor holds the worker for longer than one drainTimeout.
+  double drained_for_s(const Worker& worker, double drain_timeout_s) {
+    const auto [drain, is_new] = state_.drains.try_emplace(worker.uid);
+    if (is_new) {
+      // The table in force was made from the observation that shows the worker draining, so it is the first that can say so.
+      drain->second.version = context_.table;
+      drain->second.seen_s = now_s();
+      const double most_s = drain_timeout_s - std::min(kDrainWatchS, drain_timeout_s);
+      drain->second.inherited_s = std::clamp(context_.now.wall_s - *worker.draining_since_s, 0.0, most_s);
+    }
+    return drain->second.inherited_s + now_s() - drain->second.seen_s;
+  }
+
   // Whether every gateway knows that the worker drains, and since then neither they nor it have a request in flight.
   bool quiet(const Worker& worker) {
-    const double now_s = context_.now.monotonic_s;
-    if (now_s - state_.leading_since_s < kSettleS) return false;
-    // The table in force was made from the observation that shows the worker draining, so it is the first that can say so.
-    const auto drain = state_.drains.try_emplace(worker.uid, DrainMemory{context_.table, std::nullopt}).first;
+    if (now_s() - state_.leading_since_s < kSettleS) return false;
+    const auto drain = state_.drains.find(worker.uid);
     const bool all_know = std::all_of(context_.gateways.begin(), context_.gateways.end(), [&](const GatewayPeer& gateway) {
       return gateway.acknowledged >= drain->second.version;
     });
     if (!all_know) return false;
-    if (!drain->second.acknowledged_s) drain->second.acknowledged_s = now_s;
+    if (!drain->second.acknowledged_s) drain->second.acknowledged_s = now_s();
     // Only what was read after the acknowledgement counts: an older page may have missed the last request.
     const double since_s = *drain->second.acknowledged_s;
     const auto in_flight = context_.signals.in_flight(context_.gateways, chain_id(worker));
     if (!in_flight || in_flight->at_s <= since_s || in_flight->value > 0) return false;
-    const auto load = context_.signals.worker_load(worker.uid);
-    // Another engine, a worker that never answered, or one that does not run: the gateways' word is all there is.
-    if (!load || worker.failed) return true;
-    return load->running.at_s > since_s && load->running.value + load->waiting.value <= 0;
+    const WorkerLoad* load = context_.signals.worker_load(worker.uid);
+    const auto inside = load == nullptr ? std::nullopt : load->requests();
+    // A worker that never told its load, or one that does not run: the gateways' word is all there is.
+    if (!inside || worker.failed) return true;
+    return inside->at_s > since_s && inside->value <= 0;
   }
 
   // Nobody's worker any more. It is told to end and finishes what it has in flight by itself.
@@ -112,9 +152,18 @@ class Applier {
 
   void scale(const api::ModelService& service, const planner::ServicePlan& plan, const std::vector<Worker>& workers) {
     ServiceMemory& memory = state_.services[service.metadata.uid];
-    std::vector<const Worker*> active;
+    memory.backoffs.expire(now_s());
+    std::vector<const Worker*> active;  // those that are to stay, and whose node answers
+    std::vector<const Worker*> lost;
     for (const Worker& worker : workers) {
-      if (!worker.finished && !worker.terminating && !worker.draining_since_s) active.push_back(&worker);
+      if (worker.finished || worker.terminating || worker.draining_since_s) continue;
+      (worker.trouble == planner::WorkerTrouble::kNodeLost ? lost : active).push_back(&worker);
+    }
+    for (const planner::PoolPlan& pool : plan.pools) {
+      if (!accepted(service, memory, pool, active)) {
+        sum_up(memory, false);
+        return;  // what cannot be made changes nothing that runs
+      }
     }
     std::set<const Worker*> current;
     int ready_current = 0;
@@ -122,10 +171,11 @@ class Applier {
     for (const planner::PoolPlan& pool : plan.pools) {
       const auto accelerator = context_.observation.classes.find(pool.accelerator);
       if (accelerator == context_.observation.classes.end()) continue;  // removed since the plan was made
-      const std::string hash = worker_spec(service, pool, 0, *accelerator->second).hash();
+      const WorkerSpec wanted = worker_spec(service, pool, 0, *accelerator->second);
       std::vector<const Worker*> mine;
       for (const Worker* worker : active) {
-        if (worker->pool == pool.name && worker->spec_hash == hash) mine.push_back(worker);
+        // One whose node is being emptied stands to be replaced elsewhere, as an outdated one does.
+        if (worker->pool == pool.name && !worker->node_leaving && wanted.matches(worker->spec_hash)) mine.push_back(worker);
       }
       current.insert(mine.begin(), mine.end());
       for (const Worker* worker : mine) {
@@ -141,24 +191,147 @@ class Applier {
         const int live = static_cast<int>(
             std::count_if(active.begin(), active.end(), [&](const Worker* worker) { return worker->pool == pool.name; }));
         const bool replacing = live > static_cast<int>(mine.size());
-        const int surge = replacing && room_for_one_more(service, pool, *accelerator->second, active) ? 1 : 0;
-        const int may = std::clamp(pool.workers + surge - live, 0, -surplus);
+        const bool room = (replacing || !lost.empty()) && room_for_one_more(service, pool, *accelerator->second, active, lost);
+        const int surge = replacing && room ? 1 : 0;
+        int may = std::clamp(pool.workers + surge - live, 0, -surplus);
+        if (may > 0 && !lost.empty()) {
+          // A successor elsewhere may stand beside the lost one only inside every budget.
+          if (!room) give_up(service, *lost.front());
+          may = room ? 1 : 0;
+        }
         if (may > 0) create_some(service, memory, pool, *accelerator->second, workers, may);
         // The next one makes room only once those that came before it serve.
         const bool all_serve = std::all_of(mine.begin(), mine.end(), [](const Worker* worker) { return worker->ready; });
         wants_room = wants_room || (replacing && surge == 0 && may == 0 && all_serve);
       }
     }
+    for (const Worker* worker : lost) {
+      if (now_s() - state_.lost_since_s[worker->uid] >= kNodeLostS) give_up(service, *worker);
+    }
+    for (const Worker* worker : active) replace_if_failing(service, memory, *worker);
     const bool making_room = std::any_of(workers.begin(), workers.end(), [](const Worker& worker) {
       return !worker.finished && (worker.terminating || worker.draining_since_s);
     });
-    if (ready_current == plan.desired_workers()) memory.create_backoff.reset();
+    sum_up(memory, ready_current == plan.desired_workers());
     replace(service, active, current, ready_current, plan.desired_workers(), wants_room && !making_room);
+  }
+
+  // What people are told of the service's back-offs.
+  static void sum_up(ServiceMemory& memory, bool all_serve) {
+    if (all_serve) memory.backoffs.forget_refusals();
+    const Backoff* worst = all_serve ? nullptr : memory.backoffs.worst();
+    memory.create_backoff = worst == nullptr ? std::nullopt : std::optional(*worst);
+  }
+
+  // Whether the cluster would take workers of this pool as the spec has them now. Asked once for each new spec, before anything
+  // of what runs is touched for it.
+  bool accepted(const api::ModelService& service, ServiceMemory& memory, const planner::PoolPlan& pool,
+                const std::vector<const Worker*>& active) {
+    const auto accelerator = context_.observation.classes.find(pool.accelerator);
+    if (accelerator == context_.observation.classes.end() || pool.workers == 0) return true;
+    const WorkerSpec wanted = worker_spec(service, pool, 0, *accelerator->second);
+    std::string& known = memory.accepted_specs[pool.name];
+    const std::string hash = wanted.hash();
+    if (known == hash) return true;
+    const bool runs = std::any_of(active.begin(), active.end(), [&](const Worker* worker) {
+      return worker->pool == pool.name && wanted.matches(worker->spec_hash);
+    });
+    if (!runs) {
+      if (memory.backoffs.holds(pool.name, now_s()) || !may_write()) {
+        applied_.waiting = true;
+        return false;
+      }
+      const auto checked = context_.runtime.check(wanted);
+      // A quota is no word on what the worker is; creating it will meet it again, where that matters.
+      if (!checked.ok() && checked.error().code != ErrorCode::kResourceExhausted) {
+        const bool refused =
+            checked.error().code == ErrorCode::kInvalidArgument || checked.error().code == ErrorCode::kPermissionDenied;
+        const bool of_template = refused && !wanted.pod_template_json.empty();
+        back_off(service, memory, {pool.name, kWholePool, refused ? FailureKind::kTemplate : FailureKind::kCreate}, wanted.name,
+                 checked.error(), of_template ? "PodTemplateInvalid" : "CreateFailed");
+        return false;
+      }
+      memory.backoffs.accepted(pool.name, kWholePool);
+    }
+    known = hash;
+    return true;
+  }
+
+  // Its node does not answer: it is told to end, and goes when the node comes back or is removed. Unless most nodes seem lost.
+  void give_up(const api::ModelService& service, const Worker& worker) {
+    if (mass_loss_ || !may_write()) return;
+    const auto ended = context_.runtime.terminate(worker, std::nullopt);
+    note(ended, "giving up " + chain_id(worker));
+    if (ended.ok()) {
+      applied_.happenings.push_back(
+          {&service, true, "WorkerLost", fmt::format("gave up worker {}: {}", worker.name, worker.message)});
+    }
+  }
+
+  // A worker that fails where it is (crash loop, out of memory, image) is made anew after a back-off of its own, for another
+  // node may do better. The kubelet goes on trying meanwhile.
+  void replace_if_failing(const api::ModelService& service, ServiceMemory& memory, const Worker& worker) {
+    if (!worker.failed) {
+      state_.failing.erase(worker.uid);
+      return;
+    }
+    const Backoffs::Place place{worker.pool, worker.slot, FailureKind::kFailing};
+    const std::string code = planner::to_string(worker.trouble);
+    const Backoff* running = memory.backoffs.find(place);
+    if (state_.failing.insert(worker.uid).second || running == nullptr) {
+      (void)memory.backoffs.failed(place, now_s(), code, worker.message);
+      applied_.happenings.push_back({&service, true, code, fmt::format("worker {}: {}", worker.name, worker.message)});
+      return;
+    }
+    if (now_s() < running->until_s || !may_write()) return;
+    const auto ended = context_.runtime.terminate(worker, kQuietGraceS);
+    note(ended, "replacing " + chain_id(worker));
+    if (ended.ok()) {
+      state_.failing.erase(worker.uid);
+      applied_.happenings.push_back({&service, false, "WorkerReplaced",
+                                     fmt::format("replacing worker {}, which failed for {:.0f} s: {}", worker.name,
+                                                 now_s() - running->failed_s, worker.message)});
+    }
+  }
+
+  // As many ready workers as the plan wants may not be evicted at once, but one always may where there are several: a node must
+  // be able to be emptied. The only one stays until its successor, which is started as soon as its node is cordoned, is ready.
+  // Workers that drain are ready for Kubernetes, so they come on top, and end by themselves.
+  [[nodiscard]] DisruptionBudget budget(const api::ModelService& service, const planner::ServicePlan& plan,
+                                        const std::vector<Worker>& workers) const {
+    int ready = 0, leaving = 0, alive = 0;
+    for (const Worker& worker : workers) {
+      if (worker.finished || worker.terminating) continue;
+      ++alive;
+      if (worker.ready) ++(worker.draining_since_s ? leaving : ready);
+    }
+    const int keep = std::min(plan.desired_workers(), std::max(1, ready - 1));
+    return {service.metadata.name_space, service.metadata.name, service.metadata.uid,
+            alive == 0 ? 0 : std::max(1, keep + leaving)};
+  }
+
+  void look_for_lost_nodes() {
+    std::set<std::string> lost;
+    int placed = 0;
+    for (const auto& [uid, workers] : context_.observation.workers) {
+      for (const Worker& worker : workers) {
+        if (worker.node.empty() || worker.finished) continue;
+        ++placed;
+        if (worker.trouble != planner::WorkerTrouble::kNodeLost) continue;
+        lost.insert(worker.uid);
+        state_.lost_since_s.try_emplace(worker.uid, now_s());
+      }
+    }
+    std::erase_if(state_.lost_since_s, [&](const auto& one) { return !lost.contains(one.first); });
+    const int count = static_cast<int>(lost.size());
+    mass_loss_ = count >= kMassLossWorkers && count > kMassLoss * placed;
   }
 
   // Whether a worker beyond the plan would stay inside the service's limits and what the class has free.
   bool room_for_one_more(const api::ModelService& service, const planner::PoolPlan& pool,
-                         const api::AcceleratorClass& accelerator, const std::vector<const Worker*>& active) const {
+                         const api::AcceleratorClass& accelerator, std::vector<const Worker*> active,
+                         const std::vector<const Worker*>& lost) const {
+    active.insert(active.end(), lost.begin(), lost.end());
     const api::ScalingSpec& scaling = service.spec.scaling;
     if (scaling.max_workers && static_cast<std::int64_t>(active.size()) + 1 > *scaling.max_workers) return false;
     const auto price = [&](const std::string& name) {
@@ -175,27 +348,33 @@ class Applier {
     for (const api::AcceleratorChoice& choice : service.spec.accelerators) {
       if (choice.accelerator_class == pool.accelerator && choice.max_gpus && of_service > *choice.max_gpus) return false;
     }
+    const bool elastic = accelerator.spec.capacity.mode == api::CapacityMode::kElastic;
     std::int64_t held = pool.gpus_per_worker;
     const auto add = [&](const Worker& worker) {
-      if (worker.accelerator == pool.accelerator && !worker.finished) held += worker.gpus;
+      // What the nodes offer does not count nodes that are lost or being emptied, nor then what is held on them.
+      const bool counted = elastic || (worker.trouble != planner::WorkerTrouble::kNodeLost && !worker.node_leaving);
+      if (worker.accelerator == pool.accelerator && !worker.finished && counted) held += worker.gpus;
     };
     for (const auto& [uid, workers] : context_.observation.workers) std::for_each(workers.begin(), workers.end(), add);
     std::for_each(context_.observation.orphans.begin(), context_.observation.orphans.end(), add);
     std::for_each(context_.observation.strays.begin(), context_.observation.strays.end(), add);
     const auto capacity = context_.observation.capacity.find(pool.accelerator);
     if (capacity == context_.observation.capacity.end()) return false;
-    const bool elastic = accelerator.spec.capacity.mode == api::CapacityMode::kElastic;
     const std::int64_t limit = elastic ? accelerator.spec.capacity.max_gpus.value_or(0) : capacity->second.allocatable;
     return held + capacity->second.used_by_others <= limit;
   }
 
-  // Those that give least go first: not ready, then fewest requests, then the highest slot.
+  // Those that give least go first: in trouble, not ready, then fewest requests, then the highest slot.
   void drain_some(const api::ModelService& service, std::vector<const Worker*> candidates, int count) {
     const auto running = [&](const Worker* worker) {
-      const auto load = context_.signals.worker_load(worker->uid);
-      return load ? load->running.value + load->waiting.value : 0.0;
+      const WorkerLoad* load = context_.signals.worker_load(worker->uid);
+      const auto inside = load == nullptr ? std::nullopt : load->requests();
+      return inside ? inside->value : 0.0;
     };
     std::sort(candidates.begin(), candidates.end(), [&](const Worker* a, const Worker* b) {
+      const bool trouble_a = a->trouble != planner::WorkerTrouble::kNone,
+                 trouble_b = b->trouble != planner::WorkerTrouble::kNone;
+      if (trouble_a != trouble_b) return trouble_a;
       if (a->ready != b->ready) return !a->ready;
       const double load_a = running(a), load_b = running(b);
       if (load_a != load_b) return load_a < load_b;
@@ -206,6 +385,7 @@ class Applier {
   }
 
   void drain(const api::ModelService& service, const Worker& worker) {
+    if (!may_write()) return;
     // One that never became ready has nothing in flight.
     const auto result = worker.ready_s || worker.ready ? context_.runtime.begin_drain(worker, context_.now)
                                                        : context_.runtime.terminate(worker, kQuietGraceS);
@@ -217,11 +397,11 @@ class Applier {
 
   void create_some(const api::ModelService& service, ServiceMemory& memory, const planner::PoolPlan& pool,
                    const api::AcceleratorClass& accelerator, const std::vector<Worker>& workers, int count) {
-    const double now_s = context_.now.monotonic_s;
-    if (memory.create_backoff && now_s < memory.create_backoff->until_s) {
+    if (memory.backoffs.holds(pool.name, now_s())) {
       applied_.waiting = true;
       return;
     }
+    const std::set<int> held = memory.backoffs.held_slots(pool.name, now_s());
     std::set<int> taken;  // slots whose names are in use, by workers that are going too
     for (const Worker& worker : workers) {
       if (worker.pool == pool.name) taken.insert(worker.slot);
@@ -232,38 +412,43 @@ class Applier {
         if (same_name && worker.pool == pool.name) taken.insert(worker.slot);
       }
     }
-    int slot = 0;
-    while (count > 0) {
-      while (taken.contains(slot)) ++slot;
-      taken.insert(slot);
+    for (int slot = 0; count > 0; ++slot) {
+      if (taken.contains(slot)) continue;
       const WorkerSpec spec = worker_spec(service, pool, slot, accelerator);
+      if (context_.runtime.name_taken(spec.name_space, spec.name)) continue;  // somebody else's
+      if (!may_write()) return;
+      --count;
+      if (held.contains(slot)) {  // its turn, but not yet; the others need not wait for it
+        applied_.waiting = true;
+        continue;
+      }
       const auto created = context_.runtime.create(spec);
       if (!created.ok()) {
-        back_off(service, memory, spec.name, created.error(),
-                 created.error().code == ErrorCode::kResourceExhausted ? "QuotaExceeded" : "CreateFailed");
+        const ErrorCode code = created.error().code;
+        // The name is there although we do not see it yet: a matter of this slot alone. It counts, so that a cache which lags
+        // behind makes no worker too many.
+        const bool of_slot = code == ErrorCode::kAlreadyExists;
+        const FailureKind kind = code == ErrorCode::kResourceExhausted ? FailureKind::kQuota : FailureKind::kCreate;
+        back_off(service, memory, {pool.name, of_slot ? slot : kWholePool, kind}, spec.name, created.error(),
+                 kind == FailureKind::kQuota ? "QuotaExceeded" : "CreateFailed");
+        if (of_slot) continue;
         return;
       }
-      if (memory.create_backoff && memory.create_backoff->code != kWorkerFailed) memory.create_backoff.reset();
+      memory.backoffs.accepted(pool.name, slot);
       applied_.changed = true;
       applied_.happenings.push_back({&service, false, "WorkerCreated",
                                      fmt::format("created worker {} on {} x {}", spec.name, spec.gpus, spec.accelerator)});
-      --count;
     }
   }
 
-  void back_off(const api::ModelService& service, ServiceMemory& memory, const std::string& worker, const Error& error,
-                const char* code) {
+  void back_off(const api::ModelService& service, ServiceMemory& memory, const Backoffs::Place& place,
+                const std::string& worker, const Error& error, const char* code) {
     applied_.errors.push_back(error.within("creating worker " + worker).message);
     applied_.waiting = true;
-    const double last_s = memory.create_backoff ? memory.create_backoff->delay_s : 0;
-    Backoff backoff;
-    backoff.delay_s = std::clamp(last_s * 2, kBackoffMinS, kBackoffMaxS);
-    backoff.until_s = context_.now.monotonic_s + backoff.delay_s;
-    backoff.code = code;
-    backoff.message = error.message;
-    const bool news = !memory.create_backoff || memory.create_backoff->message != backoff.message;
-    memory.create_backoff = backoff;
-    if (news) applied_.happenings.push_back({&service, true, backoff.code, error.message});
+    const Backoff* before = memory.backoffs.find(place);
+    const bool news = before == nullptr || before->message != error.message;
+    (void)memory.backoffs.failed(place, now_s(), code, error.message, context_.runtime.not_before_s() - now_s());
+    if (news) applied_.happenings.push_back({&service, true, code, error.message});
   }
 
   // Workers of a configuration that is no longer wanted go as the new ones become ready; where the new ones find no room, one
@@ -280,22 +465,29 @@ class Applier {
     if (outdated.empty()) return;
     const int not_ready = static_cast<int>(outdated.size()) - ready_outdated;
     const int spare = std::clamp(ready_current + ready_outdated - desired, 0, ready_outdated);
-    int count = not_ready + spare;
-    if (count == 0 && make_room) count = 1;
-    drain_some(service, outdated, count);
+    if (const int count = not_ready + spare; count > 0) {
+      drain_some(service, outdated, count);
+    } else if (make_room) {
+      // On a node that is being emptied nobody finds room.
+      std::erase_if(outdated, [](const Worker* worker) { return worker->node_leaving; });
+      drain_some(service, outdated, 1);
+    }
   }
 
-  void forget_gone_drains() {
+  void forget_the_gone() {
     std::set<std::string> there;
     for (const auto& [uid, workers] : context_.observation.workers) {
       for (const Worker& worker : workers) there.insert(worker.uid);
     }
     std::erase_if(state_.drains, [&](const auto& one) { return !there.contains(one.first); });
+    std::erase_if(state_.failing, [&](const std::string& uid) { return !there.contains(uid); });
   }
 
   const ApplyContext& context_;
   ControllerState& state_;
   Applied applied_;
+  std::vector<DisruptionBudget> budgets_;
+  bool mass_loss_ = false;  // most workers' nodes seem lost at once
 };
 
 }  // namespace

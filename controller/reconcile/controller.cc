@@ -115,9 +115,14 @@ void Controller::lose_lead() {
 
 void Controller::scrape(Instant now) {
   next_scrape_s_ = now.monotonic_s + options_.scrape_period_s;
-  std::set<std::string> models;
-  for (const api::ModelService& service : store_.model_services()) models.insert(service.served_name());
-  signals_->scrape(publisher_.gateways(now.monotonic_s), runtime_.workers(), models, now.monotonic_s);
+  ScrapeTargets targets;
+  targets.gateways = publisher_.gateways(now.monotonic_s);
+  targets.workers = runtime_.workers();
+  for (const api::ModelService& service : store_.model_services()) {
+    targets.models.push_back(query_of(service));
+    targets.engines[service.metadata.uid] = api::to_string(service.spec.engine.type);
+  }
+  signals_->scrape(targets, now.monotonic_s);
 }
 
 void Controller::remember(const Observation& observation, const planner::Plan& plan) {

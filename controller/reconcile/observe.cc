@@ -18,6 +18,10 @@ planner::WorkerState state_of(const Worker& worker) {
   return worker.ready ? planner::WorkerState::kReady : planner::WorkerState::kStarting;
 }
 
+void shift(std::optional<planner::Reading>& reading, double by_s) {
+  if (reading) reading->at_s += by_s;
+}
+
 planner::Worker to_planner(const Worker& worker, const Signals& signals, double to_plan_clock) {
   planner::Worker out;
   out.name = worker.name;
@@ -28,24 +32,24 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   out.state = state_of(worker);
   out.created_s = worker.created_s;
   out.ready_s = worker.ready_s;
-  if (const auto load = signals.worker_load(worker.uid)) {
-    out.running = planner::Reading{load->running.value, load->running.at_s + to_plan_clock};
-    out.waiting = planner::Reading{load->waiting.value, load->waiting.at_s + to_plan_clock};
+  if (const WorkerLoad* load = signals.worker_load(worker.uid)) {
+    out.running = load->running;
+    out.waiting = load->waiting;
+    out.kv_use = load->kv_use;
+    for (auto* reading : {&out.running, &out.waiting, &out.kv_use}) shift(*reading, to_plan_clock);
   }
+  out.trouble = worker.trouble;
+  out.trouble_message = worker.message;
   out.address = worker.address;
   out.spec_hash = worker.spec_hash;
   out.max_concurrency = worker.max_concurrency;
   return out;
 }
 
-void shift(std::optional<planner::Reading>& reading, double by_s) {
-  if (reading) reading->at_s += by_s;
-}
-
 // The signals' monotonic times on the snapshot's clock.
 planner::Demand on_plan_clock(planner::Demand demand, double by_s) {
-  for (auto* reading : {&demand.arrivals_per_s, &demand.queued, &demand.input_tokens, &demand.output_tokens, &demand.attainment,
-                        &demand.ttft_s, &demand.tpot_s}) {
+  for (auto* reading : {&demand.arrivals_per_s, &demand.arrivals_total, &demand.queued, &demand.input_tokens,
+                        &demand.output_tokens, &demand.attainment, &demand.ttft_s, &demand.tpot_s}) {
     shift(*reading, by_s);
   }
   if (demand.last_arrival_at_s) *demand.last_arrival_at_s += by_s;
@@ -75,6 +79,10 @@ std::map<std::string, std::string> names_taken(const std::vector<api::ModelServi
 }
 
 }  // namespace
+
+ServiceQuery query_of(const api::ModelService& service) {
+  return {service.served_name(), service.spec.slo.window_s, service.spec.slo.percentile};
+}
 
 Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Signals& signals, const ControllerState& state,
                     Instant now, double plan_now_s) {
@@ -127,9 +135,7 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Sign
     }();
     const auto priority = store.priority(service->spec.priority_class_name, now);
     planner::Service planned = controller::to_planner(*service, shape, priority.value_or(0));
-    planned.demand = on_plan_clock(
-        signals.demand({service->served_name(), service->spec.slo.window_s, service->spec.slo.percentile}, now.monotonic_s),
-        to_plan_clock);
+    planned.demand = on_plan_clock(signals.demand(query_of(*service), now.monotonic_s), to_plan_clock);
     for (const Worker& worker : out.workers[uid]) planned.workers.push_back(to_planner(worker, signals, to_plan_clock));
     if (const auto memory = state.services.find(uid); memory != state.services.end()) {
       planned.memory = memory->second.policy;

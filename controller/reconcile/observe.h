@@ -25,6 +25,9 @@ struct Observation {
   std::map<std::string, GpuCapacity> capacity;     // by class
 };
 
+// What the service wants to know of its model.
+[[nodiscard]] ServiceQuery query_of(const api::ModelService& service);
+
 // `plan_now_s` is the clock of the snapshot: it only grows and is near wall time. REQUIRES: store and runtime are synced.
 [[nodiscard]] Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Signals& signals,
                                   const ControllerState& state, Instant now, double plan_now_s);

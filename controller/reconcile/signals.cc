@@ -10,84 +10,155 @@ namespace windlass::controller {
 namespace {
 
 using metrics::Exposition;
+using planner::Reading;
 
-kube::HttpRequest metrics_of(const std::string& address, double timeout_s) {
+constexpr double kWindowSteps = 30;  // readings that a long window keeps: it may begin by a thirtieth too early
+
+kube::HttpRequest get(std::string url, double timeout_s) {
   kube::HttpRequest request;
-  request.url = fmt::format("http://{}/metrics", address);
+  request.url = std::move(url);
   request.timeout_s = timeout_s;
   return request;
 }
 
-Result<Exposition> read(const Result<kube::HttpResponse>& answer) {
+Result<std::string> body_of(const Result<kube::HttpResponse>& answer) {
   if (!answer.ok()) return answer.error();
+  if (answer->status == 404) return Error{ErrorCode::kNotFound, "HTTP status 404"};
   if (answer->status != 200) return Error{ErrorCode::kUnavailable, fmt::format("HTTP status {}", answer->status)};
-  return metrics::parse_exposition(answer->body);
+  return answer->body;
 }
 
-// Σ over gateways, absent if any part is: half a sum would look like less load.
-void add(std::optional<double>& sum, bool& complete, const std::optional<double>& part) {
-  if (!part) {
-    complete = false;
-    return;
+Result<Exposition> read(const Result<kube::HttpResponse>& answer) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string body, body_of(answer));
+  return metrics::parse_exposition(body);
+}
+
+// A sum over gateways, absent if any part is: half a sum would look like less load. As old as its oldest part.
+class Sum {
+ public:
+  void add(const std::optional<double>& part, const std::optional<double>& at_s) {
+    if (!part || !at_s) {
+      complete_ = false;
+      return;
+    }
+    sum_ += *part;
+    at_s_ = std::min(at_s_, *at_s);
+    any_ = true;
   }
-  sum = sum.value_or(0) + *part;
+  [[nodiscard]] std::optional<Reading> reading() const {
+    return complete_ && any_ ? std::optional(Reading{sum_, at_s_}) : std::nullopt;
+  }
+
+ private:
+  double sum_ = 0;
+  double at_s_ = std::numeric_limits<double>::infinity();
+  bool complete_ = true;
+  bool any_ = false;
+};
+
+std::optional<Reading> ratio(const std::optional<Reading>& part, const std::optional<Reading>& whole) {
+  if (!part || !whole || !(whole->value > 0)) return std::nullopt;
+  return Reading{part->value / whole->value, std::min(part->at_s, whole->at_s)};
 }
 
 }  // namespace
 
-Signals::Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, SignalOptions options)
-    : transport_(transport), metrics_(metrics), options_(options) {}
+Signals::ModelSeries::ModelSeries(double window_s)
+    : window_s(window_s),
+      started(60),
+      attained(window_s, window_s / kWindowSteps),
+      judged(window_s, window_s / kWindowSteps),
+      prompt_tokens(600, 600 / kWindowSteps),
+      generation_tokens(600, 600 / kWindowSteps),
+      measured(600, 600 / kWindowSteps),
+      ttft(window_s, window_s / kWindowSteps),
+      tpot(window_s, window_s / kWindowSteps) {}
 
-void Signals::scrape(const std::vector<GatewayPeer>& gateways, const std::vector<Worker>& workers,
-                     const std::set<std::string>& models, double now_s) {
+Signals::Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, SignalOptions options)
+    : transport_(transport), metrics_(metrics), options_(std::move(options)) {
+  if (options_.promql) promql_.emplace(transport, metrics, *options_.promql);
+}
+
+void Signals::scrape(const ScrapeTargets& targets, double now_s) {
   std::vector<kube::HttpRequest> requests;
-  for (const GatewayPeer& gateway : gateways) requests.push_back(metrics_of(gateway.admin_address, options_.timeout_s));
+  for (const GatewayPeer& gateway : targets.gateways)
+    requests.push_back(get(fmt::format("http://{}/metrics", gateway.admin_address), options_.timeout_s));
   std::vector<const Worker*> asked;
-  for (const Worker& worker : workers) {
+  std::set<std::string> there;
+  for (const Worker& worker : targets.workers) {
+    there.insert(worker.uid);
     if (worker.address.empty() || worker.finished || (!worker.ready && !worker.draining_since_s && !worker.terminating))
       continue;
     asked.push_back(&worker);
-    requests.push_back(metrics_of(worker.address, options_.timeout_s));
+    const auto engine = targets.engines.find(worker.service_uid);
+    const std::string type = engine == targets.engines.end() ? "" : engine->second;
+    requests.push_back(get(workers_.url(worker.uid, worker.address, type), options_.timeout_s));
   }
   const auto answers = transport_.send_all(requests);
 
   std::map<std::string, Gateway> still_known;
-  for (std::size_t i = 0; i < gateways.size(); ++i) {
-    Gateway gateway = std::move(gateways_[gateways[i].id]);
-    if (const auto page = read(answers[i]); page.ok()) {
-      read_gateway(gateway, *page, models, now_s);
+  for (std::size_t i = 0; i < targets.gateways.size(); ++i) {
+    auto known = gateways_.extract(targets.gateways[i].id);
+    Gateway gateway = known.empty() ? Gateway{} : std::move(known.mapped());
+    if (auto page = read(answers[i]); page.ok()) {
+      read_gateway(gateway, std::move(*page), targets.models, now_s);
     } else {
       metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
     }
-    still_known.emplace(gateways[i].id, std::move(gateway));
+    still_known.emplace(targets.gateways[i].id, std::move(gateway));
   }
+  for (const auto& [id, gone] : gateways_) retire(gone);
   gateways_ = std::move(still_known);
+  std::erase_if(retired_total_, [&](const auto& one) {
+    return std::none_of(targets.models.begin(), targets.models.end(),
+                        [&](const ServiceQuery& query) { return query.model == one.first; });
+  });
 
-  std::map<std::string, WorkerLoad> loads;
-  for (const Worker& worker : workers) {
-    if (const auto old = workers_.find(worker.uid); old != workers_.end()) loads.insert(*old);
-  }
+  workers_.keep(there);
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const auto page = read(answers[gateways.size() + i]);
-    if (!page.ok()) {
-      metrics_.scrape_errors.with({{"target_kind", "worker"}}).add();
-      continue;
-    }
-    const auto running = page->sum("windlass_worker_requests_running");
-    const auto waiting = page->sum("windlass_worker_requests_waiting");
-    if (!running || !waiting || !std::isfinite(*running) || !std::isfinite(*waiting)) continue;
-    loads[asked[i]->uid] = {{*running, now_s}, {*waiting, now_s}};
+    const auto taken = workers_.take(asked[i]->uid, body_of(answers[targets.gateways.size() + i]), now_s);
+    if (!taken.readable) metrics_.scrape_errors.with({{"target_kind", "worker"}}).add();
+    if (taken.broken.empty()) continue;
+    const std::string engine(metrics::engine_name(workers_.page(asked[i]->uid)->metrics.engine));
+    metrics_.broken_series.with({{"engine", engine}}).add(static_cast<double>(taken.broken.size()));
   }
-  workers_ = std::move(loads);
+  if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
 }
 
-void Signals::read_gateway(Gateway& gateway, const Exposition& page, const std::set<std::string>& models, double now_s) {
+void Signals::retire(const Gateway& gateway) {
+  for (const auto& [model, series] : gateway.models) retired_total_[model] += series.started.total();
+}
+
+void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<ServiceQuery>& models, double now_s) {
   const auto start = page.sum("process_start_time_seconds");
-  for (const std::string& model : models) {
-    const std::map<std::string, std::string> label = {{"model", model}};
+  gateway.in_flight.clear();
+  for (const metrics::Sample* sample : page.find("windlass_gateway_requests_in_flight")) {
+    const auto chain = sample->labels.find("chain");
+    if (chain != sample->labels.end()) gateway.in_flight[chain->second] += sample->value;
+  }
+  // Each model's part of the page by itself, or every look-up would walk through the series of all models.
+  std::map<std::string, Exposition> pages;
+  std::map<std::string, double> windows;  // the longest that a service of this name wants
+  for (const ServiceQuery& query : models) {
+    pages[query.model];
+    windows[query.model] = std::max({windows[query.model], query.window_s, 60.0});
+  }
+  for (metrics::Sample& sample : page.samples) {
+    const auto model = sample.labels.find("model");
+    if (model == sample.labels.end()) continue;
+    if (const auto mine = pages.find(model->second); mine != pages.end()) mine->second.samples.push_back(std::move(sample));
+  }
+  for (const auto& [model, mine] : pages) {
     // A series that is absent from a page read in full stands at 0: no such request has come yet.
-    const auto value = [&](const char* name) { return page.sum(name, label).value_or(0); };
-    ModelSeries& series = gateway.models[model];
+    const auto value = [&page = mine](const char* name) { return page.sum(name).value_or(0); };
+    const double window_s = windows.at(model);
+    ModelSeries& series = gateway.models.try_emplace(model, window_s).first->second;
+    if (series.window_s != window_s) {  // the service's objective changed
+      ModelSeries fresh(window_s);
+      fresh.started = std::move(series.started);
+      fresh.last_arrival_s = series.last_arrival_s;
+      series = std::move(fresh);
+    }
     const double before = series.started.total();
     series.started.observe(now_s, value("windlass_gateway_requests_started_total"), start);
     if (series.started.total() > before) series.last_arrival_s = now_s;
@@ -96,9 +167,10 @@ void Signals::read_gateway(Gateway& gateway, const Exposition& page, const std::
     series.prompt_tokens.observe(now_s, value("windlass_gateway_request_prompt_tokens_total"), start);
     series.generation_tokens.observe(now_s, value("windlass_gateway_request_generation_tokens_total"), start);
     series.measured.observe(now_s, value("windlass_gateway_requests_measured_total"), start);
-    series.queued = value("windlass_gateway_queue_length");
-    const auto histogram = [&](const char* name, metrics::HistogramTracker& tracker) {
-      if (const auto now_seen = page.histogram(name, label); now_seen.ok()) {
+    if (const double queued = value("windlass_gateway_queue_length"); std::isfinite(queued) && queued >= 0)
+      series.queued = Reading{queued, now_s};
+    const auto histogram = [&, &page = mine](const char* name, metrics::HistogramTracker& tracker) {
+      if (const auto now_seen = page.histogram(name); now_seen.ok()) {
         tracker.observe(now_s, *now_seen, start);
       } else if (now_seen.error().code == ErrorCode::kNotFound) {
         tracker.observe_absent(now_s);
@@ -107,68 +179,70 @@ void Signals::read_gateway(Gateway& gateway, const Exposition& page, const std::
     histogram("windlass_gateway_time_to_first_token_seconds", series.ttft);
     histogram("windlass_gateway_time_per_output_token_seconds", series.tpot);
   }
-  std::erase_if(gateway.models, [&](const auto& one) { return !models.contains(one.first); });
-  gateway.in_flight.clear();
-  for (const metrics::Sample* sample : page.find("windlass_gateway_requests_in_flight")) {
-    const auto chain = sample->labels.find("chain");
-    if (chain != sample->labels.end()) gateway.in_flight[chain->second] += sample->value;
-  }
+  std::erase_if(gateway.models, [&](const auto& one) { return !pages.contains(one.first); });
   gateway.read_s = now_s;
 }
 
 planner::Demand Signals::demand(const ServiceQuery& query, double now_s) const {
+  return promql_ ? promql_->demand(query) : scraped_demand(query, now_s);
+}
+
+planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s) const {
   planner::Demand demand;
   demand.arrivals_window_s = options_.arrivals_window_s;
-  if (gateways_.empty()) return demand;
-  std::optional<double> arrivals, queued, prompt, generation, measured, attained, judged;
-  bool arrivals_known = true, lengths_known = true, judged_known = true, all_read = true;
-  double oldest_s = now_s;
+  Sum arrivals, total, queued, prompt, generation, measured, attained, judged;
   metrics::HistogramSnapshot ttft, tpot;
+  double ttft_at_s = now_s, tpot_at_s = now_s;
   for (const auto& [id, gateway] : gateways_) {
     const auto found = gateway.models.find(query.model);
     if (!gateway.read_s || found == gateway.models.end()) {
-      all_read = false;
+      for (Sum* sum : {&arrivals, &total, &queued}) sum->add(std::nullopt, std::nullopt);
       continue;
     }
     const ModelSeries& series = found->second;
-    oldest_s = std::min(oldest_s, *gateway.read_s);
-    add(arrivals, arrivals_known, series.started.rate_per_s(now_s, options_.arrivals_window_s));
-    queued = queued.value_or(0) + series.queued;
-    add(prompt, lengths_known, series.prompt_tokens.increase(now_s, options_.lengths_window_s));
-    add(generation, lengths_known, series.generation_tokens.increase(now_s, options_.lengths_window_s));
-    add(measured, lengths_known, series.measured.increase(now_s, options_.lengths_window_s));
-    add(attained, judged_known, series.attained.increase(now_s, query.window_s));
-    add(judged, judged_known, series.judged.increase(now_s, query.window_s));
-    const auto sum_into = [&](metrics::HistogramSnapshot& sum, const metrics::HistogramTracker& tracker) {
+    const auto counted_at_s = series.started.last_reading_s();
+    arrivals.add(series.started.rate_per_s(now_s, options_.arrivals_window_s), counted_at_s);
+    total.add(series.started.total(), counted_at_s);
+    queued.add(series.queued ? std::optional(series.queued->value) : std::nullopt,
+               series.queued ? std::optional(series.queued->at_s) : std::nullopt);
+    const auto add = [&](Sum& sum, const metrics::CounterTracker& tracker, double window_s) {
+      sum.add(tracker.increase(now_s, window_s), tracker.last_reading_s());
+    };
+    add(prompt, series.prompt_tokens, options_.lengths_window_s);
+    add(generation, series.generation_tokens, options_.lengths_window_s);
+    add(measured, series.measured, options_.lengths_window_s);
+    add(attained, series.attained, query.window_s);
+    add(judged, series.judged, query.window_s);
+    const auto sum_into = [&](metrics::HistogramSnapshot& sum, double& at_s, const metrics::HistogramTracker& tracker) {
       const auto increase = tracker.increase(now_s, query.window_s);
       if (!increase) return;
+      at_s = std::min(at_s, tracker.last_reading_s().value_or(at_s));
       if (auto both = metrics::histogram_sum(sum, *increase); both.ok()) sum = std::move(*both);
     };
-    sum_into(ttft, series.ttft);
-    sum_into(tpot, series.tpot);
+    sum_into(ttft, ttft_at_s, series.ttft);
+    sum_into(tpot, tpot_at_s, series.tpot);
     if (series.last_arrival_s)
       demand.last_arrival_at_s = std::max(demand.last_arrival_at_s.value_or(0), *series.last_arrival_s);
   }
-  const auto reading = [&](double value) { return planner::Reading{value, oldest_s}; };
-  if (all_read && arrivals_known && arrivals) demand.arrivals_per_s = reading(*arrivals);
-  if (all_read && queued) demand.queued = reading(*queued);
-  if (lengths_known && measured && *measured >= options_.min_measured) {
-    demand.input_tokens = reading(*prompt / *measured);
-    demand.output_tokens = reading(*generation / *measured);
+  demand.arrivals_per_s = arrivals.reading();
+  demand.arrivals_total = total.reading();
+  if (demand.arrivals_total) {
+    if (const auto before = retired_total_.find(query.model); before != retired_total_.end())
+      demand.arrivals_total->value += before->second;
   }
-  if (judged_known && judged && *judged > 0) demand.attainment = reading(*attained / *judged);
-  if (const auto at = metrics::histogram_quantile(ttft, query.percentile / 100)) demand.ttft_s = reading(*at);
-  if (const auto at = metrics::histogram_quantile(tpot, query.percentile / 100)) demand.tpot_s = reading(*at);
+  demand.queued = queued.reading();
+  if (const auto requests = measured.reading(); requests && requests->value >= options_.min_measured) {
+    demand.input_tokens = ratio(prompt.reading(), requests);
+    demand.output_tokens = ratio(generation.reading(), requests);
+  }
+  demand.attainment = ratio(attained.reading(), judged.reading());
+  if (const auto at = metrics::histogram_quantile(ttft, query.percentile / 100)) demand.ttft_s = Reading{*at, ttft_at_s};
+  if (const auto at = metrics::histogram_quantile(tpot, query.percentile / 100)) demand.tpot_s = Reading{*at, tpot_at_s};
   return demand;
 }
 
-std::optional<Signals::WorkerLoad> Signals::worker_load(const std::string& uid) const {
-  const auto found = workers_.find(uid);
-  return found == workers_.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::optional<planner::Reading> Signals::in_flight(const std::vector<GatewayPeer>& gateways, const std::string& chain) const {
-  planner::Reading sum{0, std::numeric_limits<double>::infinity()};
+std::optional<Reading> Signals::in_flight(const std::vector<GatewayPeer>& gateways, const std::string& chain) const {
+  Reading sum{0, std::numeric_limits<double>::infinity()};
   for (const GatewayPeer& peer : gateways) {
     const auto found = gateways_.find(peer.id);
     if (found == gateways_.end() || !found->second.read_s) return std::nullopt;
@@ -176,6 +250,7 @@ std::optional<planner::Reading> Signals::in_flight(const std::vector<GatewayPeer
     const auto on_chain = found->second.in_flight.find(chain);
     if (on_chain != found->second.in_flight.end()) sum.value += on_chain->second;
   }
+  if (!std::isfinite(sum.value)) return std::nullopt;  // no number is not 0
   return sum;
 }
 

@@ -1,6 +1,9 @@
 // Signals: what gateways and workers say of themselves, read from their /metrics and remembered over the windows that the
 // planner needs. Every reading carries the time it was taken; what could not be read is absent, never 0.
 //
+// Demand comes from the gateways' own pages, or, with SignalOptions::promql, from a Prometheus that scrapes them; what a drain
+// waits for is always read from the gateways and workers themselves.
+//
 // All times are monotonic seconds. Single-threaded; scraping goes through the HttpTransport given.
 #pragma once
 
@@ -12,7 +15,10 @@
 #include <vector>
 
 #include "controller/kube/http_transport.h"
+#include "controller/reconcile/promql_demand.h"
 #include "controller/reconcile/routing_publisher.h"
+#include "controller/reconcile/service_query.h"
+#include "controller/reconcile/worker_signals.h"
 #include "controller/runtime/worker_runtime.h"
 #include "metrics/bundles.h"
 #include "metrics/counter_tracker.h"
@@ -25,13 +31,14 @@ struct SignalOptions {
   double arrivals_window_s = 10;  // over which the arrival rate is counted
   double lengths_window_s = 300;  // over which mean lengths are taken
   double min_measured = 5;        // requests before their mean length says anything
+  std::optional<PromqlOptions> promql;
 };
 
-// Which gateways' numbers a service wants, and over which window.
-struct ServiceQuery {
-  std::string model;  // the served name
-  double window_s = 300;
-  double percentile = 95;
+struct ScrapeTargets {
+  std::vector<GatewayPeer> gateways;
+  std::vector<Worker> workers;
+  std::vector<ServiceQuery> models;            // to follow; of several with one name the longest window is kept
+  std::map<std::string, std::string> engines;  // spec.engine.type by the ModelService's UID
 };
 
 class Signals {
@@ -39,19 +46,15 @@ class Signals {
   // Both outlive this.
   Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, SignalOptions options);
 
-  // Reads every gateway and every worker that has an address, all at once. `models`: the served names to follow.
-  void scrape(const std::vector<GatewayPeer>& gateways, const std::vector<Worker>& workers, const std::set<std::string>& models,
-              double now_s);
+  // Reads every gateway and every worker that has an address, all at once.
+  void scrape(const ScrapeTargets& targets, double now_s);
 
-  // Summed over the gateways that are known now. Readings' times are monotonic.
+  // Summed over the gateways that are known now. Readings' times are monotonic; each is as old as its oldest part.
   [[nodiscard]] planner::Demand demand(const ServiceQuery& query, double now_s) const;
 
-  struct WorkerLoad {
-    planner::Reading running;
-    planner::Reading waiting;
-  };
-  // By the worker's uid. nullopt: it could never be read, or speaks another engine's language.
-  [[nodiscard]] std::optional<WorkerLoad> worker_load(const std::string& uid) const;
+  // By the worker's uid. nullptr: it could never be read.
+  [[nodiscard]] const WorkerLoad* worker_load(const std::string& uid) const { return workers_.load(uid); }
+  [[nodiscard]] const WorkerPage* worker_page(const std::string& uid) const { return workers_.page(uid); }
 
   // Requests that the gateways have in flight on the chain, and the oldest of the scrapes that say so; nullopt if a gateway of
   // `gateways` has not been read yet.
@@ -60,9 +63,12 @@ class Signals {
 
  private:
   struct ModelSeries {
+    explicit ModelSeries(double window_s);
+
+    double window_s;
     metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured;
     metrics::HistogramTracker ttft, tpot;
-    double queued = 0;
+    std::optional<planner::Reading> queued;
     std::optional<double> last_arrival_s;
   };
   struct Gateway {
@@ -71,13 +77,17 @@ class Signals {
     std::map<std::string, double> in_flight;  // by chain
   };
 
-  void read_gateway(Gateway& gateway, const metrics::Exposition& page, const std::set<std::string>& models, double now_s);
+  void read_gateway(Gateway& gateway, metrics::Exposition page, const std::vector<ServiceQuery>& models, double now_s);
+  void retire(const Gateway& gateway);
+  [[nodiscard]] planner::Demand scraped_demand(const ServiceQuery& query, double now_s) const;
 
   kube::HttpTransport& transport_;
   metrics::ControllerMetrics& metrics_;
   SignalOptions options_;
-  std::map<std::string, Gateway> gateways_;    // by id; only those known at the last scrape
-  std::map<std::string, WorkerLoad> workers_;  // by uid
+  std::map<std::string, Gateway> gateways_;      // by id; only those known at the last scrape
+  std::map<std::string, double> retired_total_;  // arrivals at gateways that are no more, by model
+  WorkerSignals workers_;
+  std::optional<PromqlDemand> promql_;
 };
 
 }  // namespace windlass::controller

@@ -2,6 +2,7 @@
 #include "metrics/counter_tracker.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -149,6 +150,28 @@ TEST(HistogramTracker, BirthAndChangedBuckets) {
   EXPECT_EQ(tracker.increase(30, 60)->count(), 2);
   tracker.observe(40, HistogramSnapshot{{2, INFINITY}, {8, NAN}, 1});
   EXPECT_EQ(tracker.last_reading_s(), 30);
+}
+
+// Given a reading a second for 1,000 s and a resolution of 10 s; the increase over a window is right to within one step, the
+// total exactly, and so is a histogram's.
+TEST(CounterTracker, ThinsOutWhatALongWindowDoesNotNeed) {
+  CounterTracker counter(300, 10);
+  HistogramTracker histogram(300, 10);
+  for (int second = 0; second <= 1000; ++second) {
+    counter.observe(second, 2.0 * second);
+    histogram.observe(second, {{1, std::numeric_limits<double>::infinity()}, {1.0 * second, 2.0 * second}, 0});
+  }
+  EXPECT_EQ(counter.total(), 2000);
+  const auto increase = counter.increase(1000, 300);
+  ASSERT_TRUE(increase);
+  EXPECT_GE(*increase, 600);
+  EXPECT_LE(*increase, 600 + 2 * 10);
+  const auto rate = counter.rate_per_s(1000, 300);
+  EXPECT_DOUBLE_EQ(rate.value_or(0), 2);
+  const auto window = histogram.increase(1000, 300);
+  ASSERT_TRUE(window);
+  EXPECT_GE(window->count(), 600);
+  EXPECT_LE(window->count(), 600 + 2 * 10);
 }
 
 }  // namespace

@@ -213,5 +213,43 @@ TEST(Histogram, Deltas) {
   EXPECT_EQ(*histogram_sum(HistogramSnapshot{}, early), early);
 }
 
+// Given llama.cpp's "-nan" among good lines; read in parts, that series alone is left out, while the whole page is refused.
+TEST(PartialExposition, OneBrokenValueTakesItsSeriesAlone) {
+  const std::string text =
+      "llamacpp:prompt_tokens_seconds -nan\n# TYPE broken\nllamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n";
+  EXPECT_FALSE(parse_exposition(text).ok());
+  const auto read = parse_exposition_partially(text);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->broken, std::vector<std::string>{"llamacpp:prompt_tokens_seconds"});
+  EXPECT_EQ(read->page.sum("llamacpp:requests_processing"), 2);
+  EXPECT_EQ(read->page.sum("llamacpp:requests_deferred"), 1);
+  EXPECT_FALSE(read->page.sum("llamacpp:prompt_tokens_seconds"));
+}
+
+// Given two series of a name of which one is malformed; the other is left out too, since alone it would be half of the load.
+TEST(PartialExposition, HalfASumIsNoSum) {
+  const auto read = parse_exposition_partially("run{rank=\"0\"} 3\nrun{rank=1} 4\nwait 0\n");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_FALSE(read->page.sum("run"));
+  EXPECT_EQ(read->page.sum("wait"), 0);
+}
+
+// Given a page that was cut in the middle of its last line; the last series is left out, although what is there of it is
+// legible.
+TEST(PartialExposition, ACutLineIsNotBelieved) {
+  const auto read = parse_exposition_partially("wait 1\nrun 12");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->page.sum("wait"), 1);
+  EXPECT_FALSE(read->page.sum("run"));
+}
+
+// Given what is no exposition at all: JSON, HTML, words; each is an error, not an empty page.
+TEST(PartialExposition, OtherTextIsAnError) {
+  for (const char* text : {"[{\"iter\": 1}]\n", "<html>\nwait 1\n", "Internal Server Error\n", "{\"a\": 1}"}) {
+    EXPECT_FALSE(parse_exposition_partially(text).ok()) << text;
+  }
+  EXPECT_TRUE(parse_exposition_partially("").ok());
+}
+
 }  // namespace
 }  // namespace windlass::metrics

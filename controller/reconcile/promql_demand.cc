@@ -1,0 +1,208 @@
+// See promql_demand.h.
+#include "controller/reconcile/promql_demand.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+namespace windlass::controller {
+namespace {
+
+using metrics::PromqlSample;
+using planner::Reading;
+
+constexpr double kSampleMostS = 30;  // a gateway that Prometheus has not scraped for this long is not scraped
+constexpr double kArrivalsHistoryS = 60;
+
+constexpr const char* kStarted = "windlass_gateway_requests_started_total";
+constexpr const char* kQueued = "windlass_gateway_queue_length";
+constexpr const char* kPromptTokens = "windlass_gateway_request_prompt_tokens_total";
+constexpr const char* kGenerationTokens = "windlass_gateway_request_generation_tokens_total";
+constexpr const char* kMeasured = "windlass_gateway_requests_measured_total";
+constexpr const char* kAttained = "windlass_gateway_requests_attained_total";
+constexpr const char* kJudged = "windlass_gateway_requests_judged_total";
+constexpr const char* kTtft = "windlass_gateway_time_to_first_token_seconds";
+constexpr const char* kTpot = "windlass_gateway_time_per_output_token_seconds";
+// Every gateway has it from its start on, whatever it serves.
+constexpr const char* kPresence = "windlass_gateway_routing_table_revision";
+
+std::string by_model(const std::string& what) { return fmt::format("sum by (model) ({})", what); }
+
+std::string label_of(const PromqlSample& sample, const char* label) {
+  const auto found = sample.labels.find(label);
+  return found == sample.labels.end() ? "" : found->second;
+}
+
+bool usable(double value) { return std::isfinite(value) && value >= 0; }
+
+std::optional<Reading> ratio(const std::optional<Reading>& part, const std::optional<Reading>& whole) {
+  if (!part || !whole || !(whole->value > 0)) return std::nullopt;
+  return Reading{part->value / whole->value, std::min(part->at_s, whole->at_s)};
+}
+
+}  // namespace
+
+PromqlDemand::PromqlDemand(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, PromqlOptions options)
+    : transport_(transport), metrics_(metrics), options_(std::move(options)) {}
+
+std::string PromqlDemand::series(const std::string& name, double window_s) const {
+  const std::string window = window_s > 0 ? fmt::format("[{:.0f}s]", std::ceil(window_s)) : "";
+  return fmt::format("{}{{{}}}{}", name, options_.selector, window);
+}
+
+std::string PromqlDemand::increase(const std::string& name, double window_s) const {
+  return by_model(fmt::format("increase({})", series(name, window_s)));
+}
+
+std::string PromqlDemand::quantile(const std::string& name, double window_s, double percentile) const {
+  return fmt::format("histogram_quantile({}, sum by (model, le) (rate({})))", percentile / 100,
+                     series(name + "_bucket", window_s));
+}
+
+std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& models) const {
+  std::set<std::string> all = {by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))),
+                               by_model(series(kQueued)), increase(kPromptTokens, options_.lengths_window_s),
+                               increase(kGenerationTokens, options_.lengths_window_s),
+                               increase(kMeasured, options_.lengths_window_s)};
+  for (const ServiceQuery& model : models) {
+    for (const char* name : {kAttained, kJudged}) all.insert(increase(name, model.window_s));
+    for (const char* name : {kTtft, kTpot}) all.insert(quantile(name, model.window_s, model.percentile));
+  }
+  // These two first: what they say decides what the others mean.
+  std::vector<std::string> in_order = {fmt::format("timestamp({})", series(kPresence)), series(kStarted)};
+  in_order.insert(in_order.end(), all.begin(), all.end());
+  return in_order;
+}
+
+void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t gateways, double now_s) {
+  if (now_s < next_s_) return;
+  next_s_ = now_s + options_.period_s;
+  const std::string before = std::move(problem_);
+  problem_.clear();
+  const auto fail = [&](const std::string& what) {
+    metrics_.scrape_errors.with({{"target_kind", "prometheus"}}).add();
+    if (problem_.empty()) problem_ = what;
+  };
+  kube::HttpRequest request;
+  request.timeout_s = options_.timeout_s;
+  request.headers["Accept"] = "application/json";
+  if (options_.credentials) {
+    const auto token = options_.credentials->bearer_token(now_s);
+    if (!token.ok()) return fail(token.error().message);
+    if (!token->empty()) request.headers["Authorization"] = "Bearer " + *token;
+  }
+  const std::vector<std::string> asked = queries(models);
+  std::vector<kube::HttpRequest> requests;
+  for (const std::string& query : asked) {
+    request.url = metrics::promql_url(options_.server, query, options_.timeout_s);
+    requests.push_back(request);
+  }
+  const auto responses = transport_.send_all(requests);
+  std::map<std::string, Samples> fresh;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (!responses[i].ok()) {
+      fail("Prometheus: " + responses[i].error().message);
+      continue;
+    }
+    if (responses[i]->status == 401 && options_.credentials) options_.credentials->invalidate();
+    auto samples = metrics::read_promql_answer(responses[i]->status, responses[i]->body);
+    if (!samples.ok()) {
+      fail(samples.error().message);
+      continue;
+    }
+    fresh[asked[i]] = std::move(*samples);
+  }
+  const auto presence = fresh.find(asked[0]);
+  if (presence != fresh.end()) {
+    double oldest_s = 0;
+    std::size_t scraped = 0;
+    for (const PromqlSample& sample : presence->second) {
+      const double age_s = std::max(0.0, sample.at_s - sample.value);
+      if (!(age_s <= kSampleMostS)) continue;
+      ++scraped;
+      oldest_s = std::max(oldest_s, age_s);
+    }
+    if (scraped == 0 || scraped < gateways) {
+      fail(fmt::format("Prometheus: found {} gateways scraped in the last {} s, but {} are there", scraped, kSampleMostS,
+                       gateways));
+    } else {
+      if (const auto arrivals = fresh.find(asked[1]); arrivals != fresh.end())
+        take_arrivals(arrivals->second, now_s - oldest_s);
+      for (const auto& [query, samples] : fresh) {
+        Answer& answer = answers_[query] = Answer{{}, now_s - oldest_s};
+        for (const PromqlSample& sample : samples) {
+          if (usable(sample.value)) answer.by_model.emplace(label_of(sample, "model"), sample.value);
+        }
+      }
+    }
+  }
+  const std::set<std::string> wanted(asked.begin(), asked.end());
+  std::erase_if(answers_, [&](const auto& one) { return !wanted.contains(one.first); });
+  if (problem_ != before && !problem_.empty()) spdlog::warn("demand from Prometheus: {}", problem_);
+}
+
+void PromqlDemand::take_arrivals(const Samples& samples, double now_s) {
+  std::map<std::string, std::set<Labels>> seen;
+  for (const PromqlSample& sample : samples) {
+    const std::string model = label_of(sample, "model");
+    seen[model].insert(sample.labels);
+    Arrivals& arrivals = arrivals_[model];
+    metrics::CounterTracker& tracker = arrivals.series.try_emplace(sample.labels, kArrivalsHistoryS).first->second;
+    const double before = tracker.total();
+    tracker.observe(now_s, sample.value);
+    if (tracker.total() > before) arrivals.last_arrival_s = now_s;
+  }
+  for (auto& [model, arrivals] : arrivals_) {
+    const std::set<Labels>& there = seen[model];
+    std::erase_if(arrivals.series, [&](const auto& one) {
+      if (there.contains(one.first)) return false;
+      arrivals.total += one.second.total();
+      return true;
+    });
+  }
+}
+
+std::optional<Reading> PromqlDemand::reading(const std::string& query, const std::string& model) const {
+  const auto answer = answers_.find(query);
+  if (answer == answers_.end()) return std::nullopt;
+  const auto value = answer->second.by_model.find(model);
+  return value == answer->second.by_model.end() ? std::nullopt : std::optional(Reading{value->second, answer->second.at_s});
+}
+
+planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
+  planner::Demand demand;
+  demand.arrivals_window_s = options_.rate_window_s;
+  const auto raw = answers_.find(series(kStarted));
+  if (raw == answers_.end()) return demand;
+  const Reading zero{0, raw->second.at_s};
+  const auto arrivals = arrivals_.find(query.model);
+  const bool seen = arrivals != arrivals_.end() && !arrivals->second.series.empty();
+  // A model without a series on any gateway has had no request. One with a series but without a rate has too few samples yet.
+  demand.arrivals_per_s = reading(by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))), query.model);
+  if (!seen) demand.arrivals_per_s = zero;
+  double total = 0;
+  if (arrivals != arrivals_.end()) {
+    total = arrivals->second.total;
+    for (const auto& [labels, tracker] : arrivals->second.series) total += tracker.total();
+    demand.last_arrival_at_s = arrivals->second.last_arrival_s;
+  }
+  demand.arrivals_total = Reading{total, zero.at_s};
+  demand.queued = reading(by_model(series(kQueued)), query.model);
+  if (!demand.queued && !seen) demand.queued = zero;
+  const auto measured = reading(increase(kMeasured, options_.lengths_window_s), query.model);
+  if (measured && measured->value >= options_.min_measured) {
+    demand.input_tokens = ratio(reading(increase(kPromptTokens, options_.lengths_window_s), query.model), measured);
+    demand.output_tokens = ratio(reading(increase(kGenerationTokens, options_.lengths_window_s), query.model), measured);
+  }
+  demand.attainment =
+      ratio(reading(increase(kAttained, query.window_s), query.model), reading(increase(kJudged, query.window_s), query.model));
+  if (demand.attainment) demand.attainment->value = std::min(1.0, demand.attainment->value);
+  demand.ttft_s = reading(quantile(kTtft, query.window_s, query.percentile), query.model);
+  demand.tpot_s = reading(quantile(kTpot, query.window_s, query.percentile), query.model);
+  return demand;
+}
+
+}  // namespace windlass::controller

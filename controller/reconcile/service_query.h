@@ -1,0 +1,14 @@
+// ServiceQuery: which model's numbers a service wants, and over which window. Plain data.
+#pragma once
+
+#include <string>
+
+namespace windlass::controller {
+
+struct ServiceQuery {
+  std::string model;  // the served name
+  double window_s = 300;
+  double percentile = 95;
+};
+
+}  // namespace windlass::controller
