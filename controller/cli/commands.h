@@ -32,11 +32,13 @@ void add_chain(CLI::App& app, CommandContext& context);  // with the three below
 void add_chain_compose(CLI::App& app, CommandContext& context);
 void add_chain_simulate(CLI::App& app, CommandContext& context);
 void add_chain_recompose(CLI::App& app, CommandContext& context);
+void add_check(CLI::App& app, CommandContext& context);
 void add_fit(CLI::App& app, CommandContext& context);
 void add_simulate(CLI::App& app, CommandContext& context);
 void add_version(CLI::App& app, CommandContext& context);
 
-// The whole program: parses `arguments` (without the program's name) and runs the command. The exit code.
-[[nodiscard]] int run_cli(const std::vector<std::string>& arguments, Console& console);
+// The whole program: parses `arguments` (without the program's name) and runs the command. The exit code. `program` is what
+// help calls it: "windlass", or "kubectl windlass" where kubectl runs it as its plugin.
+[[nodiscard]] int run_cli(const std::vector<std::string>& arguments, Console& console, const std::string& program = "windlass");
 
 }  // namespace windlass::cli

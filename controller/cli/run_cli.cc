@@ -49,8 +49,8 @@ void add_version(CLI::App& app, CommandContext& context) {
   app.add_subcommand("version", "Print the version")->callback([&context] { context.console.out << kVersion << "\n"; });
 }
 
-int run_cli(const std::vector<std::string>& arguments, Console& console) {
-  CLI::App app{"Windlass keeps LLM services inside their latency objectives at the lowest cost.", "windlass"};
+int run_cli(const std::vector<std::string>& arguments, Console& console, const std::string& program) {
+  CLI::App app{"Windlass keeps LLM services inside their latency objectives at the lowest cost.", program};
   CommandContext context{console};
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
@@ -62,6 +62,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console) {
   add_top(app, context);
   add_wait(app, context);
   add_explain(app, context);
+  add_check(app, context);
   add_load(app, context);
   add_chain(app, context);
   add_simulate(app, context);
