@@ -242,6 +242,9 @@ ScalingSpec read_scaling(const FieldReader& in) {
       behavior.child("scaleUp").duration_s("stabilizationWindow").value_or(scaling.scale_up_stabilization_s);
   scaling.scale_down_stabilization_s =
       behavior.child("scaleDown").duration_s("stabilizationWindow").value_or(scaling.scale_down_stabilization_s);
+  scaling.scale_up_max_per_minute = behavior.child("scaleUp").integer("maxWorkersPerMinute");
+  scaling.scale_down_max_per_minute = behavior.child("scaleDown").integer("maxWorkersPerMinute");
+  scaling.tolerance = behavior.fraction("tolerance").value_or(scaling.tolerance);
   scaling.mode = in.one_of("mode", {ScalingMode::kApply, ScalingMode::kRecommend, ScalingMode::kPaused}).value_or(scaling.mode);
   return scaling;
 }

@@ -94,6 +94,9 @@ json scaling_json(const ScalingSpec& scaling) {
   if (scaling.idle_to_zero_after_s.has_value()) out["idleToZeroAfter"] = print_duration(*scaling.idle_to_zero_after_s);
   out["behavior"]["scaleUp"]["stabilizationWindow"] = print_duration(scaling.scale_up_stabilization_s);
   out["behavior"]["scaleDown"]["stabilizationWindow"] = print_duration(scaling.scale_down_stabilization_s);
+  put(out["behavior"]["scaleUp"], "maxWorkersPerMinute", scaling.scale_up_max_per_minute);
+  put(out["behavior"]["scaleDown"], "maxWorkersPerMinute", scaling.scale_down_max_per_minute);
+  out["behavior"]["tolerance"] = fraction(print_fraction(scaling.tolerance));
   return out;
 }
 

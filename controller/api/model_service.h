@@ -98,8 +98,11 @@ struct ScalingSpec {
   std::optional<double> max_cost_per_hour;
   std::optional<double> idle_to_zero_after_s;  // only with min_workers 0
   double drain_timeout_s = 1800;
-  double scale_up_stabilization_s = 0;      // behavior.scaleUp.stabilizationWindow
-  double scale_down_stabilization_s = 300;  // behavior.scaleDown.stabilizationWindow
+  double scale_up_stabilization_s = 0;                    // behavior.scaleUp.stabilizationWindow
+  double scale_down_stabilization_s = 300;                // behavior.scaleDown.stabilizationWindow
+  std::optional<std::int64_t> scale_up_max_per_minute;    // behavior.scaleUp.maxWorkersPerMinute
+  std::optional<std::int64_t> scale_down_max_per_minute;  // behavior.scaleDown.maxWorkersPerMinute
+  double tolerance = 0.1;                                 // behavior.tolerance, in [0, 1)
   ScalingMode mode = ScalingMode::kApply;
 
   bool operator==(const ScalingSpec&) const = default;

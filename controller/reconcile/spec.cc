@@ -93,7 +93,11 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
   out.scaling.max_cost_per_hour = spec.scaling.max_cost_per_hour;
   out.scaling.idle_to_zero_after_s = spec.scaling.idle_to_zero_after_s;
   out.scaling.drain_timeout_s = spec.scaling.drain_timeout_s;
+  out.scaling.scale_up_stabilization_s = spec.scaling.scale_up_stabilization_s;
   out.scaling.scale_down_stabilization_s = spec.scaling.scale_down_stabilization_s;
+  out.scaling.scale_up_max_per_minute = narrow(spec.scaling.scale_up_max_per_minute);
+  out.scaling.scale_down_max_per_minute = narrow(spec.scaling.scale_down_max_per_minute);
+  out.scaling.tolerance = spec.scaling.tolerance;
   out.scaling.mode = to_planner(spec.scaling.mode);
   out.priority = priority;
   return out;

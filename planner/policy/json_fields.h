@@ -1,4 +1,4 @@
-// The fields of the policy's types as JSON values. For json.cc, model_shape_json.cc, snapshot_json.cc and plan_json.cc alone.
+// The fields of the policy's types as JSON values. For json.cc and the *_json.cc files here alone.
 #pragma once
 
 #include <optional>
@@ -17,12 +17,14 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json fields_of(const ServiceId& id);
 [[nodiscard]] Json fields_of(const ModelShape& shape);
 [[nodiscard]] Json fields_of(const PolicyMemory& memory);
+[[nodiscard]] Json fields_of(const workload::BestForecastState& state);
 [[nodiscard]] Json fields_of(const Snapshot& snapshot);
 [[nodiscard]] Json fields_of(const ServicePlan& plan);
 [[nodiscard]] Json fields_of(const Plan& plan);
 
 [[nodiscard]] Result<ServiceId> read_service_id(const nlohmann::json& value, const std::string& path);
 [[nodiscard]] Result<ModelShape> read_model_shape(const nlohmann::json& value, const std::string& path);
+[[nodiscard]] Result<workload::BestForecastState> read_forecast_state(const nlohmann::json& value, const std::string& path);
 [[nodiscard]] Result<PolicyMemory> read_memory(const nlohmann::json& value, const std::string& path);
 [[nodiscard]] Result<Snapshot> read_snapshot(const nlohmann::json& document);
 [[nodiscard]] Result<Plan> read_plan(const nlohmann::json& document);
@@ -40,6 +42,39 @@ Enum read_enum(JsonReader& reader, const char* key, std::initializer_list<Enum> 
   }
   reader.fail(key, text, "one of " + allowed);
   return *values.begin();
+}
+
+// NaN and infinities as strings.
+inline Json number_field(double value) {
+  const nlohmann::json plain = json_number(value);
+  return Json(plain);
+}
+
+inline void put(Json& object, const char* key, const std::optional<double>& value) {
+  if (value) object[key] = number_field(*value);
+}
+
+inline void put(Json& object, const char* key, const std::optional<int>& value) {
+  if (value) object[key] = *value;
+}
+
+inline void put(Json& object, const char* key, const std::optional<Reading>& reading) {
+  if (reading) object[key] = Json{{"value", number_field(reading->value)}, {"atS", number_field(reading->at_s)}};
+}
+
+// A member read by `read(value, path)`; the mistake stays with the reader.
+template <class T, class Read>
+T child(JsonReader& reader, const char* key, Read read) {
+  return reader.unwrap(read(reader.require(key), reader.path_of(key)));
+}
+
+inline std::optional<Reading> optional_reading(JsonReader& parent, const char* key) {
+  const nlohmann::json* value = parent.find(key);
+  if (value == nullptr) return std::nullopt;
+  JsonReader reader(*value, parent.path_of(key));
+  const Reading reading{reader.number("value"), reader.number("atS")};
+  parent.take(reader.finish());
+  return reading;
 }
 
 inline std::optional<double> optional_number(JsonReader& reader, const char* key) {

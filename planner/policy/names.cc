@@ -54,6 +54,14 @@ const char* to_string(CapacityMode mode) {
   return "Unknown";
 }
 
+const char* to_string(Direction direction) {
+  switch (direction) {
+    case Direction::kUp: return "Up";
+    case Direction::kDown: return "Down";
+  }
+  return "Unknown";
+}
+
 const char* to_string(Truth truth) {
   switch (truth) {
     case Truth::kTrue: return "True";

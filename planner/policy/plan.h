@@ -130,7 +130,8 @@ const char* to_string(Mode mode);          // "Apply", "Recommend", "Paused"
 const char* to_string(WorkerState state);  // "Starting", "Ready", "Draining", "Failed", "Unschedulable"
 const char* to_string(
     WorkerTrouble trouble);  // "None", "Unschedulable", "ImagePull", "CrashLoop", "OutOfMemory", "NodeLost", "Failed"
-const char* to_string(CapacityMode mode);  // "Observed", "Elastic"
-const char* to_string(Truth truth);        // "True", "False", "Unknown"
+const char* to_string(CapacityMode mode);    // "Observed", "Elastic"
+const char* to_string(Direction direction);  // "Up", "Down"
+const char* to_string(Truth truth);          // "True", "False", "Unknown"
 
 }  // namespace windlass::planner

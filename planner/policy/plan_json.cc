@@ -16,10 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-Json number(double value) {
-  const json plain = json_number(value);
-  return Json(plain);
-}
+Json number(double value) { return number_field(value); }
 
 Json fields_of(const PoolPlan& pool) {
   return Json{{"name", pool.name},
@@ -56,6 +53,47 @@ Json fields_of(const Reason& reason) {
 
 Json fields_of(const Hint& hint) {
   return Json{{"status", to_string(hint.status)}, {"reason", hint.reason}, {"message", hint.message}};
+}
+
+Json fields_of(const DemandForecast& forecast) {
+  return Json{{"method", forecast.method},
+              {"horizonS", number(forecast.horizon_s)},
+              {"requestsPerS", number(forecast.requests_per_s)},
+              {"relativeError", number(forecast.relative_error)},
+              {"judged", forecast.judged}};
+}
+
+Json fields_of(const Considered& considered) {
+  return Json{{"accelerator", considered.accelerator}, {"gpusPerWorker", considered.gpus_per_worker},
+              {"workers", considered.workers},         {"costPerHour", number(considered.cost_per_hour)},
+              {"tpotS", number(considered.tpot_s)},    {"ttftS", number(considered.ttft_s)},
+              {"rejected", considered.rejected}};
+}
+
+Result<DemandForecast> read_forecast(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  DemandForecast forecast;
+  forecast.method = reader.string("method");
+  forecast.horizon_s = reader.number("horizonS");
+  forecast.requests_per_s = reader.number("requestsPerS");
+  forecast.relative_error = reader.number("relativeError");
+  forecast.judged = reader.int32("judged", 0);
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return forecast;
+}
+
+Result<Considered> read_considered(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  Considered considered;
+  considered.accelerator = reader.string("accelerator");
+  considered.gpus_per_worker = reader.int32("gpusPerWorker", 0);
+  considered.workers = reader.int32("workers", 0);
+  considered.cost_per_hour = reader.number("costPerHour");
+  considered.tpot_s = reader.number("tpotS");
+  considered.ttft_s = reader.number("ttftS");
+  considered.rejected = reader.string("rejected");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return considered;
 }
 
 Result<PoolPlan> read_pool(const json& value, const std::string& path) {
@@ -124,6 +162,12 @@ Result<ServicePlan> read_service_plan(const json& value, const std::string& path
   read_pools(reader, "pools", plan.pools);
   read_pools(reader, "recommendedPools", plan.recommended_pools);
   plan.predicted = reader.unwrap(read_predicted(reader.require("predicted"), reader.path_of("predicted")));
+  if (reader.find("forecast") != nullptr) plan.forecast = child<DemandForecast>(reader, "forecast", read_forecast);
+  if (reader.find("considered") != nullptr) {
+    reader.list("considered", [&](const json& considered, const std::string& considered_path) {
+      plan.considered.push_back(reader.unwrap(read_considered(considered, considered_path)));
+    });
+  }
   reader.list("reasons", [&](const json& reason, const std::string& reason_path) {
     plan.reasons.push_back(reader.unwrap(read_reason(reason, reason_path)));
   });
@@ -155,18 +199,25 @@ Result<Denied> read_denied(const json& value, const std::string& path) {
 Json fields_of(const ServicePlan& plan) {
   Json reasons = Json::array();
   for (const Reason& reason : plan.reasons) reasons.push_back(fields_of(reason));
-  return Json{{"id", fields_of(plan.id)},
+  Json object{{"id", fields_of(plan.id)},
               {"generation", plan.generation},
               {"strategy", to_string(plan.strategy)},
               {"pools", fields_of(plan.pools)},
               {"recommendedPools", fields_of(plan.recommended_pools)},
-              {"predicted", fields_of(plan.predicted)},
-              {"reasons", std::move(reasons)},
-              {"feasible", fields_of(plan.feasible)},
-              {"ableToScale", fields_of(plan.able_to_scale)},
-              {"metricsFresh", fields_of(plan.metrics_fresh)},
-              {"sloMet", fields_of(plan.slo_met)},
-              {"memory", fields_of(plan.memory)}};
+              {"predicted", fields_of(plan.predicted)}};
+  if (plan.forecast) object["forecast"] = fields_of(*plan.forecast);
+  if (!plan.considered.empty()) {
+    Json considered = Json::array();
+    for (const Considered& entry : plan.considered) considered.push_back(fields_of(entry));
+    object["considered"] = std::move(considered);
+  }
+  object["reasons"] = std::move(reasons);
+  object["feasible"] = fields_of(plan.feasible);
+  object["ableToScale"] = fields_of(plan.able_to_scale);
+  object["metricsFresh"] = fields_of(plan.metrics_fresh);
+  object["sloMet"] = fields_of(plan.slo_met);
+  object["memory"] = fields_of(plan.memory);
+  return object;
 }
 
 Json fields_of(const Plan& plan) {

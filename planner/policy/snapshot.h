@@ -12,6 +12,7 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/workload/forecast_best.h"
 
 namespace windlass::planner {
 
@@ -81,6 +82,9 @@ struct Scaling {
   double drain_timeout_s = 1800;
   double scale_up_stabilization_s = 0;  // 0: at once
   double scale_down_stabilization_s = 300;
+  std::optional<int> scale_up_max_per_minute;  // workers; none: no limit
+  std::optional<int> scale_down_max_per_minute;
+  double tolerance = 0.1;  // a share: demand that is off by less changes nothing
   Mode mode = Mode::kApply;
 
   bool operator==(const Scaling&) const = default;
@@ -174,6 +178,23 @@ struct Recommendation {
   bool operator==(const Recommendation&) const = default;
 };
 
+enum class Direction { kUp, kDown };
+
+struct Change {
+  double at_s = 0;
+  Direction direction = Direction::kUp;
+
+  bool operator==(const Change&) const = default;
+};
+
+// Requests that a worker of a pool was given at once.
+struct PoolSlots {
+  std::string pool;
+  int slots = 0;
+
+  bool operator==(const PoolSlots&) const = default;
+};
+
 // What the policy itself must remember between two plans. A plan returns the next one (ServicePlan::memory); the caller hands
 // it back in the next snapshot, unchanged. Default constructed for a new service and after a restart: then nothing scales down
 // until a whole stabilisation window has been seen.
@@ -183,6 +204,17 @@ struct PolicyMemory {
   // Workers that the last plan wanted, before limits and arbitration: unlike Service::last_desired it does not fall when GPUs
   // are short, and does not count workers that only stay until a new configuration is ready.
   std::optional<int> desired;
+  std::vector<Recommendation> wanted;  // the changes of `desired` within the last minute and the one before them, oldest first
+  std::optional<Change> last_change;   // of `desired`
+  std::optional<double> panic_until_s;
+  std::optional<double> queue_since_s;  // requests have waited at every plan since
+  std::vector<PoolSlots> slots;         // by pool
+  std::string configuration;            // the pool that was chosen, and since when
+  std::optional<double> configuration_since_s;
+  // Arrivals: where the interval that is being counted began, the closed ones of the last minute, and the forecasts.
+  std::optional<Reading> counted;
+  std::vector<workload::RateSample> arrivals;
+  std::optional<workload::BestForecastState> forecast;
 
   bool operator==(const PolicyMemory&) const = default;
 };

@@ -13,24 +13,9 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 
-Json number(double value) {
-  const json plain = json_number(value);
-  return Json(plain);
-}
+Json number(double value) { return number_field(value); }
 
 // ---- writing
-
-void put(Json& object, const char* key, const std::optional<double>& value) {
-  if (value) object[key] = number(*value);
-}
-
-void put(Json& object, const char* key, const std::optional<int>& value) {
-  if (value) object[key] = *value;
-}
-
-void put(Json& object, const char* key, const std::optional<Reading>& reading) {
-  if (reading) object[key] = Json{{"value", number(reading->value)}, {"atS", number(reading->at_s)}};
-}
 
 Json fields_of(const AcceleratorSpec& spec) {
   Json peak = Json::object();
@@ -65,6 +50,9 @@ Json fields_of(const Scaling& scaling) {
   object["drainTimeoutS"] = number(scaling.drain_timeout_s);
   object["scaleUpStabilizationS"] = number(scaling.scale_up_stabilization_s);
   object["scaleDownStabilizationS"] = number(scaling.scale_down_stabilization_s);
+  put(object, "scaleUpMaxPerMinute", scaling.scale_up_max_per_minute);
+  put(object, "scaleDownMaxPerMinute", scaling.scale_down_max_per_minute);
+  object["tolerance"] = number(scaling.tolerance);
   object["mode"] = to_string(scaling.mode);
   return object;
 }
@@ -72,6 +60,7 @@ Json fields_of(const Scaling& scaling) {
 Json fields_of(const Demand& demand) {
   Json object = Json::object();
   put(object, "arrivalsPerS", demand.arrivals_per_s);
+  put(object, "arrivalsTotal", demand.arrivals_total);
   object["arrivalsWindowS"] = number(demand.arrivals_window_s);
   put(object, "queued", demand.queued);
   put(object, "inputTokens", demand.input_tokens);
@@ -94,10 +83,24 @@ Json fields_of(const Worker& worker) {
   put(object, "readyS", worker.ready_s);
   put(object, "running", worker.running);
   put(object, "waiting", worker.waiting);
+  put(object, "kvUse", worker.kv_use);
+  if (worker.trouble != WorkerTrouble::kNone) object["trouble"] = to_string(worker.trouble);
+  if (!worker.trouble_message.empty()) object["troubleMessage"] = worker.trouble_message;
   object["address"] = worker.address;
   object["specHash"] = worker.spec_hash;
   object["maxConcurrency"] = worker.max_concurrency;
   return object;
+}
+
+Json fields_of(const LatencyCorrection& correction) {
+  return Json{{"accelerator", correction.accelerator},
+              {"gpusPerWorker", correction.gpus_per_worker},
+              {"prefillScale", number(correction.prefill_scale)},
+              {"prefillOffsetS", number(correction.prefill_offset_s)},
+              {"decodeScale", number(correction.decode_scale)},
+              {"decodeOffsetS", number(correction.decode_offset_s)},
+              {"samples", correction.samples},
+              {"relativeError", number(correction.relative_error)}};
 }
 
 Json fields_of(const Service& service) {
@@ -126,25 +129,23 @@ Json fields_of(const Service& service) {
   put(object, "lastDesired", service.last_desired);
   object["demand"] = fields_of(service.demand);
   object["workers"] = std::move(workers);
+  if (service.starts) {
+    object["starts"] = Json{{"p90S", number(service.starts->p90_s)}, {"count", service.starts->count}};
+  }
+  if (!service.corrections.empty()) {
+    Json corrections = Json::array();
+    for (const LatencyCorrection& correction : service.corrections) corrections.push_back(fields_of(correction));
+    object["corrections"] = std::move(corrections);
+  }
+  if (service.refused) {
+    object["refused"] = Json{
+        {"code", service.refused->code}, {"message", service.refused->message}, {"untilS", number(service.refused->until_s)}};
+  }
   object["memory"] = fields_of(service.memory);
   return object;
 }
 
 // ---- reading
-
-template <class T, class Read>
-T child(JsonReader& reader, const char* key, Read read) {
-  return reader.unwrap(read(reader.require(key), reader.path_of(key)));
-}
-
-std::optional<Reading> optional_reading(JsonReader& parent, const char* key) {
-  const json* value = parent.find(key);
-  if (value == nullptr) return std::nullopt;
-  JsonReader reader(*value, parent.path_of(key));
-  const Reading reading{reader.number("value"), reader.number("atS")};
-  parent.take(reader.finish());
-  return reading;
-}
 
 Result<AcceleratorSpec> read_accelerator_spec(const json& value, const std::string& path) {
   JsonReader reader(value, path);
@@ -225,6 +226,14 @@ Result<Scaling> read_scaling(const json& value, const std::string& path) {
   scaling.drain_timeout_s = reader.number("drainTimeoutS");
   scaling.scale_up_stabilization_s = reader.number("scaleUpStabilizationS");
   scaling.scale_down_stabilization_s = reader.number("scaleDownStabilizationS");
+  scaling.scale_up_max_per_minute = optional_int(reader, "scaleUpMaxPerMinute", 1);
+  scaling.scale_down_max_per_minute = optional_int(reader, "scaleDownMaxPerMinute", 1);
+  if (reader.find("tolerance") != nullptr) {
+    scaling.tolerance = reader.number("tolerance");
+    if (!(scaling.tolerance >= 0 && scaling.tolerance < 1)) {
+      reader.fail("tolerance", json_number(scaling.tolerance), "at least 0 and below 1");
+    }
+  }
   scaling.mode = read_enum(reader, "mode", {Mode::kApply, Mode::kRecommend, Mode::kPaused});
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return scaling;
@@ -234,6 +243,7 @@ Result<Demand> read_demand(const json& value, const std::string& path) {
   JsonReader reader(value, path);
   Demand demand;
   demand.arrivals_per_s = optional_reading(reader, "arrivalsPerS");
+  demand.arrivals_total = optional_reading(reader, "arrivalsTotal");
   demand.arrivals_window_s = reader.number("arrivalsWindowS");
   demand.queued = optional_reading(reader, "queued");
   demand.input_tokens = optional_reading(reader, "inputTokens");
@@ -261,11 +271,48 @@ Result<Worker> read_worker(const json& value, const std::string& path) {
   worker.ready_s = optional_number(reader, "readyS");
   worker.running = optional_reading(reader, "running");
   worker.waiting = optional_reading(reader, "waiting");
+  worker.kv_use = optional_reading(reader, "kvUse");
+  if (reader.find("trouble") != nullptr) {
+    worker.trouble =
+        read_enum(reader, "trouble",
+                  {WorkerTrouble::kNone, WorkerTrouble::kUnschedulable, WorkerTrouble::kImagePull, WorkerTrouble::kCrashLoop,
+                   WorkerTrouble::kOutOfMemory, WorkerTrouble::kNodeLost, WorkerTrouble::kFailed});
+  }
+  if (reader.find("troubleMessage") != nullptr) worker.trouble_message = reader.string("troubleMessage");
   worker.address = reader.string("address");
   worker.spec_hash = reader.string("specHash");
   worker.max_concurrency = reader.int32("maxConcurrency", 0);
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return worker;
+}
+
+Result<StartTimes> read_starts(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  const StartTimes starts{reader.number("p90S"), reader.int32("count", 0)};
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return starts;
+}
+
+Result<LatencyCorrection> read_correction(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  LatencyCorrection correction;
+  correction.accelerator = reader.string("accelerator");
+  correction.gpus_per_worker = reader.int32("gpusPerWorker", 1);
+  correction.prefill_scale = reader.number("prefillScale");
+  correction.prefill_offset_s = reader.number("prefillOffsetS");
+  correction.decode_scale = reader.number("decodeScale");
+  correction.decode_offset_s = reader.number("decodeOffsetS");
+  correction.samples = reader.integer("samples", 0, INT64_MAX);
+  correction.relative_error = reader.number("relativeError");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return correction;
+}
+
+Result<CreationRefusal> read_refusal(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  CreationRefusal refusal{reader.string("code"), reader.string("message"), reader.number("untilS")};
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return refusal;
 }
 
 Result<Service> read_service(const json& value, const std::string& path) {
@@ -293,6 +340,13 @@ Result<Service> read_service(const json& value, const std::string& path) {
   reader.list("workers", [&](const json& worker, const std::string& worker_path) {
     service.workers.push_back(reader.unwrap(read_worker(worker, worker_path)));
   });
+  if (reader.find("starts") != nullptr) service.starts = child<StartTimes>(reader, "starts", read_starts);
+  if (reader.find("corrections") != nullptr) {
+    reader.list("corrections", [&](const json& correction, const std::string& correction_path) {
+      service.corrections.push_back(reader.unwrap(read_correction(correction, correction_path)));
+    });
+  }
+  if (reader.find("refused") != nullptr) service.refused = child<CreationRefusal>(reader, "refused", read_refusal);
   service.memory = child<PolicyMemory>(reader, "memory", read_memory);
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return service;
@@ -301,18 +355,6 @@ Result<Service> read_service(const json& value, const std::string& path) {
 }  // namespace
 
 Json fields_of(const ServiceId& id) { return Json{{"namespace", id.name_space}, {"name", id.name}, {"uid", id.uid}}; }
-
-Json fields_of(const PolicyMemory& memory) {
-  Json object = Json::object();
-  put(object, "historySinceS", memory.history_since_s);
-  Json recommendations = Json::array();
-  for (const Recommendation& entry : memory.recommendations) {
-    recommendations.push_back(Json{{"atS", number(entry.at_s)}, {"workers", entry.workers}});
-  }
-  object["recommendations"] = std::move(recommendations);
-  put(object, "desired", memory.desired);
-  return object;
-}
 
 Json fields_of(const Snapshot& snapshot) {
   Json accelerators = Json::array();
@@ -330,20 +372,6 @@ Result<ServiceId> read_service_id(const json& value, const std::string& path) {
   ServiceId id{reader.string("namespace"), reader.string("name"), reader.string("uid")};
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return id;
-}
-
-Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
-  JsonReader reader(value, path);
-  PolicyMemory memory;
-  memory.history_since_s = optional_number(reader, "historySinceS");
-  reader.list("recommendations", [&](const json& entry, const std::string& entry_path) {
-    JsonReader recommendation(entry, entry_path);
-    memory.recommendations.push_back(Recommendation{recommendation.number("atS"), recommendation.int32("workers", 0)});
-    reader.take(recommendation.finish());
-  });
-  memory.desired = optional_int(reader, "desired", 0);
-  WINDLASS_RETURN_IF_ERROR(reader.finish());
-  return memory;
 }
 
 Result<Snapshot> read_snapshot(const json& document) {

@@ -26,7 +26,7 @@ spec:
   slo: {timeToFirstToken: 500ms, timePerOutputToken: 50ms, percentile: "99.9"}
   workload: {requestsPerSecond: "0.5", inputTokens: 100}
   accelerators: [{class: h100, maxGPUs: 4}]
-  scaling: {minWorkers: 0, maxWorkers: 4, idleToZeroAfter: 10m, behavior: {scaleDown: {stabilizationWindow: 10s}}}
+  scaling: {minWorkers: 0, maxWorkers: 4, idleToZeroAfter: 10m, behavior: {scaleUp: {maxWorkersPerMinute: 6}, scaleDown: {stabilizationWindow: 10s, maxWorkersPerMinute: 2}, tolerance: "0.05"}}
 )";
 
 // Given a class and a service in one file, both are expected as plain data with parsed numbers and defaults.
@@ -60,6 +60,9 @@ TEST(Load, GivesParsedNumbers) {
   EXPECT_EQ(chat.spec.accelerators[0].max_gpus, 4);
   EXPECT_EQ(chat.spec.scaling.idle_to_zero_after_s, 600);
   EXPECT_EQ(chat.spec.scaling.scale_down_stabilization_s, 10);
+  EXPECT_EQ(chat.spec.scaling.scale_up_max_per_minute, 6);
+  EXPECT_EQ(chat.spec.scaling.scale_down_max_per_minute, 2);
+  EXPECT_EQ(chat.spec.scaling.tolerance, 0.05);
   EXPECT_EQ(chat.spec.scaling.drain_timeout_s, 1800);
 }
 

@@ -50,6 +50,9 @@ class Maker {
     scaling.drain_timeout_s = below(1000);
     scaling.scale_up_stabilization_s = below(10);
     scaling.scale_down_stabilization_s = below(1000) / 4.0;
+    if (coin()) scaling.scale_up_max_per_minute = 1 + below(100);
+    if (coin()) scaling.scale_down_max_per_minute = 1 + below(100);
+    scaling.tolerance = below(64) / 64.0;
     scaling.mode = static_cast<ScalingMode>(below(3));
     if (coin()) out.spec.priority_class_name = "high";
     if (coin()) out.status = status();

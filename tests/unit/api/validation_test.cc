@@ -82,13 +82,14 @@ TEST(Validation, FillsInDefaults) {
   EXPECT_EQ(full["spec"]["engine"], (json{{"type", "Windlass"}}));
   EXPECT_EQ(full["spec"]["slo"]["percentile"], 95);
   EXPECT_EQ(full["spec"]["slo"]["window"], "5m");
-  EXPECT_EQ(
-      full["spec"]["scaling"],
-      (json{{"strategy", "Auto"},
-            {"minWorkers", 1},
-            {"drainTimeout", "30m"},
-            {"mode", "Apply"},
-            {"behavior", {{"scaleUp", {{"stabilizationWindow", "0s"}}}, {"scaleDown", {{"stabilizationWindow", "5m"}}}}}}));
+  EXPECT_EQ(full["spec"]["scaling"], (json{{"strategy", "Auto"},
+                                           {"minWorkers", 1},
+                                           {"drainTimeout", "30m"},
+                                           {"mode", "Apply"},
+                                           {"behavior",
+                                            {{"scaleUp", {{"stabilizationWindow", "0s"}}},
+                                             {"scaleDown", {{"stabilizationWindow", "5m"}}},
+                                             {"tolerance", "0.1"}}}}));
   EXPECT_FALSE(full["spec"].contains("priorityClassName"));
   EXPECT_EQ(texts(validate(*object)), "");
 }

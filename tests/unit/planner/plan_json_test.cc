@@ -23,6 +23,32 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
+// Every field is set, and the forecaster has seen enough for every part of its state: a season, both sums, waiting forecasts.
+PolicyMemory full_memory() {
+  PolicyMemory memory;
+  memory.history_since_s = 100;
+  memory.recommendations = {{100, 1}, {4000, 2}};
+  memory.desired = 2;
+  memory.wanted = {{4000, 2}};
+  memory.last_change = Change{4000, Direction::kDown};
+  memory.panic_until_s = 5040;
+  memory.queue_since_s = 4990;
+  memory.slots = {{"h100-1", 96}};
+  memory.configuration = "h100-1";
+  memory.configuration_since_s = 100;
+  memory.counted = Reading{4700, 4995};
+  memory.arrivals = {{4985, 3.25}, {4995, 3.5}};
+  workload::BestForecastOptions options;
+  options.methods.holt_winters.season_s = 1000;
+  options.methods.holt_winters.season_bins = 4;
+  auto forecaster = workload::BestForecaster::make(options).value();
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_TRUE(forecaster.observe({2000 + 10.0 * i, i < 200 ? 3.0 + i % 5 : 9.0 - i % 3}, 60).ok());
+  }
+  memory.forecast = forecaster.state();
+  return memory;
+}
+
 Snapshot example() {
   Snapshot snapshot;
   snapshot.now_s = 5000;
@@ -31,6 +57,17 @@ Snapshot example() {
   service.accelerators.push_back({"l4", 6});
   service.workers.push_back(testing::ready_worker("h100-1", "h100", 1, 0, 5000, 12));
   testing::observe(service, 5000, 3.5, 2);
+  service.demand.arrivals_total = Reading{4711, 5000};
+  service.workers[0].kv_use = Reading{0.25, 4999};
+  service.workers[0].trouble = WorkerTrouble::kNodeLost;
+  service.workers[0].trouble_message = "node gpu-7 does not answer";
+  service.scaling.scale_up_max_per_minute = 4;
+  service.scaling.scale_down_max_per_minute = 2;
+  service.scaling.tolerance = 0.25;
+  service.starts = StartTimes{75.5, 9};
+  service.corrections = {{"h100", 1, 1.25, 0.002, 0.75, -0.001, 480, 0.07}};
+  service.refused = CreationRefusal{"QuotaExceeded", "exceeded quota: gpus", 5030};
+  service.memory = full_memory();
   snapshot.services = {service};
   return snapshot;
 }
@@ -60,12 +97,34 @@ TEST(SnapshotJson, NamesEveryMistake) {
       {with("\"bfloat16\":", "\"bfloat17\":"), "accelerators[0].spec.peakFlops.bfloat17: found \"bfloat17\", must be float32"},
       {with("\"gpusPerNode\":8", "\"gpusPerNode\":0"), "accelerators[0].spec: accelerator h100: GPUs per node: found 0"},
       {with("\"queued\":{\"value\":2.0", "\"queued\":{\"valeu\":2.0"), "services[0].demand.queued.value: missing"},
+      {with("\"trouble\":\"NodeLost\"", "\"trouble\":\"Tired\""),
+       "services[0].workers[0].trouble: found \"Tired\", must be one of None, Unschedulable, ImagePull"},
+      {with("\"tolerance\":0.25", "\"tolerance\":1"),
+       "services[0].scaling.tolerance: found 1.0, must be at least 0 and below 1"},
+      {with("\"scaleUpMaxPerMinute\":4", "\"scaleUpMaxPerMinute\":0"), "services[0].scaling.scaleUpMaxPerMinute: found 0"},
+      {with("\"p90S\":75.5", "\"p90\":75.5"), "services[0].starts.p90S: missing"},
+      {with("\"samples\":480", "\"samples\":-1"), "services[0].corrections[0].samples: found -1"},
+      {with("\"untilS\":5030", "\"until\":5030"), "services[0].refused.untilS: missing"},
+      {with("\"direction\":\"Down\"", "\"direction\":\"Left\""),
+       "services[0].memory.lastChange.direction: found \"Left\", must be one of Up, Down"},
+      {with("\"best\":\"", "\"best\":\"My"), "services[0].memory.forecast.best: found \"My"},
+      {with("\"meansPerS\":[", "\"meansPerS\":[1.5,"), "must be a list of one number for each method"},
+      {with("\"EWMA\":{", "\"EWMA\":{\"colour\":1,"), "services[0].memory.forecast.EWMA.colour: unknown field"},
       {with("\"priority\":0", "\"priority\":0,\"colour\":\"red\""), "services[0].colour: unknown field"}};
   for (const auto& [text, message] : mistakes) {
     const auto result = snapshot_from_json(text);
     ASSERT_FALSE(result.ok()) << message;
     EXPECT_THAT(result.error().message, HasSubstr(message));
   }
+}
+
+// Given a plan with everything in it, expect it back.
+TEST(PlanJson, KeepsEveryField) {
+  Plan plan = make_plan(example());
+  plan.services[0].forecast = DemandForecast{"HoltWinters", 75.5, 4.25, 0.125, 32};
+  plan.services[0].considered = {{"l4", 1, 6, 4.2, 0.09, 0.4, "90 ms a token, above 50 ms"}, {"h100", 1, 1, 4, 0.02, 0.1, ""}};
+  plan.services[0].memory = full_memory();
+  EXPECT_EQ(plan_from_json(to_json(plan, true)).value(), plan);
 }
 
 // Given a plan with a number that JSON lacks, expect it back.

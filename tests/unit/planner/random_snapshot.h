@@ -42,7 +42,40 @@ inline Worker random_worker(Rng& rng, const Snapshot& snapshot, int slot) {
   worker.running = random_reading(rng, between(rng, 0, 40), snapshot.now_s);
   worker.waiting = random_reading(rng, between(rng, 0, 5), snapshot.now_s);
   worker.max_concurrency = between(rng, 0, 256);
+  worker.kv_use = random_reading(rng, rng.uniform(), snapshot.now_s);
+  if (chance(rng, 0.15)) {
+    worker.trouble = static_cast<WorkerTrouble>(between(rng, 1, 6));
+    worker.trouble_message = "as the kubelet has it";
+  }
+  if (chance(rng, 0.2)) worker.ready_s = snapshot.now_s - rng.uniform(0, 60);
   return worker;
+}
+
+// What a policy that had run for a while would remember, and what another clock's would.
+inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
+  if (chance(rng, 0.5)) memory.wanted = {{now_s - rng.uniform(0, 200), between(rng, 0, 6)}};
+  if (chance(rng, 0.5)) {
+    memory.last_change = Change{now_s - rng.uniform(-5, 300), chance(rng, 0.5) ? Direction::kUp : Direction::kDown};
+  }
+  if (chance(rng, 0.2)) memory.panic_until_s = now_s + rng.uniform(-60, 600);
+  if (chance(rng, 0.2)) memory.queue_since_s = now_s - rng.uniform(-5, 300);
+  if (chance(rng, 0.5)) memory.slots = {{"h100-1", between(rng, 1, 256)}, {"a100-2", between(rng, 1, 256)}};
+  if (chance(rng, 0.5)) {
+    memory.configuration = "h100-1";
+    memory.configuration_since_s = now_s - rng.uniform(0, 7200);
+  }
+  if (chance(rng, 0.5)) memory.counted = Reading{rng.uniform(0, 100'000), now_s - rng.uniform(0, 80)};
+  for (double at_s = now_s - 60; at_s < now_s - 5 && chance(rng, 0.9); at_s += 10) {
+    memory.arrivals.push_back({at_s, rng.uniform(0, 60)});
+  }
+  if (chance(rng, 0.6)) {
+    auto forecaster = workload::BestForecaster::make({}).value();
+    const double rate = rng.uniform(0, 60);
+    for (double at_s = now_s - 600; at_s < now_s - 5; at_s += 10) {
+      static_cast<void>(forecaster.observe({at_s, rate * rng.uniform(0.5, 1.5)}, 60));
+    }
+    memory.forecast = forecaster.state();
+  }
 }
 
 inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
@@ -81,6 +114,9 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   }
   scaling.scale_down_stabilization_s = chance(rng, 0.2) ? 0 : rng.uniform(0, 600);
   scaling.scale_up_stabilization_s = chance(rng, 0.8) ? 0 : rng.uniform(0, 60);
+  if (chance(rng, 0.2)) scaling.scale_up_max_per_minute = between(rng, 1, 4);
+  if (chance(rng, 0.2)) scaling.scale_down_max_per_minute = between(rng, 1, 4);
+  if (chance(rng, 0.5)) scaling.tolerance = rng.uniform(0, 0.5);
   const Mode modes[] = {Mode::kApply, Mode::kApply, Mode::kApply, Mode::kApply, Mode::kRecommend, Mode::kPaused};
   scaling.mode = modes[between(rng, 0, 5)];
   service.priority = between(rng, 0, 2);
@@ -90,18 +126,30 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   if (chance(rng, 0.9)) service.last_desired = between(rng, 0, 6);
   const double load = chance(rng, 0.3) ? 0 : rng.uniform(0, 60);
   service.demand.arrivals_per_s = random_reading(rng, load, snapshot.now_s);
+  service.demand.arrivals_total = random_reading(rng, between(rng, 0, 100'000), snapshot.now_s);
   service.demand.arrivals_window_s = rng.uniform(1, 120);
   service.demand.queued = random_reading(rng, chance(rng, 0.6) ? 0 : between(rng, 0, 300), snapshot.now_s);
   service.demand.input_tokens = random_reading(rng, rng.uniform(1, 4000), snapshot.now_s);
   service.demand.output_tokens = random_reading(rng, rng.uniform(1, 1000), snapshot.now_s);
   if (chance(rng, 0.7)) service.demand.last_arrival_at_s = snapshot.now_s - rng.uniform(0, 2000);
   service.demand.attainment = random_reading(rng, rng.uniform(), snapshot.now_s);
+  if (chance(rng, 0.7)) service.starts = StartTimes{rng.uniform(0, 900), between(rng, 0, 20)};
+  if (chance(rng, 0.5)) {
+    for (const AcceleratorState& state : snapshot.accelerators) {
+      service.corrections.push_back({state.spec.name, 1 << between(rng, 0, 2), rng.uniform(0, 6), rng.uniform(-1, 1),
+                                     rng.uniform(0, 6), rng.uniform(-0.1, 0.1), between(rng, 0, 1000), rng.uniform(0, 1)});
+    }
+  }
+  if (chance(rng, 0.1)) {
+    service.refused = CreationRefusal{"QuotaExceeded", "exceeded quota: gpus", snapshot.now_s + rng.uniform(-60, 60)};
+  }
   if (chance(rng, 0.7)) {
     service.memory.history_since_s = snapshot.now_s - rng.uniform(0, 2000);
     for (double at_s = *service.memory.history_since_s; at_s < snapshot.now_s; at_s += rng.uniform(1, 300)) {
       service.memory.recommendations.push_back({at_s, between(rng, 0, 6)});
     }
     if (chance(rng, 0.5)) service.memory.desired = service.last_desired;
+    random_memory(rng, service.memory, snapshot.now_s);
   }
   return service;
 }
