@@ -40,6 +40,17 @@ TEST(Jffc, TakesTheFastestFree) {
   EXPECT_EQ(choice(PolicyKind::kJffc, {}), std::nullopt);
 }
 
+// Given equally fast chains with free slots, expect the one with the smallest share of them taken, then the first; a faster one
+// goes before an emptier one.
+TEST(Jffc, GivesTiesToTheEmptiest) {
+  Chains chains = {{1, 4, 2, false}, {1, 8, 3, false}, {1, 8, 3, false}};
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), 1U);
+  chains[0].in_flight = 1;
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), 0U);
+  chains.push_back({2, 8, 7, false});
+  EXPECT_EQ(choice(PolicyKind::kJffc, chains), 3U);
+}
+
 // Given chains with slots, expect the least loaded for its size, the first of equals, never a draining one, and none when all
 // drain.
 TEST(Jsq, TakesTheLeastLoaded) {
