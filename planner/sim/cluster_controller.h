@@ -19,9 +19,11 @@ struct ObservedWorker {
   const ServingPool* pool = nullptr;
   WorkerPhase phase = WorkerPhase::kReady;  // never ended
   double created_s = 0;
-  double ready_s = 0;  // once ready
-  int running = 0;     // requests in its batches
-  int waiting = 0;     // requests that wait inside it
+  double ready_s = 0;               // once ready
+  int running = 0;                  // requests in its batches
+  int waiting = 0;                  // requests that wait inside it
+  double kv_use = 0;                // share of its KV cache in use
+  std::int64_t waiting_tokens = 0;  // prompt tokens that it has not yet processed
 };
 
 // Totals count from the start of the run.

@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <cassert>
 #include <set>
-#include <tuple>
 
 #include "planner/policy/make_plan.h"
+#include "planner/sim/baseline_deployment.h"
 
 namespace windlass::sim {
 namespace {
 
-constexpr double kScrapePeriodS = 1;   // the controller's
-constexpr double kSameMomentS = 1e-6;  // between times that differ by rounding
+constexpr double kScrapePeriodS = 1;     // the controller's
+constexpr double kSameMomentS = 1e-6;    // between times that differ by rounding
+constexpr std::size_t kStartsKept = 20;  // of a service, for their P90
 
 planner::WorkerState state_of(WorkerPhase phase) {
   switch (phase) {
@@ -24,10 +25,16 @@ planner::WorkerState state_of(WorkerPhase phase) {
   return planner::WorkerState::kDraining;
 }
 
+double nearest_rank_p90(const std::deque<double>& values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[(sorted.size() * 9 + 9) / 10 - 1];
+}
+
 }  // namespace
 
 PolicyAutoscaler::PolicyAutoscaler(PolicyAutoscalerOptions options)
-    : options_(std::move(options)), history_(options_.services.size()) {
+    : options_(std::move(options)), history_(options_.services.size()), starts_(options_.services.size()) {
   snapshot_.accelerators = options_.accelerators;
   snapshot_.services = options_.services;
 }
@@ -38,6 +45,7 @@ double PolicyAutoscaler::interval_s() const {
 
 void PolicyAutoscaler::look(const ClusterObservation& observation) {
   for (std::size_t s = 0; s < observation.services.size(); ++s) {
+    measure_starts(s, observation.services[s]);
     auto& history = history_[s];
     history.push_back({observation.now_s, observation.services[s]});
     const double longest_s = options_.metrics_age_s + std::max({options_.arrivals_window_s, options_.lengths_window_s,
@@ -51,6 +59,21 @@ void PolicyAutoscaler::look(const ClusterObservation& observation) {
       past->seen.workers.clear();
     }
   }
+}
+
+// A start counts when the worker was seen before it was ready: those that were there from the beginning tell nothing.
+void PolicyAutoscaler::measure_starts(std::size_t service, const ObservedService& seen) {
+  Starts& starts = starts_[service];
+  std::set<int> under_way;
+  for (const ObservedWorker& worker : seen.workers) {
+    if (worker.phase == WorkerPhase::kStarting) {
+      under_way.insert(worker.worker);
+    } else if (starts.under_way.contains(worker.worker)) {
+      starts.measured_s.push_back(worker.ready_s - worker.created_s);
+      if (starts.measured_s.size() > kStartsKept) starts.measured_s.pop_front();
+    }
+  }
+  starts.under_way = std::move(under_way);
 }
 
 const PolicyAutoscaler::Look* PolicyAutoscaler::readable(std::size_t service, double now_s) const {
@@ -72,6 +95,7 @@ planner::Demand PolicyAutoscaler::demand(std::size_t service, const Look& now) c
   planner::Demand demand;
   const auto reading = [&](double value) { return planner::Reading{value, now.time_s}; };
   demand.arrivals_window_s = options_.arrivals_window_s;
+  demand.arrivals_total = reading(static_cast<double>(now.seen.arrived));
   demand.queued = reading(now.seen.queued);
   if (now.seen.last_arrival_s >= 0) demand.last_arrival_at_s = now.seen.last_arrival_s;
   const Look& earlier = before(service, now, options_.arrivals_window_s);
@@ -115,6 +139,7 @@ std::vector<planner::Worker> PolicyAutoscaler::workers(const ObservedService& se
     if (const auto load = loads.find(worker.worker); load != loads.end()) {
       described.running = planner::Reading{static_cast<double>(load->second->running), read->time_s};
       described.waiting = planner::Reading{static_cast<double>(load->second->waiting), read->time_s};
+      described.kv_use = planner::Reading{load->second->kv_use, read->time_s};
     }
     workers.push_back(std::move(described));
   }
@@ -132,6 +157,8 @@ ClusterOrders PolicyAutoscaler::decide(const ClusterObservation& observation) {
     planner::Service& service = snapshot_.services[s];
     service.demand = read == nullptr ? planner::Demand{} : demand(s, *read);
     service.workers = workers(observation.services[s], read);
+    if (const auto& measured = starts_[s].measured_s; !measured.empty())
+      service.starts = planner::StartTimes{nearest_rank_p90(measured), static_cast<int>(measured.size())};
   }
 
   plan_ = planner::make_plan(snapshot_);
@@ -188,13 +215,7 @@ void PolicyAutoscaler::carry_out(int service, const planner::ServicePlan& plan, 
   }
   for (auto& [name, workers] : active) {
     const int surplus = static_cast<int>(workers.size()) - (wanted.contains(name) ? wanted.at(name) : 0);
-    // Those that give least go first: not ready, then fewest requests, then the latest.
-    std::sort(workers.begin(), workers.end(), [](const ObservedWorker* a, const ObservedWorker* b) {
-      const auto worth = [](const ObservedWorker& w) {
-        return std::tuple(w.phase == WorkerPhase::kReady, w.running + w.waiting, -w.worker);
-      };
-      return worth(*a) < worth(*b);
-    });
+    if (surplus > 0) sort_for_draining(workers);
     for (int i = 0; i < surplus; ++i) orders.drain.push_back(workers[static_cast<std::size_t>(i)]->worker);
     if (!wanted.contains(name)) {
       int& desired = desired_.try_emplace({service, name}, -1).first->second;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +70,7 @@ class PolicyAutoscaler final : public ClusterController {
   };
 
   void look(const ClusterObservation& observation);
+  void measure_starts(std::size_t service, const ObservedService& seen);
   // The youngest look that is as old as readings are; null: there is none yet.
   [[nodiscard]] const Look* readable(std::size_t service, double now_s) const;
   // The youngest that is at least so much older than `look`, or else the oldest.
@@ -82,6 +84,11 @@ class PolicyAutoscaler final : public ClusterController {
   planner::Snapshot snapshot_;
   planner::Plan plan_;
   std::vector<std::deque<Look>> history_;  // of each service, oldest first
+  struct Starts {
+    std::set<int> under_way;        // workers that were seen starting
+    std::deque<double> measured_s;  // from created to ready; the youngest last
+  };
+  std::vector<Starts> starts_;  // of each service
   double next_decision_s_ = 0;
   std::map<std::pair<int, std::string>, std::unique_ptr<ServingPool>> pools_;
   std::map<std::pair<int, std::string>, int> slots_;

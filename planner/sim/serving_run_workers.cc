@@ -294,6 +294,8 @@ void ServingRun::tick() {
     if (at->phase != WorkerPhase::kStarting) seen.ready_s = seconds_between(0, at->ready_ns);
     seen.running = at->running();
     seen.waiting = at->waiting();
+    seen.kv_use = at->kv_in_use();
+    seen.waiting_tokens = at->waiting_tokens();
     observation.services[static_cast<std::size_t>(at->service)].workers.push_back(seen);
   }
   const ClusterOrders orders = controller.decide(observation);

@@ -57,6 +57,7 @@ class ServingWorker {
   // Tokens that are pending here, those of requests on their way included. REQUIRES: count_waiting() after anything changed in
   // the engines.
   [[nodiscard]] std::int64_t pending() const { return decodes + waiting_tokens_; }
+  [[nodiscard]] std::int64_t waiting_tokens() const { return waiting_tokens_; }  // to be prefilled; REQUIRES: the same
   void count_waiting() {
     waiting_tokens_ = 0;
     for (const Lane& lane : lanes) waiting_tokens_ += lane.engine.pending_tokens() - lane.engine.decoding();
@@ -99,8 +100,8 @@ class ServingWorker {
  private:
   [[nodiscard]] std::int64_t part_ns(const Lane& lane, std::size_t stage) const;  // of its iteration, in this stage
 
-  std::int64_t waiting_tokens_ = 0;  // to be prefilled
-  std::int64_t lane_tokens_ = 0;     // that one lane's cache holds
+  std::int64_t waiting_tokens_ = 0;
+  std::int64_t lane_tokens_ = 0;  // that one lane's cache holds
   std::int64_t kv_blocks_ = 0;
   std::vector<std::int64_t> stage_free_ns_;
   std::int64_t stages_busy_ns_ = 0;  // of all stages together, with what is ahead of the iterations under way

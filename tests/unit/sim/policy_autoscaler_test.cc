@@ -2,8 +2,10 @@
 #include "planner/sim/policy_autoscaler.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -269,6 +271,107 @@ TEST(PolicyAutoscaler, ReadsWhatWas) {
   EXPECT_GT(most, 10);
   EXPECT_GE(watched.oldest_s, 10);
   EXPECT_LE(watched.oldest_s, 11);
+}
+
+// Keeps every snapshot that was decided on.
+class Recorded final : public ClusterController {
+ public:
+  explicit Recorded(PolicyAutoscalerOptions options) : inner_(std::move(options)) {}
+  [[nodiscard]] double interval_s() const override { return inner_.interval_s(); }
+  [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override {
+    ClusterOrders orders = inner_.decide(observation);
+    arrived.push_back(observation.services.front().arrived);
+    snapshots.push_back(inner_.last_snapshot());
+    return orders;
+  }
+
+  std::vector<std::int64_t> arrived;
+  std::vector<planner::Snapshot> snapshots;
+
+ private:
+  PolicyAutoscaler inner_;
+};
+
+// Given: a load that rises, workers that start in 30 s. Expected: the count of arrivals is as old as the other readings and
+// never falls; the KV cache's use is that of ready workers, above 0 and at most 1; start times are known once the first worker
+// has become ready before our eyes, not from those that were there, and are 30 s.
+TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
+  Loop loop(1, 16);
+  loop.options.metrics_age_s = 1;
+  Recorded recorded(loop.options);
+  ClusterOptions cluster;
+  ServingService service;
+  auto pool = loop.options.pool(0, "a100-80gb", 1);
+  pool->name = "a100-80gb-1";
+  pool->accelerator = "a100-80gb";
+  service.pools = {*pool};
+  service.dispatch = dispatch::PolicyKind::kJffc;
+  cluster.services = {service};
+  cluster.controller = &recorded;
+  ListSource source(phases({{2, 60}, {100, 180}}, 0, "fields"));
+  ASSERT_TRUE(simulate_cluster(source, cluster).ok());
+  ASSERT_GT(recorded.snapshots.size(), 200u);
+  double before = 0, most_use = 0;
+  std::optional<double> first_start_s;
+  for (std::size_t i = 1; i < recorded.snapshots.size(); ++i) {
+    const planner::Service& seen = recorded.snapshots[i].services.front();
+    ASSERT_TRUE(seen.demand.arrivals_total);
+    EXPECT_EQ(seen.demand.arrivals_total->value, static_cast<double>(recorded.arrived[i - 1]));
+    EXPECT_GE(seen.demand.arrivals_total->value, before);
+    before = seen.demand.arrivals_total->value;
+    bool one_is_ready = false;
+    for (const planner::Worker& worker : seen.workers) {
+      if (worker.state == planner::WorkerState::kStarting) {
+        EXPECT_FALSE(worker.kv_use);
+      }
+      if (worker.kv_use) {
+        EXPECT_GE(worker.kv_use->value, 0);
+        EXPECT_LE(worker.kv_use->value, 1);
+        most_use = std::max(most_use, worker.kv_use->value);
+      }
+      one_is_ready = one_is_ready || (worker.created_s > 0 && worker.ready_s);
+    }
+    if (!first_start_s && one_is_ready) first_start_s = recorded.snapshots[i].now_s;
+    EXPECT_EQ(seen.starts.has_value(), first_start_s.has_value()) << recorded.snapshots[i].now_s;
+    if (seen.starts) {
+      EXPECT_NEAR(seen.starts->p90_s, 30, 1e-9);
+      EXPECT_GE(seen.starts->count, 1);
+      EXPECT_LE(seen.starts->count, 20);
+    }
+  }
+  EXPECT_GT(most_use, 0.01);
+  EXPECT_TRUE(first_start_s);
+}
+
+// Given: starts of 10 to 130 s, in turn, and more of them than are kept. Expected: the 90th percentile of the youngest twenty,
+// by nearest rank.
+TEST(PolicyAutoscaler, MeasuresTheP90OfTheYoungestStarts) {
+  Loop loop(1, 64);
+  const auto pool = loop.options.pool(0, "a100-80gb", 1);
+  ServingPool named = *pool;
+  named.name = "a100-80gb-1";
+  named.accelerator = "a100-80gb";
+  PolicyAutoscaler autoscaler(loop.options);
+  for (int i = 0; i < 25; ++i) {
+    ClusterObservation observation;
+    observation.services.resize(1);
+    ObservedWorker worker;
+    worker.worker = i;
+    worker.pool = &named;
+    worker.phase = WorkerPhase::kStarting;
+    worker.created_s = observation.now_s = 1000.0 * i;
+    observation.services.front().workers = {worker};
+    (void)autoscaler.decide(observation);
+    observation.services.front().workers.front().phase = WorkerPhase::kReady;
+    observation.services.front().workers.front().ready_s = worker.created_s + 10 + 5 * i;
+    observation.now_s = worker.created_s + 200;
+    (void)autoscaler.decide(observation);
+  }
+  const auto& starts = autoscaler.last_snapshot().services.front().starts;
+  ASSERT_TRUE(starts);
+  EXPECT_EQ(starts->count, 20);
+  // Starts 5 to 24 are kept: the 18th of them is the one of i = 22.
+  EXPECT_NEAR(starts->p90_s, 120, 1e-9);
 }
 
 }  // namespace
