@@ -1,0 +1,46 @@
+// One run of the outcome experiment: a workload under one rule in the serving simulator, and what it came to, in total and by
+// the minute.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/sim/baseline_clairvoyant.h"
+#include "planner/sim/policy_autoscaler.h"
+#include "planner/sim/serving_simulation.h"
+#include "tests/bench/outcome/setting.h"
+
+namespace windlass::bench {
+
+struct OutcomeMinute {
+  int arrived = 0;
+  int missed_ttft = 0;  // of these
+  int missed_tpot = 0;
+  double ready = 0;  // workers, mean over the minute
+  double held = 0;   // those and the ones that start or drain
+};
+
+struct OutcomeRun {
+  std::string rule;
+  double attainment = 0;
+  double gpu_hours = 0;
+  double ttft_p99_s = 0;
+  double tpot_p99_s = 0;
+  int most_workers = 0;
+  std::vector<OutcomeMinute> minutes;
+  std::vector<sim::PolicyAutoscaler::Decision> decisions;  // of Windlass
+  std::vector<sim::ScheduleStep> steps;                    // of a schedule
+};
+
+// `controller` may be null: the first workers stay. `minutes`: by the minute too, which costs time.
+[[nodiscard]] Result<OutcomeRun> run_outcome(const OutcomeWorkload& workload, const OutcomeSetting& setting,
+                                             sim::ClusterController* controller, int first_workers, bool minutes);
+
+// The rules in the order of the table: "windlass", "fixed", "hpa", "keda", "wva", "dynamo", "clairvoyant".
+[[nodiscard]] const std::vector<std::string>& outcome_rules();
+
+[[nodiscard]] Result<OutcomeRun> run_rule(const std::string& rule, const OutcomeWorkload& workload,
+                                          const OutcomeSetting& setting);
+
+}  // namespace windlass::bench
