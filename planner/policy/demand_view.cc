@@ -1,10 +1,13 @@
 // Which signals are fresh, finite and whole.
 #include "planner/policy/demand_view.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "planner/policy/arrivals.h"
+#include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
 
 namespace windlass::planner {
@@ -30,7 +33,7 @@ bool is_usable(const std::optional<Reading>& reading, double now_s) {
   return age_s <= kSignalMaxAgeS && age_s >= -1;  // NaN ages fail both
 }
 
-DemandView view_demand(const Service& service, double now_s) {
+DemandView view_demand(const Service& service, const PolicyMemory& memory, double now_s) {
   const Demand& demand = service.demand;
   DemandView view;
   view.problem = problem_of("the arrival rate", demand.arrivals_per_s, now_s);
@@ -38,10 +41,19 @@ DemandView view_demand(const Service& service, double now_s) {
   if (!queue_problem.empty()) view.problem += (view.problem.empty() ? "" : "; ") + queue_problem;
   view.complete = view.problem.empty();
   if (is_usable(demand.arrivals_per_s, now_s)) view.arrivals_per_s = demand.arrivals_per_s->value;
-  view.believed_per_s = is_usable(demand.arrivals_per_s, now_s) ? view.arrivals_per_s : service.workload.requests_per_s;
   if (is_usable(demand.queued, now_s)) view.queued = demand.queued->value;
   if (std::isfinite(demand.arrivals_window_s) && demand.arrivals_window_s > 0)
     view.arrivals_window_s = demand.arrivals_window_s;
+  view.level_per_s = view.arrivals_per_s;
+  view.level_window_s = view.arrivals_window_s;
+  const std::optional<ArrivalsLevel> level = arrivals_level(memory, now_s);
+  if (level && level->window_s > view.arrivals_window_s) {
+    view.level_per_s = level->per_s;
+    view.level_window_s = level->window_s;
+  }
+  view.forecast = forecast_arrivals(memory, service, now_s);
+  const bool observed = level || is_usable(demand.arrivals_per_s, now_s);
+  view.believed_per_s = observed ? std::max(view.level_per_s, view.arrivals_per_s) : service.workload.requests_per_s;
 
   view.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
   const bool lengths_usable = is_usable(demand.input_tokens, now_s) && is_usable(demand.output_tokens, now_s) &&
@@ -52,11 +64,12 @@ DemandView view_demand(const Service& service, double now_s) {
   }
 
   for (const Worker& worker : service.workers) {
-    if (worker.state != WorkerState::kReady) continue;
+    if (!serves(worker)) continue;
     if (is_usable(worker.running, now_s) && is_usable(worker.waiting, now_s)) {
       view.in_workers += worker.running->value + worker.waiting->value;
+    } else if (worker.ready_s && now_s - *worker.ready_s <= kReadingGraceS) {
+      ++view.new_workers;
     } else {
-      view.in_workers += worker.max_concurrency;
       ++view.silent_workers;
     }
   }

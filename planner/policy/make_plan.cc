@@ -15,6 +15,7 @@
 #include "planner/policy/configuration.h"
 #include "planner/policy/demand_view.h"
 #include "planner/policy/target.h"
+#include "planner/policy/trouble.h"
 #include "planner/queueing/erlang.h"
 
 namespace windlass::planner {
@@ -23,6 +24,7 @@ namespace {
 // A service on its way to its plan.
 struct Draft {
   const Service* service = nullptr;
+  PolicyMemory memory;  // the service's, with the arrivals counted up to now
   DemandView view;
   std::optional<Configuration> chosen;
   std::vector<Configuration> as_is;     // what runs now, pool by pool; pool.workers counts all but draining workers
@@ -51,18 +53,12 @@ std::vector<Configuration> pools_as_they_are(const Service& service, const Snaps
 
 int count_ready(const Service& service, const std::string& pool) {
   return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [&](const Worker& w) { return w.pool == pool && w.state == WorkerState::kReady; }));
-}
-
-int count_state(const Service& service, WorkerState state) {
-  return static_cast<int>(
-      std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& w) { return w.state == state; }));
+                                        [&](const Worker& w) { return w.pool == pool && serves(w); }));
 }
 
 int count_existing(const Service& service, const std::string& pool) {
-  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& w) {
-    return w.pool == pool && (w.state == WorkerState::kStarting || w.state == WorkerState::kReady);
-  }));
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [&](const Worker& w) { return w.pool == pool && holds_gpus(w); }));
 }
 
 int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.gpus_per_worker; }
@@ -152,7 +148,7 @@ Hint metrics_hint(const Draft& draft) {
   if (!draft.view.complete) return Hint{Truth::kFalse, "SignalsMissing", draft.view.problem};
   if (draft.view.silent_workers > 0) {
     return Hint{Truth::kTrue, "WorkersSilent",
-                fmt::format("{} ready workers give no fresh figures and count as full", draft.view.silent_workers)};
+                fmt::format("{} ready workers give no fresh figures: none goes until they do", draft.view.silent_workers)};
   }
   return Hint{Truth::kTrue, "SignalsFresh", "arrivals and queue are fresh"};
 }
@@ -180,19 +176,16 @@ Hint scale_hint(const Draft& draft) {
                             draft.chosen->pool.gpus_per_worker, draft.granted)};
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
-  if (const int pending = count_state(service, WorkerState::kUnschedulable); pending > 0) {
-    return Hint{Truth::kFalse, "WorkersUnschedulable", fmt::format("{} workers find no node", pending)};
-  }
-  if (const int failed = count_state(service, WorkerState::kFailed); failed > 0) {
-    return Hint{Truth::kFalse, "WorkersFailing", fmt::format("{} workers have failed", failed)};
-  }
+  if (auto trouble = trouble_hint(service)) return *trouble;
   return Hint{Truth::kTrue, "AsNeeded", "the workers that are needed are planned"};
 }
 
 Draft make_draft(const Service& service, const Snapshot& snapshot, const CapacityByClass& capacities) {
   Draft draft;
   draft.service = &service;
-  draft.view = view_demand(service, snapshot.now_s);
+  draft.memory = advance_memory(service, snapshot.now_s);
+  draft.view = view_demand(service, draft.memory, snapshot.now_s);
+  draft.plan.forecast = draft.view.forecast;
   draft.plan.id = service.id;
   draft.plan.generation = service.generation;
   draft.plan.strategy = Strategy::kReplicated;
@@ -201,14 +194,14 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
   draft.as_is = pools_as_they_are(service, snapshot, draft.view.lengths);
-  if (draft.chosen) draft.target = decide_target(service, snapshot.now_s, draft.view, *draft.chosen, Retiring{});
+  if (draft.chosen) draft.target = decide_target(service, draft.memory, snapshot.now_s, draft.view, *draft.chosen, Retiring{});
   return draft;
 }
 
 // Recomputes the target with what retiring pools take of the service's own limits.
 void settle_target(Draft& draft, double now_s) {
   if (draft.retiring.empty()) return;
-  draft.target = decide_target(*draft.service, now_s, draft.view, *draft.chosen, sum_retiring(draft));
+  draft.target = decide_target(*draft.service, draft.memory, now_s, draft.view, *draft.chosen, sum_retiring(draft));
 }
 
 Claim claim_of(const Draft& draft) {
@@ -254,10 +247,8 @@ void finish(Draft& draft, double now_s) {
   for (const Configuration& pool : effective) plan.pools.push_back(pool.pool);
   if (draft.applies()) {
     plan.memory = draft.target.memory;
-    plan.memory.desired = draft.target.wanted;
   } else {
-    plan.memory =
-        draft.chosen ? draft.target.memory : remember(service.memory, service.scaling, now_s, current_workers(service));
+    plan.memory = draft.chosen ? draft.target.memory : remember(draft.memory, service.scaling, now_s, current_workers(service));
     if (draft.chosen) {
       for (const Configuration& pool : planned) plan.recommended_pools.push_back(pool.pool);
       plan.reasons.push_back(Reason{to_string(service.scaling.mode),

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/policy/arrivals.h"
+#include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
 #include "planner/search/worker_count.h"
 
@@ -16,6 +18,9 @@ namespace {
 
 // No plan asks for more; the arithmetic stays inside int.
 constexpr int kMostWorkers = 100'000;
+constexpr double kMinuteS = 60;
+// However tolerant, no more of the slots are left to be busy in the mean.
+constexpr double kMostUtilisation = 0.95;
 
 int to_int(double workers) { return static_cast<int>(std::clamp(workers, 0.0, static_cast<double>(kMostWorkers))); }
 
@@ -31,18 +36,6 @@ std::pair<int, int> range_over(const PolicyMemory& memory, double now_s, double 
     largest = std::max(largest, entries[i].workers);
   }
   return {smallest, largest};
-}
-
-// A memory from the future is another clock's: it counts as none.
-PolicyMemory sane(const PolicyMemory& memory, double now_s) {
-  PolicyMemory kept = memory;
-  const auto from_future = [&](const Recommendation& r) { return !(r.at_s <= now_s); };
-  if ((kept.history_since_s && !(*kept.history_since_s <= now_s)) ||
-      std::any_of(kept.recommendations.begin(), kept.recommendations.end(), from_future)) {
-    kept = PolicyMemory{};
-  }
-  if (!kept.history_since_s) kept.history_since_s = now_s;
-  return kept;
 }
 
 // What the service's own limits leave of `wanted`.
@@ -79,6 +72,285 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   }
 }
 
+// What the signals say is needed.
+struct Need {
+  double demand_per_s = 0;  // what is provided for
+  int needed = 0;
+  int surely = 0;  // beyond the noise of the counts and the tolerance
+  int urgent = 0;  // of this, by the short window or the queue: a burst is told by it
+};
+
+// Requests that will still wait when a worker that is started now serves; all of them once they have waited for that long.
+double lasting_queue(const DemandView& view, const PolicyMemory& memory, double now_s, double start_s, double capacity_per_s,
+                     double demand_per_s) {
+  if (memory.queue_since_s && now_s - *memory.queue_since_s >= start_s) return view.queued;
+  return std::max(0.0, view.queued - std::max(0.0, capacity_per_s - demand_per_s) * start_s);
+}
+
+class Decision {
+ public:
+  Decision(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
+           const Configuration& configuration)
+      : service_(service),
+        scaling_(service.scaling),
+        memory_(memory),
+        now_s_(now_s),
+        view_(view),
+        configuration_(configuration),
+        start_s_(start_time_s(service)),
+        current_(current_workers(service)),
+        worker_rate_per_s_(configuration.pool.slots / configuration.times.service_s) {}
+
+  Target decide() {
+    const bool first_plan = !service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s;
+    target_.memory = memory_;
+    target_.floor = scaling_.max_workers ? std::min(scaling_.min_workers, *scaling_.max_workers) : scaling_.min_workers;
+    const Need need = assess();
+    target_.demand_per_s = need.demand_per_s;
+    int recommended = recommend(need);
+    const bool idle = idles(recommended);
+    if (first_plan) {
+      target_.wanted = std::max(recommended, assumed(recommended));
+      record(target_.wanted);
+    } else if (!view_.complete) {
+      target_.wanted = paced(std::max(current_, recommended));
+      record(target_.wanted);
+      if (current_ > recommended) hold("HeldOnMissingSignals", view_.problem);
+    } else {
+      record(recommended);
+      if (idle) {
+        target_.wanted = 0;
+        say("IdleToZero", fmt::format("no request came for {:.0f} s", *scaling_.idle_to_zero_after_s));
+      } else {
+        follow(recommended, need);
+      }
+    }
+    note_change();
+    return std::move(target_);
+  }
+
+ private:
+  void say(const char* code, std::string message, std::map<std::string, std::string> inputs = {}) {
+    target_.reasons.push_back(Reason{code, std::move(message), std::move(inputs)});
+  }
+  void hold(const char* code, const std::string& why) {
+    say(code, fmt::format("{} workers are held: {}", current_, why), {{"workers", std::to_string(current_)}});
+  }
+  void record(int workers) { target_.memory = remember(std::move(target_.memory), scaling_, now_s_, workers); }
+
+  [[nodiscard]] int serving() const {
+    return static_cast<int>(std::count_if(service_.workers.begin(), service_.workers.end(), serves));
+  }
+
+  // Within a start of going down, only the objective itself calls for going up again.
+  [[nodiscard]] bool just_went(Direction direction) const {
+    return memory_.last_change && memory_.last_change->direction == direction && now_s_ - memory_.last_change->at_s < start_s_;
+  }
+
+  Need assess() {
+    Need need;
+    const auto below = [](double rate_per_s, double window_s) {
+      return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(std::max(0.0, rate_per_s) / window_s));
+    };
+    const double sure_now = below(view_.arrivals_per_s, view_.arrivals_window_s);
+    const double observed = sure_now > view_.level_per_s ? view_.arrivals_per_s : view_.level_per_s;
+    double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));
+    need.demand_per_s = observed;
+    if (view_.forecast && view_.forecast->judged >= kForecastsToBelieve) {
+      const DemandForecast& forecast = *view_.forecast;
+      const double expected = std::min(forecast.requests_per_s, kForecastMostRise * observed);
+      if (expected > observed) {
+        need.demand_per_s = expected;
+        sure = std::max(sure, expected * std::max(0.0, 1 - forecast.relative_error));
+        say("Forecast",
+            fmt::format("{:.4g} requests/s are expected within {:.0f} s, when a worker started now serves ({}, off by {:.0f} % "
+                        "so far)",
+                        expected, forecast.horizon_s, forecast.method, forecast.relative_error * 100),
+            {{"requestsPerS", figure(expected)},
+             {"method", forecast.method},
+             {"horizonS", figure(forecast.horizon_s)},
+             {"relativeError", figure(forecast.relative_error)}});
+      }
+    }
+    const double capacity_per_s = serving() * worker_rate_per_s_;
+    const double waits = lasting_queue(view_, memory_, now_s_, start_s_, capacity_per_s, observed);
+    const double drain_s = std::max(kBacklogDrainS, start_s_);
+    const int backlog = waits > 0 ? to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_)) : 0;
+    const double tolerated =
+        just_went(Direction::kDown) ? kMostUtilisation : std::min(kMostUtilisation, kMaxUtilisation / (1 - scaling_.tolerance));
+    need.needed = std::max(workers_for(service_, configuration_, need.demand_per_s), backlog);
+    need.surely = std::max(workers_for(service_, configuration_, sure, tolerated), backlog);
+    need.urgent = std::max(workers_for(service_, configuration_, sure_now), backlog);
+    say("Demand", fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", observed, view_.queued, need.needed),
+        {{"arrivalsPerS", figure(view_.arrivals_per_s)},
+         {"levelPerS", figure(view_.level_per_s)},
+         {"queued", figure(view_.queued)},
+         {"inputTokens", figure(view_.lengths.input_tokens)},
+         {"outputTokens", figure(view_.lengths.output_tokens)},
+         {"lengths", view_.lengths_observed ? "observed" : "assumed"},
+         {"slots", std::to_string(configuration_.pool.slots)},
+         {"serviceS", figure(configuration_.times.service_s)},
+         {"workers", std::to_string(need.needed)}});
+    return need;
+  }
+
+  int recommend(const Need& need) {
+    const int previous = memory_.recommendations.empty() ? current_ : memory_.recommendations.back().workers;
+    int recommended = need.surely > previous ? std::max(need.needed, need.surely) : std::min(need.needed, previous);
+    if (view_.any_demand()) recommended = std::max(recommended, 1);
+    // Workers that are busy are needed, whatever the arrival rate promises: a model that flatters its workers must not take
+    // them away.
+    const double in_system = view_.in_workers + view_.queued;
+    const int occupied = to_int(std::ceil(in_system / (configuration_.pool.slots * kMaxUtilisation)));
+    if (const int kept = std::min(occupied, current_); kept > recommended) {
+      recommended = kept;
+      say("Occupied", fmt::format("{:.0f} requests are inside: {} workers are kept for them", in_system, kept),
+          {{"inWorkers", figure(view_.in_workers)}, {"silentWorkers", std::to_string(view_.silent_workers)}});
+    }
+    return recommended;
+  }
+
+  // To zero only after the idle time has passed before our own eyes; until then one worker stays.
+  bool idles(int& recommended) {
+    if (scaling_.min_workers != 0 || !scaling_.idle_to_zero_after_s || recommended != 0 || current_ == 0) return false;
+    const double quiet_since_s =
+        std::max(service_.demand.last_arrival_at_s.value_or(*memory_.history_since_s), *memory_.history_since_s);
+    if (view_.complete && view_.silent_workers == 0 && now_s_ - quiet_since_s >= *scaling_.idle_to_zero_after_s) return true;
+    recommended = 1;
+    say("NotIdleLongEnough", fmt::format("one worker stays until no request came for {:.0f} s; it is {:.0f} s now",
+                                         *scaling_.idle_to_zero_after_s, now_s_ - quiet_since_s));
+    return false;
+  }
+
+  int assumed(int recommended) {
+    const int workers = workers_for(service_, configuration_, service_.workload.requests_per_s);
+    if (workers > recommended) {
+      target_.demand_per_s = service_.workload.requests_per_s;
+      say("AssumedWorkload",
+          fmt::format("nothing has been observed yet; {:.4g} requests/s are assumed: {} workers",
+                      service_.workload.requests_per_s, workers),
+          {{"requestsPerS", figure(service_.workload.requests_per_s)}});
+    }
+    return workers;
+  }
+
+  // Inside the workers that may come or go within a minute.
+  int paced(int wanted) {
+    int added = 0;
+    int removed = 0;
+    for (std::size_t i = 1; i < memory_.wanted.size(); ++i) {
+      if (memory_.wanted[i].at_s <= now_s_ - kMinuteS) continue;
+      const int step = memory_.wanted[i].workers - memory_.wanted[i - 1].workers;
+      (step > 0 ? added : removed) += std::abs(step);
+    }
+    const auto& most_up = scaling_.scale_up_max_per_minute;
+    const auto& most_down = scaling_.scale_down_max_per_minute;
+    int allowed = wanted;
+    if (most_up && current_ > 0) allowed = std::min(allowed, current_ + std::max(0, *most_up - added));
+    if (most_down && wanted < current_) allowed = std::max(allowed, current_ - std::max(0, *most_down - removed));
+    if (wanted > current_) allowed = std::max(allowed, current_);
+    if (allowed != wanted) {
+      say(wanted > current_ ? "ScaleUpRateLimited" : "ScaleDownRateLimited",
+          fmt::format("{} workers are wanted; maxWorkersPerMinute allows {} now", wanted, allowed));
+    }
+    return allowed;
+  }
+
+  void follow(int recommended, const Need& need) {
+    const int served = std::max(1, serving());
+    const bool burst = need.urgent >= kPanicFactor * served && need.urgent > current_;
+    if (burst) {
+      target_.memory.panic_until_s = now_s_ + kPanicWindowS;
+      say("Burst", fmt::format("{} workers are needed at once and {} serve: no stabilisation, and none goes for {:.0f} s",
+                               need.urgent, serving(), kPanicWindowS));
+    } else if (target_.memory.panic_until_s && !(now_s_ < *target_.memory.panic_until_s)) {
+      target_.memory.panic_until_s.reset();
+    }
+    const bool panic = target_.memory.panic_until_s.has_value();
+    const int settled = range_over(target_.memory, now_s_, scaling_.scale_up_stabilization_s).first;
+    const int up = panic ? std::max(settled, recommended) : settled;
+    target_.wanted = current_;
+    if (up > current_) {
+      target_.wanted = paced(up);
+      if (target_.wanted > current_) {
+        say(current_ == 0 ? "ScaleFromZero" : "ScaleUp", fmt::format("from {} to {} workers", current_, target_.wanted),
+            {{"from", std::to_string(current_)}, {"to", std::to_string(target_.wanted)}});
+      }
+    } else if (recommended > current_) {
+      say("ScaleUpStabilising",
+          fmt::format("{} workers are needed, but not yet for {:.0f} s", recommended, scaling_.scale_up_stabilization_s));
+    } else if (recommended < current_) {
+      go_down(recommended, need, panic);
+    }
+  }
+
+  void go_down(int recommended, const Need& need, bool panic) {
+    const double window_s = scaling_.scale_down_stabilization_s;
+    const double known_s = now_s_ - *memory_.history_since_s;
+    if (known_s < window_s) {
+      return hold(
+          "HeldOnShortHistory",
+          fmt::format("the demand is known for {:.0f} s, and {:.0f} s must be seen before fewer are kept", known_s, window_s));
+    }
+    if (view_.silent_workers > 0) {
+      return hold("HeldOnSilentWorkers", fmt::format("{} of them give no fresh figures of what they do", view_.silent_workers));
+    }
+    if (panic) return hold("HeldAfterBurst", fmt::format("a burst came within the last {:.0f} s", kPanicWindowS));
+    if (just_went(Direction::kUp)) {
+      return hold("HeldAfterScaleUp", fmt::format("workers were added {:.0f} s ago, and one takes {:.0f} s to start",
+                                                  now_s_ - memory_.last_change->at_s, start_s_));
+    }
+    const int down = std::max(recommended, range_over(target_.memory, now_s_, window_s).second);
+    if (down >= current_) {
+      return say("ScaleDownStabilising",
+                 fmt::format("{} workers would do, but {} were needed within the last {:.0f} s", recommended, down, window_s));
+    }
+    // The step must keep the objective, by the prediction and with room for the demand to be a little more than it seems.
+    const auto& attainment = service_.demand.attainment;
+    const bool missed = is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
+    const double headroom = missed ? std::max(kMissedHeadroom, 1 + scaling_.tolerance) : 1 + scaling_.tolerance;
+    int safe = std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom));
+    // Slots that break timePerOutputToken when all are taken: fewer workers would fill them further.
+    const double at_once = need.demand_per_s * configuration_.times.service_s;
+    if (configuration_.times.tpot_s > service_.slo.tpot_s) safe = std::max(safe, to_int(std::ceil(at_once)));
+    if (safe >= current_) {
+      return hold(missed ? "HeldOnMissedObjective" : "HeldWithinTolerance",
+                  fmt::format("{} would do for {:.4g} requests/s, but not for {:.0f} % more{}", down, need.demand_per_s,
+                              (headroom - 1) * 100, missed ? ", and requests miss the objective now" : ""));
+    }
+    target_.wanted = paced(safe);
+    if (target_.wanted == current_) return;
+    say("ScaleDown",
+        fmt::format("from {} to {} workers, the most that was needed within {:.0f} s", current_, target_.wanted, window_s),
+        {{"from", std::to_string(current_)}, {"to", std::to_string(target_.wanted)}});
+  }
+
+  // What is wanted now, and how that differs from before, for the next plans.
+  void note_change() {
+    PolicyMemory& memory = target_.memory;
+    memory.desired = target_.wanted;
+    if (target_.wanted != current_) {
+      memory.last_change = Change{now_s_, target_.wanted > current_ ? Direction::kUp : Direction::kDown};
+    }
+    auto& entries = memory.wanted;
+    for (int workers : {current_, target_.wanted}) {
+      if (entries.empty() || entries.back().workers != workers) entries.push_back(Recommendation{now_s_, workers});
+    }
+    while (entries.size() > 1 && entries[1].at_s <= now_s_ - kMinuteS) entries.erase(entries.begin());
+  }
+
+  const Service& service_;
+  const Scaling& scaling_;
+  const PolicyMemory& memory_;
+  double now_s_;
+  const DemandView& view_;
+  const Configuration& configuration_;
+  double start_s_;
+  int current_;
+  double worker_rate_per_s_;
+  Target target_;
+};
+
 }  // namespace
 
 int current_workers(const Service& service) {
@@ -88,148 +360,57 @@ int current_workers(const Service& service) {
                                         [](const Worker& w) { return w.state != WorkerState::kDraining; }));
 }
 
-int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double queued) {
+int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double max_utilisation) {
   SizingInput sizing;
   sizing.arrival_rate_per_s = arrivals_per_s;
   sizing.service_time_s = configuration.times.service_s;
   sizing.slots_per_worker = configuration.pool.slots;
   sizing.wait_budget_s = service.slo.ttft_s - configuration.times.ttft_s;
   sizing.percentile = service.slo.percentile;
-  sizing.max_utilisation = kMaxUtilisation;
-  const auto steady = workers_needed(sizing, kMostWorkers);
-  // What waits may use the headroom that the steady state keeps.
-  const double worker_rate = configuration.pool.slots / configuration.times.service_s;
-  const double backlog = queued > 0 ? std::ceil((arrivals_per_s + queued / kBacklogDrainS) / worker_rate) : 0;
-  return std::max(static_cast<int>(steady), to_int(backlog));
+  sizing.max_utilisation = max_utilisation;
+  return static_cast<int>(workers_needed(sizing, kMostWorkers));
 }
 
-PolicyMemory remember(const PolicyMemory& memory, const Scaling& scaling, double now_s, int workers) {
-  PolicyMemory next = sane(memory, now_s);
-  auto& entries = next.recommendations;
+PolicyMemory advance_memory(const Service& service, double now_s) {
+  PolicyMemory memory = service.memory;
+  // What lies ahead was written by another clock.
+  const auto ahead = [&](const std::optional<double>& at_s) { return at_s && !(*at_s <= now_s); };
+  const auto any_ahead = [&](const std::vector<Recommendation>& entries) {
+    return std::any_of(entries.begin(), entries.end(), [&](const Recommendation& r) { return !(r.at_s <= now_s); });
+  };
+  const bool foreign = ahead(memory.history_since_s) || any_ahead(memory.recommendations) || any_ahead(memory.wanted) ||
+                       ahead(memory.queue_since_s) || ahead(memory.configuration_since_s) ||
+                       (memory.last_change && ahead(memory.last_change->at_s)) ||
+                       (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
+                       (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
+  if (foreign) memory = PolicyMemory{};
+  if (!memory.history_since_s) memory.history_since_s = now_s;
+  count_arrivals(memory, service, now_s);
+  // A queue that cannot be read is what it was.
+  if (is_usable(service.demand.queued, now_s)) {
+    if (service.demand.queued->value <= 0) {
+      memory.queue_since_s.reset();
+    } else if (!memory.queue_since_s) {
+      memory.queue_since_s = now_s;
+    }
+  }
+  return memory;
+}
+
+PolicyMemory remember(PolicyMemory memory, const Scaling& scaling, double now_s, int workers) {
+  auto& entries = memory.recommendations;
   if (!entries.empty() && entries.back().at_s == now_s) entries.pop_back();  // planned twice at one time: the later counts
   if (entries.empty() || entries.back().workers != workers) entries.push_back(Recommendation{now_s, workers});
   const double horizon_s = now_s - std::max(scaling.scale_down_stabilization_s, scaling.scale_up_stabilization_s);
   std::size_t outdated = 0;
   while (outdated + 1 < entries.size() && entries[outdated + 1].at_s <= horizon_s) ++outdated;
   entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(outdated));
-  return next;
+  return memory;
 }
 
-Target decide_target(const Service& service, double now_s, const DemandView& view, const Configuration& configuration,
-                     const Retiring& retiring) {
-  const Scaling& scaling = service.scaling;
-  const PolicyMemory memory = sane(service.memory, now_s);
-  const int current = current_workers(service);
-  const bool first_plan = !service.last_desired && service.workers.empty() && !service.memory.history_since_s;
-  const int previous = memory.recommendations.empty() ? current : memory.recommendations.back().workers;
-  Target target;
-  target.floor = scaling.max_workers ? std::min(scaling.min_workers, *scaling.max_workers) : scaling.min_workers;
-
-  // A rise counts when it is beyond the noise of a Poisson count; then it counts in full.
-  const double noise_per_s = std::sqrt(view.arrivals_per_s / view.arrivals_window_s);
-  const double sure_per_s =
-      std::max(0.0, std::min(view.arrivals_per_s * (1 - kRiseTolerance), view.arrivals_per_s - kRiseSigmas * noise_per_s));
-  const int needed = workers_for(service, configuration, view.arrivals_per_s, view.queued);
-  const int surely_needed = workers_for(service, configuration, sure_per_s, view.queued);
-  int recommended = surely_needed > previous ? needed : std::min(needed, previous);
-  if (view.any_demand()) recommended = std::max(recommended, 1);
-  target.reasons.push_back(
-      Reason{"Demand",
-             fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", view.arrivals_per_s, view.queued, needed),
-             {{"arrivalsPerS", figure(view.arrivals_per_s)},
-              {"queued", figure(view.queued)},
-              {"inputTokens", figure(view.lengths.input_tokens)},
-              {"outputTokens", figure(view.lengths.output_tokens)},
-              {"lengths", view.lengths_observed ? "observed" : "assumed"},
-              {"slots", std::to_string(configuration.pool.slots)},
-              {"serviceS", figure(configuration.times.service_s)},
-              {"workers", std::to_string(needed)}}});
-
-  // Workers that are busy are needed, whatever the arrival rate promises: a model that flatters its workers must not take them
-  // away.
-  const double in_system = view.in_workers + view.queued;
-  const int occupied = to_int(std::ceil(in_system / (configuration.pool.slots * kMaxUtilisation)));
-  if (const int kept = std::min(occupied, current); kept > recommended) {
-    recommended = kept;
-    target.reasons.push_back(
-        Reason{"Occupied",
-               fmt::format("{:.0f} requests are inside: {} workers are kept for them", in_system, kept),
-               {{"inWorkers", figure(view.in_workers)}, {"silentWorkers", std::to_string(view.silent_workers)}}});
-  }
-
-  // To zero only after the idle time has passed before our own eyes.
-  bool idle = false;
-  if (scaling.min_workers == 0 && scaling.idle_to_zero_after_s && recommended == 0 && current > 0) {
-    const double quiet_since_s =
-        std::max(service.demand.last_arrival_at_s.value_or(*memory.history_since_s), *memory.history_since_s);
-    idle = view.complete && now_s - quiet_since_s >= *scaling.idle_to_zero_after_s;
-    if (!idle) {
-      recommended = 1;
-      target.reasons.push_back(Reason{"NotIdleLongEnough",
-                                      fmt::format("one worker stays until no request came for {:.0f} s; it is {:.0f} s now",
-                                                  *scaling.idle_to_zero_after_s, now_s - quiet_since_s),
-                                      {}});
-    }
-  }
-
-  if (first_plan) {
-    const int assumed = workers_for(service, configuration, service.workload.requests_per_s, 0);
-    if (assumed > recommended) {
-      recommended = assumed;
-      target.reasons.push_back(Reason{"AssumedWorkload",
-                                      fmt::format("nothing has been observed yet; {:.4g} requests/s are assumed: {} workers",
-                                                  service.workload.requests_per_s, assumed),
-                                      {{"requestsPerS", figure(service.workload.requests_per_s)}}});
-    }
-    target.wanted = recommended;
-    target.memory = remember(service.memory, scaling, now_s, recommended);
-  } else if (!view.complete) {
-    target.wanted = std::max(current, recommended);
-    target.memory = remember(service.memory, scaling, now_s, target.wanted);
-    if (current > recommended) {
-      target.reasons.push_back(Reason{"HeldOnMissingSignals",
-                                      fmt::format("{} workers are held: {}", current, view.problem),
-                                      {{"workers", std::to_string(current)}}});
-    }
-  } else {
-    target.memory = remember(service.memory, scaling, now_s, recommended);
-    const int up = range_over(target.memory, now_s, scaling.scale_up_stabilization_s).first;
-    const int down = std::max(recommended, range_over(target.memory, now_s, scaling.scale_down_stabilization_s).second);
-    target.wanted = current;
-    if (idle) {
-      target.wanted = 0;
-      target.reasons.push_back(
-          Reason{"IdleToZero", fmt::format("no request came for {:.0f} s", *scaling.idle_to_zero_after_s), {}});
-    } else if (up > current) {
-      target.wanted = up;
-      target.reasons.push_back(Reason{current == 0 ? "ScaleFromZero" : "ScaleUp",
-                                      fmt::format("from {} to {} workers", current, up),
-                                      {{"from", std::to_string(current)}, {"to", std::to_string(up)}}});
-    } else if (recommended > current) {
-      target.reasons.push_back(
-          Reason{"ScaleUpStabilising",
-                 fmt::format("{} workers are needed, but not yet for {:.0f} s", recommended, scaling.scale_up_stabilization_s),
-                 {}});
-    } else if (recommended < current && now_s - *memory.history_since_s < scaling.scale_down_stabilization_s) {
-      target.reasons.push_back(
-          Reason{"HeldOnShortHistory",
-                 fmt::format("{} workers are held: the demand is known for {:.0f} s, and {:.0f} s must be seen before "
-                             "fewer are kept",
-                             current, now_s - *memory.history_since_s, scaling.scale_down_stabilization_s),
-                 {{"workers", std::to_string(current)}}});
-    } else if (down < current) {
-      target.wanted = down;
-      target.reasons.push_back(Reason{"ScaleDown",
-                                      fmt::format("from {} to {} workers, the most that was needed within {:.0f} s", current,
-                                                  down, scaling.scale_down_stabilization_s),
-                                      {{"from", std::to_string(current)}, {"to", std::to_string(down)}}});
-    } else if (recommended < current) {
-      target.reasons.push_back(Reason{"ScaleDownStabilising",
-                                      fmt::format("{} workers would do, but {} were needed within the last {:.0f} s",
-                                                  recommended, down, scaling.scale_down_stabilization_s),
-                                      {}});
-    }
-  }
+Target decide_target(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
+                     const Configuration& configuration, const Retiring& retiring) {
+  Target target = Decision(service, memory, now_s, view, configuration).decide();
   apply_limits(service, configuration, retiring, target);
   return target;
 }

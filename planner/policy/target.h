@@ -13,10 +13,11 @@
 namespace windlass::planner {
 
 struct Target {
-  int wanted = 0;          // after stabilisation, before the service's own limits
-  int allowed = 0;         // wanted, inside min and max workers, cost and the class' share: what goes into arbitration
-  int floor = 0;           // the part of `allowed` that minWorkers asks for
-  std::string limited_by;  // code of the limit that bites, or empty
+  int wanted = 0;           // after stabilisation, before the service's own limits
+  int allowed = 0;          // wanted, inside min and max workers, cost and the class' share: what goes into arbitration
+  int floor = 0;            // the part of `allowed` that minWorkers asks for
+  double demand_per_s = 0;  // arrivals that are provided for: what is observed, or what is forecast where that is more
+  std::string limited_by;   // code of the limit that bites, or empty
   std::string limit_message;
   std::vector<Reason> reasons;
   PolicyMemory memory;
@@ -25,8 +26,9 @@ struct Target {
 // What the last plan wanted, by our own memory or else by the status; where there was none, the workers that are there.
 [[nodiscard]] int current_workers(const Service& service);
 
-// Workers that the arrivals and the backlog need with this configuration.
-[[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double queued);
+// Workers that these arrivals need with this configuration.
+[[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s,
+                              double max_utilisation = kMaxUtilisation);
 
 // `retiring_cost_per_hour`, `retiring_gpus`: what workers of an earlier configuration still take of the service's own limits.
 struct Retiring {
@@ -34,10 +36,14 @@ struct Retiring {
   int gpus_of_class = 0;  // of the accelerator that the configuration uses
 };
 
-[[nodiscard]] Target decide_target(const Service& service, double now_s, const DemandView& view,
+// `memory`: with the arrivals counted up to now.
+[[nodiscard]] Target decide_target(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
                                    const Configuration& configuration, const Retiring& retiring);
 
+// The service's memory, or a new one where it is of another clock; the arrivals counted up to now.
+[[nodiscard]] PolicyMemory advance_memory(const Service& service, double now_s);
+
 // The memory of a service whose workers are held as they are: the held number is on record as a recommendation.
-[[nodiscard]] PolicyMemory remember(const PolicyMemory& memory, const Scaling& scaling, double now_s, int workers);
+[[nodiscard]] PolicyMemory remember(PolicyMemory memory, const Scaling& scaling, double now_s, int workers);
 
 }  // namespace windlass::planner

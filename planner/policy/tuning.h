@@ -1,25 +1,83 @@
 // The policy's own constants, each with its reason. What a user may want to set is a field of the spec, not a constant here.
 #pragma once
 
+#include <cstdint>
+
 namespace windlass::planner {
+
+// ---- signals
 
 // A signal older than this is stale. Scrapes come every few seconds; several in a row must fail first.
 inline constexpr double kSignalMaxAgeS = 30;
 
-// What waits should be gone after this time. Shorter asks for more workers than can start before the queue is gone; longer lets
-// users wait.
+// A worker that became ready is scraped within seconds; until then what it does is unknown, and it is none of its faults.
+inline constexpr double kReadingGraceS = 30;
+
+// ---- demand
+
+// Arrivals are counted over intervals of this length: ten scrapes, so that a late one changes little, and short beside any
+// start.
+inline constexpr double kCountIntervalS = 10;
+// An interval that is this long or longer was not watched: nothing is learned from it.
+inline constexpr double kLongestIntervalS = 2.5 * kCountIntervalS;
+// The level of the demand is the mean over this time: long enough that a few requests a second are counted to within 10 %.
+inline constexpr double kLevelWindowS = 60;
+
+// How long a worker takes to start until enough of the service's own starts were measured: a node that is there, an image of
+// some GiB that is cached, weights read at a GB/s.
+inline constexpr double kAssumedStartS = 120;
+inline constexpr int kStartsToBelieve = 3;
+
+// Forecasts must have been judged this often before one may raise a plan. One start-up time has 8.
+inline constexpr std::int64_t kForecastsToBelieve = 8;
+// And never above so many times what comes now: a trend that is extended further is a guess.
+inline constexpr double kForecastMostRise = 2;
+
+// What waits should be gone after this time, or after a start if that is longer: workers that come later than the queue is gone
+// help nobody.
 inline constexpr double kBacklogDrainS = 20;
 
-// A rise of the demand below this share changes nothing: the sizing keeps more headroom than that.
-inline constexpr double kRiseTolerance = 0.1;
-// Nor does one below this many standard deviations of a Poisson count, or steady load would look like a rise once an hour and
-// more often.
+// A rise of the demand below this many standard deviations of a Poisson count changes nothing, or steady load would look like a
+// rise once an hour and more often.
 inline constexpr double kRiseSigmas = 3;
 
 // Observed mean lengths are rounded up to powers of this, so that slots and rates move in steps and not with every request.
 inline constexpr double kLengthStep = 1.1;
 
+// ---- stability
+
+// Demand for so many times what serves is a burst: the scale-up's stabilisation does not hold it up, and nothing goes for a
+// while.
+inline constexpr double kPanicFactor = 2;
+inline constexpr double kPanicWindowS = 60;
+
+// While measured requests miss the objective, fewer workers are kept only if they would serve so much more than what comes.
+inline constexpr double kMissedHeadroom = 1.5;
+
+// The slots of running workers follow the model down when it says so much less, and up when it says so much more; the step of
+// the lengths lies between the two, so that lengths at its edge move nothing.
+inline constexpr double kSlotsDown = 0.97;
+inline constexpr double kSlotsUp = 1.15;
+
+// A worker that no node takes for this long is not about to run: its GPUs are offered to others first.
+inline constexpr double kUnschedulableGraceS = 60;
+
+// ---- the latency model's correction
+
+// Below so many observations, or with one observation further off than this, the model stays as it is.
+inline constexpr std::int64_t kCorrectionSamples = 100;
+inline constexpr double kCorrectionError = 0.5;
+// No accelerator is so far from its data sheet; what lies beyond is a fault of the measurement.
+inline constexpr double kCorrectionScaleLeast = 0.5;
+inline constexpr double kCorrectionScaleMost = 3;
+inline constexpr double kCorrectionOffsetMostS = 0.1;
+
+// ---- configurations
+
 // A running configuration is replaced only for one that costs less than this share of it: a change restarts every worker.
 inline constexpr double kSwitchCostShare = 0.8;
+// And only if what it saves within this time is more than what running both costs; a service that changed lately counts on no
+// longer than it has been since.
+inline constexpr double kPaybackS = 3600;
 
 }  // namespace windlass::planner

@@ -84,11 +84,19 @@ TEST(Plan, ScaleUpIsImmediate) {
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, 12);
 }
 
-// Given few arrivals but a long queue, expect workers for the queue: what waits is demand.
+// Given few arrivals but a long queue, expect workers for the queue: what waits is demand. But given that the queue is gone before
+// a worker has started, expect none for it; and given that it is there still after that time, all the same.
 TEST(Plan, WhatWaitsIsDemand) {
-  const double drained_by_one = 20 * one_workers_rate() / 0.8;
-  const ServicePlan plan = make_plan(one(running_service(1, 0.01, 2.5 * drained_by_one))).services[0];
-  EXPECT_EQ(plan.desired_workers(), 3);
+  const double one_per_s = one_workers_rate() / 0.8;
+  Service service = running_service(1, 0.01, 75 * one_per_s);
+  service.starts = StartTimes{25, 3};
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3) << "50 s of work are left after 25 s, to be done in 25 s";
+  service.starts->p90_s = 80;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1);
+  service.memory.queue_since_s = kNow - 80;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1) << "75 s of work, to be done in 80 s";
+  service.demand.queued->value = 170 * one_per_s;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3);
 }
 
 // Given a rise inside the noise of its count, expect no change; given the same rate counted for longer, expect the worker it

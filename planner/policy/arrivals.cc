@@ -1,0 +1,111 @@
+// See arrivals.h.
+#include "planner/policy/arrivals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planner/policy/demand_view.h"
+#include "planner/policy/tuning.h"
+#include "planner/workload/forecast_best.h"
+
+namespace windlass::planner {
+namespace {
+
+using workload::BestForecaster;
+
+// Memories of minutes, not of an hour: what is asked for is one start-up time ahead.
+workload::BestForecastOptions forecast_options() {
+  workload::BestForecastOptions options;
+  options.methods.max_gap_s = kLongestIntervalS;
+  options.methods.ewma.memory_s = 120;
+  options.methods.holt_winters.level_memory_s = 120;
+  options.methods.holt_winters.trend_memory_s = 600;
+  options.methods.change_point.memory_s = 300;
+  return options;
+}
+
+// A state that cannot be gone on with (another version's, a broken file's) begins anew.
+std::optional<BestForecaster> resume(const PolicyMemory& memory) {
+  const workload::BestForecastOptions options = forecast_options();
+  if (memory.forecast) {
+    auto resumed = BestForecaster::resume(*memory.forecast, options);
+    if (resumed.ok()) return std::move(resumed).value();
+  }
+  auto made = BestForecaster::make(options);
+  if (!made.ok()) return std::nullopt;
+  return std::move(made).value();
+}
+
+}  // namespace
+
+double start_time_s(const Service& service) {
+  constexpr double kLeastS = 1;
+  constexpr double kMostS = 3600;
+  const bool measured = service.starts && service.starts->count >= kStartsToBelieve && std::isfinite(service.starts->p90_s) &&
+                        service.starts->p90_s > 0;
+  return std::clamp(measured ? service.starts->p90_s : kAssumedStartS, kLeastS, kMostS);
+}
+
+void count_arrivals(PolicyMemory& memory, const Service& service, double now_s) {
+  const auto begin_anew = [&](const std::optional<Reading>& from) {
+    memory.counted = from;
+    memory.arrivals.clear();
+  };
+  const std::optional<Reading>& total = service.demand.arrivals_total;
+  if (!is_usable(total, now_s)) {
+    if (memory.counted && !(now_s - memory.counted->at_s < kLongestIntervalS)) begin_anew(std::nullopt);
+    return;
+  }
+  if (!memory.counted || !(memory.counted->at_s <= total->at_s) || !(memory.counted->value <= total->value)) {
+    if (memory.counted != total) begin_anew(total);
+    return;
+  }
+  const double seconds = total->at_s - memory.counted->at_s;
+  if (seconds < kCountIntervalS) return;
+  if (seconds >= kLongestIntervalS) return begin_anew(total);
+
+  const workload::RateSample sample{total->at_s, (total->value - memory.counted->value) / seconds};
+  memory.counted = total;
+  std::erase_if(memory.arrivals, [&](const auto& old) { return !(old.time_s > sample.time_s - kLevelWindowS); });
+  memory.arrivals.push_back(sample);
+  if (auto forecaster = resume(memory); forecaster && forecaster->observe(sample, start_time_s(service)).ok()) {
+    memory.forecast = forecaster->state();
+  }
+}
+
+std::optional<ArrivalsLevel> arrivals_level(const PolicyMemory& memory, double now_s) {
+  if (memory.arrivals.empty() || !(now_s - memory.arrivals.back().time_s <= kSignalMaxAgeS)) return std::nullopt;
+  ArrivalsLevel level;
+  double requests = 0;
+  double until_s = memory.arrivals.back().time_s;
+  for (auto sample = memory.arrivals.rbegin(); sample != memory.arrivals.rend(); ++sample) {
+    const auto before = std::next(sample);
+    const double seconds = before == memory.arrivals.rend() ? kCountIntervalS : until_s - before->time_s;
+    requests += sample->rate_per_s * seconds;
+    level.window_s += seconds;
+    until_s = sample->time_s - seconds;
+  }
+  level.per_s = requests / level.window_s;
+  return level;
+}
+
+std::optional<DemandForecast> forecast_arrivals(const PolicyMemory& memory, const Service& service, double now_s) {
+  const std::optional<ArrivalsLevel> level = arrivals_level(memory, now_s);
+  if (!level || !memory.forecast) return std::nullopt;
+  const auto forecaster = resume(memory);
+  if (!forecaster) return std::nullopt;
+  DemandForecast forecast;
+  forecast.method = to_string(forecaster->best());
+  forecast.horizon_s = start_time_s(service);
+  const auto expected = forecaster->forecast(forecast.horizon_s);
+  if (!expected.ok()) return std::nullopt;
+  forecast.requests_per_s = expected->peak_per_s;
+  const workload::ForecastError& error = forecaster->given_error();
+  forecast.judged = static_cast<int>(std::min<std::int64_t>(error.forecasts, 1'000'000'000));
+  const double came = std::max({level->per_s, expected->mean_per_s, 1e-9});
+  forecast.relative_error = error.forecasts > 0 ? error.mean_absolute_per_s / came : 0;
+  return forecast;
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,91 @@
+// See trouble.h.
+#include "planner/policy/trouble.h"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "planner/policy/tuning.h"
+
+namespace windlass::planner {
+namespace {
+
+const char* reason_of(WorkerTrouble trouble) {
+  switch (trouble) {
+    case WorkerTrouble::kNone: break;
+    case WorkerTrouble::kUnschedulable: return "WorkersUnschedulable";
+    case WorkerTrouble::kImagePull: return "ImagePullFailing";
+    case WorkerTrouble::kCrashLoop: return "WorkersCrashLooping";
+    case WorkerTrouble::kOutOfMemory: return "WorkersOutOfMemory";
+    case WorkerTrouble::kNodeLost: return "NodesLost";
+    case WorkerTrouble::kFailed: return "WorkersFailing";
+  }
+  return "AsNeeded";
+}
+
+const char* words_for(WorkerTrouble trouble) {
+  switch (trouble) {
+    case WorkerTrouble::kNone: break;
+    case WorkerTrouble::kUnschedulable: return "find no node that has room";
+    case WorkerTrouble::kImagePull: return "cannot fetch their image";
+    case WorkerTrouble::kCrashLoop: return "end again and again";
+    case WorkerTrouble::kOutOfMemory: return "were killed for want of memory";
+    case WorkerTrouble::kNodeLost: return "are on nodes that do not answer";
+    case WorkerTrouble::kFailed: return "have failed";
+  }
+  return "are well";
+}
+
+}  // namespace
+
+WorkerTrouble trouble_of(const Worker& worker) {
+  if (worker.trouble != WorkerTrouble::kNone) return worker.trouble;
+  if (worker.state == WorkerState::kUnschedulable) return WorkerTrouble::kUnschedulable;
+  if (worker.state == WorkerState::kFailed) return WorkerTrouble::kFailed;
+  return WorkerTrouble::kNone;
+}
+
+bool serves(const Worker& worker) { return worker.state == WorkerState::kReady && worker.trouble == WorkerTrouble::kNone; }
+
+bool holds_gpus(const Worker& worker) {
+  switch (worker.state) {
+    case WorkerState::kStarting:
+    case WorkerState::kReady: break;
+    case WorkerState::kDraining:
+    case WorkerState::kUnschedulable: return false;
+    case WorkerState::kFailed:
+      // A pod that has ended for good gave its GPUs back; one that is started again did not.
+      return worker.trouble == WorkerTrouble::kImagePull || worker.trouble == WorkerTrouble::kCrashLoop ||
+             worker.trouble == WorkerTrouble::kOutOfMemory;
+  }
+  return worker.trouble != WorkerTrouble::kUnschedulable && worker.trouble != WorkerTrouble::kNodeLost;
+}
+
+bool is_stranded(const Worker& worker, double now_s) {
+  return worker.state != WorkerState::kDraining && trouble_of(worker) == WorkerTrouble::kUnschedulable &&
+         now_s - worker.created_s > kUnschedulableGraceS;
+}
+
+std::optional<Hint> trouble_hint(const Service& service) {
+  std::map<WorkerTrouble, int> counts;
+  std::map<WorkerTrouble, const Worker*> first;
+  for (const Worker& worker : service.workers) {
+    if (worker.state == WorkerState::kDraining) continue;
+    const WorkerTrouble trouble = trouble_of(worker);
+    if (trouble == WorkerTrouble::kNone) continue;
+    ++counts[trouble];
+    first.emplace(trouble, &worker);
+  }
+  if (counts.empty()) return std::nullopt;
+  WorkerTrouble most = counts.begin()->first;
+  std::string message;
+  for (const auto& [trouble, count] : counts) {
+    if (count > counts[most]) most = trouble;
+    const Worker& worker = *first[trouble];
+    message += fmt::format("{}{} workers {} (the first is {}{}{})", message.empty() ? "" : "; ", count, words_for(trouble),
+                           worker.name, worker.trouble_message.empty() ? "" : ": ", worker.trouble_message);
+  }
+  return Hint{Truth::kFalse, reason_of(most), message};
+}
+
+}  // namespace windlass::planner
