@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <ostream>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -85,7 +86,7 @@ void add_check(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<CheckOptions>();
   const CLI::Validator is_url(
       [](std::string& text) {
-        for (const std::string& scheme : {"http://", "https://"}) {
+        for (const std::string_view scheme : {"http://", "https://"}) {
           if (text.rfind(scheme, 0) == 0 && text.size() > scheme.size()) return std::string();
         }
         return fmt::format("found '{}', allowed is http://HOST[:PORT][/PATH] or https://...", text);
