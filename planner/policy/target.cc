@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostWorkers = 100'000;
 constexpr double kMinuteS = 60;
 // However tolerant, no more of the slots are left to be busy in the mean.
-constexpr double kMostUtilisation = 0.95;
+constexpr double kMostTolerated = 0.97;
 
 int to_int(double workers) { return static_cast<int>(std::clamp(workers, 0.0, static_cast<double>(kMostWorkers))); }
 
@@ -76,15 +76,25 @@ void apply_limits(const Service& service, const Configuration& configuration, co
 struct Need {
   double demand_per_s = 0;  // what is provided for
   int needed = 0;
-  int surely = 0;  // beyond the noise of the counts and the tolerance
-  int urgent = 0;  // of this, by the short window or the queue: a burst is told by it
+  int surely = 0;   // beyond the noise of the counts and the tolerance
+  int backlog = 0;  // to serve what waits soon; goes with the queue, whatever the scale-down's window
+  int urgent = 0;   // by the short window or the queue: a burst is told by it
 };
 
-// Requests that will still wait when a worker that is started now serves; all of them once they have waited for that long.
-double lasting_queue(const DemandView& view, const PolicyMemory& memory, double now_s, double start_s, double capacity_per_s,
-                     double demand_per_s) {
-  if (memory.queue_since_s && now_s - *memory.queue_since_s >= start_s) return view.queued;
-  return std::max(0.0, view.queued - std::max(0.0, capacity_per_s - demand_per_s) * start_s);
+// Requests that will wait when a worker that is started now serves: what waits and what comes until then, less what those that
+// serve and those that are starting do by then. All that waits, once it has waited for that long: then the model flatters them.
+double expected_queue(const Service& service, const DemandView& view, const PolicyMemory& memory, double now_s, double start_s,
+                      double worker_rate_per_s, double demand_per_s) {
+  double worker_seconds = 0;
+  for (const Worker& worker : service.workers) {
+    if (serves(worker)) worker_seconds += start_s;
+    if (worker.state == WorkerState::kStarting && trouble_of(worker) == WorkerTrouble::kNone) {
+      worker_seconds += std::clamp(now_s - worker.created_s, 0.0, start_s);
+    }
+  }
+  const double expected = std::max(0.0, view.queued + demand_per_s * start_s - worker_seconds * worker_rate_per_s);
+  const bool lasts = memory.queue_since_s && now_s - *memory.queue_since_s >= start_s;
+  return lasts ? std::max(expected, view.queued) : expected;
 }
 
 class Decision {
@@ -110,10 +120,10 @@ class Decision {
     int recommended = recommend(need);
     const bool idle = idles(recommended);
     if (first_plan) {
-      target_.wanted = std::max(recommended, assumed(recommended));
+      target_.wanted = std::max({recommended, need.backlog, assumed(recommended)});
       record(target_.wanted);
     } else if (!view_.complete) {
-      target_.wanted = paced(std::max(current_, recommended));
+      target_.wanted = paced(std::max({current_, recommended, need.backlog}));
       record(target_.wanted);
       if (current_ > recommended) hold("HeldOnMissingSignals", view_.problem);
     } else {
@@ -142,7 +152,6 @@ class Decision {
     return static_cast<int>(std::count_if(service_.workers.begin(), service_.workers.end(), serves));
   }
 
-  // Within a start of going down, only the objective itself calls for going up again.
   [[nodiscard]] bool just_went(Direction direction) const {
     return memory_.last_change && memory_.last_change->direction == direction && now_s_ - memory_.last_change->at_s < start_s_;
   }
@@ -172,15 +181,16 @@ class Decision {
              {"relativeError", figure(forecast.relative_error)}});
       }
     }
-    const double capacity_per_s = serving() * worker_rate_per_s_;
-    const double waits = lasting_queue(view_, memory_, now_s_, start_s_, capacity_per_s, observed);
-    const double drain_s = std::max(kBacklogDrainS, start_s_);
-    const int backlog = waits > 0 ? to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_)) : 0;
-    const double tolerated =
-        just_went(Direction::kDown) ? kMostUtilisation : std::min(kMostUtilisation, kMaxUtilisation / (1 - scaling_.tolerance));
-    need.needed = std::max(workers_for(service_, configuration_, need.demand_per_s), backlog);
-    need.surely = std::max(workers_for(service_, configuration_, sure, tolerated), backlog);
-    need.urgent = std::max(workers_for(service_, configuration_, sure_now), backlog);
+    // Deficits count only where they are sure: noise must not start workers for a queue that never comes.
+    const double waits =
+        expected_queue(service_, view_, memory_, now_s_, start_s_, worker_rate_per_s_, std::min(sure, need.demand_per_s));
+    const double drain_s = std::max(kBacklogDrainS, kBacklogDrainStarts * start_s_);
+    if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
+    // Within a start of going down, only the objective itself calls for going up again.
+    const double tolerated = just_went(Direction::kDown) ? std::max(0.5, scaling_.tolerance) : scaling_.tolerance;
+    need.needed = workers_for(service_, configuration_, need.demand_per_s);
+    need.surely = workers_for(service_, configuration_, sure, tolerated);
+    need.urgent = std::max(workers_for(service_, configuration_, sure_now), need.backlog);
     say("Demand", fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", observed, view_.queued, need.needed),
         {{"arrivalsPerS", figure(view_.arrivals_per_s)},
          {"levelPerS", figure(view_.level_per_s)},
@@ -191,6 +201,13 @@ class Decision {
          {"slots", std::to_string(configuration_.pool.slots)},
          {"serviceS", figure(configuration_.times.service_s)},
          {"workers", std::to_string(need.needed)}});
+    if (need.backlog > need.needed) {
+      say("Backlog",
+          fmt::format(
+              "{:.0f} requests will wait when a worker started now serves, in {:.0f} s: {} workers until they are served",
+              waits, start_s_, need.backlog),
+          {{"expectedQueue", figure(waits)}, {"workers", std::to_string(need.backlog)}});
+    }
     return need;
   }
 
@@ -268,7 +285,8 @@ class Decision {
     }
     const bool panic = target_.memory.panic_until_s.has_value();
     const int settled = range_over(target_.memory, now_s_, scaling_.scale_up_stabilization_s).first;
-    const int up = panic ? std::max(settled, recommended) : settled;
+    const bool at_once = panic || scaling_.scale_up_stabilization_s <= 0;
+    const int up = at_once ? std::max({settled, recommended, need.backlog}) : settled;
     target_.wanted = current_;
     if (up > current_) {
       target_.wanted = paced(up);
@@ -279,8 +297,8 @@ class Decision {
     } else if (recommended > current_) {
       say("ScaleUpStabilising",
           fmt::format("{} workers are needed, but not yet for {:.0f} s", recommended, scaling_.scale_up_stabilization_s));
-    } else if (recommended < current_) {
-      go_down(recommended, need, panic);
+    } else if (std::max(recommended, need.backlog) < current_) {
+      go_down(std::max(recommended, need.backlog), need, panic);
     }
   }
 
@@ -360,14 +378,18 @@ int current_workers(const Service& service) {
                                         [](const Worker& w) { return w.state != WorkerState::kDraining; }));
 }
 
-int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double max_utilisation) {
+int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double tolerance) {
   SizingInput sizing;
   sizing.arrival_rate_per_s = arrivals_per_s;
   sizing.service_time_s = configuration.times.service_s;
   sizing.slots_per_worker = configuration.pool.slots;
   sizing.wait_budget_s = service.slo.ttft_s - configuration.times.ttft_s;
   sizing.percentile = service.slo.percentile;
-  sizing.max_utilisation = max_utilisation;
+  // Many slots even out what few cannot: the room to keep falls with their root, as in any square-root staffing rule.
+  sizing.max_utilisation = kMostUtilisation;
+  const double slots = static_cast<double>(workers_needed(sizing, kMostWorkers)) * configuration.pool.slots;
+  const double room = kStaffingRoom / std::sqrt(std::max(1.0, slots));
+  sizing.max_utilisation = std::min(kMostTolerated, std::clamp(1 - room, kMaxUtilisation, kMostUtilisation) / (1 - tolerance));
   return static_cast<int>(workers_needed(sizing, kMostWorkers));
 }
 

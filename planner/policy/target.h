@@ -26,9 +26,10 @@ struct Target {
 // What the last plan wanted, by our own memory or else by the status; where there was none, the workers that are there.
 [[nodiscard]] int current_workers(const Service& service);
 
-// Workers that these arrivals need with this configuration.
+// Workers that these arrivals need with this configuration: so many that the wait stays inside the objective (Erlang C) and
+// that some slots are free in the mean; of these, `tolerance` gives a share away.
 [[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s,
-                              double max_utilisation = kMaxUtilisation);
+                              double tolerance = 0);
 
 // `retiring_cost_per_hour`, `retiring_gpus`: what workers of an earlier configuration still take of the service's own limits.
 struct Retiring {

@@ -33,16 +33,22 @@ inline constexpr std::int64_t kForecastsToBelieve = 8;
 // And never above so many times what comes now: a trend that is extended further is a guess.
 inline constexpr double kForecastMostRise = 2;
 
-// What waits should be gone after this time, or after a start if that is longer: workers that come later than the queue is gone
-// help nobody.
+// What waits should be gone after this time, or after this share of a start if that is longer: shorter asks for workers that
+// start for longer than they serve.
 inline constexpr double kBacklogDrainS = 20;
+inline constexpr double kBacklogDrainStarts = 0.5;
+
+// Share of the slots that may be busy in the mean: from kMaxUtilisation (worker_config.h) with few slots up to this with many.
+inline constexpr double kMostUtilisation = 0.93;
+// The room that is kept, in standard deviations of the busy slots (which are about Poisson).
+inline constexpr double kStaffingRoom = 2;
 
 // A rise of the demand below this many standard deviations of a Poisson count changes nothing, or steady load would look like a
 // rise once an hour and more often.
 inline constexpr double kRiseSigmas = 3;
 
 // Observed mean lengths are rounded up to powers of this, so that slots and rates move in steps and not with every request.
-inline constexpr double kLengthStep = 1.1;
+inline constexpr double kLengthStep = 1.03;
 
 // ---- stability
 

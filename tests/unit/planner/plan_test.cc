@@ -7,6 +7,7 @@
 
 #include "planner/policy/configuration.h"
 #include "planner/policy/make_plan.h"
+#include "planner/policy/tuning.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
@@ -33,7 +34,8 @@ Snapshot one(Service service, int gpus = 64) {
   return snapshot;
 }
 
-// A service that has run `workers` workers for an hour, with signals that say so.
+// A service that has run `workers` workers for an hour, with signals that say so. They start within a second: no queue builds
+// up while one starts.
 Service running_service(int workers, double arrivals_per_s, double queued = 0) {
   Service service = chat_service();
   service.last_desired = workers;
@@ -41,14 +43,15 @@ Service running_service(int workers, double arrivals_per_s, double queued = 0) {
   service.memory.history_since_s = kNow - 3600;
   service.memory.recommendations = {Recommendation{kNow - 3600, workers}};
   service.memory.desired = workers;
+  service.starts = StartTimes{1, 10};
   observe(service, kNow, arrivals_per_s, queued);
   return service;
 }
 
-// What one worker of the chat service can serve at the utilisation that the sizing allows.
+// What one worker among many of the chat service can serve at the utilisation that the sizing allows.
 double one_workers_rate() {
   const ServicePlan plan = make_plan(one(running_service(1, 0.1))).services[0];
-  return 0.8 * plan.predicted.requests_per_s;
+  return kMostUtilisation * plan.predicted.requests_per_s;
 }
 
 // Given a new service without any signal, expect its minimum; with an assumed load, what that load needs; and in both cases a
@@ -69,7 +72,7 @@ TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.desired_workers(), 3);
   EXPECT_TRUE(has_reason(plan, "AssumedWorkload"));
-  EXPECT_NEAR(plan.predicted.utilisation, 0.8 * 2.5 / 3, 1e-9);
+  EXPECT_NEAR(plan.predicted.utilisation, kMostUtilisation * 2.5 / 3, 1e-9);
 }
 
 // Given arrivals for three workers, expect three at once, and a prediction inside the objective.
@@ -79,24 +82,39 @@ TEST(Plan, ScaleUpIsImmediate) {
   EXPECT_TRUE(has_reason(plan, "ScaleUp"));
   EXPECT_LE(plan.predicted.ttft_s, 1.0);
   EXPECT_LE(plan.predicted.tpot_s, 0.05);
-  EXPECT_LE(plan.predicted.utilisation, 0.8);
+  EXPECT_LE(plan.predicted.utilisation, kMostUtilisation);
   EXPECT_EQ(plan.predicted.gpus, 3);
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, 12);
 }
 
-// Given few arrivals but a long queue, expect workers for the queue: what waits is demand. But given that the queue is gone before
-// a worker has started, expect none for it; and given that it is there still after that time, all the same.
+// Given few arrivals but a long queue, expect workers for the queue: what waits is demand. But given that the queue is gone
+// before a worker has started, expect none for it; and given that it is there still after that time, all the same.
 TEST(Plan, WhatWaitsIsDemand) {
-  const double one_per_s = one_workers_rate() / 0.8;
+  const double one_per_s = one_workers_rate() / kMostUtilisation;
   Service service = running_service(1, 0.01, 75 * one_per_s);
   service.starts = StartTimes{25, 3};
-  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3) << "50 s of work are left after 25 s, to be done in 25 s";
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3) << "50 s of work are left after 25 s, to be done in 20 s";
+  EXPECT_TRUE(has_reason(make_plan(one(service)).services[0], "Backlog"));
   service.starts->p90_s = 80;
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1);
   service.memory.queue_since_s = kNow - 80;
-  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1) << "75 s of work, to be done in 80 s";
-  service.demand.queued->value = 170 * one_per_s;
-  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3);
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 2) << "75 s of work, to be done in 40 s";
+}
+
+// Given arrivals far above what serves and workers that take long to start, expect workers also for the queue that builds up
+// until then; given that enough are on their way already, no more for it.
+TEST(Plan, TheQueueThatBuildsUpIsDemand) {
+  Service service = running_service(1, 3 * one_workers_rate());
+  service.starts = StartTimes{100, 3};
+  const ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_TRUE(has_reason(plan, "Backlog"));
+  EXPECT_GE(plan.desired_workers(), 6);
+  for (int slot = 1; slot < 4; ++slot) {
+    service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+    service.workers.back().state = WorkerState::kStarting;
+    service.workers.back().created_s = kNow - 99;
+  }
+  EXPECT_FALSE(has_reason(make_plan(one(service)).services[0], "Backlog"));
 }
 
 // Given a rise inside the noise of its count, expect no change; given the same rate counted for longer, expect the worker it
