@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "controller/app/clock.h"
+#include "controller/app/gateway_transport.h"
 #include "controller/app/http_server.h"
 #include "controller/app/lease_leadership.h"
 #include "controller/kube/cluster.h"
@@ -27,12 +28,16 @@
 #include "controller/runtime/local_runtime.h"
 #include "controller/store/directory_store.h"
 #include "controller/store/kubernetes_store.h"
+#include "security/reloaded.h"
+#include "security/secrets.h"
+#include "security/tls.h"
 
 namespace windlass::controller {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr double kLeastStepGapS = 0.02;
+constexpr double kSecretsPeriodS = 2;
 constexpr double kApiTimeoutS = 4;  // one hung request must not outlast the lease's renew deadline (10 s)
 
 std::string environment(const char* name) {
@@ -201,6 +206,61 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
+// The files of docs/security.md, and whether they have changed.
+struct Secrets {
+  std::shared_ptr<security::Reloaded<security::Certificate>> certificate;
+  std::shared_ptr<security::Reloaded<std::string>> token;
+  std::shared_ptr<security::Reloaded<std::string>> gateway_ca;
+  double looked_s = 0;
+
+  static Result<Secrets> load(const AppOptions& options) {
+    Secrets secrets;
+    const auto flag = [](const char* name, const auto& result) { return result.error().within(name); };
+    if (!options.tls_cert.empty()) {
+      auto loaded = security::Reloaded<security::Certificate>::load({options.tls_cert, options.tls_key}, [](const auto& texts) {
+        return security::check_certificate(texts[0], texts[1]);
+      });
+      if (!loaded.ok()) return flag("--tls-cert, --tls-key", loaded);
+      secrets.certificate = *loaded;
+    }
+    if (!options.token_file.empty()) {
+      auto loaded = security::Reloaded<std::string>::load({options.token_file},
+                                                          [](const auto& texts) { return security::parse_token(texts[0]); });
+      if (!loaded.ok()) return flag("--token-file", loaded);
+      secrets.token = *loaded;
+    }
+    if (!options.gateway_ca.empty()) {
+      auto loaded = security::Reloaded<std::string>::load({options.gateway_ca},
+                                                          [](const auto& texts) { return security::check_ca(texts[0]); });
+      if (!loaded.ok()) return flag("--gateway-ca", loaded);
+      secrets.gateway_ca = *loaded;
+    }
+    for (const std::string& path : {options.tls_key, options.token_file}) {
+      if (path.empty()) continue;
+      if (const std::string warning = security::permission_warning(path); !warning.empty()) spdlog::warn("{}", warning);
+    }
+    return secrets;
+  }
+
+  void follow(double now_s) {
+    if (now_s - looked_s < kSecretsPeriodS) return;
+    looked_s = now_s;
+    const auto look = [](const char* what, const auto& file) {
+      if (file == nullptr) return;
+      const auto changed = file->refresh();
+      if (!changed.has_value()) return;
+      if (changed->ok()) {
+        spdlog::info("{} read anew", what);
+      } else {
+        spdlog::warn("{}: {}; the last good one stays in use", what, changed->error().message);
+      }
+    };
+    look("--tls-cert, --tls-key", certificate);
+    look("--token-file", token);
+    look("--gateway-ca", gateway_ca);
+  }
+};
+
 }  // namespace
 
 Result<void> run(const AppOptions& options, Waker& waker) {
@@ -209,11 +269,13 @@ Result<void> run(const AppOptions& options, Waker& waker) {
   metrics::Registry registry;
   metrics::ControllerMetrics bundle(registry);
   RoutingPublisher publisher;
-  HttpServer server(publisher, registry, [&waker] { waker.wake(); });
+  WINDLASS_ASSIGN_OR_RETURN(Secrets secrets, Secrets::load(options));
+  HttpServer server(publisher, registry, {secrets.certificate, secrets.token, options.open_metrics},
+                    [&waker] { waker.wake(); });
   WINDLASS_RETURN_IF_ERROR(server.open(options.listen));
   spdlog::info("listening on {}", options.listen);
 
-  kube::CurlTransport scraper(kube::CurlOptions{});
+  GatewayTransport scraper(publisher, {secrets.token, secrets.gateway_ca, options.gateway_server_name});
   ControllerOptions controller_options;
   controller_options.load_status_period_s = options.load_status_period_s;
   controller_options.max_queued = options.max_queued;
@@ -224,6 +286,7 @@ Result<void> run(const AppOptions& options, Waker& waker) {
   std::string last_retry;
   while (!waker.stopped()) {
     const Instant begin = now();
+    secrets.follow(begin.monotonic_s);
     const Outcome outcome = controller.step(begin);
     bundle.reconcile_duration.observe(now().monotonic_s - begin.monotonic_s);
     if (controller.plans_made() != shown) {

@@ -3,17 +3,21 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>  // boost 1.74 forgets it
 
+#include <boost/asio/ssl/context.hpp>
 #include <cpprest/http_listener.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
 
 #include "controller/api/duration.h"
 #include "controller/app/clock.h"
 #include "planner/policy/json.h"
+#include "security/secrets.h"
 
 namespace windlass::controller {
 namespace {
@@ -25,10 +29,7 @@ using web::http::status_codes;
 constexpr double kLongestWaitS = 60;
 constexpr const char* kJson = "application/json";
 
-void answer(const http_request& request, int status, const std::string& body,
-            const std::string& type = "text/plain; charset=utf-8") {
-  http_response response(static_cast<web::http::status_code>(status));
-  response.set_body(body, type);
+void send(const http_request& request, const http_response& response) {
   // The peer may be gone; nobody is left to tell.
   request.reply(response).then([](const pplx::task<void>& sent) {
     try {
@@ -38,15 +39,50 @@ void answer(const http_request& request, int status, const std::string& body,
   });
 }
 
+void answer(const http_request& request, int status, const std::string& body,
+            const std::string& type = "text/plain; charset=utf-8") {
+  http_response response(static_cast<web::http::status_code>(status));
+  response.set_body(body, type);
+  send(request, response);
+}
+
 void refuse(const http_request& request, int status, const std::string& message) {
   answer(request, status, nlohmann::json{{"error", message}}.dump() + "\n", kJson);
+}
+
+// What a gateway has in flight and waiting, by model. What cannot be read says nothing: the table must go out all the same.
+std::map<std::string, GatewayLoad> loads_of(const http_request& request) {
+  std::map<std::string, GatewayLoad> loads;
+  const auto header = request.headers().find("X-Windlass-Load");
+  if (header == request.headers().end()) return loads;
+  const auto json = nlohmann::json::parse(header->second, nullptr, false);
+  if (!json.is_object()) return loads;
+  const auto count = [](const nlohmann::json& value) {
+    return value.is_number_integer() ? static_cast<int>(std::clamp<std::int64_t>(value.get<std::int64_t>(), 0, 1'000'000)) : 0;
+  };
+  for (const auto& [model, pair] : json.items()) {
+    if (pair.is_array() && pair.size() >= 2) loads[model] = {count(pair[0]), count(pair[1])};
+  }
+  return loads;
 }
 
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(RoutingPublisher& publisher_in, metrics::Registry& registry_in, std::function<void()> on_question_in)
-      : publisher(publisher_in), registry(registry_in), on_question(std::move(on_question_in)) {}
+  Impl(RoutingPublisher& publisher_in, metrics::Registry& registry_in, HttpSecurity security_in,
+       std::function<void()> on_question_in)
+      : publisher(publisher_in),
+        registry(registry_in),
+        security(std::move(security_in)),
+        on_question(std::move(on_question_in)) {}
+
+  // Whether the request may see more than health.
+  bool allowed(const http_request& request, const std::string& path) const {
+    if (security.token == nullptr || (path == "/metrics" && security.open_metrics)) return true;
+    const auto header = request.headers().find("Authorization");
+    const std::string_view found = header == request.headers().end() ? std::string_view() : security::bearer(header->second);
+    return security::same_secret(found, *security.token->current());
+  }
 
   struct Waiting {
     http_request request;
@@ -65,6 +101,13 @@ struct HttpServer::Impl {
     if (path == "/readyz") {
       const std::lock_guard lock(mutex);
       return answer(request, ready ? 200 : 503, ready ? "ok\n" : "reading the cluster for the first time\n");
+    }
+    if (!allowed(request, path)) {
+      http_response response(status_codes::Unauthorized);
+      response.headers().add("WWW-Authenticate", "Bearer");
+      response.set_body(
+          nlohmann::json{{"error", path + ": found no or another token; allowed is the installation's"}}.dump() + "\n", kJson);
+      return send(request, response);
     }
     if (path == "/metrics") return answer(request, 200, registry.exposition(), metrics::kExpositionContentType);
     if (path == "/v1/snapshot")
@@ -113,14 +156,15 @@ struct HttpServer::Impl {
     }
     if (!publisher.serving()) return refuse(request, status_codes::ServiceUnavailable, "this controller does not lead");
     const double now_s = now().monotonic_s;
-    if (const auto table = publisher.ask(waiting.gateway, admin, waiting.after, now_s)) {
+    const bool tls = parameter("tls") == "1";
+    if (const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(request)}, now_s)) {
       answer(request, 200, dispatch::to_json(*table), kJson);
     } else {
       waiting.until_s = now_s + wait_s;
       const std::lock_guard lock(mutex);
       waiters.push_back(std::move(waiting));
     }
-    on_question();
+    if (publisher.stirred()) on_question();
   }
 
   void flush() {
@@ -149,6 +193,7 @@ struct HttpServer::Impl {
 
   RoutingPublisher& publisher;
   metrics::Registry& registry;
+  HttpSecurity security;
   std::function<void()> on_question;
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
   std::mutex mutex;
@@ -157,14 +202,25 @@ struct HttpServer::Impl {
   bool ready = false;
 };
 
-HttpServer::HttpServer(RoutingPublisher& publisher, metrics::Registry& registry, std::function<void()> on_question)
-    : impl_(std::make_unique<Impl>(publisher, registry, std::move(on_question))) {}
+HttpServer::HttpServer(RoutingPublisher& publisher, metrics::Registry& registry, HttpSecurity security,
+                       std::function<void()> on_question)
+    : impl_(std::make_unique<Impl>(publisher, registry, std::move(security), std::move(on_question))) {}
 
 HttpServer::~HttpServer() { close(); }
 
 Result<void> HttpServer::open(const std::string& address) {
   try {
-    impl_->listener = std::make_unique<web::http::experimental::listener::http_listener>(web::uri("http://" + address));
+    web::http::experimental::listener::http_listener_config config;
+    if (const auto certificate = impl_->security.certificate) {
+      // Asked for by cpprestsdk for every connection, so that a renewed certificate is used from then on.
+      config.set_ssl_context_callback([certificate](boost::asio::ssl::context& context) {
+        context.set_options(boost::asio::ssl::context::default_workarounds);
+        const auto used = security::use_certificate(context.native_handle(), *certificate->current());
+        if (!used.ok()) spdlog::error("TLS: {}", used.error().message);
+      });
+    }
+    const char* scheme = impl_->security.certificate == nullptr ? "http://" : "https://";
+    impl_->listener = std::make_unique<web::http::experimental::listener::http_listener>(web::uri(scheme + address), config);
     impl_->listener->support([impl = impl_.get()](const http_request& request) {
       try {
         impl->handle(request);

@@ -1,7 +1,11 @@
 // HttpServer: the controller's own HTTP: health, metrics, the routing table (long poll) and the last decision.
 //
 //   GET /healthz  /readyz  /metrics  /v1/snapshot  /v1/plan
-//   GET /v1/routing-table?gateway=ID&admin=HOST:PORT&after=TERM.COUNTER&wait=20s
+//   GET /v1/routing-table?gateway=ID&admin=HOST:PORT&tls=1&after=TERM.COUNTER&wait=2s
+//       X-Windlass-Load: {"MODEL": [in flight, queued], ...}
+//
+// With a token, all but /healthz and /readyz ask for it (docs/security.md); with a certificate the port speaks TLS only. Both
+// are looked up anew for each request and connection.
 //
 // On cpprestsdk's listener; requests come in on its threads, waiting ones are answered by flush(), which the main loop calls.
 #pragma once
@@ -13,13 +17,23 @@
 #include "controller/reconcile/routing_publisher.h"
 #include "metrics/registry.h"
 #include "planner/policy/plan.h"
+#include "security/reloaded.h"
+#include "security/tls.h"
 
 namespace windlass::controller {
 
+struct HttpSecurity {
+  std::shared_ptr<security::Reloaded<security::Certificate>> certificate;  // null: no TLS
+  std::shared_ptr<security::Reloaded<std::string>> token;                  // null: none is asked for
+  bool open_metrics = false;
+};
+
 class HttpServer {
  public:
-  // `publisher` and `registry` outlive this. `on_question` is called, from any thread, when a gateway has asked.
-  HttpServer(RoutingPublisher& publisher, metrics::Registry& registry, std::function<void()> on_question);
+  // `publisher` and `registry` outlive this. `on_question` is called, from any thread, when a gateway has said
+  // something that may change the table.
+  HttpServer(RoutingPublisher& publisher, metrics::Registry& registry, HttpSecurity security,
+             std::function<void()> on_question);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -56,6 +56,15 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   app.add_option("--max-queued", o.max_queued, "requests that may wait at one gateway for one model")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  app.add_option("--tls-cert", o.tls_cert, "PEM certificate of --listen, followed by its chain; read again when it changes");
+  app.add_option("--tls-key", o.tls_key, "PEM key of --tls-cert");
+  app.add_option("--token-file", o.token_file,
+                 "the installation's token: /v1/* and /metrics ask for it as a bearer token, gateways are scraped with it");
+  app.add_flag("--open-metrics", o.open_metrics, "/metrics needs no token");
+  app.add_option("--gateway-ca", o.gateway_ca,
+                 "PEM authorities of the gateways' admin certificates, where they speak TLS [the system's store]");
+  app.add_option("--gateway-server-name", o.gateway_server_name, "name in the gateways' admin certificates")
+      ->capture_default_str();
   app.add_option("--log-level", o.log_level, "what is logged to stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
@@ -80,6 +89,12 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       out.exit_status = 2;
     }
     return out;
+  }
+  if (o.tls_cert.empty() != o.tls_key.empty()) {
+    std::cerr << "windlass-controller: "
+              << (o.tls_cert.empty() ? "--tls-key without --tls-cert" : "--tls-cert without --tls-key")
+              << "; allowed are both or neither\n";
+    out.exit_status = 2;
   }
   if (o.store_is_directory() != (o.runtime == "local")) {
     std::cerr << "windlass-controller: --store " << o.store << " with --runtime " << o.runtime

@@ -17,6 +17,13 @@ struct AppOptions {
   int max_queued = 1024;
   std::string log_level = "info";
 
+  // docs/security.md; empty: none
+  std::string tls_cert, tls_key;
+  std::string token_file;
+  bool open_metrics = false;  // /metrics needs no token
+  std::string gateway_ca;
+  std::string gateway_server_name = "windlass-gateway";
+
   // kubernetes
   std::string kubeconfig;  // empty: KUBECONFIG, then inside a cluster its own, then ~/.kube/config
   std::string context;

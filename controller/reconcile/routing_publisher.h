@@ -1,16 +1,29 @@
 // RoutingPublisher: the meeting point of the core, which writes the routing table, and the gateways, which wait for it.
 //
 // Thread-safe: the core publishes from its loop, the HTTP server asks from its own threads. A gateway makes itself known by
-// asking; it stays known for kGatewayTimeoutS after its last question ended. Each is given its share of every chain's capacity;
-// the shares of all live gateways add up to the capacity.
+// asking; it stays known for kGatewayTimeoutS after its last question ended. Each is given its share of every chain's capacity
+// (slot_shares.h). What keeps two gateways from holding more than a chain's capacity while shares move:
+//   - a share that shrinks is in the next table at once; one that grows does so only by what no gateway may still hold
+//   - what a gateway may hold of a chain is the largest share in any table since the one that it says it obeys (it says so by
+//     asking for a newer one)
+//   - therefore the sum of what they may hold is at most the capacity, or what it was before the capacity itself shrank; and
+//     requests in flight beyond a share that shrank end by themselves, without new ones in their place
+// It does not hold across two events: a new leader does not know its predecessor's shares, so until each gateway has its first
+// table the old ones count beside the new; and a gateway that is silent for kGatewayTimeoutS loses its share to the others
+// though it may still serve clients with it. In both cases workers that are Windlass's own refuse what is beyond their own
+// limit.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "controller/reconcile/slot_shares.h"
 #include "planner/dispatch/routing_table.h"
 
 namespace windlass::controller {
@@ -18,19 +31,32 @@ namespace windlass::controller {
 struct GatewayPeer {
   std::string id;
   std::string admin_address;            // where its /metrics are
+  bool admin_tls = false;               // and that they are behind TLS
   dispatch::TableVersion acknowledged;  // the table it holds
   double last_seen_s = 0;               // monotonic
 };
 
+// What a gateway says as it asks.
+struct GatewayQuestion {
+  std::string id;
+  std::string admin_address;
+  bool admin_tls = false;
+  dispatch::TableVersion after;              // the table it obeys
+  std::map<std::string, GatewayLoad> loads;  // by served name; none: idle
+};
+
 class RoutingPublisher {
  public:
-  // Longer than a long poll: a gateway that waits in one is not silent.
-  static constexpr double kGatewayTimeoutS = 30;
+  // Several of a gateway's polls (2 s; those of older gateways, 20 s, count as seen while they wait).
+  static constexpr double kGatewayTimeoutS = 10;
 
   // A gateway asks. Notes it, and returns its table if that is newer than `after`; nullopt if it has to wait.
   // REQUIRES: serving().
+  [[nodiscard]] std::optional<dispatch::RoutingTable> ask(const GatewayQuestion& question, double now_s);
   [[nodiscard]] std::optional<dispatch::RoutingTable> ask(const std::string& id, const std::string& admin_address,
-                                                          dispatch::TableVersion after, double now_s);
+                                                          dispatch::TableVersion after, double now_s) {
+    return ask(GatewayQuestion{id, admin_address, false, after, {}}, now_s);
+  }
 
   // The same for a gateway that is waiting, without noting anything of it but that it is alive.
   [[nodiscard]] std::optional<dispatch::RoutingTable> newer(const std::string& id, dispatch::TableVersion after, double now_s);
@@ -38,25 +64,50 @@ class RoutingPublisher {
   // Whether this controller leads and has a table.
   [[nodiscard]] bool serving() const;
 
-  // Replaces the table. Its version becomes (term, the next counter) if anything changed, the set of live gateways included;
-  // else it stays. Returns the version in force.
+  // Replaces the table and moves the shares. The version becomes (term, the next counter) if anything changed, a share
+  // included; else it stays. Returns the version in force.
   dispatch::TableVersion publish(std::vector<dispatch::ModelRoute> models, std::int64_t term, double now_s);
 
   // We no longer lead: nothing is served until the next publish().
   void withdraw();
 
+  // A gateway has said something since the last publish() that may change the table for others: it is new, or obeys another
+  // table. Loads alone do not count; they are looked at in every publish().
+  [[nodiscard]] bool stirred() const;
+
   // Those seen within kGatewayTimeoutS, in the order of their ids.
   [[nodiscard]] std::vector<GatewayPeer> gateways(double now_s) const;
 
  private:
-  [[nodiscard]] dispatch::RoutingTable share_of(const std::string& id) const;
-  [[nodiscard]] std::vector<std::string> live(double now_s) const;
+  using ChainKey = std::pair<std::string, std::string>;  // served name, chain id
+  struct Grant {
+    std::int64_t counter = 0;  // of the first table that said so
+    int slots = 0;
+  };
+  struct Gateway {
+    GatewayPeer peer;
+    std::map<std::string, GatewayLoad> loads;
+    std::map<ChainKey, std::deque<Grant>> grants;  // in this term, oldest first; each holds until the next
+  };
+
+  using Shares = std::map<std::string, std::map<ChainKey, int>>;  // slots by gateway and chain
+
+  [[nodiscard]] dispatch::RoutingTable table_of(const std::string& id) const;
+  void forget_silent(double now_s);
+  // The grants that the gateway can no longer act on, by what it acknowledged.
+  void drop_superseded(Gateway& gateway);
+  void note_grants(Gateway& gateway, const std::map<ChainKey, int>& shares) const;
+  [[nodiscard]] static int may_hold(const Gateway& gateway, const ChainKey& chain);
+  // Shares that are to be in force with a table of these models.
+  [[nodiscard]] Shares next_shares(const std::vector<dispatch::ModelRoute>& models, double now_s);
 
   mutable std::mutex mutex_;
   bool serving_ = false;
+  bool stirred_ = false;
   dispatch::RoutingTable table_;
-  std::map<std::string, GatewayPeer> gateways_;
-  std::vector<std::string> sharing_;  // the gateways among which the table in force is shared
+  std::map<std::string, Gateway> gateways_;       // by id
+  Shares shares_;                                 // in force; who has no entry yet waits for one
+  std::map<std::string, ShareBalance> balances_;  // by served name
 };
 
 }  // namespace windlass::controller

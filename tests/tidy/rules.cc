@@ -31,7 +31,8 @@ const std::vector<Direction>& directions() {
       {"planner/dispatch/", {"planner/base/"}},
       {"planner/", {"planner/"}},
       {"metrics/", {"planner/base/"}},
-      {"gateway/", {"planner/base/", "planner/dispatch/", "metrics/"}},
+      {"security/", {"planner/base/"}},
+      {"gateway/", {"planner/base/", "planner/dispatch/", "metrics/", "security/"}},
       {"worker/", {"planner/base/", "metrics/"}},
       {"controller/api/", {"planner/"}},
       {"controller/kube/", {"planner/base/"}},
@@ -40,8 +41,8 @@ const std::vector<Direction>& directions() {
       {"controller/reconcile/",
        {"planner/", "metrics/", "controller/api/", "controller/kube/", "controller/store/", "controller/runtime/"}},
       {"controller/cli/load/", {"planner/base/"}},
-      {"controller/", {"planner/", "metrics/", "controller/"}},
-      {"tests/", {"planner/", "metrics/", "gateway/", "worker/", "controller/"}},
+      {"controller/", {"planner/", "metrics/", "security/", "controller/"}},
+      {"tests/", {"planner/", "metrics/", "security/", "gateway/", "worker/", "controller/"}},
   };
   return kDirections;
 }

@@ -1,8 +1,13 @@
 // Versions, shares and liveness of the routing table.
 #include "controller/reconcile/routing_publisher.h"
 
+#include <atomic>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
 
 namespace windlass::controller {
 namespace {
@@ -95,6 +100,137 @@ TEST(RoutingPublisher, ASilentGatewaysShareReturns) {
   (void)publisher.newer("a", {1, 1000}, later);
   (void)publisher.publish({route({8})}, 1, later);
   EXPECT_EQ(publisher.ask("a", "x:1", {}, later)->models[0].chains[0].capacity, 8);
+}
+
+// Given a queue at one of two gateways; over the next publishes its share of every chain grows and the other's shrinks, to no
+// less than one slot.
+TEST(RoutingPublisher, SharesFollowTheQueue) {
+  RoutingPublisher publisher;
+  dispatch::TableVersion a, b;
+  int share_a = 0, share_b = 0;
+  for (int t = 0; t < 60; ++t) {
+    if (const auto table = publisher.ask({"a", "x:1", false, a, {{"chat", {8, 30}}}}, t)) {
+      a = table->version;
+      share_a = table->models.at(0).chains.at(0).capacity;
+    }
+    if (const auto table = publisher.ask({"b", "y:1", false, b, {{"chat", {1, 0}}}}, t)) {
+      b = table->version;
+      share_b = table->models.at(0).chains.at(0).capacity;
+    }
+    (void)publisher.publish({route({10})}, 1, t);
+    if (t == 1) {
+      EXPECT_EQ(share_a, 5);
+    }
+  }
+  EXPECT_EQ(share_a + share_b, 10);
+  EXPECT_GE(share_a, 8);
+  EXPECT_GE(share_b, 1);
+}
+
+// Given 300 random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander and chains
+// whose capacity is fixed. What the gateways hold (the table that each obeys, or has been given) never adds up to more than a
+// chain's capacity; and when all is quiet the shares add up to it.
+TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
+  const std::vector<int> capacities = {1, 2, 5, 16};
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    Rng rng(seed, "publisher");
+    RoutingPublisher publisher;
+    struct Peer {
+      std::string id;
+      dispatch::RoutingTable obeyed, received;  // a received table is obeyed a while later
+      double seen_s = 0;
+      bool lives = true;
+    };
+    std::vector<Peer> peers = {{"a", {}, {}, 0, true}, {"b", {}, {}, 0, true}, {"c", {}, {}, 0, true}};
+    const auto most_held = [&](std::size_t k) {
+      int sum = 0;
+      for (const Peer& peer : peers) {
+        int most = 0;
+        for (const auto* table : {&peer.obeyed, &peer.received}) {
+          if (!table->models.empty()) most = std::max(most, table->models[0].chains[k].capacity);
+        }
+        sum += most;
+      }
+      return sum;
+    };
+    double now_s = 0;
+    const auto poll = [&](Peer& peer, int queued) {
+      peer.obeyed = peer.received;
+      peer.seen_s = now_s;
+      const GatewayQuestion question{peer.id, peer.id + ":1", false, peer.obeyed.version, {{"chat", {3, queued}}}};
+      if (const auto table = publisher.ask(question, now_s)) peer.received = *table;
+    };
+    for (int step = 0; step < 300; ++step) {
+      now_s += rng.uniform();
+      Peer& peer = peers[static_cast<std::size_t>(rng.integer(0, 2))];
+      if (rng.integer(0, 60) == 0) peer.lives = !peer.lives;
+      if (!peer.lives && now_s - peer.seen_s > RoutingPublisher::kGatewayTimeoutS + 1) {
+        peer = {peer.id, {}, {}, peer.seen_s, false};  // it is gone; should it return, it has started anew
+      }
+      if (peer.lives && rng.integer(0, 2) > 0) poll(peer, static_cast<int>(rng.integer(0, 3)) * 10);
+      // Those that live are never taken for silent here.
+      for (Peer& one : peers) {
+        if (one.lives && now_s - one.seen_s > 5) poll(one, 0);
+        if (!one.lives && now_s - one.seen_s > RoutingPublisher::kGatewayTimeoutS) one = {one.id, {}, {}, one.seen_s, false};
+      }
+      if (rng.integer(0, 1) == 0) (void)publisher.publish({route(capacities)}, 1, now_s);
+      for (std::size_t k = 0; k < capacities.size(); ++k) ASSERT_LE(most_held(k), capacities[k]) << "seed " << seed;
+    }
+    for (int round = 0; round < 6; ++round) {
+      now_s += 1;
+      for (Peer& one : peers) {
+        one.lives = true;
+        poll(one, 0);
+      }
+      (void)publisher.publish({route(capacities)}, 1, now_s);
+    }
+    for (Peer& one : peers) poll(one, 0);
+    for (std::size_t k = 0; k < capacities.size(); ++k) {
+      int sum = 0;
+      for (const Peer& one : peers) sum += one.received.models.at(0).chains[k].capacity;
+      ASSERT_EQ(sum, capacities[k]) << "seed " << seed << ", chain " << k;
+    }
+  }
+}
+
+// Given what gateways say; only what may change the table for others stirs it: a new gateway, another table obeyed.
+TEST(RoutingPublisher, WhatStirs) {
+  RoutingPublisher publisher;
+  EXPECT_FALSE(publisher.stirred());
+  (void)publisher.ask("a", "x:1", {}, 0);
+  EXPECT_TRUE(publisher.stirred());
+  const auto version = publisher.publish({route({4})}, 1, 0);
+  EXPECT_FALSE(publisher.stirred());
+  (void)publisher.ask({"a", "x:1", false, {}, {{"chat", {1, 5}}}}, 1);
+  EXPECT_FALSE(publisher.stirred());
+  (void)publisher.ask("a", "x:1", version, 2);
+  EXPECT_TRUE(publisher.stirred());
+}
+
+// Given a core that publishes while two gateways ask from threads of their own; every table is whole, and versions only grow.
+TEST(RoutingPublisher, AskedFromManyThreads) {
+  RoutingPublisher publisher;
+  std::atomic<bool> done = false;
+  const auto gateway = [&](const std::string& id) {
+    dispatch::TableVersion version;
+    for (double now_s = 0; !done; now_s += 0.001) {
+      const auto table = publisher.ask({id, id + ":1", false, version, {{"chat", {1, id == "a" ? 9 : 0}}}}, now_s);
+      (void)publisher.newer(id, version, now_s);
+      if (!table) continue;
+      EXPECT_GT(table->version, version);
+      EXPECT_EQ(table->models.size(), 1U);
+      version = table->version;
+    }
+  };
+  std::thread a(gateway, "a"), b(gateway, "b");
+  for (int i = 0; i < 2000; ++i) {
+    (void)publisher.publish({route({4 + i % 3})}, 1, i * 0.001);
+    (void)publisher.gateways(0);
+    (void)publisher.serving();
+  }
+  done = true;
+  a.join();
+  b.join();
 }
 
 }  // namespace

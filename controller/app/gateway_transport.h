@@ -1,0 +1,44 @@
+// GatewayTransport: HttpTransport for scraping, which knows the gateways. A request to the admin address of a gateway that the
+// publisher knows goes over TLS where that gateway announced it, and carries the installation's token; any other request (a
+// worker's) passes as it is: a worker must never see the token.
+//
+// The authority file is followed: a new one makes a new transport beneath. Called by one thread, as the core is.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "controller/kube/curl_transport.h"
+#include "controller/kube/http_transport.h"
+#include "controller/reconcile/routing_publisher.h"
+#include "security/reloaded.h"
+
+namespace windlass::controller {
+
+struct GatewayTransportOptions {
+  std::shared_ptr<security::Reloaded<std::string>> token;  // null: none
+  std::shared_ptr<security::Reloaded<std::string>> ca;     // null: the system's store
+  std::string server_name;                                 // in the gateways' certificates
+};
+
+class GatewayTransport final : public kube::HttpTransport {
+ public:
+  // `publisher` outlives this.
+  GatewayTransport(const RoutingPublisher& publisher, GatewayTransportOptions options);
+
+  [[nodiscard]] Result<kube::HttpResponse> send(const kube::HttpRequest& request) override;
+  [[nodiscard]] std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override;
+  [[nodiscard]] Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest& request) override;
+
+ private:
+  [[nodiscard]] std::vector<kube::HttpRequest> secured(std::vector<kube::HttpRequest> requests) const;
+  void follow_ca();
+
+  const RoutingPublisher& publisher_;
+  GatewayTransportOptions options_;
+  std::shared_ptr<const std::string> ca_;
+  std::unique_ptr<kube::CurlTransport> transport_;
+};
+
+}  // namespace windlass::controller

@@ -1,0 +1,16 @@
+// Small files: certificates, keys, tokens.
+#pragma once
+
+#include <string>
+
+#include "planner/base/result.h"
+
+namespace windlass::security {
+
+// The whole text. Error: names the path and the system's reason; kResourceExhausted beyond max_bytes.
+[[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t max_bytes = std::size_t{1} << 20U);
+
+// For a person, when every user of the machine may read the file; else empty.
+[[nodiscard]] std::string permission_warning(const std::string& path);
+
+}  // namespace windlass::security
