@@ -150,8 +150,9 @@ Result<void> ControlPlane::start_managers() {
               "--use-service-account-credentials=false", "--service-account-private-key-file=" + dir + "/service-account.key",
               "--root-ca-file=" + dir + "/ca.crt", fmt::format("--controllers={}", kControllers), "--concurrent-gc-syncs=2",
               "--pvclaimbinder-sync-period=1s", "--kube-api-qps=100", "--kube-api-burst=200", "--v=0"}));
-  WINDLASS_ASSIGN_OR_RETURN(scheduler_, launch("kube-scheduler", {"--kubeconfig=" + kubeconfig_, "--leader-elect=false",
-                                                                  "--secure-port=0", "--v=0"}));
+  WINDLASS_ASSIGN_OR_RETURN(scheduler_,
+                            launch("kube-scheduler", {"--kubeconfig=" + kubeconfig_, "--leader-elect=false", "--secure-port=0",
+                                                      "--kube-api-qps=500", "--kube-api-burst=1000", "--v=0"}));
   const bool accounts =
       eventually(seconds(120), [&] { return get("/api/v1/namespaces/default/serviceaccounts/default").status == 200; });
   if (!accounts) return Error{ErrorCode::kUnavailable, "kube-controller-manager made no default ServiceAccount\n" + tails(40)};
@@ -224,6 +225,13 @@ contexts: [{{name: test, context: {{cluster: test, user: {}}}}}]
 )",
                                     url_, folder(), name, bearer_token, name));
   return path;
+}
+
+void ControlPlane::stop_etcd(int signal_number) {
+  if (!etcd_) return;
+  etcd_->signal(signal_number);
+  if (!etcd_->wait(seconds(10))) (void)etcd_->stop(seconds(0));
+  etcd_.reset();
 }
 
 void ControlPlane::stop_api_server(int signal_number) {

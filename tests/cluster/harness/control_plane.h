@@ -74,6 +74,9 @@ class ControlPlane {
   void stop_api_server(int signal_number);
   [[nodiscard]] Result<void> start_api_server();
   [[nodiscard]] bool ready() const;
+  // The same for etcd, whose data stays.
+  void stop_etcd(int signal_number);
+  [[nodiscard]] Result<void> start_etcd();
 
   // What the audit log holds so far, oldest first.
   [[nodiscard]] std::vector<AuditEvent> audit_log() const;
@@ -83,7 +86,6 @@ class ControlPlane {
 
  private:
   ControlPlane(std::string tools, std::unique_ptr<TempDir> folder);
-  [[nodiscard]] Result<void> start_etcd();
   [[nodiscard]] Result<void> start_managers();
   [[nodiscard]] Result<std::unique_ptr<Process>> launch(const std::string& program, std::vector<std::string> arguments) const;
 

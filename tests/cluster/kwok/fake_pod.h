@@ -1,0 +1,80 @@
+// FakePod: what a worker's container is to its neighbours: it listens on its pod's own address, answers OpenAI's API with the
+// latencies of the planner's model, and gives /health, /ready and /metrics as windlass-worker does.
+//
+// A request's answer is as many words as it asked for. A draining pod finishes what it has and refuses the rest; one that is
+// gone breaks every connection, as a killed process does. Runs on its io_context's one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>  // Asio 1.18's awaitable.h uses std::exchange without it
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "metrics/bundles.h"
+#include "planner/base/result.h"
+#include "tests/cluster/kwok/fake_engine.h"
+
+namespace windlass::testing {
+
+struct FakePodOptions {
+  std::string name;
+  std::string served_name;
+  std::string address;  // "127.64.3.1"
+  int port = 8000;
+  FakeEngineOptions engine;
+};
+
+class FakePod : public std::enable_shared_from_this<FakePod> {
+ public:
+  FakePod(boost::asio::io_context& io, FakePodOptions options);
+  ~FakePod();
+
+  // Error kUnavailable: the address cannot be listened on.
+  [[nodiscard]] Result<void> open();
+  void drain() { draining_ = true; }
+  // Requests that this breaks are counted in broken().
+  void kill();
+
+  [[nodiscard]] const FakePodOptions& options() const { return options_; }
+  [[nodiscard]] int in_flight() const { return static_cast<int>(requests_.size()); }
+  [[nodiscard]] static std::int64_t broken();  // over all pods of this process
+
+ private:
+  using Tcp = boost::asio::ip::tcp;
+  using Stream = boost::beast::tcp_stream;
+  using Message = boost::beast::http::request<boost::beast::http::string_body>;
+  struct Request;
+
+  boost::asio::awaitable<void> accept_loop();
+  boost::asio::awaitable<void> session(Tcp::socket socket);
+  boost::asio::awaitable<bool> answer(Stream& stream, const Message& message);
+  boost::asio::awaitable<bool> generate(Stream& stream, const Message& message);
+  void tick();
+  std::string metrics_page();
+
+  boost::asio::io_context& io_;
+  FakePodOptions options_;
+  FakeEngine engine_;
+  Tcp::acceptor acceptor_;
+  boost::asio::steady_timer timer_;
+  std::map<std::int64_t, Request*> requests_;
+  std::set<Stream*> streams_;
+  std::int64_t next_ = 0;
+  bool draining_ = false;
+  bool gone_ = false;
+  std::unique_ptr<metrics::Registry> registry_;
+  std::unique_ptr<metrics::WorkerMetrics> metrics_;
+};
+
+}  // namespace windlass::testing

@@ -1,0 +1,186 @@
+// windlass-fake-worker: every worker of a simulated cluster in one process. It watches the pods that windlass-controller made
+// and, for each that has an address in 127.64.0.0/10, listens there (see fake_pod.h) with the latencies that the planner
+// believes of this model on that many GPUs of that class. All of 127.0.0.0/8 is this machine, so no address has to be set up.
+//
+// A pod that is being deleted drains; one whose object is gone, or whose containers KWOK has ended, is killed: what it had in
+// flight is broken and counted. While the API server is away nothing changes. On stdout, every second that brings a change: one
+// line of JSON with pods, requests in flight and broken ones.
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+
+#include "controller/api/json.h"
+#include "controller/kube/cluster.h"
+#include "controller/kube/reflector.h"
+#include "controller/reconcile/spec.h"
+#include "controller/runtime/pod.h"
+#include "tests/cluster/kwok/fake_pod.h"
+
+namespace windlass::testing {
+namespace {
+
+using nlohmann::json;
+constexpr auto kLookEvery = std::chrono::milliseconds(20);
+
+kube::ReflectorOptions reflect(const kube::Resource& resource, const std::string& selector = "") {
+  kube::ReflectorOptions options;
+  options.resource = resource;
+  options.label_selector = selector;
+  options.backoff_min_s = 0.2;
+  options.backoff_max_s = 1;
+  return options;
+}
+
+class FakeWorkers {
+ public:
+  FakeWorkers(boost::asio::io_context& io, kube::KubeClient& client)
+      : io_(io),
+        pods_(client, reflect(kube::resources::kPods, "app.kubernetes.io/component=worker")),
+        services_(client, reflect(kube::resources::kModelServices)),
+        classes_(client, reflect(kube::resources::kAcceleratorClasses)) {}
+
+  void look(double now_s) {
+    services_.step(now_s);
+    classes_.step(now_s);
+    pods_.step(now_s);
+    if (!pods_.synced() || pods_.generation() == seen_) return;
+    seen_ = pods_.generation();
+    std::set<std::string> there;
+    for (const auto& [key, pod] : pods_.objects()) {
+      const auto worker = controller::worker_of(pod);
+      if (!worker || worker->address.empty() || worker->finished) continue;
+      there.insert(worker->uid);
+      const auto known = running_.find(worker->uid);
+      if (known == running_.end()) {
+        start(*worker);
+      } else if (worker->terminating) {
+        known->second->drain();
+      }
+    }
+    for (auto it = running_.begin(); it != running_.end();) {
+      if (there.contains(it->first)) {
+        ++it;
+        continue;
+      }
+      if (it->second->in_flight() > 0) {
+        fmt::print(stderr, "pod {} ended with {} requests in flight\n", it->second->options().name, it->second->in_flight());
+      }
+      it->second->kill();
+      it = running_.erase(it);
+    }
+  }
+
+  [[nodiscard]] json counts() const {
+    std::int64_t in_flight = 0;
+    for (const auto& [uid, pod] : running_) in_flight += pod->in_flight();
+    return {{"pods", running_.size()}, {"in_flight", in_flight}, {"broken", FakePod::broken()}, {"unusable", unusable_.size()}};
+  }
+
+ private:
+  void start(const controller::Worker& worker) {
+    if (unusable_.contains(worker.uid)) return;
+    auto options = options_of(worker);
+    Result<void> opened = options.ok() ? Result<void>() : Result<void>(options.error());
+    if (opened.ok()) {
+      auto pod = std::make_shared<FakePod>(io_, *options);
+      opened = pod->open();
+      if (opened.ok()) {
+        running_.emplace(worker.uid, std::move(pod));
+        return;
+      }
+    }
+    fmt::print(stderr, "{}/{}: {}\n", worker.name_space, worker.name, opened.error().message);
+    // What it is made from may come later: the next change of any pod tries again.
+    if (opened.error().code != ErrorCode::kNotFound) unusable_.insert(worker.uid);
+  }
+
+  [[nodiscard]] Result<FakePodOptions> options_of(const controller::Worker& worker) const {
+    const json* service = services_.find(worker.name_space, worker.service);
+    const json* accelerator = classes_.find("", worker.accelerator);
+    if (service == nullptr || accelerator == nullptr) return Error{ErrorCode::kNotFound, "its service or class is not known"};
+    WINDLASS_ASSIGN_OR_RETURN(const api::ModelService parsed, api::model_service_from_json(*service));
+    WINDLASS_ASSIGN_OR_RETURN(const api::AcceleratorClass of_class, api::accelerator_class_from_json(*accelerator));
+    WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, controller::model_shape_of(parsed.spec));
+    FakePodOptions options;
+    options.name = worker.name;
+    options.served_name = parsed.served_name();
+    const std::size_t colon = worker.address.rfind(':');
+    options.address = worker.address.substr(0, colon);
+    options.port = std::stoi(worker.address.substr(colon + 1));
+    if (options.address.rfind("127.", 0) != 0) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("its address is {}; allowed are those of 127.64.0.0/10", options.address)};
+    }
+    options.engine.times = planner::linear_coefficients(shape, controller::to_planner(of_class, {}).spec, worker.gpus);
+    options.engine.max_concurrency = worker.max_concurrency;
+    return options;
+  }
+
+  boost::asio::io_context& io_;
+  kube::Reflector pods_;
+  kube::Reflector services_;
+  kube::Reflector classes_;
+  std::uint64_t seen_ = 0;
+  std::map<std::string, std::shared_ptr<FakePod>> running_;  // by uid
+  std::set<std::string> unusable_;                           // uids
+};
+
+Result<void> run(const std::string& kubeconfig) {
+  kube::KubeconfigOptions where;
+  where.files = {kubeconfig};
+  WINDLASS_ASSIGN_OR_RETURN(kube::ClusterConfig config, kube::load_kubeconfig(where));
+  kube::ClusterOptions options;
+  options.client.user_agent = "windlass-fake-worker";
+  WINDLASS_ASSIGN_OR_RETURN(const auto cluster, kube::Cluster::connect(std::move(config), std::move(options)));
+  boost::asio::io_context io(1);
+  FakeWorkers workers(io, cluster->client());
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
+  signals.async_wait([&](const boost::system::error_code&, int) { io.stop(); });
+  boost::asio::steady_timer timer(io);
+  std::string told;
+  int looks = 0;
+  std::function<void()> look = [&] {
+    workers.look(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+    if (++looks % 50 == 0) {
+      if (std::string text = workers.counts().dump(); text != told) {
+        fmt::print("{}\n", text);
+        std::fflush(stdout);
+        told = std::move(text);
+      }
+    }
+    timer.expires_after(kLookEvery);
+    timer.async_wait([&](const boost::system::error_code& error) {
+      if (!error) look();
+    });
+  };
+  look();
+  io.run();
+  return {};
+}
+
+}  // namespace
+}  // namespace windlass::testing
+
+int main(int argc, char** argv) {
+  std::string kubeconfig;
+  CLI::App app{"Answers for every worker pod of a cluster that KWOK simulates"};
+  app.add_option("--kubeconfig", kubeconfig, "who to talk to and as whom")->required();
+  CLI11_PARSE(app, argc, argv);
+  // A listening socket for each pod, and a connection for each request.
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  const auto result = windlass::testing::run(kubeconfig);
+  if (!result.ok()) fmt::print(stderr, "windlass-fake-worker: {}\n", result.error().message);
+  return result.ok() ? 0 : 1;
+}

@@ -1,0 +1,49 @@
+// Minutes of a real trace on 200 simulated nodes, with the API server, etcd and the leading controller killed on the way; and
+// what the fake workers answer.
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/cluster/kwok/trace_run.h"
+
+namespace windlass::testing {
+namespace {
+
+constexpr const char* kTrace = WINDLASS_SOURCE_DIR "/../shared/data/traces/AzureLLMInferenceTrace_conv.csv";
+
+// Given twelve minutes of Azure's conversation trace, six times as fast, for fifty services on 200 nodes, and SIGKILL of the
+// API server, etcd and the leader in turn: every request is answered whole, nothing that must never happen is seen, and after
+// each kill somebody leads again within a minute and a half.
+TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
+  if (const auto tools = KwokCluster::available(); !tools.ok()) {
+    if (std::getenv("WINDLASS_REQUIRE_CLUSTER") == nullptr || std::getenv("KUBEBUILDER_ASSETS") != nullptr) {
+      GTEST_SKIP() << tools.error().message;
+    }
+    FAIL() << tools.error().message;
+  }
+  if (!std::filesystem::exists(kTrace)) GTEST_SKIP() << kTrace << " is not there";
+  TraceRunOptions options;
+  options.trace_path = kTrace;
+  options.acceleration = 6;
+  options.trace_from_s = 600;
+  options.trace_s = 720;
+  options.kills = {{"kube-apiserver", 25}, {"etcd", 50}, {"leader", 75}};
+  options.say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  const auto report = run_trace(options);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  fmt::print("{}", report->table());
+  for (const auto& [failure, count] : report->load.failures) fmt::print("{} x {}\n", count, failure);
+  EXPECT_EQ(report->load.sent, report->load.planned);
+  EXPECT_EQ(report->load.answered, report->load.planned);
+  EXPECT_EQ(report->load.lost, 0);
+  EXPECT_EQ(report->load.refused, 0);
+  EXPECT_TRUE(report->violations.empty());
+  EXPECT_EQ(report->recoveries.size(), 3u);
+  // The load is uneven: some service had to grow.
+  EXPECT_GT(report->pods_created, options.services);
+}
+
+}  // namespace
+}  // namespace windlass::testing
