@@ -1,0 +1,177 @@
+// The Dockerfiles without a container engine: each installs the packages of every shared library that its programs of this
+// build link (as Debian's dpkg names them) and no other, runs as a number, and is what the chart's values name.
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cluster/harness/process.h"
+
+namespace windlass::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr const char* kImages = WINDLASS_SOURCE_DIR "/scripts/images";
+// In every Debian base image: nothing runs without them.
+const std::set<std::string> kOfTheBase = {"libc6", "libgcc-s1"};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::set<std::string> dockerfiles() {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kImages)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("Dockerfile.", 0) == 0) names.insert(name.substr(11));
+  }
+  return names;
+}
+
+std::string dockerfile(const std::string& image) { return read_text_file(fmt::format("{}/Dockerfile.{}", kImages, image)); }
+
+// What stands between the quotes of ARG RUNTIME_PACKAGES="...".
+std::set<std::string> runtime_packages(const std::string& text) {
+  const std::string begin = "ARG RUNTIME_PACKAGES=\"";
+  const std::size_t at = text.find(begin);
+  if (at == std::string::npos) return {};
+  const std::size_t from = at + begin.size();
+  const std::vector<std::string> words = words_of(text.substr(from, text.find('"', from) - from));
+  return {words.begin(), words.end()};
+}
+
+// The programs that the last stage copies from /build.
+std::vector<std::string> programs(const std::string& text) {
+  std::vector<std::string> result;
+  for (const std::string& word : words_of(text)) {
+    if (word.rfind("/build/", 0) == 0) result.push_back(word.substr(7));
+  }
+  return result;
+}
+
+// Library -> the file that the loader takes for it here.
+std::map<std::string, std::string> loaded_by(const std::string& program) {
+  std::map<std::string, std::string> result;
+  const CommandResult listed = run_command({"ldd", program});
+  for (const std::string& line : lines_of(listed.out)) {
+    const std::vector<std::string> words = words_of(line);
+    if (words.size() >= 3 && words[1] == "=>") result[words[0]] = words[2];
+  }
+  return result;
+}
+
+// The libraries that the program itself names.
+std::set<std::string> needed_by(const std::string& program) {
+  std::set<std::string> result;
+  const CommandResult read = run_command({"readelf", "-d", program});
+  for (const std::string& line : lines_of(read.out)) {
+    const std::size_t at = line.find("Shared library: [");
+    if (at != std::string::npos) result.insert(line.substr(at + 17, line.rfind(']') - at - 17));
+  }
+  return result;
+}
+
+// The package that owns the file; empty where none does.
+std::string owner_of(const std::string& path) {
+  const std::string real = fs::weakly_canonical(path).string();
+  std::vector<std::string> candidates = {real};
+  if (real.rfind("/usr/", 0) == 0) candidates.push_back(real.substr(4));  // dpkg knows some under /lib
+  for (const std::string& candidate : candidates) {
+    const CommandResult found = run_command({"dpkg", "-S", candidate});
+    if (found.ok()) return found.out.substr(0, found.out.find(':'));
+  }
+  return "";
+}
+
+class ImagesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!run_command({"dpkg-query", "--version"}).ok()) GTEST_SKIP() << "this machine is no Debian: there is no dpkg to ask";
+  }
+};
+
+// Given the images that the issue names, there is a Dockerfile for each, and one for each that the chart's values name.
+TEST_F(ImagesTest, OneForEachProgram) {
+  const std::set<std::string> images = dockerfiles();
+  EXPECT_EQ(images, (std::set<std::string>{"controller", "gateway", "worker-cpu", "worker-cuda"}));
+  int named = 0;
+  for (const std::string& line : lines_of(read_text_file(WINDLASS_SOURCE_DIR "/charts/windlass/values.yaml"))) {
+    const std::size_t at = line.find("repository: windlass/");
+    if (at == std::string::npos) continue;
+    ++named;
+    EXPECT_TRUE(images.contains(words_of(line.substr(at + 21))[0])) << line;
+  }
+  EXPECT_EQ(named, 3);
+}
+
+// Given the programs of this build, each shared library that they name comes from a package of the image's list, or is copied
+// into the image, and no package is listed that nothing names. (What those libraries need, apt brings along.)
+TEST_F(ImagesTest, PackagesHoldEveryLibrary) {
+  std::map<std::string, std::string> owners;
+  for (const std::string& image : dockerfiles()) {
+    const std::string text = dockerfile(image);
+    const std::set<std::string> listed = runtime_packages(text);
+    ASSERT_FALSE(listed.empty()) << image;
+    std::set<std::string> used = {"ca-certificates", "libssl3"};  // TLS: files that it opens, and what may come with a library
+    ASSERT_FALSE(programs(text).empty()) << image;
+    for (const std::string& name : programs(text)) {
+      const std::string program = std::string(WINDLASS_BINARY_DIR) + "/" + name;
+      const std::map<std::string, std::string> loaded = loaded_by(program);
+      const std::set<std::string> needed = needed_by(program);
+      ASSERT_FALSE(needed.empty()) << program << " is not built";
+      for (const std::string& library : needed) {
+        if (text.find("/" + library) != std::string::npos) continue;  // the image copies it
+        const auto file = loaded.find(library);
+        if (file == loaded.end()) continue;  // the loader itself
+        if (!owners.contains(library)) owners[library] = owner_of(file->second);
+        const std::string& package = owners.at(library);
+        if (package.empty() && image == "worker-cpu") continue;  // CUDA's, where this build has it: that image is built without
+        EXPECT_NE(package, "") << image << ": " << file->second;
+        if (package.empty() || kOfTheBase.contains(package)) continue;
+        EXPECT_TRUE(listed.contains(package)) << image << ": " << name << " needs " << library << ", list " << package;
+        used.insert(package);
+      }
+    }
+    for (const std::string& package : listed) EXPECT_TRUE(used.contains(package)) << image << ": nothing needs " << package;
+  }
+}
+
+// Given the Dockerfiles, the programs run as the number that the chart runs them as, and the chart's command is in the image.
+TEST_F(ImagesTest, RunAsTheChartRunsThem) {
+  const std::string helpers = read_text_file(WINDLASS_SOURCE_DIR "/charts/windlass/templates/_helpers.tpl");
+  EXPECT_THAT(helpers, HasSubstr("runAsUser: 65532\n"));
+  EXPECT_THAT(helpers, HasSubstr("runAsGroup: 65532\n"));
+  for (const std::string& image : dockerfiles()) {
+    EXPECT_THAT(dockerfile(image), HasSubstr("\nUSER 65532:65532\n")) << image;
+    EXPECT_THAT(dockerfile(image), HasSubstr(fmt::format("\nENTRYPOINT [\"{}\"]\n", programs(dockerfile(image))[0]))) << image;
+  }
+  EXPECT_EQ(programs(dockerfile("controller")), (std::vector<std::string>{"windlass-controller", "windlass"}));
+}
+
+// Given the script that installs packages into an image, it is sound shell.
+TEST_F(ImagesTest, InstallerIsShell) {
+  const CommandResult checked = run_command({"sh", "-n", std::string(kImages) + "/apt-install"});
+  EXPECT_TRUE(checked.ok()) << checked.describe();
+  EXPECT_NE(run_command({"sh", std::string(kImages) + "/apt-install"}).exit_status, 0) << "it wants arguments";
+}
+
+}  // namespace
+}  // namespace windlass::testing
