@@ -98,7 +98,8 @@ Result<kube::ClusterConfig> find_cluster(const AppOptions& options) {
   return kube::load_kubeconfig(files);
 }
 
-Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker& waker) {
+Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker& waker,
+                                                const metrics::ControllerMetrics& bundle) {
   WINDLASS_ASSIGN_OR_RETURN(kube::ClusterConfig config, find_cluster(options));
   const std::string identity =
       fmt::format("{}_{:08x}", options.identity.empty() ? host_name() : options.identity, std::random_device{}());
@@ -110,6 +111,10 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   auto parts = std::make_unique<KubernetesParts>();
   WINDLASS_ASSIGN_OR_RETURN(parts->cluster, kube::Cluster::connect(std::move(config), std::move(cluster_options)));
   kube::KubeClient& client = parts->cluster->client();
+  client.set_observer([&bundle](const std::string& verb, const std::string& resource, int status) {
+    const std::string code = status > 0 ? std::to_string(status) : verb == "watch" ? "opened" : "error";
+    bundle.api_requests.with({{"verb", verb}, {"resource", resource}, {"code", code}}).add();
+  });
   const std::uint64_t seed = std::random_device{}();
   if (options.leader_elect) {
     kube::LeaseOptions lease;
@@ -264,10 +269,10 @@ struct Secrets {
 }  // namespace
 
 Result<void> run(const AppOptions& options, Waker& waker) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::unique_ptr<Parts> parts,
-                            options.store_is_directory() ? local_parts(options) : kubernetes_parts(options, waker));
   metrics::Registry registry;
   metrics::ControllerMetrics bundle(registry);
+  WINDLASS_ASSIGN_OR_RETURN(const std::unique_ptr<Parts> parts,
+                            options.store_is_directory() ? local_parts(options) : kubernetes_parts(options, waker, bundle));
   RoutingPublisher publisher;
   WINDLASS_ASSIGN_OR_RETURN(Secrets secrets, Secrets::load(options));
   HttpServer server(publisher, registry, {secrets.certificate, secrets.token, options.open_metrics},
@@ -280,6 +285,17 @@ Result<void> run(const AppOptions& options, Waker& waker) {
   controller_options.load_status_period_s = options.load_status_period_s;
   controller_options.max_queued = options.max_queued;
   controller_options.scrape_period_s = std::min(1.0, options.tick_s);
+  controller_options.stopwatch = [] { return now().monotonic_s; };
+  if (!options.prometheus_url.empty()) {
+    PromqlOptions promql;
+    promql.server = options.prometheus_url;
+    promql.transport = std::make_shared<kube::CurlTransport>(kube::CurlOptions{});  // the gateways' CA is not Prometheus'
+    promql.selector = options.prometheus_selector;
+    promql.period_s = options.prometheus_period_s;
+    if (!options.prometheus_token_file.empty()) promql.credentials = kube::token_file(options.prometheus_token_file);
+    controller_options.signals.promql = std::move(promql);
+    spdlog::info("demand is read from Prometheus at {}", options.prometheus_url);
+  }
   Controller controller(parts->store(), parts->runtime(), parts->leadership(), scraper, publisher, bundle, controller_options);
 
   std::uint64_t shown = 0;

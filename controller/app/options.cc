@@ -65,6 +65,25 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
                  "PEM authorities of the gateways' admin certificates, where they speak TLS [the system's store]");
   app.add_option("--gateway-server-name", o.gateway_server_name, "name in the gateways' admin certificates")
       ->capture_default_str();
+  const CLI::Validator http_url(
+      [](std::string& text) {
+        const bool http = text.rfind("http://", 0) == 0 || text.rfind("https://", 0) == 0;
+        if (http && text.find('@') == std::string::npos && text.find_first_of("?# ") == std::string::npos) return std::string();
+        return std::string("allowed is http://HOST:PORT or https://HOST:PORT with an optional path, without user or query");
+      },
+      "URL");
+  CLI::Option* prometheus =
+      app.add_option("--prometheus-url", o.prometheus_url,
+                     "Prometheus server that scrapes the gateways: demand is read there [the gateways' own /metrics]")
+          ->check(http_url);
+  app.add_option("--prometheus-selector", o.prometheus_selector,
+                 "label matchers that pick this installation's gateways there, such as namespace=\"llm\"")
+      ->needs(prometheus);
+  app.add_option("--prometheus-token-file", o.prometheus_token_file,
+                 "file with the bearer token for it; read again as it changes")
+      ->needs(prometheus);
+  add_duration(app, "--prometheus-period", o.prometheus_period_s, "time between two rounds of queries to it [5s]")
+      ->needs(prometheus);
   app.add_option("--log-level", o.log_level, "what is logged to stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();

@@ -17,6 +17,12 @@ struct AppOptions {
   int max_queued = 1024;
   std::string log_level = "info";
 
+  // Demand from a Prometheus server in place of the gateways' own pages.
+  std::string prometheus_url;       // empty: the gateways' own pages
+  std::string prometheus_selector;  // label matchers of this installation's gateways
+  std::string prometheus_token_file;
+  double prometheus_period_s = 5;
+
   // docs/security.md; empty: none
   std::string tls_cert, tls_key;
   std::string token_file;

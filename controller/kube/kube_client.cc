@@ -114,6 +114,14 @@ Result<HttpRequest> KubeClient::authorised(const Call& call) {
   return request;
 }
 
+// `what` begins with the verb and the resource: "apply modelservices.windlass.dev default/chat".
+void KubeClient::tell(const std::string& what, int status) const {
+  if (!observer_) return;
+  const std::size_t space = what.find(' ');
+  const std::string rest = space == std::string::npos ? "" : what.substr(space + 1);
+  observer_(what.substr(0, space), rest.substr(0, rest.find_first_of(" ./")), status);
+}
+
 ApiResult<HttpResponse> KubeClient::perform(const Call& call) {
   for (int attempt = 0;; ++attempt) {
     Result<HttpRequest> request = authorised(call);
@@ -123,6 +131,7 @@ ApiResult<HttpResponse> KubeClient::perform(const Call& call) {
       return Error{ErrorCode::kFailedPrecondition, call.what + ": not the leader: this process may not write"};
     }
     Result<HttpResponse> response = transport_.send(*request);
+    tell(call.what, response.ok() ? response->status : 0);
     if (!response.ok()) return response.error().within(call.what);
     if (response->status == 401) credentials_.invalidate();
     if (response->status == 401 && attempt == 0) continue;
@@ -308,6 +317,7 @@ Result<std::unique_ptr<HttpStream>> KubeClient::watch(const Resource& resource, 
   call.timeout_s = options.connect_timeout_s;
   WINDLASS_ASSIGN_OR_RETURN(HttpRequest request, authorised(call));
   Result<std::unique_ptr<HttpStream>> stream = transport_.stream(request);
+  tell(call.what, 0);
   if (!stream.ok()) return stream.error().within(call.what);
   return stream;
 }

@@ -81,6 +81,11 @@ class KubeClient {
   // unless its options say passes_gate. An empty function opens the gate. The gate is asked right before each request is sent.
   void set_write_gate(std::function<bool()> may_write) { may_write_ = std::move(may_write); }
 
+  // Told of every request once it has been answered: its verb ("get", "apply", ...), the resource's plural, and the HTTP
+  // status; 0 where none came, and for a watch, of which only the opening is known.
+  using Observer = std::function<void(const std::string& verb, const std::string& resource, int status)>;
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+
   // `name_space` is empty for cluster-scoped resources; for list() and watch() empty means all namespaces.
   ApiResult<nlohmann::json> get(const Resource& resource, const std::string& name_space, const std::string& name,
                                 double timeout_s = 0);
@@ -124,6 +129,7 @@ class KubeClient {
   ApiResult<HttpResponse> perform(const Call& call);
   ApiResult<nlohmann::json> perform_for_object(const Call& call);
   Result<HttpRequest> authorised(const Call& call);
+  void tell(const std::string& what, int status) const;
   std::vector<std::string> write_query(const WriteOptions& options, bool apply) const;
 
   HttpTransport& transport_;
@@ -131,6 +137,7 @@ class KubeClient {
   CredentialSource& credentials_;
   KubeClientOptions options_;
   std::function<bool()> may_write_;
+  Observer observer_;
 };
 
 // The Error and details for a refusal. `what` says what was tried: "create pods windlass/chat-0".

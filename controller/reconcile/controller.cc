@@ -2,6 +2,7 @@
 #include "controller/reconcile/controller.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -18,14 +19,9 @@ namespace {
 constexpr double kSoonS = 0.25;     // while workers start, drain or end
 constexpr double kStandbyMaxS = 2;  // a standby looks at the lease at least this often
 
-template <class Family>
-void drop_unused(const Family& family, std::set<std::map<std::string, std::string>>& before,
-                 std::set<std::map<std::string, std::string>> now) {
-  for (const auto& labels : before) {
-    if (!now.contains(labels)) family.remove(labels);
-  }
-  before = std::move(now);
-}
+constexpr double kReportPeriodS = 1;  // of the gauges
+constexpr double kStatusGapS = 1;     // between two writes of one service's status: what flaps is not followed faster
+constexpr double kTellAgainS = 30;    // a condition that could not be written is tried again
 
 }  // namespace
 
@@ -36,18 +32,21 @@ Controller::Controller(ObjectStore& store, WorkerRuntime& runtime, Leadership& l
       leadership_(leadership),
       publisher_(publisher),
       metrics_(metrics),
-      options_(options),
-      signals_(std::make_unique<Signals>(scraper, metrics, options.signals)),
-      scraper_(scraper) {}
+      options_(std::move(options)),
+      signals_(std::make_unique<Signals>(scraper, metrics, options_.signals)),
+      scraper_(scraper),
+      report_(metrics) {}
 
 Controller::~Controller() = default;
 
 Outcome Controller::step(Instant now) {
   if (!plan_clock_offset_s_) plan_clock_offset_s_ = now.wall_s - now.monotonic_s;
+  if (options_.stopwatch) part_began_s_ = options_.stopwatch();
   leadership_.step(now);
   // Standbys keep their caches warm too, so that a new leader can decide at once.
   store_.step(now);
   runtime_.step(now);
+  timed("cache");
   const bool leads = leadership_.leading(now.monotonic_s);
   metrics_.leader.set(leads ? 1 : 0);
   if (leads != leading_) leads ? take_lead(now) : lose_lead();
@@ -63,17 +62,28 @@ Outcome Controller::step(Instant now) {
   if (!store_.synced() || !runtime_.synced())
     return Retry{problem.empty() ? "reading the cluster for the first time" : problem};
 
-  if (now.monotonic_s >= next_scrape_s_) scrape(now);
+  if (now.monotonic_s >= next_scrape_s_) {
+    scrape(now);
+    timed("scrape");
+  }
   const Observation observation = observe(store_, runtime_, *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
+  calibrate(observation);
+  timed("observe");
   planner::Plan plan = planner::make_plan(observation.snapshot);
   remember(observation, plan);
+  report_.count(plan);
+  timed("plan");
 
   const dispatch::TableVersion table =
       publisher_.publish(routes(observation, state_, options_.max_queued), leadership_.term(), now.monotonic_s);
   const std::vector<GatewayPeer> gateways = publisher_.gateways(now.monotonic_s);
   const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now};
   Applied applied = apply(context, state_);
-  write_statuses(observation, plan, now, applied.errors);
+  timed("apply");
+  const std::vector<api::ModelServiceStatus> statuses = write_statuses(observation, plan, now, applied.errors);
+  write_class_statuses(observation, now, applied.errors);
+  write_profile_statuses(now, applied.errors);
+  tell_broken(now, applied.errors);
   for (const Happening& one : applied.happenings) {
     spdlog::info("{}/{}: {}: {}", one.service->metadata.name_space, one.service->metadata.name, one.reason, one.message);
     // An event is for people; that it could not be written changes nothing.
@@ -81,7 +91,11 @@ Outcome Controller::step(Instant now) {
       spdlog::debug("event not written: {}", told.error().message);
     }
   }
-  count(observation, plan);
+  if (now.monotonic_s >= next_report_s_) {
+    next_report_s_ = now.monotonic_s + kReportPeriodS;
+    report_.publish(observation, plan, statuses, state_, store_.broken_objects(), now);
+  }
+  timed("status");
   snapshot_ = observation.snapshot;
   plan_ = std::move(plan);
   ++plans_made_;
@@ -109,6 +123,8 @@ void Controller::take_lead(Instant now) {
 void Controller::lose_lead() {
   leading_ = false;
   publisher_.withdraw();
+  report_.clear();
+  next_report_s_ = 0;
   const std::string problem = leadership_.problem();
   spdlog::warn("no longer leading{}{}", problem.empty() ? "" : ": ", problem);
 }
@@ -134,78 +150,115 @@ void Controller::remember(const Observation& observation, const planner::Plan& p
     memory.policy = decided.memory;
     memory.last_desired = decided.desired_workers();
     for (const planner::PoolPlan& pool : decided.pools) memory.pools[pool.name] = pool;
+    memory.starts.observe(observation.workers.at(decided.id.uid));
   }
   std::erase_if(state_.services, [&](const auto& one) { return !there.contains(one.first); });
 }
 
-void Controller::write_statuses(const Observation& observation, const planner::Plan& plan, Instant now,
-                                std::vector<std::string>& errors) {
+std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observation& observation, const planner::Plan& plan,
+                                                                Instant now, std::vector<std::string>& errors) {
   const std::string time = kube::rfc3339(now.wall_s);
   const auto write = [&](const api::ModelService& service, const api::ModelServiceStatus& status, ServiceMemory& memory) {
-    const bool different = meaningfully_different(service.status, status);
-    const bool due = now.monotonic_s - memory.status_written_s >= options_.load_status_period_s;
+    const double since_s =
+        memory.status_written_s ? now.monotonic_s - *memory.status_written_s : std::numeric_limits<double>::infinity();
+    const bool new_spec = service.status.observed_generation != status.observed_generation;
+    const bool different = new_spec || (since_s >= kStatusGapS && meaningfully_different(service.status, status));
+    const bool due = since_s >= options_.load_status_period_s;
     if (!different && (!due || service.status == status)) return;
     if (const auto written = store_.write_status(service, status); written.ok()) {
       memory.status_written_s = now.monotonic_s;
+      metrics_.status_writes.with({{"kind", api::ModelService::kKind}}).add();
     } else if (written.error().code != ErrorCode::kNotFound) {
       errors.push_back(written.error().within("writing the status of " + service.metadata.name).message);
     }
   };
+  std::vector<api::ModelServiceStatus> statuses;
   for (std::size_t i = 0; i < observation.services.size(); ++i) {
     const api::ModelService& service = *observation.services[i];
     ServiceMemory& memory = state_.services[service.metadata.uid];
-    const api::ModelServiceStatus status =
-        status_of(service, observation.snapshot.services[i], observation.workers.at(service.metadata.uid), plan.services.at(i),
-                  &memory, time);
-    write(service, status, memory);
+    statuses.push_back(status_of(service, observation.snapshot.services[i], observation.workers.at(service.metadata.uid),
+                                 plan.services.at(i), &memory, time));
+    mark_readable(statuses.back().conditions, service.metadata.generation, time);
+    write(service, statuses.back(), memory);
   }
   for (const api::ModelService& service : store_.model_services()) {
     const auto taken = observation.names_taken.find(service.metadata.uid);
     if (taken == observation.names_taken.end()) continue;
+    api::ModelServiceStatus status = name_taken_status(service, taken->second, time);
+    mark_readable(status.conditions, service.metadata.generation, time);
     ServiceMemory unused;
-    unused.status_written_s = now.monotonic_s;
-    write(service, name_taken_status(service, taken->second, time), unused);
+    if (!meaningfully_different(service.status, status)) continue;
+    write(service, status, unused);
   }
+  return statuses;
+}
+
+void Controller::write_class_statuses(const Observation& observation, Instant now, std::vector<std::string>& errors) {
   for (const auto& [name, object] : observation.classes) {
     const auto capacity = observation.capacity.find(name);
-    const api::AcceleratorClassStatus status =
+    api::AcceleratorClassStatus status =
         status_of(*object, capacity == observation.capacity.end() ? GpuCapacity{} : capacity->second, observation);
+    mark_readable(status.conditions, object->metadata.generation, kube::rfc3339(now.wall_s));
     if (status == object->status) continue;
-    if (const auto written = store_.write_status(*object, status);
-        !written.ok() && written.error().code != ErrorCode::kNotFound) {
+    if (const auto written = store_.write_status(*object, status); written.ok()) {
+      metrics_.status_writes.with({{"kind", api::AcceleratorClass::kKind}}).add();
+    } else if (written.error().code != ErrorCode::kNotFound) {
       errors.push_back(written.error().within("writing the status of AcceleratorClass " + name).message);
     }
   }
 }
 
-void Controller::count(const Observation& observation, const planner::Plan& plan) {
-  std::set<std::map<std::string, std::string>> desired_now;
-  std::set<std::map<std::string, std::string>> service_now;
-  std::set<std::map<std::string, std::string>> attained_now;
-  for (std::size_t i = 0; i < observation.services.size(); ++i) {
-    const planner::ServiceId& id = plan.services.at(i).id;
-    std::map<std::string, int> by_role = {{"unified", 0}};
-    for (const planner::PoolPlan& pool : plan.services.at(i).pools) by_role[dispatch::to_string(pool.role)] += pool.workers;
-    for (const auto& [role, workers] : by_role) {
-      const std::map<std::string, std::string> labels = {{"namespace", id.name_space}, {"name", id.name}, {"role", role}};
-      metrics_.desired_workers.with(labels).set(workers);
-      desired_now.insert(labels);
-    }
-    const std::map<std::string, std::string> labels = {{"namespace", id.name_space}, {"name", id.name}};
-    const auto& workers = observation.workers.at(id.uid);
-    metrics_.ready_workers.with(labels).set(
-        static_cast<double>(std::count_if(workers.begin(), workers.end(), [](const Worker& one) {
-          return one.ready && !one.draining_since_s && !one.terminating;
-        })));
-    service_now.insert(labels);
-    if (const auto& attainment = observation.snapshot.services[i].demand.attainment) {
-      metrics_.slo_attainment_ratio.with(labels).set(attainment->value);
-      attained_now.insert(labels);
+void Controller::write_profile_statuses(Instant now, std::vector<std::string>& errors) {
+  const std::string time = kube::rfc3339(now.wall_s);
+  for (const api::PerformanceProfile& profile : store_.performance_profiles()) {
+    auto status = state_.calibration.status_to_write(profile, now.monotonic_s, time);
+    if (!status) continue;
+    mark_readable(status->conditions, profile.metadata.generation, time);
+    // One that cannot be written is tried again as seldom as one that can.
+    state_.calibration.written(profile, now.monotonic_s);
+    if (const auto written = store_.write_status(profile, *status); written.ok()) {
+      metrics_.status_writes.with({{"kind", api::PerformanceProfile::kKind}}).add();
+    } else if (written.error().code != ErrorCode::kNotFound) {
+      errors.push_back(written.error().within("writing the status of PerformanceProfile " + profile.metadata.name).message);
     }
   }
-  drop_unused(metrics_.desired_workers, desired_labels_, std::move(desired_now));
-  drop_unused(metrics_.ready_workers, service_labels_, std::move(service_now));
-  drop_unused(metrics_.slo_attainment_ratio, attained_labels_, std::move(attained_now));
+}
+
+void Controller::tell_broken(Instant now, std::vector<std::string>& errors) {
+  std::map<std::string, ToldBroken> told;
+  for (const BrokenObject& object : store_.broken_objects()) {
+    const std::string key = object.kind + " " + object.name_space + "/" + object.name;
+    const auto before = state_.told_broken.find(key);
+    const bool news = before == state_.told_broken.end() || before->second.message != object.message;
+    if (!news && (before->second.written || now.monotonic_s < before->second.again_s)) {
+      told.insert(*before);
+      continue;
+    }
+    const auto written = store_.write_condition(object, unreadable_condition(object, kube::rfc3339(now.wall_s)));
+    told[key] = {object.message, written.ok(), now.monotonic_s + kTellAgainS};
+    if (written.ok()) {
+      metrics_.status_writes.with({{"kind", object.kind}}).add();
+    } else if (written.error().code != ErrorCode::kNotFound) {
+      errors.push_back(written.error().within("writing a condition of " + key).message);
+    }
+  }
+  state_.told_broken = std::move(told);
+}
+
+void Controller::calibrate(const Observation& observation) {
+  std::vector<LiveCalibration::ServiceView> services;
+  for (std::size_t i = 0; i < observation.services.size(); ++i) {
+    const api::ModelService* service = observation.services[i];
+    services.push_back({service, &observation.snapshot.services[i], &observation.workers.at(service->metadata.uid)});
+  }
+  state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), *signals_);
+}
+
+void Controller::timed(const char* part) {
+  if (!options_.stopwatch) return;
+  const double now_s = options_.stopwatch();
+  metrics_.reconcile_step_duration.with({{"step", part}}).observe(now_s - part_began_s_);
+  part_began_s_ = now_s;
 }
 
 }  // namespace windlass::controller

@@ -11,6 +11,7 @@
 
 #include "controller/kube/http_transport.h"
 #include "controller/reconcile/leadership.h"
+#include "controller/reconcile/metrics_report.h"
 #include "controller/reconcile/observe.h"
 #include "controller/reconcile/outcome.h"
 #include "controller/reconcile/routing_publisher.h"
@@ -26,8 +27,9 @@ namespace windlass::controller {
 struct ControllerOptions {
   SignalOptions signals;
   double scrape_period_s = 1;
-  double load_status_period_s = 30;  // status that differs only in its figures is written at most this often
-  int max_queued = 1024;             // requests that may wait at one gateway for one model
+  double load_status_period_s = 30;        // status that differs only in its figures is written at most this often
+  int max_queued = 1024;                   // requests that may wait at one gateway for one model
+  std::function<double()> stopwatch = {};  // monotonic seconds, to time the parts of a step; empty: they are not timed
 };
 
 class Controller {
@@ -49,8 +51,15 @@ class Controller {
   void lose_lead();
   void scrape(Instant now);
   void remember(const Observation& observation, const planner::Plan& plan);
-  void write_statuses(const Observation& observation, const planner::Plan& plan, Instant now, std::vector<std::string>& errors);
-  void count(const Observation& observation, const planner::Plan& plan);
+  // Returns what the services' statuses say, beside observation.services.
+  std::vector<api::ModelServiceStatus> write_statuses(const Observation& observation, const planner::Plan& plan, Instant now,
+                                                      std::vector<std::string>& errors);
+  void write_class_statuses(const Observation& observation, Instant now, std::vector<std::string>& errors);
+  void write_profile_statuses(Instant now, std::vector<std::string>& errors);
+  void tell_broken(Instant now, std::vector<std::string>& errors);
+  void calibrate(const Observation& observation);
+  // The time since the last call counts for that part of the step.
+  void timed(const char* part);
 
   ObjectStore& store_;
   WorkerRuntime& runtime_;
@@ -68,9 +77,9 @@ class Controller {
   std::optional<planner::Snapshot> snapshot_;
   std::optional<planner::Plan> plan_;
   std::uint64_t plans_made_ = 0;
-  std::set<std::map<std::string, std::string>> desired_labels_;  // label sets in metrics, to be removed with their service
-  std::set<std::map<std::string, std::string>> service_labels_;
-  std::set<std::map<std::string, std::string>> attained_labels_;
+  MetricsReport report_;
+  double next_report_s_ = 0;
+  double part_began_s_ = 0;
   std::string last_problem_;
 };
 

@@ -140,7 +140,11 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Sign
     if (const auto memory = state.services.find(uid); memory != state.services.end()) {
       planned.memory = memory->second.policy;
       planned.last_desired = memory->second.last_desired;
+      planned.starts = memory->second.starts.times();
+      if (const Backoff* refusal = memory->second.backoffs.refusal(now.monotonic_s))
+        planned.refused = planner::CreationRefusal{refusal->code, refusal->message, refusal->until_s + to_plan_clock};
     }
+    planned.corrections = state.calibration.corrections(*service);
     // After a restart the last decision stands in the status.
     if (!planned.last_desired && service->status.observed_generation > 0) {
       planned.last_desired = static_cast<int>(service->status.workers.desired);

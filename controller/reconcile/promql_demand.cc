@@ -46,7 +46,7 @@ std::optional<Reading> ratio(const std::optional<Reading>& part, const std::opti
 }  // namespace
 
 PromqlDemand::PromqlDemand(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, PromqlOptions options)
-    : transport_(transport), metrics_(metrics), options_(std::move(options)) {}
+    : transport_(options.transport ? *options.transport : transport), metrics_(metrics), options_(std::move(options)) {}
 
 std::string PromqlDemand::series(const std::string& name, double window_s) const {
   const std::string window = window_s > 0 ? fmt::format("[{:.0f}s]", std::ceil(window_s)) : "";

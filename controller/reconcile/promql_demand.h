@@ -27,6 +27,7 @@ namespace windlass::controller {
 struct PromqlOptions {
   std::string server;                                        // scheme://host:port
   std::string selector;                                      // label matchers of this installation's gateways: namespace="llm"
+  std::shared_ptr<kube::HttpTransport> transport = {};       // its own way there; nullptr: that of the scrapes
   std::shared_ptr<kube::CredentialSource> credentials = {};  // nullptr: none
   double period_s = 5;                                       // between two rounds of queries
   double timeout_s = 2;                                      // of one query

@@ -160,6 +160,29 @@ api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const
   return out;
 }
 
+api::Condition unreadable_condition(const BrokenObject& object, const std::string& now_rfc3339) {
+  api::Condition out;
+  out.type = kReadable;
+  out.status = api::ConditionStatus::kFalse;
+  out.observed_generation = object.generation;
+  out.last_transition_time = now_rfc3339;
+  out.reason = "Unreadable";
+  constexpr std::size_t kMost = 1024;
+  out.message = object.message.substr(0, kMost) + "; its last good state stays in force";
+  return out;
+}
+
+void mark_readable(std::vector<api::Condition>& conditions, std::int64_t generation, const std::string& now_rfc3339) {
+  const api::Condition* before = api::find_condition(conditions, kReadable);
+  if (before == nullptr || before->status == api::ConditionStatus::kTrue) return;
+  api::Condition now = *before;
+  now.status = api::ConditionStatus::kTrue;
+  now.observed_generation = generation;
+  now.reason = "Read";
+  now.message = "it is understood again";
+  api::set_condition(conditions, now, now_rfc3339);
+}
+
 bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelServiceStatus& b) {
   const auto still = [](api::ModelServiceStatus status) {
     status.load = {};

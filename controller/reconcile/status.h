@@ -18,6 +18,12 @@ namespace windlass::controller {
 [[nodiscard]] api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const GpuCapacity& capacity,
                                                     const Observation& observation);
 
+// Condition of any of our objects that this version cannot read.
+inline constexpr const char* kReadable = "Readable";
+[[nodiscard]] api::Condition unreadable_condition(const BrokenObject& object, const std::string& now_rfc3339);
+// It can be read again: where the condition says otherwise, it is put right.
+void mark_readable(std::vector<api::Condition>& conditions, std::int64_t generation, const std::string& now_rfc3339);
+
 // Whether they differ in more than what moves all the time: load, latencies, cost, the figures of the prediction and the
 // reasons.
 [[nodiscard]] bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelServiceStatus& b);

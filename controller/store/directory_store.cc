@@ -31,6 +31,15 @@ bool earlier(const api::ObjectMeta& a, const api::ObjectMeta& b) {
   return std::tie(a.name_space, a.name) < std::tie(b.name_space, b.name);
 }
 
+template <class Object>
+bool same_spec(const Object& a, const Object& b) {
+  if constexpr (std::is_same_v<Object, api::PerformanceProfile>) {
+    return api::to_json(a).at("spec") == api::to_json(b).at("spec");  // tables have no equality of their own
+  } else {
+    return a.spec == b.spec;
+  }
+}
+
 }  // namespace
 
 Result<DirectoryStore> DirectoryStore::open(const fs::path& directory) {
@@ -110,6 +119,7 @@ void DirectoryStore::rebuild(Instant now) {
   }
   std::vector<api::ModelService> services;
   std::vector<api::AcceleratorClass> classes;
+  std::vector<api::PerformanceProfile> profiles;
   for (const api::Object& object : *objects) {
     if (const auto* service = std::get_if<api::ModelService>(&object.value)) {
       services.push_back(*service);
@@ -117,13 +127,18 @@ void DirectoryStore::rebuild(Instant now) {
     } else if (const auto* accelerator = std::get_if<api::AcceleratorClass>(&object.value)) {
       classes.push_back(*accelerator);
       adopt(classes.back(), classes_, now);
+    } else if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) {
+      profiles.push_back(*profile);
+      adopt(profiles.back(), profiles_, now);
     }
   }
   const auto by_name = [](const auto& a, const auto& b) { return earlier(a.metadata, b.metadata); };
   std::sort(services.begin(), services.end(), by_name);
   std::sort(classes.begin(), classes.end(), by_name);
+  std::sort(profiles.begin(), profiles.end(), by_name);
   services_ = std::move(services);
   classes_ = std::move(classes);
+  profiles_ = std::move(profiles);
 }
 
 template <class Object>
@@ -135,7 +150,7 @@ void DirectoryStore::adopt(Object& object, const std::vector<Object>& before, In
   if (same != before.end()) {
     meta.uid = same->metadata.uid;
     meta.creation_timestamp = same->metadata.creation_timestamp;
-    meta.generation = same->metadata.generation + (same->spec == object.spec ? 0 : 1);
+    meta.generation = same->metadata.generation + (same_spec(*same, object) ? 0 : 1);
     object.status = same->status;
     return;
   }
@@ -148,14 +163,16 @@ void DirectoryStore::adopt(Object& object, const std::vector<Object>& before, In
   const auto old = [&] {
     if constexpr (std::is_same_v<Object, api::ModelService>) {
       return api::model_service_from_json(json);
-    } else {
+    } else if constexpr (std::is_same_v<Object, api::AcceleratorClass>) {
       return api::accelerator_class_from_json(json);
+    } else {
+      return api::performance_profile_from_json(json);
     }
   }();
   if (!old.ok()) return;  // written by another version: made anew
   meta.uid = old->metadata.uid;
   meta.creation_timestamp = old->metadata.creation_timestamp;
-  meta.generation = old->metadata.generation + (old->spec == object.spec ? 0 : 1);
+  meta.generation = old->metadata.generation + (same_spec(*old, object) ? 0 : 1);
   object.status = old->status;
 }
 
@@ -204,6 +221,19 @@ Result<void> DirectoryStore::write_status(const api::AcceleratorClass& object, c
   whole.status = status;
   WINDLASS_RETURN_IF_ERROR(
       write_file(status_file(api::AcceleratorClass::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+  held->status = status;
+  return {};
+}
+
+Result<void> DirectoryStore::write_status(const api::PerformanceProfile& object, const api::PerformanceProfileStatus& status) {
+  const auto held = std::find_if(profiles_.begin(), profiles_.end(),
+                                 [&](const api::PerformanceProfile& one) { return one.metadata.uid == object.metadata.uid; });
+  if (held == profiles_.end())
+    return Error{ErrorCode::kNotFound, fmt::format("PerformanceProfile {} is gone", object.metadata.name)};
+  api::PerformanceProfile whole = *held;
+  whole.status = status;
+  WINDLASS_RETURN_IF_ERROR(
+      write_file(status_file(api::PerformanceProfile::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
   held->status = status;
   return {};
 }

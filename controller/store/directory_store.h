@@ -1,6 +1,6 @@
 // DirectoryStore: an ObjectStore that is a folder, for `windlass up`.
 //
-//   DIR/objects/*.yaml                        ModelServices and AcceleratorClasses, written by people
+//   DIR/objects/*.yaml                        ModelServices, AcceleratorClasses and PerformanceProfiles, written by people
 //   DIR/status/<kind>/<namespace>.<name>.json the whole object with its status, written here (whole files, never half)
 //   DIR/events.jsonl                          what happened, a line each
 //
@@ -28,9 +28,15 @@ class DirectoryStore final : public ObjectStore {
   [[nodiscard]] bool collects_garbage() const override { return false; }
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
+  [[nodiscard]] const std::vector<api::PerformanceProfile>& performance_profiles() const override { return profiles_; }
+  // Mistakes are told by file, in problem().
+  [[nodiscard]] const std::vector<BrokenObject>& broken_objects() const override { return none_broken_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
   [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object,
                                           const api::AcceleratorClassStatus& status) override;
+  [[nodiscard]] Result<void> write_status(const api::PerformanceProfile& object,
+                                          const api::PerformanceProfileStatus& status) override;
+  [[nodiscard]] Result<void> write_condition(const BrokenObject&, const api::Condition&) override { return {}; }
   [[nodiscard]] Result<void> record_event(const api::ModelService& object, bool warning, const std::string& reason,
                                           const std::string& message, Instant now) override;
   [[nodiscard]] Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref,
@@ -58,8 +64,10 @@ class DirectoryStore final : public ObjectStore {
   std::map<std::filesystem::path, Source> sources_;
   std::vector<api::ModelService> services_;
   std::vector<api::AcceleratorClass> classes_;
+  std::vector<api::PerformanceProfile> profiles_;
   std::string problem_;
   std::set<std::string> none_unreadable_;
+  std::vector<BrokenObject> none_broken_;
   bool synced_ = false;
 };
 

@@ -44,6 +44,7 @@ KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& in
     : client_(client),
       service_cache_(client, reflect(kube::resources::kModelServices, seed)),
       class_cache_(client, reflect(kube::resources::kAcceleratorClasses, seed + 1)),
+      profile_cache_(client, reflect(kube::resources::kPerformanceProfiles, seed + 2)),
       events_(client, [&] {
         kube::EventOptions options;
         options.instance = instance;
@@ -52,50 +53,57 @@ KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& in
 
 bool KubernetesStore::synced() const { return service_cache_.synced() && class_cache_.synced(); }
 
+template <class Object, class Parse>
+std::vector<Object> KubernetesStore::read_all(const kube::Reflector& cache, const std::vector<Object>& before, Parse parse) {
+  std::vector<Object> objects;
+  for (const auto& [key, json] : cache.objects()) {
+    auto object = parse(json);
+    if (object.ok()) {
+      objects.push_back(std::move(*object));
+      continue;
+    }
+    // What is behind metadata may be anything, and so may parts of it.
+    const nlohmann::json& meta = json.at("metadata");
+    const auto text = [&](const char* field) {
+      const auto found = meta.find(field);
+      return found != meta.end() && found->is_string() ? found->template get<std::string>() : std::string();
+    };
+    BrokenObject broken{Object::kKind, text("namespace"), text("name"), text("uid"), 0, object.error().message};
+    if (const auto found = meta.find("generation"); found != meta.end() && found->is_number_integer())
+      broken.generation = found->template get<std::int64_t>();
+    // Its last good state stays: an object that a newer version wrote must not look deleted to us.
+    const auto last_good = std::find_if(before.begin(), before.end(), [&](const Object& old) {
+      return old.metadata.name_space == broken.name_space && old.metadata.name == broken.name;
+    });
+    if (last_good != before.end()) {
+      objects.push_back(*last_good);
+    } else if (std::is_same_v<Object, api::ModelService>) {
+      unreadable_uids_.insert(broken.uid);
+    }
+    broken_.push_back(std::move(broken));
+  }
+  return objects;
+}
+
 void KubernetesStore::step(Instant now) {
-  service_cache_.step(now.monotonic_s);
-  class_cache_.step(now.monotonic_s);
-  const bool changed = service_generation_ != service_cache_.generation() || class_generation_ != class_cache_.generation();
+  for (kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->step(now.monotonic_s);
+  const bool changed = service_generation_ != service_cache_.generation() || class_generation_ != class_cache_.generation() ||
+                       profile_generation_ != profile_cache_.generation();
   if (changed) {
     service_generation_ = service_cache_.generation();
     class_generation_ = class_cache_.generation();
-    unreadable_.clear();
+    profile_generation_ = profile_cache_.generation();
+    broken_.clear();
     unreadable_uids_.clear();
-    std::vector<api::ModelService> services;
-    for (const auto& [key, object] : service_cache_.objects()) {
-      if (auto service = api::model_service_from_json(object); service.ok()) {
-        services.push_back(std::move(*service));
-      } else {
-        unreadable_ += fmt::format("{}ModelService {}: {}", unreadable_.empty() ? "" : "\n", key, service.error().message);
-        // Its last good state stays: an object that a newer version wrote must not look deleted to us.
-        const auto last_good = std::find_if(services_.begin(), services_.end(), [&](const api::ModelService& old) {
-          return old.metadata.name_space + "/" + old.metadata.name == key;
-        });
-        if (last_good != services_.end()) {
-          services.push_back(*last_good);
-        } else {
-          unreadable_uids_.insert(object.at("metadata").value("uid", ""));
-        }
-      }
-    }
-    services_ = std::move(services);
-    std::vector<api::AcceleratorClass> classes;
-    for (const auto& [key, object] : class_cache_.objects()) {
-      if (auto one = api::accelerator_class_from_json(object); one.ok()) {
-        classes.push_back(std::move(*one));
-      } else {
-        unreadable_ +=
-            fmt::format("{}AcceleratorClass {}: {}", unreadable_.empty() ? "" : "\n", key.substr(1), one.error().message);
-        for (const api::AcceleratorClass& old : classes_) {
-          if ("/" + old.metadata.name == key) classes.push_back(old);
-        }
-      }
-    }
-    classes_ = std::move(classes);
+    services_ = read_all(service_cache_, services_, api::model_service_from_json);
+    classes_ = read_all(class_cache_, classes_, api::accelerator_class_from_json);
+    profiles_ = read_all(profile_cache_, profiles_, api::performance_profile_from_json);
   }
-  problem_ = unreadable_;
-  for (const kube::Reflector* cache : {&service_cache_, &class_cache_}) {
-    if (cache->last_error()) problem_ += (problem_.empty() ? "" : "\n") + cache->last_error()->message;
+  problem_.clear();
+  const auto tell = [&](const std::string& what) { problem_ += (problem_.empty() ? "" : "\n") + what; };
+  for (const BrokenObject& broken : broken_) tell(broken.message);
+  for (const kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) {
+    if (cache->last_error()) tell(cache->last_error()->message);
   }
 }
 
@@ -105,6 +113,30 @@ Result<void> KubernetesStore::write_status(const api::ModelService& object, cons
 
 Result<void> KubernetesStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
   return apply_status(client_, kube::resources::kAcceleratorClasses, object.metadata, status, class_cache_);
+}
+
+Result<void> KubernetesStore::write_status(const api::PerformanceProfile& object, const api::PerformanceProfileStatus& status) {
+  return apply_status(client_, kube::resources::kPerformanceProfiles, object.metadata, status, profile_cache_);
+}
+
+Result<void> KubernetesStore::write_condition(const BrokenObject& object, const api::Condition& condition) {
+  const bool is_service = object.kind == api::ModelService::kKind, is_class = object.kind == api::AcceleratorClass::kKind;
+  const kube::Resource& resource = is_service ? kube::resources::kModelServices
+                                   : is_class ? kube::resources::kAcceleratorClasses
+                                              : kube::resources::kPerformanceProfiles;
+  api::ObjectMeta meta;
+  meta.name_space = object.name_space;
+  meta.name = object.name;
+  meta.uid = object.uid;
+  nlohmann::json applied = identity(resource, meta);
+  applied["status"]["conditions"] = nlohmann::json::array({api::to_json(condition)});
+  kube::WriteOptions options;
+  options.subresource = "status";
+  options.field_manager = "windlass-controller-unreadable";  // of this one condition: what else our status says stays ours
+  options.force = true;
+  const auto written = client_.apply(resource, applied, options);
+  if (!written.ok()) return written.error();
+  return {};
 }
 
 Result<void> KubernetesStore::record_event(const api::ModelService& object, bool warning, const std::string& reason,

@@ -23,9 +23,14 @@ class KubernetesStore final : public ObjectStore {
   [[nodiscard]] bool collects_garbage() const override { return true; }
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
+  [[nodiscard]] const std::vector<api::PerformanceProfile>& performance_profiles() const override { return profiles_; }
+  [[nodiscard]] const std::vector<BrokenObject>& broken_objects() const override { return broken_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
   [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object,
                                           const api::AcceleratorClassStatus& status) override;
+  [[nodiscard]] Result<void> write_status(const api::PerformanceProfile& object,
+                                          const api::PerformanceProfileStatus& status) override;
+  [[nodiscard]] Result<void> write_condition(const BrokenObject& object, const api::Condition& condition) override;
   [[nodiscard]] Result<void> record_event(const api::ModelService& object, bool warning, const std::string& reason,
                                           const std::string& message, Instant now) override;
   [[nodiscard]] Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref,
@@ -47,17 +52,24 @@ class KubernetesStore final : public ObjectStore {
     Result<std::string> value = std::string();
   };
 
+  // The cache's objects; one that cannot be read keeps its last good state and goes to `broken_`.
+  template <class Object, class Parse>
+  [[nodiscard]] std::vector<Object> read_all(const kube::Reflector& cache, const std::vector<Object>& before, Parse parse);
+
   kube::KubeClient& client_;
   kube::Reflector service_cache_;
   kube::Reflector class_cache_;
+  kube::Reflector profile_cache_;
   kube::EventRecorder events_;
   std::uint64_t service_generation_ = 0;
   std::uint64_t class_generation_ = 0;
+  std::uint64_t profile_generation_ = 0;
   std::vector<api::ModelService> services_;
   std::vector<api::AcceleratorClass> classes_;
+  std::vector<api::PerformanceProfile> profiles_;
+  std::vector<BrokenObject> broken_;
   std::map<std::string, LookUp> look_ups_;
   std::string problem_;
-  std::string unreadable_;
   std::set<std::string> unreadable_uids_;
 };
 

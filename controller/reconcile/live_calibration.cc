@@ -1,0 +1,185 @@
+// See live_calibration.h.
+#include "controller/reconcile/live_calibration.h"
+
+#include <cmath>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "controller/reconcile/signals.h"
+
+namespace windlass::controller {
+namespace {
+
+constexpr double kNewsShare = 0.01;     // by which a correction must have moved to be worth a write
+constexpr double kSamplesGrowth = 1.1;  // or its samples have grown
+
+Configuration configuration_of(const api::ModelService& service, const std::string& accelerator, int gpus) {
+  return {service.metadata.name_space, profile_model(service), api::to_string(service.spec.engine.type), accelerator, gpus};
+}
+
+planner::Lengths lengths_of(const planner::Service& service) {
+  const auto or_assumed = [](const std::optional<planner::Reading>& reading, double assumed) {
+    return reading && std::isfinite(reading->value) && reading->value > 0 ? reading->value : assumed;
+  };
+  return {or_assumed(service.demand.input_tokens, service.workload.input_tokens),
+          or_assumed(service.demand.output_tokens, service.workload.output_tokens)};
+}
+
+bool speaks_of(const api::PerformanceProfile& profile, const api::ModelService& service, const std::string& accelerator,
+               int gpus) {
+  return profile.metadata.name_space == service.metadata.name_space && profile.spec.accelerator == accelerator &&
+         profile.spec.gpus_per_worker == gpus &&
+         (profile.spec.model == profile_model(service) || profile.spec.model == service.served_name());
+}
+
+bool moved(const api::PhaseCalibrationStatus& before, const api::PhaseCalibrationStatus& now) {
+  const auto differs = [](double a, double b) { return std::abs(a - b) > kNewsShare * std::max(std::abs(a), std::abs(b)); };
+  if (before.samples == now.samples) return before.changes != now.changes;
+  return before.samples == 0 || static_cast<double>(now.samples) >= kSamplesGrowth * static_cast<double>(before.samples) ||
+         now.samples < before.samples || differs(before.scale, now.scale) || differs(before.error, now.error);
+}
+
+}  // namespace
+
+std::string profile_model(const api::ModelService& service) {
+  return service.spec.model.architecture.empty() ? service.served_name() : service.spec.model.architecture;
+}
+
+const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfile& profile, const Configuration& configuration,
+                                                    const planner::ModelShape& shape,
+                                                    const planner::AcceleratorSpec& accelerator,
+                                                    const planner::IterationModel& of_planner) {
+  Fit& fit = fits_[profile.metadata.uid];
+  if (fit.generation == profile.metadata.generation && fit.of == configuration) return fit;
+  fit = Fit{profile.metadata.generation, configuration, nullptr, ""};
+  if (auto model = planner::iteration_model(profile.spec, shape, accelerator, of_planner.kv_capacity_tokens()); model.ok()) {
+    fit.model = std::move(*model);
+  } else {
+    fit.problem = model.error().message;
+  }
+  return fit;
+}
+
+void LiveCalibration::step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
+                           const std::vector<api::PerformanceProfile>& profiles, const Signals& signals) {
+  std::map<std::string, const planner::AcceleratorSpec*> specs;
+  for (const planner::AcceleratorState& one : accelerators) specs[one.spec.name] = &one.spec;
+  std::set<std::string> workers;
+  std::set<Configuration> asked_for;
+  profile_of_.clear();
+  for (const ServiceView& view : services) {
+    if (!view.planned->shape) continue;
+    struct Models {
+      std::shared_ptr<const planner::IterationModel> of_planner, of_profile;
+    };
+    std::map<Configuration, Models> models;
+    const auto models_of = [&](const std::string& accelerator, int gpus) -> Models* {
+      const auto spec = specs.find(accelerator);
+      if (spec == specs.end() || gpus < 1) return nullptr;
+      const Configuration configuration = configuration_of(*view.service, accelerator, gpus);
+      const auto [found, fresh] = models.try_emplace(configuration);
+      if (!fresh) return &found->second;
+      found->second.of_planner = planner_model(*view.planned->shape, *spec->second, gpus);
+      for (const api::PerformanceProfile& profile : profiles) {
+        if (!speaks_of(profile, *view.service, accelerator, gpus)) continue;
+        // Of two engines that run the same, the one that is listed first is the one that was measured.
+        if (profile_of_.emplace(profile.metadata.uid, configuration).first->second != configuration) continue;
+        const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, *found->second.of_planner);
+        if (fit.model == nullptr) continue;
+        calibrator_.adopt(configuration, profile, *fit.model, *found->second.of_planner);
+        found->second.of_profile = fit.model;
+        break;
+      }
+      return &found->second;
+    };
+    // A profile speaks before its first worker does.
+    for (const api::PerformanceProfile& profile : profiles) {
+      if (!speaks_of(profile, *view.service, profile.spec.accelerator, profile.spec.gpus_per_worker)) continue;
+      static_cast<void>(models_of(profile.spec.accelerator, profile.spec.gpus_per_worker));
+    }
+    const planner::Lengths lengths = lengths_of(*view.planned);
+    for (const Worker& worker : *view.workers) {
+      workers.insert(worker.uid);
+      const WorkerPage* page = worker.ready ? signals.worker_page(worker.uid) : nullptr;
+      const Models* mine = page == nullptr ? nullptr : models_of(worker.accelerator, worker.gpus);
+      if (mine == nullptr) continue;
+      calibrator_.learn(configuration_of(*view.service, worker.accelerator, worker.gpus), worker.uid, *page, lengths,
+                        *mine->of_planner, mine->of_profile.get());
+    }
+    for (const auto& [configuration, unused] : models) asked_for.insert(configuration);
+    // Nothing runs there now, but what was learnt is the service's for as long as the class is there.
+    for (const auto& [configuration, unused] : calibrator_.all()) {
+      if (specs.contains(configuration.accelerator) &&
+          configuration == configuration_of(*view.service, configuration.accelerator, configuration.gpus_per_worker))
+        asked_for.insert(configuration);
+    }
+  }
+  calibrator_.keep(workers, asked_for);
+  std::set<std::string> there;
+  for (const api::PerformanceProfile& profile : profiles) there.insert(profile.metadata.uid);
+  std::erase_if(fits_, [&](const auto& one) { return !there.contains(one.first); });
+  std::erase_if(written_s_, [&](const auto& one) { return !there.contains(one.first); });
+}
+
+std::vector<planner::LatencyCorrection> LiveCalibration::corrections(const api::ModelService& service) const {
+  std::vector<planner::LatencyCorrection> out;
+  const Configuration first = configuration_of(service, "", 0);
+  const auto& all = calibrator_.all();
+  for (auto one = all.lower_bound(first); one != all.end(); ++one) {
+    const Configuration& configuration = one->first;
+    if (std::tie(configuration.name_space, configuration.model, configuration.engine) !=
+        std::tie(first.name_space, first.model, first.engine))
+      break;
+    if (const auto correction = calibrator_.correction(configuration)) out.push_back(*correction);
+  }
+  return out;
+}
+
+std::optional<api::PerformanceProfileStatus> LiveCalibration::status_to_write(const api::PerformanceProfile& profile,
+                                                                              double now_s,
+                                                                              const std::string& now_rfc3339) const {
+  api::PerformanceProfileStatus status = profile.status;
+  status.observed_generation = profile.metadata.generation;
+  api::Condition usable;
+  usable.type = kUsable;
+  usable.observed_generation = profile.metadata.generation;
+  const auto configuration = profile_of_.find(profile.metadata.uid);
+  bool news = false;
+  if (configuration == profile_of_.end()) {
+    usable.status = api::ConditionStatus::kUnknown;
+    usable.reason = "NotInUse";
+    usable.message = fmt::format("no ModelService of this namespace runs {} on AcceleratorClass {}", profile.spec.model,
+                                 profile.spec.accelerator);
+  } else if (const Fit& fit = fits_.at(profile.metadata.uid); fit.model == nullptr) {
+    usable.status = api::ConditionStatus::kFalse;
+    usable.reason = "DoesNotApply";
+    usable.message = fit.problem + "; plans do without it";
+  } else {
+    usable.status = api::ConditionStatus::kTrue;
+    usable.reason = "InUse";
+    usable.message = fmt::format("plans of {} on {} x {} begin with it", profile.spec.model, profile.spec.gpus_per_worker,
+                                 profile.spec.accelerator);
+    if (const Calibration* known = calibrator_.find(configuration->second)) {
+      const api::CalibrationStatus now{now_rfc3339, to_status(known->of_profile.prefill), to_status(known->of_profile.decode)};
+      const api::CalibrationStatus& before = profile.status.calibration;
+      if (now.prefill.samples + now.decode.samples > 0 &&
+          (moved(before.prefill, now.prefill) || moved(before.decode, now.decode))) {
+        status.calibration = now;
+        news = true;
+      }
+    }
+  }
+  api::set_condition(status.conditions, usable, now_rfc3339);
+  const api::Condition* before = api::find_condition(profile.status.conditions, kUsable);
+  const bool other_state = before == nullptr || before->status != usable.status || before->reason != usable.reason ||
+                           status.observed_generation != profile.status.observed_generation;
+  const auto last = written_s_.find(profile.metadata.uid);
+  const bool due = last == written_s_.end() || now_s - last->second >= kWritePeriodS;
+  if (!(other_state || news) || !due) return std::nullopt;
+  return status;
+}
+
+}  // namespace windlass::controller

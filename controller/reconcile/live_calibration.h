@@ -1,0 +1,74 @@
+// LiveCalibration: the calibrator joined to the objects: which worker speaks of which configuration, which PerformanceProfile
+// measured it, and what that object's status says.
+//
+// A profile that cannot be used (operator tables that were cut to another model) is so by itself: its condition says why, and
+// its configuration is calibrated without it. Where there is no profile, what is learnt lives and ends with this controller.
+// Single-threaded; monotonic seconds.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/api/model_service.h"
+#include "controller/api/performance_profile.h"
+#include "controller/reconcile/calibrator.h"
+#include "controller/runtime/worker_runtime.h"
+#include "planner/perf/performance_profile.h"
+#include "planner/policy/snapshot.h"
+
+namespace windlass::controller {
+
+class Signals;
+
+// Condition of a PerformanceProfile.
+inline constexpr const char* kUsable = "Usable";
+
+class LiveCalibration {
+ public:
+  static constexpr double kWritePeriodS = 30;  // of one profile's status
+
+  struct ServiceView {
+    const api::ModelService* service = nullptr;
+    const planner::Service* planned = nullptr;
+    const std::vector<Worker>* workers = nullptr;
+  };
+  // Takes in the workers' newest pages.
+  void step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
+            const std::vector<api::PerformanceProfile>& profiles, const Signals& signals);
+
+  // Of all configurations of the service, by accelerator and GPUs.
+  [[nodiscard]] std::vector<planner::LatencyCorrection> corrections(const api::ModelService& service) const;
+
+  [[nodiscard]] const Calibrator& calibrator() const { return calibrator_; }
+
+  // What the profile's status should say; nullopt where writing it is not worth it or not due.
+  [[nodiscard]] std::optional<api::PerformanceProfileStatus> status_to_write(const api::PerformanceProfile& profile,
+                                                                             double now_s,
+                                                                             const std::string& now_rfc3339) const;
+  void written(const api::PerformanceProfile& profile, double now_s) { written_s_[profile.metadata.uid] = now_s; }
+
+ private:
+  struct Fit {
+    std::int64_t generation = 0;
+    Configuration of;  // the configuration whose shape and accelerator it was read with
+    std::shared_ptr<const planner::IterationModel> model;
+    std::string problem;
+  };
+
+  const Fit& fit_of(const api::PerformanceProfile& profile, const Configuration& configuration,
+                    const planner::ModelShape& shape, const planner::AcceleratorSpec& accelerator,
+                    const planner::IterationModel& of_planner);
+
+  Calibrator calibrator_;
+  std::map<std::string, Fit> fits_;                  // by the profile's uid
+  std::map<std::string, Configuration> profile_of_;  // by the profile's uid; those that a service uses now
+  std::map<std::string, double> written_s_;          // by the profile's uid
+};
+
+// What a PerformanceProfile calls the service's model: its name in the catalog, or the served name.
+[[nodiscard]] std::string profile_model(const api::ModelService& service);
+
+}  // namespace windlass::controller

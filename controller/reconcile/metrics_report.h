@@ -1,0 +1,60 @@
+// MetricsReport: what was seen and decided, as the controller's metrics. docs/metrics.md says what each means.
+//
+// publish() sets what is and takes away what is no more; clear() takes away all of it, since only a leader speaks of services.
+// Single-threaded, like the step that it reports.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/api/model_service.h"
+#include "controller/reconcile/observe.h"
+#include "controller/reconcile/state.h"
+#include "metrics/bundles.h"
+#include "planner/policy/plan.h"
+
+namespace windlass::controller {
+
+class MetricsReport {
+ public:
+  // Outlives this.
+  explicit MetricsReport(metrics::ControllerMetrics& metrics) : metrics_(metrics) {}
+
+  // Counters: to be called once for every plan.
+  void count(const planner::Plan& plan);
+
+  // Gauges. `statuses` stand beside observation.services.
+  void publish(const Observation& observation, const planner::Plan& plan, const std::vector<api::ModelServiceStatus>& statuses,
+               const ControllerState& state, const std::vector<BrokenObject>& broken, Instant now);
+
+  void clear();
+
+ private:
+  struct Series {
+    metrics::Gauge gauge;
+    std::uint64_t round = 0;
+  };
+  struct Counted {
+    std::set<std::string> reasons;  // that stood in the last plan
+    int desired = 0;
+  };
+  struct ServiceView;
+
+  void put(const metrics::GaugeFamily& family, const metrics::Labels& labels, double value);
+  void put_workers(const ServiceView& view);
+  void put_plan(const ServiceView& view);
+  void put_signals(const ServiceView& view);
+  void put_calibration(const ControllerState& state);
+  void put_accelerators(const Observation& observation);
+  void sweep();
+
+  metrics::ControllerMetrics& metrics_;
+  std::map<const metrics::GaugeFamily*, std::map<metrics::Labels, Series>> series_;
+  std::uint64_t round_ = 1;
+  std::map<std::string, Counted> counted_;  // by the service's UID
+};
+
+}  // namespace windlass::controller
