@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/cli/text_file.h"
+
 namespace windlass::cli {
 
 std::string to_json(const Endpoints& endpoints) {
@@ -37,10 +39,31 @@ void EndpointOptions::add_to(CLI::App& command) {
   auto* url = command.add_option("--url", controller_url, "A controller elsewhere: http://HOST:PORT")->excludes(dir);
   command.add_option("--gateway", gateway_admin_urls, "With --url: a gateway's admin address, for its histograms; repeatable")
       ->needs(url);
+  command.add_option("--token-file", token_file, "With --url: a file with the installation's token")->needs(url);
+  command.add_option("--ca-file", ca_file, "With --url https://: PEM certificates of who may sign the controller's")
+      ->needs(url);
+  command
+      .add_option("--server-name", server_name,
+                  "With --url https://: the name in the controller's certificate, where it is not the URL's host")
+      ->needs(url);
 }
 
 Result<Endpoints> EndpointOptions::resolve() const {
-  if (!controller_url.empty()) return Endpoints{controller_url, "", gateway_admin_urls};
+  if (!controller_url.empty()) {
+    Endpoints elsewhere{controller_url, "", gateway_admin_urls, {"", "", server_name}};
+    if (!token_file.empty()) {
+      WINDLASS_ASSIGN_OR_RETURN(elsewhere.access.token, read_text_file(token_file, "the installation's token"));
+      std::string& token = elsewhere.access.token;
+      token.erase(token.find_last_not_of(" \r\n\t") + 1);
+      if (token.empty() || token.find_first_of(" \r\n\t") != std::string::npos) {
+        return Error{ErrorCode::kInvalidArgument, token_file + ": found no token; allowed is one line of visible characters"};
+      }
+    }
+    if (!ca_file.empty()) {
+      WINDLASS_ASSIGN_OR_RETURN(elsewhere.access.ca_pem, read_text_file(ca_file, "PEM certificates"));
+    }
+    return elsewhere;
+  }
   const std::string path = endpoints_path(directory);
   std::ifstream in(path);
   if (!in) {

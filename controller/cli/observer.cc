@@ -11,19 +11,34 @@ namespace {
 
 constexpr double kTimeoutS = 5;
 
+std::unique_ptr<kube::HttpTransport> transport_to(const Access& access) {
+  kube::CurlOptions options;
+  options.tls.ca_pem = access.ca_pem;
+  options.tls.server_name = access.server_name;
+  return std::make_unique<kube::CurlTransport>(std::move(options));
+}
+
 }  // namespace
 
-Observer::Observer(Endpoints endpoints)
-    : Observer(std::move(endpoints), std::make_unique<kube::CurlTransport>(kube::CurlOptions{})) {}
+Observer::Observer(Endpoints endpoints) : Observer(endpoints, transport_to(endpoints.access)) {}
 
 Observer::Observer(Endpoints endpoints, std::unique_ptr<kube::HttpTransport> transport)
     : endpoints_(std::move(endpoints)), transport_(std::move(transport)) {}
 
-Result<std::string> Observer::get(const std::string& url) {
+kube::HttpRequest Observer::request_of(const std::string& url) const {
   kube::HttpRequest request;
   request.url = url;
   request.timeout_s = kTimeoutS;
-  WINDLASS_ASSIGN_OR_RETURN(kube::HttpResponse response, transport_->send(request));
+  if (!endpoints_.access.token.empty()) request.headers["Authorization"] = "Bearer " + endpoints_.access.token;
+  return request;
+}
+
+Result<std::string> Observer::get(const std::string& url) {
+  WINDLASS_ASSIGN_OR_RETURN(kube::HttpResponse response, transport_->send(request_of(url)));
+  if (response.status == 401) {
+    return Error{ErrorCode::kPermissionDenied,
+                 fmt::format("GET {}: found status 401; the controller wants its installation's token (--token-file)", url)};
+  }
   if (response.status != 200) {
     return Error{ErrorCode::kUnavailable, fmt::format("GET {}: found status {}, expected 200", url, response.status)};
   }
@@ -46,10 +61,7 @@ Result<void> Observer::observe(double now_s, LiveView& view) {
   WINDLASS_ASSIGN_OR_RETURN(const Decision latest, decision());
   std::vector<kube::HttpRequest> requests;
   for (const auto& url : endpoints_.gateway_admin_urls) {
-    kube::HttpRequest request;
-    request.url = url + "/metrics";
-    request.timeout_s = kTimeoutS;
-    requests.push_back(std::move(request));
+    requests.push_back(request_of(url + "/metrics"));
   }
   std::map<std::string, metrics::Exposition> gateways;
   const auto responses = transport_->send_all(requests);

@@ -36,6 +36,7 @@ class Observer {
   [[nodiscard]] bool answers(const std::string& url);
 
  private:
+  [[nodiscard]] kube::HttpRequest request_of(const std::string& url) const;
   [[nodiscard]] Result<std::string> get(const std::string& url);
 
   Endpoints endpoints_;

@@ -1,4 +1,4 @@
-// A plan in words: the table of `windlass plan` and the story of `windlass explain`. Pure.
+// A plan as a table, for `windlass plan`. Pure.
 #pragma once
 
 #include <string>
@@ -11,8 +11,10 @@ namespace windlass::cli {
 // A line per pool, then per service what is predicted and why.
 [[nodiscard]] std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& plan);
 
-// One service: what was seen, what was decided, every reason with its figures, every condition, what was denied.
-[[nodiscard]] std::string explanation(const planner::Snapshot& snapshot, const planner::Service& service,
-                                      const planner::Plan& plan, const planner::ServicePlan& service_plan);
+// The parts that `windlass explain` says too.
+[[nodiscard]] std::string count_text(int n, const char* what);  // "1 worker", "2 workers"
+[[nodiscard]] std::string predicted_figures(const planner::Predicted& predicted);
+[[nodiscard]] std::string hint_text(const char* name, const planner::Hint& hint);  // "Feasible: False (NoAccelerator): ..."
+[[nodiscard]] std::string denied_text(const planner::Denied& denied);
 
 }  // namespace windlass::cli

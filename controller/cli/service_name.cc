@@ -29,7 +29,9 @@ void ServiceName::add_to(CLI::App& command) {
           },
           "ModelService: ms/NAME")
       ->required();
-  command.add_option("-n,--namespace", name_space, "Its namespace")->capture_default_str();
+  command.add_option("-n,--namespace", name_space, "Its namespace")->capture_default_str()->each([this](const std::string&) {
+    name_space_given = true;
+  });
 }
 
 }  // namespace windlass::cli

@@ -15,6 +15,7 @@ namespace windlass::cli {
 struct ServiceName {
   std::string name;
   std::string name_space = "default";
+  bool name_space_given = false;
 
   void add_to(CLI::App& command);
   [[nodiscard]] bool is(const planner::ServiceId& id) const { return id.name == name && id.name_space == name_space; }

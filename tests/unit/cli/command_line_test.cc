@@ -97,6 +97,18 @@ TEST(CommandLine, PlanPrintsEveryFormat) {
   EXPECT_THAT(run({"plan", "-f", file}).out, HasSubstr("default/tiny"));
 }
 
+// Given a recorded snapshot: the explanation is of the plan that is made from it; a service that is not in it is named with
+// those that are.
+TEST(CommandLine, ExplainReplaysASnapshot) {
+  const std::string snapshot = std::string(WINDLASS_SOURCE_DIR) + "/tests/golden/two_services.snapshot.json";
+  const Outcome told = run({"explain", "ms/chat", "--snapshot", snapshot});
+  ASSERT_EQ(told.code, kDone) << told.err;
+  EXPECT_THAT(told.out, HasSubstr("What would change it"));
+  const Outcome unknown = run({"explain", "ms/nobody", "--snapshot", snapshot});
+  EXPECT_EQ(unknown.code, kFailed);
+  EXPECT_THAT(unknown.err, HasSubstr("the controller knows: "));
+}
+
 // Given more requests per second: the plan wants more workers.
 TEST(CommandLine, PlanFollowsTheRate) {
   const TempFolder folder;
@@ -129,7 +141,9 @@ TEST(CommandLine, BadInputIsExplained) {
       {{"up", "-f", misspelt, "--dir", (folder.path() / "run").string()}, "timePerOutputTokem"},
       {{"up", "-f", good, "--dir", (folder.path() / "run").string()}, "windlass model init"},
       {{"model", "describe", "/no/such"}, "/no/such/config.json"},
-      {{"explain", "ms/tiny", "--dir", (folder.path() / "run").string()}, "windlass up"},
+      {{"explain", "ms/tiny", "--dir", (folder.path() / "run").string(), "--kubeconfig", "/no/such"}, "/no/such"},
+      {{"explain", "ms/tiny", "--snapshot", "/no/such.json"}, "/no/such.json"},
+      {{"explain", "ms/tiny", "--url", "https://127.0.0.1:1", "--token-file", "/no/such"}, "/no/such"},
       {{"top", "--once", "--dir", (folder.path() / "run").string()}, "windlass up"},
       {{"wait", "ms/tiny", "--timeout", "10ms", "--dir", (folder.path() / "run").string()}, "windlass up"},
   };
@@ -179,7 +193,8 @@ TEST(CommandLine, ModelDescribeSaysWhatIsSpecial) {
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("4.67e+10 parameters"));
   EXPECT_THAT(outcome.out, HasSubstr("# 2 of 8 experts a token in 32 layers: 1.29e+10 active parameters\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("# sliding window of 4096 tokens in 32 layers: 512.0MiB of KV cache for a full context\n"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("# sliding window of 4096 tokens in 32 layers: 512.0MiB of KV cache for a full context\n"));
   EXPECT_THAT(outcome.out, HasSubstr("# weights quantised to 4 bits (awq)\n"));
 }
 

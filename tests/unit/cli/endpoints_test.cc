@@ -6,6 +6,7 @@
 
 #include "controller/cli/local_stack.h"
 #include "controller/cli/service_name.h"
+#include "tests/unit/cli/example_objects.h"
 
 namespace windlass::cli {
 namespace {
@@ -34,6 +35,31 @@ TEST(Endpoints, MissingFolderSaysWhatToDo) {
   const auto endpoints = options.resolve();
   ASSERT_FALSE(endpoints.ok());
   EXPECT_THAT(endpoints.error().message, HasSubstr("windlass up -f FILE --dir /nonexistent-windlass"));
+}
+
+// Given a token file with a line end, an empty one and one of two lines, and a CA file that is not there.
+// Expected: the token without its line end; the others are refused by name. What is secret is in no endpoints.json.
+TEST(Endpoints, AccessIsReadFromFiles) {
+  const TempFolder folder;
+  EndpointOptions options;
+  options.controller_url = "https://127.0.0.1:9401";
+  options.server_name = "windlass-controller";
+  options.token_file = folder.file("token", "0123456789abcdef\n");
+  options.ca_file = folder.file("ca.pem", "-----BEGIN CERTIFICATE-----\n");
+  const auto endpoints = options.resolve();
+  ASSERT_TRUE(endpoints.ok()) << endpoints.error().message;
+  EXPECT_EQ(endpoints->access.token, "0123456789abcdef");
+  EXPECT_EQ(endpoints->access.server_name, "windlass-controller");
+  EXPECT_THAT(to_json(*endpoints), testing::Not(HasSubstr("0123456789abcdef")));
+  for (const char* bad : {"", "\n", "two words", "two\nlines\n"}) {
+    options.token_file = folder.file("bad", bad);
+    const auto refused = options.resolve();
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_THAT(refused.error().message, HasSubstr("bad"));
+  }
+  options.token_file.clear();
+  options.ca_file = (folder.path() / "absent.pem").string();
+  EXPECT_FALSE(options.resolve().ok());
 }
 
 // Given names as people type them: a ModelService's kind may stand before, another kind may not.

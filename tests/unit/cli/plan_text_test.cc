@@ -1,4 +1,4 @@
-// Plans in words: what `windlass plan` and `windlass explain` print.
+// Plans as a table: what `windlass plan` prints.
 #include "controller/cli/plan_text.h"
 
 #include <gmock/gmock.h>
@@ -68,18 +68,6 @@ TEST(PlanText, TableSaysWhyThereAreNoWorkers) {
   const std::string text = plan_table(c.snapshot, c.plan);
   EXPECT_THAT(text, HasSubstr("No workers."));
   EXPECT_THAT(text, HasSubstr("Feasible: False (ModelTooLarge): needs 140.0GiB"));
-}
-
-// Given a decision: the explanation has what was seen with its age, what was not, the reasons with figures, every condition.
-TEST(PlanText, ExplanationTellsSeenDecidedAndWhy) {
-  const Case c = two_workers();
-  const std::string text = explanation(c.snapshot, c.snapshot.services[0], c.plan, c.plan.services[0]);
-  EXPECT_THAT(text, HasSubstr("arrivals:   4.00 requests/s (2.00s ago)"));
-  EXPECT_THAT(text, HasSubstr("queued:     not known"));
-  EXPECT_THAT(text, HasSubstr("worker tiny-cpu-1-0: Ready at 127.0.0.1:5000"));
-  EXPECT_THAT(text, HasSubstr("pool cpu-1: 2 workers of 1 GPU local-cpu each, 3 requests at once in each"));
-  EXPECT_THAT(text, HasSubstr("arrivals = 4, perWorker = 1.5"));
-  EXPECT_THAT(text, HasSubstr("SLOMet: False (BelowObjective): 90% of 95%"));
 }
 
 }  // namespace
