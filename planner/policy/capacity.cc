@@ -3,24 +3,29 @@
 
 #include <algorithm>
 
+#include "planner/policy/trouble.h"
+
 namespace windlass::planner {
 
 CapacityByClass capacity_by_class(const Snapshot& snapshot) {
   CapacityByClass capacities;
-  for (const AcceleratorState& state : snapshot.accelerators) {
-    int ready = 0;
-    ClassCapacity capacity;
-    for (const Service& service : snapshot.services) {
-      for (const Worker& worker : service.workers) {
-        if (worker.accelerator != state.spec.name) continue;
-        if (worker.state == WorkerState::kReady) ready += worker.gpus;
-        if (worker.state == WorkerState::kDraining) capacity.draining += worker.gpus;
-      }
+  std::map<std::string, int> serving;
+  for (const AcceleratorState& state : snapshot.accelerators) capacities[state.spec.name];
+  for (const Service& service : snapshot.services) {
+    for (const Worker& worker : service.workers) {
+      const auto found = capacities.find(worker.accelerator);
+      if (found == capacities.end()) continue;
+      const bool gone = trouble_of(worker) == WorkerTrouble::kNodeLost;  // its GPUs are in no node's count
+      if (worker.state == WorkerState::kDraining && !gone) found->second.draining += worker.gpus;
+      if (serves(worker)) serving[worker.accelerator] += worker.gpus;
+      if (holds_gpus(worker)) found->second.held += worker.gpus;
     }
-    const int observed = std::max(state.allocatable_gpus - state.used_by_others, ready + capacity.draining);
+  }
+  for (const AcceleratorState& state : snapshot.accelerators) {
+    ClassCapacity& capacity = capacities[state.spec.name];
+    const int observed = std::max(state.allocatable_gpus - state.used_by_others, serving[state.spec.name] + capacity.draining);
     const int hard = state.max_gpus ? *state.max_gpus - state.used_by_others : observed;
     capacity.limit = std::max(0, state.mode == CapacityMode::kElastic ? hard : std::min(observed, hard));
-    capacities[state.spec.name] = capacity;
   }
   return capacities;
 }
@@ -28,8 +33,7 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
 int live_gpus(const Service& service, const std::string& accelerator) {
   int gpus = 0;
   for (const Worker& worker : service.workers) {
-    const bool live = worker.state == WorkerState::kStarting || worker.state == WorkerState::kReady;
-    if (live && worker.accelerator == accelerator) gpus += worker.gpus;
+    if (holds_gpus(worker) && worker.accelerator == accelerator) gpus += worker.gpus;
   }
   return gpus;
 }

@@ -12,6 +12,9 @@
 #include <fmt/ranges.h>
 
 #include "planner/perf/linear_model.h"
+#include "planner/policy/arrivals.h"
+#include "planner/policy/corrected_model.h"
+#include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
 #include "planner/search/replicated.h"
 
@@ -30,22 +33,18 @@ std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapsho
 }
 
 // GPUs that this service could hold: what the class has, less what other services' workers hold.
-int available_to(const Service& service, const Snapshot& snapshot, const CapacityByClass& capacities,
-                 const std::string& accelerator) {
+int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
   const ClassCapacity& capacity = capacities.at(accelerator);
-  int available = capacity.limit - capacity.draining;
-  for (const Service& other : snapshot.services) {
-    if (other.id != service.id) available -= live_gpus(other, accelerator);
-  }
-  return std::max(0, available);
+  return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
 }
 
-// The accelerator and GPUs of most live workers.
-std::optional<std::pair<std::string, int>> running_configuration(const Service& service) {
+// The accelerator and GPUs of what was chosen last, where workers of it are there; else of most workers.
+std::optional<std::pair<std::string, int>> running_configuration(const Service& service, const PolicyMemory& memory) {
   std::map<std::pair<std::string, int>, int> counts;
   for (const Worker& worker : service.workers) {
-    if (worker.state == WorkerState::kStarting || worker.state == WorkerState::kReady)
-      ++counts[{worker.accelerator, worker.gpus}];
+    if (!holds_gpus(worker)) continue;
+    if (worker.pool == memory.configuration) return std::make_pair(worker.accelerator, worker.gpus);
+    ++counts[{worker.accelerator, worker.gpus}];
   }
   std::optional<std::pair<std::string, int>> most;
   for (const auto& [key, count] : counts) {
@@ -54,36 +53,81 @@ std::optional<std::pair<std::string, int>> running_configuration(const Service& 
   return most;
 }
 
+// Slots follow the model only when it moves by more than they should: a slot more or less helps nobody, and gateways share them
+// out anew each time.
+int settled_slots(const PolicyMemory& memory, const std::string& pool, int slots, int most) {
+  for (const PoolSlots& before : memory.slots) {
+    if (before.pool != pool || before.slots < 1 || before.slots > most) continue;
+    if (slots >= kSlotsDown * before.slots && slots <= kSlotsUp * before.slots) return before.slots;
+  }
+  return slots;
+}
+
 // Slots and times for the lengths that are believed now.
-void fit_to_lengths(Configuration& configuration, const Service& service, const LatencyModel& model, const Lengths& believed) {
+void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model) {
   const int most = std::max(1, configuration.pool.max_concurrency);
-  const BatchChoice choice = largest_batch(model, objective_of(service), believed);
+  const BatchChoice choice = largest_batch(model, objective_of(*input.service), input.believed);
   int slots = std::min(most, choice.batch);
   if (choice.batch == 0) {
     // The observed lengths break the objective even alone. Refusing to batch would then only add waiting: let memory decide.
-    const double tokens = believed.input_tokens + believed.output_tokens + kKvBlockTokens;
+    const double tokens = input.believed.input_tokens + input.believed.output_tokens + kKvBlockTokens;
     slots = static_cast<int>(std::clamp(std::floor(model.kv_capacity_tokens() / tokens), 1.0, static_cast<double>(most)));
   }
-  configuration.pool.slots = std::max(1, slots);
-  configuration.times = worker_times(model, configuration.pool.slots, believed);
+  configuration.pool.slots = settled_slots(*input.memory, configuration.pool.name, std::max(1, slots), most);
+  configuration.times = worker_times(model, configuration.pool.slots, input.believed);
   configuration.pool.service_rate_per_s = 1 / configuration.times.service_s;
   configuration.pool.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
 }
 
-Configuration make_configuration(const Service& service, const AcceleratorSpec& spec, int gpus, int batch,
-                                 const Lengths& believed) {
+Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus, int batch,
+                                 std::string pool) {
   Configuration configuration;
-  configuration.pool.name = pool_name(spec.name, gpus);
+  configuration.pool.name = std::move(pool);
   configuration.pool.accelerator = spec.name;
   configuration.pool.gpus_per_worker = gpus;
   configuration.pool.max_concurrency = batch;
   configuration.price_per_hour = gpus * spec.price_per_hour;
-  fit_to_lengths(configuration, service, LinearModel(linear_coefficients(*service.shape, spec, gpus)), believed);
+  const LinearModel model(linear_coefficients(*input.service->shape, spec, gpus));
+  const LatencyCorrection* correction = find_correction(input.service->corrections, spec.name, gpus);
+  fit_to_lengths(configuration, input, CorrectedModel(model, correction));
   return configuration;
 }
 
+void explain_correction(const Service& service, const PoolPlan& pool, ConfigurationChoice& choice) {
+  const LatencyCorrection* correction = find_correction(service.corrections, pool.accelerator, pool.gpus_per_worker);
+  if (correction == nullptr) return;
+  choice.reasons.push_back(Reason{
+      "CorrectedModel",
+      fmt::format("{} observations of live workers correct the latency model of {} x {}: prefill x {:.3g} {:+.3g} ms, decode x "
+                  "{:.3g} {:+.3g} ms; one is off by {:.0f} %",
+                  correction->samples, pool.gpus_per_worker, pool.accelerator, correction->prefill_scale,
+                  correction->prefill_offset_s * 1e3, correction->decode_scale, correction->decode_offset_s * 1e3,
+                  correction->relative_error * 100),
+      {{"samples", std::to_string(correction->samples)},
+       {"prefillScale", figure(correction->prefill_scale)},
+       {"decodeScale", figure(correction->decode_scale)},
+       {"relativeError", figure(correction->relative_error)}}});
+}
+
+// Classes that the service may not use and that would do, in words; empty: there is none.
+std::string others_that_would_do(const ReplicatedInput& asked, const Snapshot& snapshot) {
+  ReplicatedInput input = asked;
+  input.accelerators.clear();
+  for (const AcceleratorState& state : snapshot.accelerators) {
+    input.accelerators.push_back(AcceleratorOption{state.spec, state.spec.gpus_per_node, state.spec.gpus_per_node});
+  }
+  const ReplicatedResult result = place_replicated(input);
+  if (result.candidates.empty()) return {};
+  const Candidate& best = result.candidates.front();
+  return fmt::format(
+      "; {} x {} would do, at {:.4g} ms to the first token and {:.4g} ms a token, if spec.accelerators allowed it",
+      best.config.gpus, best.config.accelerator, best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
+}
+
 // The message of an objective that cannot be met: what the best try gives, and so what would meet it.
-void explain_infeasible(const ReplicatedResult& result, const Service& service, ConfigurationChoice& choice) {
+void explain_infeasible(const ReplicatedResult& result, const ReplicatedInput& asked, const ConfigurationInput& given,
+                        ConfigurationChoice& choice) {
+  const Service& service = *given.service;
   std::set<RejectCode> codes;
   for (const Rejected& rejected : result.rejected) codes.insert(rejected.code);
   choice.feasible.status = Truth::kFalse;
@@ -119,11 +163,44 @@ void explain_infeasible(const ReplicatedResult& result, const Service& service, 
     choice.feasible.reason = "NoAccelerator";
     choice.feasible.message = "no allowed accelerator has a GPU for a worker";
   }
+  choice.feasible.message += others_that_would_do(asked, *given.snapshot);
   choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, std::move(inputs)});
   for (const Rejected& rejected : result.rejected) {
     choice.reasons.push_back(Reason{to_string(rejected.code),
                                     rejected.message,
                                     {{"accelerator", rejected.accelerator}, {"gpusPerWorker", std::to_string(rejected.gpus)}}});
+  }
+}
+
+// Everything that was weighed, what would do before what would not.
+void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winner, const ReplicatedInput& input,
+           ConfigurationChoice& choice) {
+  const auto price_of = [&](const std::string& accelerator) {
+    for (const AcceleratorOption& option : input.accelerators) {
+      if (option.spec.name == accelerator) return option.spec.price_per_hour;
+    }
+    return 0.0;
+  };
+  const auto add = [&](const Candidate& candidate, bool chosen) {
+    const WorkerConfig& config = candidate.config;
+    Weighed weighed{Considered{config.accelerator, config.gpus, 0, 0, config.times.tpot_s, config.times.ttft_s, {}},
+                    config.batch, config.times.service_s, config.gpus * price_of(config.accelerator), false};
+    weighed.outbid = !chosen && candidate.has_room;
+    if (!chosen && !candidate.has_room) weighed.considered.rejected = fmt::format("no {} GPUs are free", config.gpus);
+    choice.weighed.push_back(std::move(weighed));
+  };
+  bool listed = false;
+  for (const Candidate& candidate : result.candidates) {
+    const bool chosen =
+        winner && candidate.config.accelerator == winner->config.accelerator && candidate.config.gpus == winner->config.gpus;
+    listed = listed || chosen;
+    add(candidate, chosen);
+  }
+  if (winner && !listed) add(*winner, true);
+  for (const Rejected& rejected : result.rejected) {
+    choice.weighed.push_back(Weighed{Considered{rejected.accelerator, rejected.gpus, 0, 0, rejected.smallest_tpot_s,
+                                                rejected.smallest_ttft_s, rejected.message},
+                                     0, 0, 0, false});
   }
 }
 
@@ -171,29 +248,76 @@ std::string pool_name(const std::string& accelerator, int gpus) {
   return name + suffix;
 }
 
-Configuration describe_running(const Service& service, const Snapshot& snapshot, const Worker& worker,
-                               const Lengths& believed) {
-  const AcceleratorState* state = find_accelerator(snapshot, worker.accelerator);
-  Configuration configuration;
+Configuration describe_running(const ConfigurationInput& input, const Worker& worker) {
+  const Service& service = *input.service;
+  const AcceleratorState* state = find_accelerator(*input.snapshot, worker.accelerator);
   const bool known = state != nullptr && service.shape && worker.gpus >= 1 &&
                      peak_flops_for(state->spec, service.shape->dtype) > 0 &&
                      (worker.gpus == 1 || state->spec.intra_link_bandwidth_bytes_per_s > 0);
-  if (known) {
-    configuration = make_configuration(service, state->spec, worker.gpus, std::max(1, worker.max_concurrency), believed);
-  } else {
-    // Its class or the model's shape is not known: it goes on with the slots it has, and JFFC takes it last.
-    configuration.pool.slots = std::max(1, worker.max_concurrency);
-    if (state != nullptr) configuration.price_per_hour = worker.gpus * state->spec.price_per_hour;
-  }
+  if (known) return make_configuration(input, state->spec, worker.gpus, std::max(1, worker.max_concurrency), worker.pool);
+  // Its class or the model's shape is not known: it goes on with the slots it has, and JFFC takes it last.
+  Configuration configuration;
   configuration.pool.name = worker.pool;
   configuration.pool.accelerator = worker.accelerator;
   configuration.pool.gpus_per_worker = worker.gpus;
   configuration.pool.max_concurrency = std::max(1, worker.max_concurrency);
+  configuration.pool.slots = configuration.pool.max_concurrency;
+  if (state != nullptr) configuration.price_per_hour = worker.gpus * state->spec.price_per_hour;
   return configuration;
 }
 
-ConfigurationChoice choose_configuration(const Service& service, const Snapshot& snapshot, const CapacityByClass& capacities,
-                                         const Lengths& believed) {
+namespace {
+
+// Why a change that only saves money is not made; empty: it is.
+Reason objection_to_change(const ConfigurationInput& input, const Candidate& running, const Candidate& winner,
+                           std::optional<int> max_gpus) {
+  const Service& service = *input.service;
+  const PolicyMemory& memory = *input.memory;
+  const std::string names = fmt::format("from {} x {} to {} x {}", running.config.gpus, running.config.accelerator,
+                                        winner.config.gpus, winner.config.accelerator);
+  const double start_s = start_time_s(service);
+  const double drain_s = std::min(service.scaling.drain_timeout_s, running.config.times.service_s);
+  const auto& since_s = memory.configuration.empty() ? memory.history_since_s : memory.configuration_since_s;
+  const double horizon_s = std::clamp(since_s ? input.snapshot->now_s - *since_s : 0.0, 0.0, kPaybackS);
+  const double saved = (running.cost_per_hour - winner.cost_per_hour) * horizon_s / 3600;
+  const double spent = (winner.cost_per_hour * start_s + running.cost_per_hour * drain_s) / 3600;
+  if (!(saved > spent)) {
+    return Reason{"ChangeDoesNotPayBack",
+                  fmt::format("a change {} would save {:.4g} within {:.0f} s and cost {:.4g} while both run", names, saved,
+                              horizon_s, spent),
+                  {{"saved", figure(saved)}, {"spent", figure(spent)}, {"horizonS", figure(horizon_s)}}};
+  }
+  const ClassCapacity& capacity = input.capacities->at(winner.config.accelerator);
+  int own_gpus = 0;
+  double own_cost = 0;
+  for (const Worker& worker : service.workers) {
+    if (!holds_gpus(worker)) continue;
+    if (worker.accelerator == winner.config.accelerator) own_gpus += worker.gpus;
+    if (const AcceleratorState* state = find_accelerator(*input.snapshot, worker.accelerator)) {
+      own_cost += worker.gpus * state->spec.price_per_hour;
+    }
+  }
+  const double price = winner.config.gpus * find_accelerator(*input.snapshot, winner.config.accelerator)->spec.price_per_hour;
+  const bool no_gpus = capacity.limit - capacity.draining - capacity.held < winner.config.gpus;
+  const bool no_share = max_gpus && *max_gpus - own_gpus < winner.config.gpus;
+  const bool no_money = service.scaling.max_cost_per_hour && own_cost + price > *service.scaling.max_cost_per_hour + 1e-9;
+  if (no_gpus || no_share || no_money) {
+    return Reason{"NoRoomForChange",
+                  fmt::format("a change {} would save {:.4g} an hour, but no new worker can start beside those that run: {}",
+                              names, running.cost_per_hour - winner.cost_per_hour,
+                              no_gpus    ? "no GPUs are free"
+                              : no_share ? "maxGPUs is reached"
+                                         : "maxCostPerHour is reached"),
+                  {}};
+  }
+  return {};
+}
+
+}  // namespace
+
+ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
+  const Service& service = *given.service;
+  const Snapshot& snapshot = *given.snapshot;
   ConfigurationChoice choice;
   if (!service.shape) {
     choice.feasible =
@@ -229,20 +353,22 @@ ConfigurationChoice choose_configuration(const Service& service, const Snapshot&
       continue;
     }
     if (!max_gpus.emplace(allowed.accelerator, allowed.max_gpus).second) continue;  // listed twice: the first counts
-    const int available = available_to(service, snapshot, capacities, allowed.accelerator);
+    const int available = available_to(service, *given.capacities, allowed.accelerator);
     input.accelerators.push_back(
         AcceleratorOption{state->spec, allowed.max_gpus.value_or(state->spec.gpus_per_node), available});
   }
 
   const ReplicatedResult result = place_replicated(input);
   if (result.candidates.empty()) {
-    explain_infeasible(result, service, choice);
+    explain_infeasible(result, input, given, choice);
+    weigh(result, std::nullopt, input, choice);
     return choice;
   }
   Candidate winner = result.candidates.front();
 
-  const auto running = running_configuration(service);
-  const bool differs = running && *running != std::make_pair(winner.config.accelerator, winner.config.gpus);
+  const auto running = running_configuration(service, *given.memory);
+  const bool under_way = given.memory->configuration == pool_name(winner.config.accelerator, winner.config.gpus);
+  const bool differs = running && !under_way && *running != std::make_pair(winner.config.accelerator, winner.config.gpus);
   if (differs && max_gpus.contains(running->first)) {
     // Does what runs still meet the objective? Then it stays, unless the winner costs clearly less.
     const auto option = std::find_if(input.accelerators.begin(), input.accelerators.end(),
@@ -252,21 +378,27 @@ ConfigurationChoice choose_configuration(const Service& service, const Snapshot&
     const auto kept = replicated_candidate(only, running->second);
     if (kept) {
       const bool clearly_cheaper = winner.has_room && winner.cost_per_hour < kSwitchCostShare * kept->cost_per_hour;
+      Reason objection;
       if (!clearly_cheaper) {
-        choice.reasons.push_back(
-            Reason{"KeptConfiguration",
-                   fmt::format("{} x {} runs and meets the objective; {} x {} would cost {:.4g} instead of {:.4g} an hour, "
-                               "which is not below {:.0f} %",
-                               running->second, running->first, winner.config.gpus, winner.config.accelerator,
-                               winner.cost_per_hour, kept->cost_per_hour, kSwitchCostShare * 100),
-                   {}});
+        objection = Reason{"KeptConfiguration",
+                           fmt::format("{} x {} runs and meets the objective; {} x {} would cost {:.4g} instead of {:.4g} an "
+                                       "hour, which is not below {:.0f} %",
+                                       running->second, running->first, winner.config.gpus, winner.config.accelerator,
+                                       winner.cost_per_hour, kept->cost_per_hour, kSwitchCostShare * 100),
+                           {}};
+      } else {
+        objection = objection_to_change(given, *kept, winner, max_gpus[winner.config.accelerator]);
+      }
+      if (!objection.code.empty()) {
+        choice.reasons.push_back(std::move(objection));
         winner = *kept;
       }
     }
   }
 
   const AcceleratorSpec& spec = find_accelerator(snapshot, winner.config.accelerator)->spec;
-  choice.chosen = make_configuration(service, spec, winner.config.gpus, winner.config.batch, believed);
+  choice.chosen = make_configuration(given, spec, winner.config.gpus, winner.config.batch,
+                                     pool_name(winner.config.accelerator, winner.config.gpus));
   choice.chosen->max_gpus = max_gpus[winner.config.accelerator];
   choice.feasible =
       Hint{Truth::kTrue, "ObjectiveCanBeMet",
@@ -285,7 +417,9 @@ ConfigurationChoice choose_configuration(const Service& service, const Snapshot&
               {"prefillS", figure(winner.config.times.prefill_s)},
               {"tpotS", figure(winner.config.times.tpot_s)},
               {"serviceS", figure(winner.config.times.service_s)}}});
+  explain_correction(service, choice.chosen->pool, choice);
   explain_losers(result, winner, choice);
+  weigh(result, winner, input, choice);
   return choice;
 }
 

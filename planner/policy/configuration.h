@@ -1,6 +1,10 @@
 // Configuration: on which accelerator, with how many GPUs each, a service's workers run. From the spec alone (its assumed
 // workload), so that load never restarts a worker; and sticky: what runs is kept unless it breaks the objective or something
-// costs clearly less.
+// costs clearly less and pays for the change.
+//
+// What live workers say of the latency model corrects times and slots of what runs; the search among configurations goes by the
+// model alone, since of what does not run nothing is known. A class without room for one worker is passed over while another
+// one has it; a service never runs on two classes at once but while it changes.
 #pragma once
 
 #include <optional>
@@ -21,19 +25,37 @@ struct Configuration {
   std::optional<int> max_gpus;  // of the class, for the whole service
 };
 
+// A configuration that was weighed. What does not meet the objective has no slots.
+struct Weighed {
+  Considered considered;  // workers and cost: to be filled in for the demand
+  int slots = 0;
+  double service_s = 0;
+  double price_per_hour = 0;  // of one worker
+  bool outbid = false;        // it would do and has room: why it was not taken follows from the costs
+};
+
 struct ConfigurationChoice {
   std::optional<Configuration> chosen;
   Hint feasible;
   std::vector<Reason> reasons;
+  std::vector<Weighed> weighed;
 };
 
-// `believed`: lengths for slots and rates; the configuration itself follows the spec's.
-[[nodiscard]] ConfigurationChoice choose_configuration(const Service& service, const Snapshot& snapshot,
-                                                       const CapacityByClass& capacities, const Lengths& believed);
+// What a choice is made of besides the spec.
+struct ConfigurationInput {
+  const Service* service = nullptr;
+  const Snapshot* snapshot = nullptr;
+  const CapacityByClass* capacities = nullptr;
+  const PolicyMemory* memory = nullptr;  // what was chosen before, and the slots that its workers have
+  Lengths believed;                      // lengths for slots and rates; the configuration itself follows the spec's
+};
+
+// A change that only saves money is made if it saves more within its horizon than running both costs (ChangeDoesNotPayBack
+// otherwise), and if there is room to start new workers beside the old ones (NoRoomForChange).
+[[nodiscard]] ConfigurationChoice choose_configuration(const ConfigurationInput& input);
 
 // A configuration that runs already, whether or not the search would choose it.
-[[nodiscard]] Configuration describe_running(const Service& service, const Snapshot& snapshot, const Worker& worker,
-                                             const Lengths& believed);
+[[nodiscard]] Configuration describe_running(const ConfigurationInput& input, const Worker& worker);
 
 // "h100-2": a DNS label of at most 30 characters.
 [[nodiscard]] std::string pool_name(const std::string& accelerator, int gpus);

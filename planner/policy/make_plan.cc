@@ -27,6 +27,7 @@ struct Draft {
   PolicyMemory memory;  // the service's, with the arrivals counted up to now
   DemandView view;
   std::optional<Configuration> chosen;
+  std::vector<Weighed> weighed;
   std::vector<Configuration> as_is;     // what runs now, pool by pool; pool.workers counts all but draining workers
   std::vector<Configuration> retiring;  // of these, pools of an earlier configuration that stay until the new one is ready
   Target target;
@@ -37,13 +38,13 @@ struct Draft {
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
 };
 
-std::vector<Configuration> pools_as_they_are(const Service& service, const Snapshot& snapshot, const Lengths& lengths) {
+std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input) {
   std::vector<Configuration> pools;
-  for (const Worker& worker : service.workers) {
+  for (const Worker& worker : input.service->workers) {
     if (worker.state == WorkerState::kDraining) continue;
     auto same = std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == worker.pool; });
     if (same == pools.end()) {
-      pools.push_back(describe_running(service, snapshot, worker, lengths));
+      pools.push_back(describe_running(input, worker));
       same = pools.end() - 1;
     }
     ++same->pool.workers;
@@ -189,11 +190,19 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.id = service.id;
   draft.plan.generation = service.generation;
   draft.plan.strategy = Strategy::kReplicated;
-  ConfigurationChoice choice = choose_configuration(service, snapshot, capacities, draft.view.lengths);
+  const ConfigurationInput input{&service, &snapshot, &capacities, &draft.memory, draft.view.lengths};
+  ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
-  draft.as_is = pools_as_they_are(service, snapshot, draft.view.lengths);
+  draft.as_is = pools_as_they_are(input);
+  if (draft.chosen && draft.memory.configuration != draft.chosen->pool.name) {
+    // What ran before our own eyes has been chosen for as long as we have looked.
+    const bool first = draft.memory.configuration.empty();
+    draft.memory.configuration_since_s = first ? draft.memory.history_since_s : snapshot.now_s;
+    draft.memory.configuration = draft.chosen->pool.name;
+  }
+  draft.weighed = std::move(choice.weighed);
   if (draft.chosen) draft.target = decide_target(service, draft.memory, snapshot.now_s, draft.view, *draft.chosen, Retiring{});
   return draft;
 }
@@ -233,6 +242,37 @@ void deny(const Draft& draft, Plan& plan) {
   }
 }
 
+// What was weighed, with what each would need for the demand that is provided for; what would do first, cheapest first.
+std::vector<Considered> considered(const Draft& draft) {
+  std::vector<Considered> out;
+  double chosen_cost = 0;
+  for (const Weighed& weighed : draft.weighed) {
+    Considered entry = weighed.considered;
+    if (weighed.slots > 0) {
+      Configuration configuration;
+      configuration.pool.slots = weighed.slots;
+      configuration.times.service_s = weighed.service_s;
+      configuration.times.ttft_s = entry.ttft_s;
+      entry.workers = std::max(1, workers_for(*draft.service, configuration, draft.target.demand_per_s));
+      entry.cost_per_hour = entry.workers * weighed.price_per_hour;
+      if (entry.rejected.empty() && !weighed.outbid) chosen_cost = entry.cost_per_hour;
+    }
+    out.push_back(std::move(entry));
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!draft.weighed[i].outbid) continue;
+    out[i].rejected =
+        out[i].cost_per_hour < chosen_cost
+            ? fmt::format("{:.4g} an hour instead of {:.4g} does not pay for a change", out[i].cost_per_hour, chosen_cost)
+            : fmt::format("costs {:.4g} an hour, the chosen one {:.4g}", out[i].cost_per_hour, chosen_cost);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Considered& a, const Considered& b) {
+    if ((a.workers > 0) != (b.workers > 0)) return a.workers > 0;
+    return a.cost_per_hour < b.cost_per_hour;
+  });
+  return out;
+}
+
 void finish(Draft& draft, double now_s) {
   const Service& service = *draft.service;
   ServicePlan& plan = draft.plan;
@@ -260,6 +300,9 @@ void finish(Draft& draft, double now_s) {
     }
   }
   if (!draft.applies()) plan.memory.desired.reset();
+  plan.memory.slots.clear();
+  for (const Configuration& pool : effective) plan.memory.slots.push_back(PoolSlots{pool.pool.name, pool.pool.slots});
+  plan.considered = considered(draft);
   plan.predicted = predict(effective, draft.view, service.slo);
   plan.metrics_fresh = metrics_hint(draft);
   plan.slo_met = slo_hint(service, now_s);

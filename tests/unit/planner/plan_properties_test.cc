@@ -25,7 +25,10 @@ bool launches(const Service& service) { return service.scaling.mode == Mode::kAp
 int live(const Service& service, const std::string& accelerator, WorkerState state) {
   int gpus = 0;
   for (const Worker& worker : service.workers) {
-    if (worker.accelerator == accelerator && worker.state == state) gpus += worker.gpus;
+    // One in trouble does not serve; one that drains on a lost node holds GPUs that no node has.
+    const bool counts =
+        state == WorkerState::kReady ? worker.trouble == WorkerTrouble::kNone : worker.trouble != WorkerTrouble::kNodeLost;
+    if (counts && worker.accelerator == accelerator && worker.state == state) gpus += worker.gpus;
   }
   return gpus;
 }
