@@ -401,10 +401,15 @@ class Applier {
       applied_.waiting = true;
       return;
     }
-    const std::set<int> held = memory.backoffs.held_slots(pool.name, now_s());
+    std::set<int> held = memory.backoffs.held_slots(pool.name, now_s());
     std::set<int> taken;  // slots whose names are in use, by workers that are going too
     for (const Worker& worker : workers) {
-      if (worker.pool == pool.name) taken.insert(worker.slot);
+      if (worker.pool != pool.name) continue;
+      // One that failed is followed in its own slot, where its failures are counted; the others need not wait for it.
+      const bool failed_here = (worker.finished || worker.terminating) && worker.trouble != planner::WorkerTrouble::kNodeLost &&
+                               (memory.backoffs.find({pool.name, worker.slot, FailureKind::kEnded}) != nullptr ||
+                                memory.backoffs.find({pool.name, worker.slot, FailureKind::kFailing}) != nullptr);
+      (failed_here ? held : taken).insert(worker.slot);
     }
     for (const std::vector<Worker>* former : {&context_.observation.orphans, &context_.observation.strays}) {
       for (const Worker& worker : *former) {  // of an earlier service of this name

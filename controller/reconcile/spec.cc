@@ -166,6 +166,10 @@ WorkerSpec worker_spec(const api::ModelService& service, const planner::PoolPlan
   out.served_name = service.served_name();
   out.model_uri = service.spec.model.uri;
   out.max_context_tokens = static_cast<int>(service.spec.model.max_context_tokens.value_or(0));
+  if (out.max_context_tokens == 0 && engine.type == api::EngineType::kLlamaCpp) {
+    // It divides one context among its slots, so it must be told what a request's share is.
+    if (const auto shape = model_shape_of(service.spec); shape.ok()) out.max_context_tokens = shape->max_context_tokens;
+  }
   out.drain_timeout_s = service.spec.scaling.drain_timeout_s;
   out.priority_class = service.spec.priority_class_name;
   return out;

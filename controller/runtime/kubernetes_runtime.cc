@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "controller/runtime/disruption_budget.h"
 #include "controller/runtime/pod_json.h"
 
 namespace windlass::controller {
@@ -34,7 +35,7 @@ bool selected(const json& node, const std::map<std::string, std::string>& select
 }
 
 bool usable(const json& node) {
-  if (member(node, "spec").value("unschedulable", false)) return false;
+  if (being_emptied(node)) return false;
   const json& conditions = member(member(node, "status"), "conditions");
   return std::any_of(conditions.begin(), conditions.end(),
                      [](const json& one) { return one.value("type", "") == "Ready" && one.value("status", "") == "True"; });
@@ -47,18 +48,36 @@ int allocatable(const json& node, const std::string& resource) {
   return found->is_number_integer() ? found->get<int>() : std::atoi(found->get<std::string>().c_str());
 }
 
+// "... exceeded quota: gpus, requested: ...": which quota it is stands first.
+Error with_quota_named(const Error& refusal, const std::string& name_space) {
+  constexpr std::string_view kMark = "exceeded quota: ";
+  const auto mark = refusal.message.find(kMark);
+  if (mark == std::string::npos) return refusal;
+  const std::string rest = refusal.message.substr(mark + kMark.size());
+  const std::string name = rest.substr(0, rest.find(','));
+  return Error{refusal.code,
+               fmt::format("ResourceQuota {} of namespace {} leaves no room for another worker: {}", name, name_space,
+                           rest.size() > name.size() + 2 ? rest.substr(name.size() + 2) : refusal.message)};
+}
+
 }  // namespace
 
 KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed)
     : client_(client),
       defaults_(std::move(defaults)),
       pods_(client, reflect(kube::resources::kPods, seed)),
-      nodes_(client, reflect(kube::resources::kNodes, seed + 1)) {}
+      nodes_(client, reflect(kube::resources::kNodes, seed + 1)),
+      budgets_(client, [&] {
+        kube::ReflectorOptions options = reflect(kube::resources::kPodDisruptionBudgets, seed + 2);
+        options.label_selector = fmt::format("{}={}", kInstanceLabel, defaults_.instance);
+        return options;
+      }()) {}
 
 void KubernetesRuntime::step(Instant now) {
   now_ = now;
   pods_.step(now.monotonic_s);
   nodes_.step(now.monotonic_s);
+  budgets_.step(now.monotonic_s);
   std::map<std::string, double> missing;
   // While the nodes cannot be read, nothing is known of who is missing.
   if (nodes_.synced() && !nodes_.last_error()) {
@@ -79,7 +98,7 @@ bool KubernetesRuntime::missing_for_long(const std::string& node) const {
 
 std::string KubernetesRuntime::problem() const {
   std::string all;
-  for (const kube::Reflector* cache : {&pods_, &nodes_}) {
+  for (const kube::Reflector* cache : {&pods_, &nodes_, &budgets_}) {
     if (cache->last_error()) all += (all.empty() ? "" : "\n") + cache->last_error()->message;
   }
   return all;
@@ -119,11 +138,99 @@ std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector
   return all;
 }
 
+// A refusal's error; what the server says of when to come back is remembered for all writes.
+template <class T>
+Error KubernetesRuntime::heard(const kube::ApiResult<T>& refused) {
+  if (const auto& wait_s = refused.failure().retry_after_s; wait_s && refused.error().code == ErrorCode::kUnavailable) {
+    not_before_s_ = std::max(not_before_s_, now_.monotonic_s + std::min(*wait_s, kRetryAfterMaxS));
+  }
+  return refused.error();
+}
+
+Result<void> KubernetesRuntime::check(const WorkerSpec& spec) {
+  WorkerSpec trial = spec;
+  trial.name = fmt::format("{}-{}-check", spec.service, spec.pool);  // no slot has it
+  WINDLASS_ASSIGN_OR_RETURN(const json pod, pod_of(trial, defaults_));
+  kube::WriteOptions options;
+  options.dry_run = true;
+  const auto checked = client_.create(kube::resources::kPods, pod, options);
+  if (checked.ok()) return {};
+  // A webhook that cannot be asked without side effects says nothing about the pod.
+  if (checked.error().message.find("does not support dry run") != std::string::npos) return {};
+  return heard(checked);
+}
+
 Result<void> KubernetesRuntime::create(const WorkerSpec& spec) {
   WINDLASS_ASSIGN_OR_RETURN(const json pod, pod_of(spec, defaults_));
   const auto created = client_.create(kube::resources::kPods, pod);
-  if (!created.ok()) return created.error();
+  if (!created.ok()) {
+    const Error refusal = heard(created);
+    return refusal.code == ErrorCode::kResourceExhausted ? with_quota_named(refusal, spec.name_space) : refusal;
+  }
   pods_.observe_write(*created);
+  return {};
+}
+
+bool KubernetesRuntime::name_taken(const std::string& name_space, const std::string& name) const {
+  const json* pod = pods_.find(name_space, name);
+  if (pod == nullptr) return false;
+  const auto worker = worker_of(*pod);
+  return !worker || worker->instance != defaults_.instance;
+}
+
+Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) {
+  if (!budgets_.synced()) return {};  // never a reason to hold up anything else
+  Result<void> first;
+  for (const DisruptionBudget& budget : budgets) {
+    const std::string key = budget.name_space + "/" + budget_name(budget.service);
+    const json* stored = budgets_.find(budget.name_space, budget_name(budget.service));
+    const bool holds = stored == nullptr ? budget.min_available == 0 : budget_holds(*stored, budget);
+    if (holds) {
+      budget_retry_s_.erase(key);
+      continue;
+    }
+    const auto retry = budget_retry_s_.find(key);
+    if (now_.monotonic_s < not_before_s_ || (retry != budget_retry_s_.end() && now_.monotonic_s < retry->second)) continue;
+    const auto set = set_disruption_budget(budget);
+    if (set.ok()) {
+      budget_retry_s_.erase(key);
+      continue;
+    }
+    budget_retry_s_[key] = now_.monotonic_s + kBudgetRetryS;
+    if (first.ok()) first = set.error();
+  }
+  return first;
+}
+
+Result<void> KubernetesRuntime::set_disruption_budget(const DisruptionBudget& budget) {
+  const std::string name = budget_name(budget.service);
+  const json* stored = budgets_.find(budget.name_space, name);
+  const json wanted = budget_object(budget, defaults_.instance);
+  if (stored == nullptr) {
+    const auto created = client_.create(kube::resources::kPodDisruptionBudgets, wanted);
+    if (!created.ok()) return heard(created);
+    budgets_.observe_write(*created);
+    return {};
+  }
+  const json& meta = member(*stored, "metadata");
+  if (!text_at(meta, {"deletionTimestamp"}).empty()) return {};
+  if (budget.min_available == 0) {
+    kube::DeleteOptions options;
+    options.uid = meta.value("uid", "");
+    const auto removed = client_.remove(kube::resources::kPodDisruptionBudgets, budget.name_space, name, options);
+    if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return heard(removed);
+    return {};
+  }
+  // Only what may differ, and only of the object that was looked at.
+  const json patch = {{"metadata",
+                       {{"uid", meta.value("uid", "")},
+                        {"resourceVersion", meta.value("resourceVersion", "")},
+                        {"ownerReferences", wanted["metadata"]["ownerReferences"]}}},
+                      {"spec", wanted["spec"]}};
+  const auto patched =
+      client_.patch(kube::resources::kPodDisruptionBudgets, budget.name_space, name, kube::PatchType::kMerge, patch);
+  if (!patched.ok()) return heard(patched);
+  budgets_.observe_write(*patched);
   return {};
 }
 
@@ -142,7 +249,7 @@ Result<void> KubernetesRuntime::begin_drain(const Worker& worker, Instant now) {
                         {"annotations", {{kDrainingSince, fmt::format("{:.3f}", now.wall_s)}}},
                         {"finalizers", finalizers}}}};
   const auto patched = client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
-  if (!patched.ok()) return patched.error();
+  if (!patched.ok()) return heard(patched);
   pods_.observe_write(*patched);
   return {};
 }
@@ -172,7 +279,7 @@ Result<void> KubernetesRuntime::release(const Worker& worker) {
           {"metadata", {{"uid", worker.uid}, {"resourceVersion", worker.resource_version}, {"finalizers", finalizers}}}};
       const auto patched =
           client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
-      if (!patched.ok() && patched.error().code != ErrorCode::kNotFound) return patched.error();
+      if (!patched.ok() && patched.error().code != ErrorCode::kNotFound) return heard(patched);
       return {};  // the object goes, or comes back without the finalizer and is deleted then
     }
   }
@@ -186,7 +293,7 @@ Result<void> KubernetesRuntime::remove(const Worker& worker, std::optional<doubl
   options.resource_version = worker.resource_version;
   if (grace_s) options.grace_period_s = static_cast<std::int64_t>(std::ceil(*grace_s));
   const auto removed = client_.remove(kube::resources::kPods, worker.name_space, worker.name, options);
-  if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed.error();
+  if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return heard(removed);
   return {};
 }
 

@@ -35,7 +35,12 @@ class LocalRuntime final : public WorkerRuntime {
   [[nodiscard]] std::string problem() const override { return {}; }
   [[nodiscard]] std::vector<Worker> workers() const override;
   [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
+  [[nodiscard]] Result<void> check(const WorkerSpec&) override { return {}; }
   [[nodiscard]] Result<void> create(const WorkerSpec& spec) override;
+  [[nodiscard]] bool name_taken(const std::string&, const std::string&) const override { return false; }
+  [[nodiscard]] double not_before_s() const override { return 0; }
+  // Nobody but us ends processes of this machine.
+  [[nodiscard]] Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>&) override { return {}; }
   [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
   [[nodiscard]] Result<void> terminate(const Worker& worker, std::optional<double> grace_s) override;
   [[nodiscard]] Result<void> release(const Worker& worker) override;

@@ -36,6 +36,9 @@ void judge_node(const nlohmann::json* node, bool missing_for_long, Worker& worke
 // Whether an administrator says of the node that it is shut down and will not come back by itself (KEP-2268).
 [[nodiscard]] bool out_of_service(const nlohmann::json& node);
 
+// Whether whoever looks after the node is emptying it: cordoned, or marked by a node autoscaler that takes it away.
+[[nodiscard]] bool being_emptied(const nlohmann::json& node);
+
 // Units of `resource` that the pod holds on its node: the sum over its containers, or the largest init container if that is
 // more.
 [[nodiscard]] int requested(const nlohmann::json& pod, const std::string& resource);

@@ -228,6 +228,15 @@ bool out_of_service(const json& node) {
                      [](const json& one) { return text_at(one, {"key"}) == "node.kubernetes.io/out-of-service"; });
 }
 
+bool being_emptied(const json& node) {
+  if (true_at(node, {"spec", "unschedulable"})) return true;
+  const json& taints = list_at(node, {"spec", "taints"});
+  return std::any_of(taints.begin(), taints.end(), [](const json& one) {
+    const std::string key = text_at(one, {"key"});
+    return key == "ToBeDeletedByClusterAutoscaler" || key == "karpenter.sh/disrupted" || key == "karpenter.sh/disruption";
+  });
+}
+
 void judge_node(const json* node, bool missing_for_long, Worker& worker) {
   if (worker.node.empty() || worker.finished) return;
   std::string what;
@@ -237,6 +246,7 @@ void judge_node(const json* node, bool missing_for_long, Worker& worker) {
     worker.node_gone = true;
   } else {
     worker.node_gone = out_of_service(*node);
+    worker.node_leaving = being_emptied(*node);
     const json* ready = condition_of(*node, "Ready");
     if (worker.node_gone) {
       what = fmt::format("node {} is out of service", worker.node);

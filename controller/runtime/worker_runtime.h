@@ -54,8 +54,12 @@ struct WorkerSpec {
   std::string priority_class;
 
   // Names what the worker is, but for its name, its slot and its concurrency: two workers with one hash are interchangeable,
-  // and one whose hash is no longer the wanted one is replaced.
+  // and one whose hash is no longer the wanted one is replaced. Only what a user can say enters it, nothing that a version of
+  // Windlass adds to a pod by itself, so that an upgrade replaces nobody. "v1-" and 16 hexadecimal digits; a version that has
+  // to count anew writes its own beside it, separated by a space, so that either finds its own.
   [[nodiscard]] std::string hash() const;
+  // Whether a worker that was recorded with this hash is what this spec says.
+  [[nodiscard]] bool matches(const std::string& recorded_hash) const;
 };
 
 // What a worker is now.
@@ -81,6 +85,7 @@ struct Worker {
   bool finished = false;                   // nothing of it runs any more
   std::string node;                        // where it runs; empty: nowhere yet
   bool node_gone = false;                  // that node is no more: nothing can run there
+  bool node_leaving = false;               // that node is being emptied: somebody else should take over
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
   double created_s = 0;                    // wall clock
   std::optional<double> scheduled_s;       // wall clock, where known: it has a node
@@ -106,6 +111,14 @@ struct ClassSelector {
   std::map<std::string, std::string> node_selector;
 };
 
+// How many ready workers of a service voluntary disruptions (a node that is being emptied) must leave.
+struct DisruptionBudget {
+  std::string name_space;
+  std::string service;
+  std::string service_uid;
+  int min_available = 0;  // 0: the service has no workers; nothing is to be protected
+};
+
 class WorkerRuntime {
  public:
   virtual ~WorkerRuntime() = default;
@@ -124,7 +137,20 @@ class WorkerRuntime {
 
   [[nodiscard]] virtual std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const = 0;
 
+  // Whether the cluster would accept such a worker, without making one. kResourceExhausted: only a quota stands against it;
+  // kUnavailable: it could not be asked.
+  [[nodiscard]] virtual Result<void> check(const WorkerSpec& spec) = 0;
+
   [[nodiscard]] virtual Result<void> create(const WorkerSpec& spec) = 0;
+
+  // Whether something that is none of workers() holds this name.
+  [[nodiscard]] virtual bool name_taken(const std::string& name_space, const std::string& name) const = 0;
+
+  // The cluster has asked for no more writes before this time (Retry-After); monotonic.
+  [[nodiscard]] virtual double not_before_s() const = 0;
+
+  // Makes the disruption budgets of these services what is said; others are left alone. Writes only what differs.
+  [[nodiscard]] virtual Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) = 0;
 
   // Marks the worker as draining where the next leader will find it. It goes on running.
   [[nodiscard]] virtual Result<void> begin_drain(const Worker& worker, Instant now) = 0;

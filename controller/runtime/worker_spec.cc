@@ -1,5 +1,6 @@
 // The hash that says whether two workers are interchangeable.
 #include <cstdint>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -43,7 +44,16 @@ std::string WorkerSpec::hash() const {
                                    {"model", model_uri},
                                    {"context", max_context_tokens},
                                    {"priority", priority_class}};
-  return fmt::format("{:016x}", fnv1a(identity.dump()));
+  return fmt::format("v1-{:016x}", fnv1a(identity.dump()));
+}
+
+bool WorkerSpec::matches(const std::string& recorded_hash) const {
+  const std::string mine = hash();
+  std::istringstream words(recorded_hash);
+  for (std::string word; words >> word;) {
+    if (word == mine || "v1-" + word == mine) return true;  // before there were versions the digits stood alone
+  }
+  return false;
 }
 
 }  // namespace windlass::controller

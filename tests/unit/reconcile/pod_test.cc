@@ -44,7 +44,8 @@ TEST(Pod, SaysWhatTheWorkerIs) {
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["controller"], true);
   EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 90);
   EXPECT_EQ(pod["spec"]["nodeSelector"]["gpu"], "h100");
-  EXPECT_EQ(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "models");
+  const json claim = json::parse(R"({"name": "model", "persistentVolumeClaim": {"claimName": "models", "readOnly": true}})");
+  EXPECT_THAT(pod["spec"]["volumes"], testing::Contains(claim));
   const json& container = pod["spec"]["containers"][0];
   EXPECT_EQ(container["image"], "registry.example/worker:1");
   EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"], "2");
@@ -136,20 +137,139 @@ TEST(Pod, RefusesWhatCannotBe) {
   EXPECT_THAT(pod_of(vllm, kDefaults).error().message, HasSubstr("spec.engine.image"));
 }
 
-// Given: a pod template with a sidecar, a label and an own idea of the grace period. Expected: theirs is added, ours wins.
-TEST(Pod, TemplateIsMergedUnder) {
+// Given: a worker of any engine. Expected: it runs as nobody, without privileges or token, cannot write its image, and has
+// places for cache, temporary files and shared memory; GPUs are requested and limited alike.
+TEST(Pod, IsSafeByDefault) {
+  for (const char* engine : {"Windlass", "VLLM"}) {
+    WorkerSpec s = spec();
+    s.engine = engine;
+    s.image = "engine:1";
+    const json pod = *pod_of(s, kDefaults);
+    EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
+    const json& all = pod["spec"]["securityContext"];
+    EXPECT_EQ(all["runAsNonRoot"], true);
+    EXPECT_GT(all["runAsUser"], 0);
+    EXPECT_EQ(all["seccompProfile"]["type"], "RuntimeDefault");
+    const json& worker = pod["spec"]["containers"][0];
+    const json expected = json::parse(R"({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+      "runAsNonRoot": true, "capabilities": {"drop": ["ALL"]}})");
+    EXPECT_EQ(worker["securityContext"], expected);
+    EXPECT_EQ(worker["resources"]["requests"]["nvidia.com/gpu"], "2");
+    EXPECT_EQ(worker["resources"]["limits"]["nvidia.com/gpu"], "2");
+    std::map<std::string, std::string> mounts;
+    for (const json& one : worker["volumeMounts"]) mounts[one["mountPath"]] = one["name"];
+    EXPECT_EQ(mounts.at("/dev/shm"), "shm");
+    EXPECT_EQ(mounts.at("/tmp"), "tmp");
+    EXPECT_EQ(mounts.at("/cache"), "cache");
+    const json shm = json::parse(R"({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}})");
+    EXPECT_THAT(pod["spec"]["volumes"], testing::Contains(shm));
+    EXPECT_THAT(worker["env"], testing::Contains(json{{"name", "HF_HOME"}, {"value", "/cache/huggingface"}}));
+    const json& spread = pod["spec"]["topologySpreadConstraints"][0];
+    EXPECT_EQ(spread["topologyKey"], "kubernetes.io/hostname");
+    EXPECT_EQ(spread["whenUnsatisfiable"], "ScheduleAnyway");
+    for (const char* probe : {"readinessProbe", "livenessProbe", "startupProbe"}) EXPECT_TRUE(worker.contains(probe)) << probe;
+  }
+}
+
+// Given: a user's own HF_HOME. Expected: it stands once, as the user said.
+TEST(Pod, TheUsersVariablesWin) {
   WorkerSpec s = spec();
-  s.pod_template_json = R"({"metadata": {"labels": {"team": "a", "windlass.dev/slot": "99"}},
-    "spec": {"terminationGracePeriodSeconds": 5, "priority": 3,
-             "containers": [{"name": "log", "image": "log:1"}, {"name": "worker", "securityContext": {"runAsUser": 7}}]}})";
+  s.env = {{"HF_HOME", "/models/hub", std::nullopt, std::nullopt}};
+  int count = 0;
   const json pod = *pod_of(s, kDefaults);
+  for (const json& one : pod["spec"]["containers"][0]["env"]) {
+    if (one["name"] != "HF_HOME") continue;
+    ++count;
+    EXPECT_EQ(one["value"], "/models/hub");
+  }
+  EXPECT_EQ(count, 1);
+}
+
+// Given: a template that says who the worker is, how many GPUs it has and how it ends, and other things besides.
+// Expected: what the worker is stays ours; all else is the user's.
+TEST(PodTemplate, OursStaysOursAndTheRestIsTheUsers) {
+  WorkerSpec s = spec();
+  s.pod_template_json = R"({
+    "metadata": {"name": "mine", "labels": {"team": "a", "windlass.dev/slot": "99"}, "annotations": {"note": "x"},
+                 "ownerReferences": []},
+    "spec": {"terminationGracePeriodSeconds": 5, "restartPolicy": "Never", "schedulerName": "mine",
+             "imagePullSecrets": [{"name": "registry"}], "tolerations": [{"key": "gpu", "operator": "Exists"}],
+             "nodeSelector": {"zone": "b", "gpu": "a100"}, "securityContext": {"runAsUser": 7},
+             "volumes": [{"name": "logs", "emptyDir": {}}, {"name": "cache", "hostPath": {"path": "/var/cache"}}],
+             "containers": [{"name": "log", "image": "log:1"},
+                            {"name": "worker", "securityContext": {"readOnlyRootFilesystem": false, "runAsNonRoot": null},
+                             "resources": {"requests": {"memory": "40Gi", "nvidia.com/gpu": "8"}, "limits": {"memory": "60Gi"}},
+                             "livenessProbe": null,
+                             "args": ["--threads=4", "--model=/elsewhere"],
+                             "volumeMounts": [{"name": "logs", "mountPath": "/logs"}, {"name": "logs", "mountPath": "/tmp"}],
+                             "env": [{"name": "A", "value": "b"}, {"name": "HOME", "value": "/logs"}]}]}})";
+  const auto made = pod_of(s, kDefaults);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const json& pod = *made;
+  EXPECT_EQ(pod["metadata"]["name"], "chat-h100-2-0");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "u-1");
   EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
   EXPECT_EQ(pod["metadata"]["labels"]["windlass.dev/slot"], "0");
+  EXPECT_EQ(pod["metadata"]["annotations"]["note"], "x");
+  EXPECT_EQ(pod["metadata"]["annotations"]["windlass.dev/spec-hash"], s.hash());
   EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 90);
-  EXPECT_EQ(pod["spec"]["priority"], 3);
+  EXPECT_EQ(pod["spec"]["restartPolicy"], "Always");
+  EXPECT_EQ(pod["spec"]["schedulerName"], "mine");
+  EXPECT_EQ(pod["spec"]["imagePullSecrets"][0]["name"], "registry");
+  EXPECT_EQ(pod["spec"]["tolerations"].size(), 1U);
+  EXPECT_EQ(pod["spec"]["nodeSelector"], (json{{"zone", "b"}, {"gpu", "h100"}}));
+  EXPECT_EQ(pod["spec"]["securityContext"]["runAsUser"], 7);
+  EXPECT_EQ(pod["spec"]["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
   ASSERT_EQ(pod["spec"]["containers"].size(), 2U);
-  EXPECT_EQ(pod["spec"]["containers"][0]["name"], "worker");
-  EXPECT_EQ(pod["spec"]["containers"][0]["securityContext"]["runAsUser"], 7);
+  const json& worker = pod["spec"]["containers"][0];
+  EXPECT_EQ(worker["name"], "worker");
+  EXPECT_EQ(worker["securityContext"]["readOnlyRootFilesystem"], false);
+  EXPECT_FALSE(worker["securityContext"].contains("runAsNonRoot"));
+  EXPECT_FALSE(worker.contains("livenessProbe"));
+  EXPECT_EQ(worker["resources"]["requests"]["nvidia.com/gpu"], "2");
+  EXPECT_EQ(worker["resources"]["limits"]["nvidia.com/gpu"], "2");
+  EXPECT_EQ(worker["resources"]["requests"]["memory"], "40Gi");
+  EXPECT_EQ(worker["resources"]["requests"]["cpu"], "500m");
+  EXPECT_EQ(worker["resources"]["limits"]["memory"], "60Gi");
+  const auto args = worker["args"].get<std::vector<std::string>>();
+  EXPECT_THAT(args, testing::Contains("--threads=4"));
+  EXPECT_THAT(args, testing::Contains("--model=/models/llama/8b"));
+  EXPECT_THAT(args, testing::Not(testing::Contains("--model=/elsewhere")));
+  std::map<std::string, std::string> mounts;
+  for (const json& one : worker["volumeMounts"]) mounts[one["mountPath"]] = one["name"];
+  EXPECT_EQ(mounts.at("/tmp"), "logs");
+  EXPECT_EQ(mounts.at("/logs"), "logs");
+  EXPECT_EQ(mounts.at("/cache"), "cache");
+  EXPECT_THAT(pod["spec"]["volumes"], testing::Contains(json{{"name", "cache"}, {"hostPath", {{"path", "/var/cache"}}}}));
+  std::map<std::string, std::string> env;
+  for (const json& one : worker["env"]) env[one["name"]] = one.value("value", "");
+  EXPECT_EQ(env.at("A"), "b");
+  EXPECT_EQ(env.at("HOME"), "/logs");
+}
+
+// Given: templates that a hurried user writes. Expected: each is refused with the field, what was found and what is allowed;
+// none throws.
+TEST(PodTemplate, RefusesWhatCannotBe) {
+  const auto refusal = [](const char* text) {
+    WorkerSpec s = spec();
+    s.pod_template_json = text;
+    const auto made = pod_of(s, kDefaults);
+    return made.ok() ? std::string("accepted") : made.error().message;
+  };
+  EXPECT_THAT(refusal("[]"), HasSubstr("spec.engine.podTemplate: found no object"));
+  EXPECT_THAT(refusal("not json"), HasSubstr("found no object"));
+  EXPECT_THAT(refusal(R"({"template": {}})"), HasSubstr("found field 'template'; allowed are metadata and spec"));
+  EXPECT_THAT(refusal(R"({"spec": []})"), HasSubstr("podTemplate.spec: found array; allowed is an object"));
+  EXPECT_THAT(refusal(R"({"spec": {"containers": {"name": "worker"}}})"), HasSubstr("spec.containers: found object"));
+  EXPECT_THAT(refusal(R"({"spec": {"containers": [{"image": "x"}]}})"), HasSubstr("containers[0]: found no name"));
+  EXPECT_THAT(refusal(R"({"spec": {"containers": [{"name": "side", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}})"),
+              HasSubstr("container side asks for nvidia.com/gpu"));
+  EXPECT_THAT(refusal(R"({"spec": {"containers": null}})"), HasSubstr("cannot be taken away"));
+  for (const char* odd :
+       {R"({"metadata": {"labels": null, "annotations": null}})", R"({"spec": {"containers": [{"name": "worker", "args": null,
+        "env": null, "ports": null, "resources": null, "volumeMounts": null}], "volumes": null, "nodeSelector": null}})"}) {
+    EXPECT_EQ(refusal(odd), "accepted");
+  }
 }
 
 // Given: two specs that differ in one field. Expected: name, slot and concurrency leave the hash alone; everything else moves
@@ -172,6 +292,18 @@ TEST(WorkerSpec, HashNamesWhatMatters) {
   s = spec();
   s.model_uri = "pvc://models/llama/70b";
   EXPECT_NE(s.hash(), hash);
+}
+
+// Given: what an earlier version recorded on its pods, with and without a version, and beside what a later one may record.
+// Expected: this version still counts the same hash, so that an upgrade replaces nobody; another hash does not match.
+TEST(WorkerSpec, HashIsTheSameInEveryVersion) {
+  EXPECT_EQ(spec().hash(), "v1-8ce81baef32e4569");
+  EXPECT_TRUE(spec().matches("v1-8ce81baef32e4569"));
+  EXPECT_TRUE(spec().matches("8ce81baef32e4569"));
+  EXPECT_TRUE(spec().matches("v2-0123456789abcdef v1-8ce81baef32e4569"));
+  EXPECT_FALSE(spec().matches("v2-8ce81baef32e4569"));
+  EXPECT_FALSE(spec().matches("v1-8ce81baef32e456a"));
+  EXPECT_FALSE(spec().matches(""));
 }
 
 // Given: containers and init containers with requests and limits. Expected: the sum of the containers, or the largest init one.

@@ -1,0 +1,96 @@
+// See backoff.h.
+#include "controller/reconcile/backoff.h"
+
+#include <algorithm>
+
+namespace windlass::controller {
+namespace {
+
+struct Bounds {
+  double min_s;
+  double max_s;
+};
+
+Bounds bounds_of(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kQuota:
+    case FailureKind::kTemplate:
+    case FailureKind::kCreate: return {1, 60};  // a new try costs one request
+    case FailureKind::kEnded: return {1, 300};
+    case FailureKind::kFailing: return {120, 1800};  // the kubelet tries by itself meanwhile; a new pod loads all anew
+  }
+  return {1, 60};
+}
+
+bool is_refusal(FailureKind kind) {
+  return kind == FailureKind::kQuota || kind == FailureKind::kTemplate || kind == FailureKind::kCreate;
+}
+
+}  // namespace
+
+const Backoff& Backoffs::failed(const Place& place, double now_s, std::string code, std::string message, double at_least_s) {
+  const Bounds bounds = bounds_of(place.kind);
+  Backoff& entry = entries_[place];
+  entry.delay_s = std::clamp(entry.delay_s * 2, bounds.min_s, bounds.max_s);
+  entry.until_s = now_s + std::max(entry.delay_s, std::min(at_least_s, bounds.max_s));
+  entry.code = std::move(code);
+  entry.message = std::move(message);
+  entry.failed_s = now_s;
+  return entry;
+}
+
+bool Backoffs::holds(const std::string& pool, double now_s) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& one) {
+    return one.first.pool == pool && one.first.slot == kWholePool && now_s < one.second.until_s;
+  });
+}
+
+std::set<int> Backoffs::held_slots(const std::string& pool, double now_s) const {
+  std::set<int> held;
+  for (const auto& [place, entry] : entries_) {
+    if (place.pool == pool && place.slot != kWholePool && now_s < entry.until_s) held.insert(place.slot);
+  }
+  return held;
+}
+
+const Backoff* Backoffs::find(const Place& place) const {
+  const auto found = entries_.find(place);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+void Backoffs::accepted(const std::string& pool, int slot) {
+  std::erase_if(entries_, [&](const auto& one) {
+    return is_refusal(one.first.kind) && one.first.pool == pool && (one.first.slot == kWholePool || one.first.slot == slot);
+  });
+}
+
+void Backoffs::forget_refusals() {
+  std::erase_if(entries_, [](const auto& one) { return is_refusal(one.first.kind); });
+}
+
+void Backoffs::expire(double now_s) {
+  std::erase_if(entries_, [&](const auto& one) { return now_s >= one.second.until_s + kStableS; });
+}
+
+const Backoff* Backoffs::worst() const {
+  const std::pair<const Place, Backoff>* found = nullptr;
+  for (const auto& one : entries_) {
+    const bool refusal = is_refusal(one.first.kind);
+    if (found == nullptr || refusal > is_refusal(found->first.kind) ||
+        (refusal == is_refusal(found->first.kind) && one.second.failed_s > found->second.failed_s)) {
+      found = &one;
+    }
+  }
+  return found == nullptr ? nullptr : &found->second;
+}
+
+const Backoff* Backoffs::refusal(double now_s) const {
+  const Backoff* found = nullptr;
+  for (const auto& [place, entry] : entries_) {
+    if (!is_refusal(place.kind) || now_s >= entry.until_s) continue;
+    if (found == nullptr || entry.until_s > found->until_s) found = &entry;
+  }
+  return found;
+}
+
+}  // namespace windlass::controller

@@ -1,0 +1,20 @@
+// A service's PodDisruptionBudget. The number is an integer from the live plan: a percentage would be taken of the replica
+// count behind the scale subresource, which is minWorkers. Pods that are not ready may always be evicted. Pure.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "controller/runtime/worker_runtime.h"
+
+namespace windlass::controller {
+
+[[nodiscard]] std::string budget_name(const std::string& service);
+
+[[nodiscard]] nlohmann::json budget_object(const DisruptionBudget& budget, const std::string& instance);
+
+// Whether the stored object says what is wanted, for the very same service.
+[[nodiscard]] bool budget_holds(const nlohmann::json& stored, const DisruptionBudget& wanted);
+
+}  // namespace windlass::controller

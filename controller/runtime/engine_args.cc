@@ -1,0 +1,197 @@
+// See engine_args.h. Where the names come from:
+//   vLLM         docs.vllm.ai "vllm serve" (engine and server arguments; the model is positional, --model is on its way out)
+//   SGLang       docs.sglang.io "Server Arguments"; metrics only with --enable-metrics
+//   TensorRT-LLM nvidia.github.io/TensorRT-LLM "trtllm-serve" (the model is positional; --tp_size, --max_batch_size,
+//   --max_seq_len) llama.cpp    tools/server/README.md: --ctx-size is the total over all --parallel slots (ggml-org/llama.cpp
+//   issue 11681); a GPU
+//                is used only for the --n-gpu-layers given; --split-mode row cuts every layer among the GPUs, where "layer",
+//                the default, puts whole layers on each and makes a token visit one after another; metrics only with --metrics
+#include "controller/runtime/engine_args.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "controller/runtime/pod.h"
+
+namespace windlass::controller {
+namespace {
+
+struct Option {
+  std::vector<std::string> names;    // all that the engine knows it by; we use the first
+  std::optional<std::string> value;  // nullopt: a switch
+  bool ours_alone = false;           // the gateway, the probes or the plan rely on it
+};
+
+struct Grammar {
+  std::vector<std::string> program;
+  std::vector<std::string> positional;
+  std::vector<Option> options;
+  bool joined = false;  // --name=value in one word
+};
+
+// Engines take _ for - in long names, or are about to.
+std::string plain(std::string name) {
+  if (name.rfind("--", 0) == 0) std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string name_of(const std::string& word) { return plain(word.substr(0, word.find('='))); }
+
+bool is_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.';
+}
+
+bool named(const Option& option, const std::string& name) {
+  return std::any_of(option.names.begin(), option.names.end(), [&](const std::string& one) { return plain(one) == name; });
+}
+
+Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model) {
+  const std::string host = "$(POD_IP)";
+  const std::string port = std::to_string(kWorkerPort);
+  const std::string gpus = std::to_string(spec.gpus);
+  const std::string batch = std::to_string(spec.max_concurrency);
+  const bool bounded = spec.max_context_tokens > 0;
+  const std::string context = std::to_string(spec.max_context_tokens);
+  Grammar out;
+  if (spec.engine == "Windlass") {
+    out.joined = true;
+    out.options = {{{"--model"}, model.path, true},
+                   {{"--listen", "--port"}, host + ":" + port, true},
+                   {{"--name"}, spec.served_name, true},
+                   {{"--max-concurrent"}, batch},
+                   {{"--drain-timeout"}, fmt::format("{:.0f}s", spec.drain_timeout_s)}};
+    if (bounded) out.options.push_back({{"--max-context-tokens"}, context});
+  } else if (spec.engine == "VLLM") {
+    out.program = {"vllm", "serve"};
+    out.positional = {model.path};
+    out.options = {{{"--served-model-name"}, spec.served_name, true},
+                   {{"--host"}, host, true},
+                   {{"--port"}, port, true},
+                   {{"--tensor-parallel-size", "-tp"}, gpus},
+                   {{"--max-num-seqs"}, batch}};
+    if (bounded) out.options.push_back({{"--max-model-len"}, context});
+    if (!model.revision.empty()) out.options.push_back({{"--revision"}, model.revision});
+  } else if (spec.engine == "SGLang") {
+    out.program = {"python3", "-m", "sglang.launch_server"};
+    out.options = {{{"--model-path", "--model"}, model.path, true},
+                   {{"--served-model-name"}, spec.served_name, true},
+                   {{"--host"}, host, true},
+                   {{"--port"}, port, true},
+                   {{"--tp-size", "--tensor-parallel-size", "--tp"}, gpus},
+                   {{"--max-running-requests"}, batch},
+                   {{"--enable-metrics"}, std::nullopt}};
+    if (bounded) out.options.push_back({{"--context-length"}, context});
+    if (!model.revision.empty()) out.options.push_back({{"--revision"}, model.revision});
+  } else if (spec.engine == "TensorRTLLM") {
+    if (!model.revision.empty()) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("spec.model.uri: found revision '{}', which trtllm-serve cannot be told; allowed is a repository's "
+                      "default revision or pvc://",
+                      model.revision)};
+    }
+    out.program = {"trtllm-serve"};
+    out.positional = {model.path};
+    out.options = {{{"--host"}, host, true}, {{"--port"}, port, true}, {{"--tp_size"}, gpus}, {{"--max_batch_size"}, batch}};
+    if (bounded) out.options.push_back({{"--max_seq_len"}, context});
+  } else if (spec.engine == "LlamaCpp") {
+    if (!model.revision.empty()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("spec.model.uri: found revision '{}', which llama-server cannot be told; allowed is "
+                               "hf://OWNER/NAME[:QUANTISATION] or pvc://",
+                               model.revision)};
+    }
+    if (model.on_the_hub) {
+      out.options.push_back({{"--hf-repo", "-hf", "-hfr"}, model.path, true});
+    } else {
+      out.options.push_back({{"--model", "-m"}, model.path, true});
+    }
+    out.options.insert(out.options.end(), {{{"--alias", "-a"}, spec.served_name, true},
+                                           {{"--host"}, host, true},
+                                           {{"--port"}, port, true},
+                                           {{"--parallel", "-np"}, batch},
+                                           {{"--n-gpu-layers", "--gpu-layers", "-ngl"}, "999"},
+                                           {{"--metrics"}, std::nullopt}});
+    if (spec.gpus > 1) out.options.push_back({{"--split-mode", "-sm"}, "row"});
+    if (bounded) {
+      out.options.push_back(
+          {{"--ctx-size", "-c"}, std::to_string(static_cast<long long>(spec.max_context_tokens) * spec.max_concurrency)});
+    }
+  } else {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("spec.engine.type: found '{}'; allowed are Windlass, VLLM, SGLang, "
+                                                          "TensorRTLLM and LlamaCpp",
+                                                          spec.engine)};
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model) {
+  WINDLASS_ASSIGN_OR_RETURN(Grammar grammar, grammar_of(spec, model));
+  bool says_context = spec.max_context_tokens > 0;
+  for (const std::string& word : spec.extra_args) {
+    if (!is_option(word)) continue;
+    const std::string name = name_of(word);
+    says_context = says_context || name == "--ctx-size" || name == "-c";
+    const auto ours =
+        std::find_if(grammar.options.begin(), grammar.options.end(), [&](const Option& option) { return named(option, name); });
+    const bool of_model = !grammar.positional.empty() && name == "--model";
+    if (of_model || (ours != grammar.options.end() && ours->ours_alone)) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("spec.engine.args: found '{}', which Windlass sets itself, for the gateway and the probes rely on "
+                      "it; allowed is every other argument of the engine",
+                      word)};
+    }
+    if (ours != grammar.options.end()) grammar.options.erase(ours);
+  }
+  if (spec.engine == "LlamaCpp" && !says_context) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "spec.model.maxContextTokens: nothing found; llama-server divides its context among its slots, so a request's "
+                 "share must be said here or by the model's shape"};
+  }
+  EngineCommand out;
+  out.program = std::move(grammar.program);
+  out.args = std::move(grammar.positional);
+  for (const Option& option : grammar.options) {
+    if (!option.value) {
+      out.args.push_back(option.names.front());
+    } else if (grammar.joined) {
+      out.args.push_back(option.names.front() + "=" + *option.value);
+    } else {
+      out.args.insert(out.args.end(), {option.names.front(), *option.value});
+    }
+  }
+  out.args.insert(out.args.end(), spec.extra_args.begin(), spec.extra_args.end());
+  return out;
+}
+
+std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<std::string>& ours,
+                                    const std::vector<std::string>& theirs) {
+  WorkerSpec bare = spec;
+  bare.extra_args.clear();
+  const auto grammar = grammar_of(bare, {});
+  // An option of ours under every name it has.
+  const auto said = [&](const std::string& name) {
+    return std::any_of(ours.begin(), ours.end(), [&](const std::string& word) {
+      if (!is_option(word)) return false;
+      if (name_of(word) == name) return true;
+      return grammar.ok() && std::any_of(grammar->options.begin(), grammar->options.end(), [&](const Option& option) {
+               return named(option, name_of(word)) && named(option, name);
+             });
+    });
+  };
+  std::vector<std::string> out;
+  bool skipping = false;  // the values of an option that is left out
+  for (const std::string& word : theirs) {
+    if (is_option(word)) skipping = said(name_of(word));
+    if (!skipping) out.push_back(word);
+  }
+  return out;
+}
+
+}  // namespace windlass::controller

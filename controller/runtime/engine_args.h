@@ -1,0 +1,31 @@
+// How each engine is told what to serve: its program, its own names for model, address, tensor parallelism, context and batch,
+// and what the user adds to them. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/runtime/worker_runtime.h"
+
+namespace windlass::controller {
+
+struct EngineModel {
+  std::string path;         // a folder or file in the container, or a repository's name on the Hub
+  std::string revision;     // of a repository; empty: its default
+  bool on_the_hub = false;  // the engine fetches it by itself
+};
+
+struct EngineCommand {
+  std::vector<std::string> program;  // empty: the image's entry point
+  std::vector<std::string> args;
+};
+
+// spec.extra_args win over ours, whichever of an option's names they use, and nothing stands twice. Refused: what the gateway
+// and the probes rely on (address, served name), and what the engine cannot be told.
+[[nodiscard]] Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model);
+
+// The arguments of `theirs` that do not name an option which `ours` already says, under any of the engine's names.
+[[nodiscard]] std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<std::string>& ours,
+                                                  const std::vector<std::string>& theirs);
+
+}  // namespace windlass::controller

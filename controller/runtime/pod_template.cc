@@ -1,0 +1,189 @@
+// See pod_template.h.
+#include "controller/runtime/pod_template.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "controller/runtime/engine_args.h"
+#include "controller/runtime/pod_json.h"
+
+namespace windlass::controller {
+namespace {
+
+using nlohmann::json;
+
+// What names an element of a list of a pod's: the patchMergeKey of the Kubernetes API (k8s.io/api/core/v1/types.go). "": the
+// list is appended to, without what is there already. nullopt: their list replaces ours.
+std::optional<std::string_view> merge_key(std::string_view field) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKeys = {
+      {{"containers", "name"},
+       {"initContainers", "name"},
+       {"volumes", "name"},
+       {"env", "name"},
+       {"imagePullSecrets", "name"},
+       {"resourceClaims", "name"},
+       {"volumeMounts", "mountPath"},
+       {"volumeDevices", "devicePath"},
+       {"ports", "containerPort"},
+       {"hostAliases", "ip"},
+       {"topologySpreadConstraints", "topologyKey"},
+       {"tolerations", ""},
+       {"envFrom", ""},
+       {"schedulingGates", "name"}}};
+  for (const auto& [name, key] : kKeys) {
+    if (name == field) return key;
+  }
+  return std::nullopt;
+}
+
+// The sources of a volume and of a variable are one of many: theirs replaces ours whole, or both would stand there.
+bool is_union(std::string_view list) { return list == "volumes" || list == "env"; }
+
+Result<json> merge(const json& ours, const json& theirs, const std::string& path, std::string_view field);
+
+Result<json> merge_list(const json& ours, const json& theirs, const std::string& path, std::string_view field) {
+  if (!theirs.is_array()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}; allowed is a list", path, theirs.type_name())};
+  }
+  const auto key = merge_key(field);
+  if (!key) return theirs;
+  json out = ours;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    const json& one = theirs[i];
+    if (key->empty()) {
+      if (std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
+      continue;
+    }
+    if (!one.is_object() || !one.contains(*key)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}[{}]: found no {}; allowed are objects that have one", path, i, *key)};
+    }
+    const auto same =
+        std::find_if(out.begin(), out.end(), [&](const json& mine) { return mine.contains(*key) && mine[*key] == one[*key]; });
+    if (same == out.end()) {
+      out.push_back(one);
+    } else if (is_union(field)) {
+      *same = one;
+    } else {
+      WINDLASS_ASSIGN_OR_RETURN(*same, merge(*same, one, fmt::format("{}[{}]", path, i), ""));
+    }
+  }
+  return out;
+}
+
+// Ours as the default, theirs over it.
+Result<json> merge(const json& ours, const json& theirs, const std::string& path, std::string_view field) {
+  if (ours.is_array()) return merge_list(ours, theirs, path, field);
+  if (!ours.is_object()) return theirs;
+  if (!theirs.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}; allowed is an object", path, theirs.type_name())};
+  }
+  json out = ours;
+  for (const auto& [key, value] : theirs.items()) {
+    if (value.is_null()) {
+      out.erase(key);
+    } else if (!out.contains(key)) {
+      out[key] = value;
+    } else {
+      WINDLASS_ASSIGN_OR_RETURN(out[key], merge(out[key], value, path + "." + key, key));
+    }
+  }
+  return out;
+}
+
+// Puts back what must be as Windlass said it, at the same place of both.
+void restore(const json& ours, json& merged, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (ours.contains(key)) {
+      merged[key] = ours[key];
+    } else {
+      merged.erase(key);
+    }
+  }
+}
+
+void restore_all(const json& ours, json& merged) {
+  if (!merged.is_object()) merged = json::object();
+  for (const auto& [key, value] : ours.items()) merged[key] = value;
+}
+
+json* container(json& pod) {
+  for (json& one : pod["spec"]["containers"]) {
+    if (text_at(one, {"name"}) == kWorkerContainer) return &one;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<json> merge_pod_template(const json& ours, const json& theirs, const WorkerSpec& spec) {
+  const std::string path = "spec.engine.podTemplate";
+  if (!theirs.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no object; allowed is {{metadata, spec}}", path)};
+  }
+  for (const auto& [key, value] : theirs.items()) {
+    if (key == "metadata" || key == "spec") continue;
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found field '{}'; allowed are metadata and spec", path, key)};
+  }
+  WINDLASS_ASSIGN_OR_RETURN(json out, merge(ours, theirs, path, ""));
+
+  json& meta = out["metadata"];
+  restore(ours["metadata"], meta, {"name", "namespace", "ownerReferences", "generateName"});
+  restore_all(ours["metadata"]["labels"], meta["labels"]);
+  restore_all(ours["metadata"]["annotations"], meta["annotations"]);
+  // The class says where its accelerators are; the user may narrow that further.
+  if (ours["spec"].contains("nodeSelector")) restore_all(ours["spec"]["nodeSelector"], out["spec"]["nodeSelector"]);
+  restore(ours["spec"], out["spec"], {"terminationGracePeriodSeconds", "restartPolicy"});
+  if (!spec.priority_class.empty()) restore(ours["spec"], out["spec"], {"priorityClassName"});
+
+  const json* mine = nullptr;
+  for (const json& one : ours["spec"]["containers"]) {
+    if (text_at(one, {"name"}) == kWorkerContainer) mine = &one;
+  }
+  json* worker = container(out);
+  if (mine == nullptr || worker == nullptr) {
+    return Error{ErrorCode::kInvalidArgument, path + ".spec.containers: the container named worker cannot be taken away"};
+  }
+  // Theirs may say more to the engine, but not again what we say.
+  const json& their_args = list_at(*worker, {"args"});
+  std::vector<std::string> args = (*mine)["args"].get<std::vector<std::string>>();
+  if (their_args != (*mine)["args"]) {
+    std::vector<std::string> words;
+    for (const json& word : their_args) {
+      if (word.is_string()) words.push_back(word.get<std::string>());
+    }
+    const std::vector<std::string> more = other_args(spec, args, words);
+    args.insert(args.end(), more.begin(), more.end());
+  }
+  (*worker)["args"] = args;
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const json& one : list_at(out, {"spec", list})) {
+      if (text_at(one, {"name"}) == kWorkerContainer) continue;
+      for (const char* kind : {"requests", "limits"}) {
+        if (at(one, {"resources", kind, spec.resource_name.c_str()}) == nullptr) continue;
+        return Error{
+            ErrorCode::kInvalidArgument,
+            fmt::format("{}.spec.{}: container {} asks for {}; only the worker may hold accelerators, and how many is the "
+                        "plan's to say",
+                        path, list, text_at(one, {"name"}), spec.resource_name)};
+      }
+    }
+  }
+  for (const char* kind : {"requests", "limits"}) (*worker)["resources"][kind][spec.resource_name] = std::to_string(spec.gpus);
+  for (const json& port : (*mine)["ports"]) {
+    for (json& one : (*worker)["ports"]) {
+      if (one["containerPort"] == port["containerPort"]) one = port;
+    }
+  }
+  for (json& variable : (*worker)["env"]) {
+    if (text_at(variable, {"name"}) != "POD_IP") continue;
+    variable = (*mine)["env"][0];
+  }
+  return out;
+}
+
+}  // namespace windlass::controller

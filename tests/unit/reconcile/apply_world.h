@@ -1,0 +1,164 @@
+// A service, its plan and a real KubernetesRuntime on a fake API server: what the tests of acting start from. Time passes by
+// step() alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/json.h"
+#include "controller/kube/credentials.h"
+#include "controller/reconcile/apply.h"
+#include "controller/reconcile/spec.h"
+#include "controller/runtime/kubernetes_runtime.h"
+#include "metrics/bundles.h"
+#include "tests/fakes/fake_api_server.h"
+
+namespace windlass::controller {
+
+class ApplyWorld {
+ public:
+  explicit ApplyWorld(const std::string& instance = kDefaultInstance, fakes::FakeApiServer* shared = nullptr,
+                      const std::string& name = "chat")
+      : own_(shared == nullptr ? std::make_unique<fakes::FakeApiServer>() : nullptr),
+        api(shared == nullptr ? *own_ : *shared),
+        wire(api.connect("controller-" + instance)),
+        runtime(client, PodDefaults{"worker:1", "", instance}, 7) {
+    if (!api.object(kube::resources::kNodes, "", "n1")) add_node("n1", 8);
+    const auto stored =
+        api.seed_object({{"apiVersion", "windlass.dev/v1alpha1"},
+                         {"kind", "ModelService"},
+                         {"metadata", {{"name", name}, {"namespace", "default"}}},
+                         {"spec",
+                          {{"model", {{"servedName", name}, {"uri", "pvc://models/llama"}, {"architecture", "llama3-8b"}}},
+                           {"slo", {{"timeToFirstToken", "1s"}, {"timePerOutputToken", "50ms"}}},
+                           {"scaling", {{"maxWorkers", 6}, {"drainTimeout", "10m"}}}}}});
+    auto parsed = api::model_service_from_json(stored);
+    EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message);
+    service = *parsed;
+    h100.metadata.name = "h100";
+    h100.spec.resource_name = "nvidia.com/gpu";
+    h100.spec.gpus_per_node = 8;
+    plan.pools = {pool(1)};
+  }
+
+  void add_node(const std::string& name, int gpus) {
+    api.seed_object({{"apiVersion", "v1"},
+                     {"kind", "Node"},
+                     {"metadata", {{"name", name}}},
+                     {"status",
+                      {{"allocatable", {{"nvidia.com/gpu", std::to_string(gpus)}}},
+                       {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+  }
+
+  static planner::PoolPlan pool(int workers) {
+    planner::PoolPlan out;
+    out.name = "h100-1";
+    out.accelerator = "h100";
+    out.gpus_per_worker = 1;
+    out.workers = workers;
+    out.max_concurrency = 16;
+    return out;
+  }
+
+  // One step of the loop, `seconds` after the last.
+  Applied step(double seconds = 1) {
+    now_s_ += seconds;
+    api.set_now(now_s_);
+    const Instant now{api.wall_now() + wall_skew_s, 5000 + now_s_};
+    runtime.step(now);
+    EXPECT_TRUE(runtime.synced()) << runtime.problem();
+    observation = {};
+    observation.services = {&service};
+    observation.classes = {{"h100", &h100}};
+    observation.capacity = runtime.capacity({{"h100", "nvidia.com/gpu", {}}});
+    observation.workers[service.metadata.uid];
+    for (Worker& worker : runtime.workers()) {
+      if (worker.service_uid == service.metadata.uid) observation.workers[service.metadata.uid].push_back(std::move(worker));
+    }
+    observation.snapshot.services.resize(1);
+    planner::Plan whole;
+    whole.services = {plan};
+    const ApplyContext context{observation, whole, runtime, signals, gateways, {1, 1}, now};
+    return apply(context, state);
+  }
+
+  // Steps of a second each.
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) (void)step();
+  }
+
+  // The kubelet's word on the pod of this slot.
+  void report(int slot, fakes::PodReport report) {
+    if (report.node.empty()) report.node = "n1";
+    EXPECT_TRUE(api.kubelet_set("default", pod_name(slot), report)) << pod_name(slot);
+  }
+  void serve(int slot, const std::string& node = "n1") {
+    report(slot, {.phase = "Running", .ready = true, .pod_ip = "10.0.0." + std::to_string(slot + 1), .node = node});
+  }
+  // One that never acknowledges a table, so that no worker counts as quiet.
+  void add_silent_gateway() {
+    gateways.emplace_back();
+    gateways.back().id = "gateway-0";
+  }
+  // Pods that are being deleted end.
+  void finish_deletions() {
+    for (const nlohmann::json& pod : api.terminating_pods()) {
+      const std::string name = pod["metadata"]["name"];
+      api.kubelet_set("default", name, {.phase = "Succeeded", .exit_code = 0});
+      api.kubelet_finish_deletion("default", name);
+    }
+  }
+
+  [[nodiscard]] std::string pod_name(int slot) const { return service.metadata.name + "-h100-1-" + std::to_string(slot); }
+  [[nodiscard]] std::optional<nlohmann::json> pod(int slot) const {
+    return api.object(kube::resources::kPods, "default", pod_name(slot));
+  }
+  // Slots of pods that neither drain nor end.
+  [[nodiscard]] std::vector<int> slots() const {
+    std::vector<int> out;
+    for (const nlohmann::json& one : api.pods("default", "windlass.dev/service=" + service.metadata.name)) {
+      if (!one["metadata"].contains("deletionTimestamp") && !one["metadata"]["annotations"].contains(kDrainingSince)) {
+        out.push_back(std::stoi(one["metadata"]["labels"]["windlass.dev/slot"].get<std::string>()));
+      }
+    }
+    return out;
+  }
+  [[nodiscard]] const ServiceMemory& memory() { return state.services[service.metadata.uid]; }
+  [[nodiscard]] double now_s() const { return now_s_; }
+
+ private:
+  std::unique_ptr<fakes::FakeApiServer> own_;
+
+ public:
+  fakes::FakeApiServer& api;
+  std::unique_ptr<fakes::FakeConnection> wire;
+  std::unique_ptr<kube::CredentialSource> credentials = kube::no_credentials();
+  kube::KubeClient client{*wire, api.url(), *credentials};
+  KubernetesRuntime runtime;
+  api::ModelService service;
+  api::AcceleratorClass h100;
+  planner::ServicePlan plan;
+  Observation observation;
+  ControllerState state;
+  metrics::Registry registry;
+  metrics::ControllerMetrics bundle{registry};
+  Signals signals{*wire, bundle, {}};
+  std::vector<GatewayPeer> gateways;
+  double wall_skew_s = 0;
+
+ private:
+  double now_s_ = 0;
+};
+
+// Whether something with this reason happened.
+inline bool happened(const Applied& applied, const std::string& reason) {
+  for (const Happening& one : applied.happenings) {
+    if (one.reason == reason) return true;
+  }
+  return false;
+}
+
+}  // namespace windlass::controller
