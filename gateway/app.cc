@@ -15,7 +15,9 @@
 #include "gateway/http_admin.h"
 #include "gateway/http_prober.h"
 #include "gateway/http_public.h"
+#include "gateway/load_report.h"
 #include "gateway/net.h"
+#include "gateway/secrets.h"
 #include "gateway/table_client.h"
 #include "metrics/bundles.h"
 
@@ -23,6 +25,8 @@ namespace windlass::gateway {
 namespace {
 
 constexpr auto kLastAnswers = std::chrono::seconds(1);  // after the drain's end: for the errors that then are written
+
+constexpr auto kSecretsPeriod = std::chrono::seconds(2);
 
 std::string default_id() {
   std::array<char, 256> host{};
@@ -38,16 +42,21 @@ RouterOptions router_options(const Options& options) {
 
 class App {
  public:
-  App(const Options& options)
+  App(const Options& options, Secrets secrets)
       : options_(options),
+        secrets_(std::move(secrets)),
         metrics_(registry_),
         dispatcher_(io_, router_options(options), metrics_),
         pool_(io_),
         prober_(io_, dispatcher_, pool_),
         proxy_{dispatcher_, pool_, [this](const std::string& address) { prober_.heard(address); }},
-        public_(io_, public_handler(proxy_)),
-        admin_(io_, admin_handler(proxy_, dispatcher_, registry_)),
-        signals_(io_, SIGTERM, SIGINT) {}
+        public_(io_, public_handler(proxy_), context_of(secrets_.public_tls)),
+        admin_(io_, admin_handler(proxy_, dispatcher_, registry_, secrets_, options_.open_metrics),
+               context_of(secrets_.admin_tls)),
+        signals_(io_, SIGTERM, SIGINT),
+        secrets_timer_(io_) {
+    if (secrets_.keys != nullptr) proxy_.keys = [keys = secrets_.keys] { return keys->current(); };
+  }
 
   int run() {
     for (auto& [server, address] : {std::pair{&public_, options_.listen}, std::pair{&admin_, options_.admin_listen}}) {
@@ -59,7 +68,7 @@ class App {
     const std::string id = options_.id.empty() ? default_id() : options_.id;
     const std::string advertise = to_string(options_.advertise.value_or(admin_.bound()));
     TableClient tables(
-        io_, TableClientOptions{options_.controllers, id, advertise},
+        io_, table_client_options(id, advertise),
         [this](dispatch::RoutingTable table) {
           const auto version = dispatch::to_string(table.version);
           const auto models = table.models.size();
@@ -70,6 +79,7 @@ class App {
         [this] { return dispatcher_.router().table().version; });
     tables.start();
     prober_.start();
+    asio::co_spawn(io_, follow_secrets(), asio::detached);
     asio::co_spawn(io_, wait_for_end(tables), asio::detached);
     spdlog::info("gateway {} listens on {}, admin on {}", id, to_string(public_.bound()), to_string(admin_.bound()));
     io_.run();
@@ -77,6 +87,38 @@ class App {
   }
 
  private:
+  // For every connection the context in use by then; without files none.
+  static HttpServer::TlsContext context_of(const std::shared_ptr<security::Reloaded<SharedContext>>& files) {
+    if (files == nullptr) return nullptr;
+    return [files] { return *files->current(); };
+  }
+
+  TableClientOptions table_client_options(const std::string& id, const std::string& advertise) {
+    TableClientOptions out;
+    out.controllers = options_.controllers;
+    out.id = id;
+    out.advertise = advertise;
+    out.admin_tls = secrets_.admin_tls != nullptr;
+    out.tls = context_of(secrets_.controller_tls);
+    if (secrets_.token != nullptr) out.token = [token = secrets_.token] { return *token->current(); };
+    out.load = [this] { return load_report(dispatcher_.router()); };
+    for (const Url& controller : options_.controllers) {
+      if (!controller.tls && secrets_.token != nullptr) {
+        spdlog::warn("the token goes to {} without TLS: whoever listens on the way can read it", to_string(controller));
+      }
+    }
+    return out;
+  }
+
+  asio::awaitable<void> follow_secrets() {
+    error_code stopped;
+    while (!stopped) {
+      secrets_timer_.expires_after(kSecretsPeriod);
+      co_await secrets_timer_.async_wait(to(stopped));
+      if (!stopped) secrets_.refresh();
+    }
+  }
+
   asio::awaitable<void> wait_for_end(TableClient& tables) {
     error_code error;
     co_await signals_.async_wait(to(error));
@@ -100,12 +142,14 @@ class App {
     co_await timer.async_wait(to(error));
     tables.stop();
     prober_.stop();
+    secrets_timer_.cancel();
     admin_.stop_accepting();
     spdlog::info("drained");
     io_.stop();
   }
 
   Options options_;
+  Secrets secrets_;
   asio::io_context io_{1};
   metrics::Registry registry_;
   metrics::GatewayMetrics metrics_;
@@ -116,6 +160,7 @@ class App {
   HttpServer public_;
   HttpServer admin_;
   asio::signal_set signals_;
+  asio::steady_timer secrets_timer_;
 };
 
 }  // namespace
@@ -123,7 +168,12 @@ class App {
 int run_gateway(const Options& options) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("gateway"));
   std::signal(SIGPIPE, SIG_IGN);
-  App app(options);
+  auto secrets = Secrets::load(options);
+  if (!secrets.ok()) {
+    spdlog::error("{}", secrets.error().message);
+    return 1;
+  }
+  App app(options, std::move(secrets).value());
   return app.run();
 }
 

@@ -1,6 +1,7 @@
 // Actions to tickets, events to metrics.
 #include "gateway/dispatcher.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace windlass::gateway {
@@ -114,11 +115,21 @@ void Dispatcher::count_upstream_error(const std::string& model, const char* reas
   metrics_.upstream_errors.with({{"model", model}, {"reason", reason}}).add();
 }
 
+void Dispatcher::count_key(const std::string& key, int code, std::int64_t tokens) {
+  metrics_.key_requests.with({{"key", key}, {"code", std::to_string(code)}}).add();
+  if (tokens > 0) metrics_.key_tokens.with({{"key", key}}).add(static_cast<double>(tokens));
+}
+
 void Dispatcher::apply(const Actions& actions) {
   for (const Action& action : actions) {
     if (const auto* finished = std::get_if<Finished>(&action)) {
       count(*finished);
-      tickets_.erase(finished->id);
+      if (const auto over = tickets_.find(finished->id); over != tickets_.end()) {
+        over->second->final_code = finished->record.code;
+        over->second->final_tokens =
+            std::max(0, finished->record.prompt_tokens) + std::max(0, finished->record.generation_tokens);
+        tickets_.erase(over);
+      }
       continue;
     }
     const RequestId id = std::visit([](const auto& a) { return a.id; }, action);

@@ -30,6 +30,8 @@ struct Ticket {
   bool recalled = false;  // cleared by the exchange, which then waits for another dispatch
   bool client_gone = false;
   bool token_seen = false;
+  int final_code = 0;               // once it is over
+  std::int64_t final_tokens = 0;    // prompt and generated, as far as they are known
   std::function<void()> interrupt;  // breaks off what the exchange is waiting for; set by it
   asio::steady_timer wake;
 
@@ -60,6 +62,8 @@ class Dispatcher {
   bool table_changed(dispatch::RoutingTable table);
   void shut_down();
   void count_upstream_error(const std::string& model, const char* reason);
+  // A request by a key (empty: none, or unknown) that is over.
+  void count_key(const std::string& key, int code, std::int64_t tokens);
 
   [[nodiscard]] const Router& router() const { return router_; }
   // Brings the gauges up to date; call before a scrape is answered.

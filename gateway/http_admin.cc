@@ -2,19 +2,28 @@
 #include "gateway/http_admin.h"
 
 #include "gateway/http_text.h"
+#include "security/secrets.h"
 
 namespace windlass::gateway {
 namespace {
 
 constexpr auto kAnswerTimeout = std::chrono::seconds(10);
 
-std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry, const HttpRequest& request) {
+std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry, const Secrets& secrets,
+                   bool open_metrics, const HttpRequest& request) {
   const bool keep = request.keep_alive();
   const std::string target(request.target());
   const std::string path = target.substr(0, target.find('?'));
   if (request.method() != http::verb::get)
     return simple_response(405, "text/plain", "allowed is GET\n", keep, "Allow: GET\r\n");
   if (path == "/metrics") {
+    const auto header = request[http::field::authorization];
+    const bool allowed = open_metrics || secrets.token == nullptr ||
+                         security::same_secret(security::bearer({header.data(), header.size()}), *secrets.token->current());
+    if (!allowed) {
+      return simple_response(401, "text/plain", "found no or another token; allowed is the installation's\n", keep,
+                             "WWW-Authenticate: Bearer\r\n");
+    }
     dispatcher.refresh_gauges();
     return simple_response(200, metrics::kExpositionContentType, registry.exposition(), keep);
   }
@@ -28,8 +37,8 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
 }
 
 asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,
-                             beast::tcp_stream& stream, HttpRequest& request) {
-  const std::string text = answer(proxy, dispatcher, registry, request);
+                             const Secrets& secrets, bool open_metrics, Stream& stream, HttpRequest& request) {
+  const std::string text = answer(proxy, dispatcher, registry, secrets, open_metrics, request);
   stream.expires_after(kAnswerTimeout);
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
@@ -39,9 +48,10 @@ asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const m
 
 }  // namespace
 
-HttpServer::Handler admin_handler(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry) {
-  return [&proxy, &dispatcher, &registry](beast::tcp_stream& stream, HttpRequest& request) {
-    return handle(proxy, dispatcher, registry, stream, request);
+HttpServer::Handler admin_handler(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,
+                                  const Secrets& secrets, bool open_metrics) {
+  return [&proxy, &dispatcher, &registry, &secrets, open_metrics](Stream& stream, HttpRequest& request) {
+    return handle(proxy, dispatcher, registry, secrets, open_metrics, stream, request);
   };
 }
 

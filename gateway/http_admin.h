@@ -3,11 +3,14 @@
 
 #include "gateway/http_exchange.h"
 #include "gateway/http_server.h"
+#include "gateway/secrets.h"
 #include "metrics/registry.h"
 
 namespace windlass::gateway {
 
-// The handler of the admin HttpServer. REQUIRES: all three outlive the server.
-[[nodiscard]] HttpServer::Handler admin_handler(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry);
+// The handler of the admin HttpServer. /metrics asks for the installation's token, if there is one and
+// open_metrics is not set. REQUIRES: all four outlive the server.
+[[nodiscard]] HttpServer::Handler admin_handler(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,
+                                                const Secrets& secrets, bool open_metrics);
 
 }  // namespace windlass::gateway

@@ -7,6 +7,7 @@
 
 #include <boost/beast/http/chunk_encode.hpp>
 #include <fmt/format.h>
+#include <poll.h>
 
 #include "gateway/http_text.h"
 
@@ -16,6 +17,7 @@ namespace {
 constexpr std::size_t kMaxWholeAnswerBytes = 64U << 20U;
 constexpr std::uint32_t kMaxResponseHeadBytes = 64U << 10U;
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
+constexpr auto kClientLookPeriod = std::chrono::milliseconds(200);
 constexpr auto kFinalWriteTimeout = std::chrono::seconds(60);
 
 // Reads some more of a body; returns how many bytes landed in `into`.
@@ -32,6 +34,22 @@ asio::awaitable<std::size_t> read_body(UpstreamConnection& upstream, http::respo
 
 bool is_event_stream(const http::fields& fields) {
   return fields[http::field::content_type].substr(0, 17) == "text/event-stream";
+}
+
+// Until the exchange ends (it then takes its interrupt away), or the client has closed its side.
+asio::awaitable<void> look_for_end(std::shared_ptr<Ticket> ticket, tcp::socket& socket, Dispatcher& dispatcher) {
+  asio::steady_timer timer(socket.get_executor());
+  while (true) {
+    error_code ignored;
+    timer.expires_after(kClientLookPeriod);
+    co_await timer.async_wait(to(ignored));
+    if (ticket->interrupt == nullptr) co_return;
+    pollfd look{socket.native_handle(), POLLRDHUP, 0};
+    if (::poll(&look, 1, 0) > 0) {
+      dispatcher.client_gone(*ticket);
+      co_return;
+    }
+  }
 }
 
 }  // namespace
@@ -70,8 +88,8 @@ asio::awaitable<bool> Exchange::run() {
   co_return request_.keep_alive && !client_broken_ && !(request_.http10 && head_sent_);
 }
 
-// Notices a client that leaves while the exchange waits for something else. A client that only pipelines its next request has
-// bytes to read; it is then watched no more, and its leaving shows at the next write.
+// Notices a client that leaves while the exchange waits for something else. One that pipelines its next request, or says
+// goodbye over TLS, has bytes to read, and behind them an end cannot be waited for; it is then looked at now and then.
 void Exchange::watch_client() {
   client_.socket().async_wait(tcp::socket::wait_read, [ticket = ticket_, &socket = client_.socket(),
                                                        &dispatcher = proxy_.dispatcher](const error_code& error) {
@@ -79,7 +97,11 @@ void Exchange::watch_client() {
     char byte = 0;
     error_code peeked;
     socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, peeked);
-    if (peeked) dispatcher.client_gone(*ticket);
+    if (peeked) {
+      dispatcher.client_gone(*ticket);
+    } else {
+      asio::co_spawn(socket.get_executor(), look_for_end(ticket, socket, dispatcher), asio::detached);
+    }
   });
 }
 

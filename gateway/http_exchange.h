@@ -10,9 +10,10 @@
 #include <memory>
 #include <string>
 
+#include "gateway/api_keys.h"
 #include "gateway/dispatcher.h"
 #include "gateway/http_upstream.h"
-#include "gateway/net.h"
+#include "gateway/net_stream.h"
 #include "gateway/openai.h"
 #include "gateway/sse_filter.h"
 
@@ -24,6 +25,8 @@ struct Proxy {
   UpstreamPool& pool;
   std::function<void(const std::string& address)> heard = [](const std::string&) {};  // a byte came from that worker
   bool draining = false;
+  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
+  KeyLimits limits = {};
 };
 
 class Exchange {
@@ -37,11 +40,12 @@ class Exchange {
     bool keep_alive = true;
   };
 
-  Exchange(Proxy& proxy, beast::tcp_stream& client, Request request)
-      : proxy_(proxy), client_(client), request_(std::move(request)) {}
+  Exchange(Proxy& proxy, Stream& client, Request request) : proxy_(proxy), client_(client), request_(std::move(request)) {}
 
   // True when the connection may carry another request.
   [[nodiscard]] asio::awaitable<bool> run();
+  // What it came to; after run().
+  [[nodiscard]] const Ticket& ticket() const { return *ticket_; }
 
  private:
   enum class Outcome { kOver, kAgain };
@@ -64,7 +68,7 @@ class Exchange {
   [[nodiscard]] std::string own_headers() const;
 
   Proxy& proxy_;
-  beast::tcp_stream& client_;
+  Stream& client_;
   Request request_;
   std::shared_ptr<Ticket> ticket_;
   std::unique_ptr<UpstreamConnection> upstream_;

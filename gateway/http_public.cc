@@ -1,9 +1,10 @@
-// Paths and methods of the public side.
+// Paths, methods and API keys of the public side.
 #include "gateway/http_public.h"
 
 #include <fmt/format.h>
 
 #include "gateway/http_text.h"
+#include "security/secrets.h"
 
 namespace windlass::gateway {
 namespace {
@@ -33,18 +34,19 @@ std::string_view view(beast::string_view text) { return {text.data(), text.size(
 bool is_completion(std::string_view path) { return path == "/v1/chat/completions" || path == "/v1/completions"; }
 
 // What can be answered without a worker; a completion is not among it.
-Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::string_view path) {
+Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::string_view path, const ApiKey* key) {
+  const auto may_use = [key](const std::string& model) { return key == nullptr || key->may_use(model); };
   constexpr std::string_view kModels = "/v1/models";
   const std::string_view method = view(request.method_string());
   const bool get = request.method() == http::verb::get;
   if (path == kModels) {
     if (!get) return wrong_method(method, path, "GET");
-    return Answer{200, model_list(proxy.dispatcher.router().table()), {}, false};
+    return Answer{200, model_list(proxy.dispatcher.router().table(), may_use), {}, false};
   }
   if (path.substr(0, kModels.size() + 1) == "/v1/models/") {
     if (!get) return wrong_method(method, path, "GET");
     const std::string name(path.substr(kModels.size() + 1));
-    std::string body = model_object(proxy.dispatcher.router().table(), name);
+    std::string body = may_use(name) ? model_object(proxy.dispatcher.router().table(), name) : std::string();
     if (!body.empty()) return Answer{200, std::move(body), {}, false};
     return error_answer(404, fmt::format("The model '{}' does not exist.", name), "model_not_found", "model");
   }
@@ -57,7 +59,43 @@ Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::strin
       "unknown_path");
 }
 
-asio::awaitable<bool> write_answer(beast::tcp_stream& stream, Answer answer, bool keep_alive) {
+// The entry of the key that the request carries; not known: null and the answer.
+struct Identified {
+  std::optional<ApiKey> key;
+  std::optional<Answer> refused;
+};
+
+Identified identify(const KeyFile& keys, const HttpRequest& request) {
+  const std::string_view presented = security::bearer(view(request[http::field::authorization]));
+  const auto refuse = [](const char* message, const char* code) {
+    Answer answer = error_answer(401, message, code);
+    answer.extra = "WWW-Authenticate: Bearer\r\n";
+    return Identified{std::nullopt, std::move(answer)};
+  };
+  if (presented.empty()) return refuse("Found no API key, allowed is 'Authorization: Bearer KEY'.", "missing_api_key");
+  // By digest: how long the search takes says nothing about the key.
+  const auto found = keys.by_digest.find(security::sha256_hex(presented));
+  if (found == keys.by_digest.end()) return refuse("The API key is not known.", "invalid_api_key");
+  return Identified{found->second, std::nullopt};
+}
+
+// Whether the key may have this request now. Admitted: it is counted until KeyLimits::finished.
+std::optional<Answer> refuse_by_limits(KeyLimits& limits, const ApiKey& key, const std::string& model) {
+  if (!key.may_use(model)) {
+    return error_answer(403, fmt::format("The API key '{}' may not use the model '{}'.", key.id, model), "model_not_allowed",
+                        "model");
+  }
+  const auto verdict = limits.admit(key, Dispatcher::now_s());
+  if (verdict.admitted) return std::nullopt;
+  Answer answer = error_answer(
+      429,
+      fmt::format("The API key '{}' is over its limit {}; try again in {} s.", key.id, verdict.limit, verdict.retry_after_s),
+      "rate_limit_exceeded");
+  answer.extra = fmt::format("Retry-After: {}\r\n", verdict.retry_after_s);
+  return answer;
+}
+
+asio::awaitable<bool> write_answer(Stream& stream, Answer answer, bool keep_alive) {
   keep_alive = keep_alive && !answer.close;
   const std::string text = simple_response(answer.status, "application/json", answer.body, keep_alive, answer.extra);
   stream.expires_after(kAnswerTimeout);
@@ -67,29 +105,49 @@ asio::awaitable<bool> write_answer(beast::tcp_stream& stream, Answer answer, boo
   co_return keep_alive && !error;
 }
 
-asio::awaitable<bool> handle(Proxy& proxy, beast::tcp_stream& stream, HttpRequest& request) {
+asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request) {
   const std::string target(view(request.target()));
   const std::string_view path = std::string_view(target).substr(0, target.find('?'));
   const bool keep_alive = request.keep_alive();
   const std::string id = request_id(request);
   Answer answer;
-  if (!is_completion(path) || request.method() != http::verb::post) {
-    answer = answer_at_once(proxy, request, path);
+  const auto keys = proxy.keys == nullptr ? nullptr : proxy.keys();
+  Identified caller;
+  if (keys != nullptr) {
+    caller = identify(*keys, request);
+    request.erase(http::field::authorization);  // the key is for us, not for workers
+  }
+  if (caller.refused.has_value()) {
+    answer = std::move(*caller.refused);
+  } else if (!is_completion(path) || request.method() != http::verb::post) {
+    answer = answer_at_once(proxy, request, path, caller.key.has_value() ? &*caller.key : nullptr);
   } else if (proxy.draining) {
     answer = error_answer(503, "The gateway is shutting down.", "shutting_down");
     answer.extra = "Retry-After: 1\r\n";
     answer.close = true;
   } else {
     Inspected inspected = inspect_request(std::move(request.body()));
-    if (inspected.problem.message.empty()) {
+    std::optional<Answer> refused;
+    if (!inspected.problem.message.empty()) {
+      refused = error_answer(400, inspected.problem.message, "bad_request", inspected.problem.param);
+    } else if (caller.key.has_value()) {
+      refused = refuse_by_limits(proxy.limits, *caller.key, inspected.head.model);
+    }
+    if (!refused.has_value()) {
       Exchange::Request proxied{target,    end_to_end_headers(request), id, std::move(inspected.head), request.version() < 11,
                                 keep_alive};
       Exchange exchange(proxy, stream, std::move(proxied));
       const bool go_on = co_await exchange.run();
+      if (caller.key.has_value()) {
+        const Ticket& ticket = exchange.ticket();
+        proxy.limits.finished(caller.key->id, ticket.final_tokens, Dispatcher::now_s());
+        proxy.dispatcher.count_key(caller.key->id, ticket.final_code, ticket.final_tokens);
+      }
       co_return go_on;
     }
-    answer = error_answer(400, inspected.problem.message, "bad_request", inspected.problem.param);
+    answer = std::move(*refused);
   }
+  if (keys != nullptr) proxy.dispatcher.count_key(caller.key.has_value() ? caller.key->id : "", answer.status, 0);
   answer.extra += fmt::format("X-Request-Id: {}\r\n", id);
   const bool go_on = co_await write_answer(stream, std::move(answer), keep_alive);
   co_return go_on;
@@ -98,7 +156,7 @@ asio::awaitable<bool> handle(Proxy& proxy, beast::tcp_stream& stream, HttpReques
 }  // namespace
 
 HttpServer::Handler public_handler(Proxy& proxy) {
-  return [&proxy](beast::tcp_stream& stream, HttpRequest& request) { return handle(proxy, stream, request); };
+  return [&proxy](Stream& stream, HttpRequest& request) { return handle(proxy, stream, request); };
 }
 
 }  // namespace windlass::gateway

@@ -43,7 +43,7 @@ Refused explain(const error_code& error) {
 }
 
 // Answers, then reads on for a moment: closing with unread bytes would reset the connection, and the answer with it.
-asio::awaitable<void> refuse(beast::tcp_stream& stream, Refused refused) {
+asio::awaitable<void> refuse(Stream& stream, Refused refused) {
   const std::string text =
       simple_response(refused.status, "application/json", error_body(refused.status, refused.message, refused.code), false);
   stream.expires_after(kLingerTimeout);
@@ -61,12 +61,13 @@ asio::awaitable<void> refuse(beast::tcp_stream& stream, Refused refused) {
 struct HttpServer::Session {
   Session(tcp::socket socket) : stream(std::move(socket)) {}
 
-  beast::tcp_stream stream;
+  Stream stream;
   beast::flat_buffer buffer;
   bool idle = true;  // between two requests
 };
 
-HttpServer::HttpServer(asio::io_context& io, Handler handler) : io_(io), handler_(std::move(handler)), acceptor_(io) {}
+HttpServer::HttpServer(asio::io_context& io, Handler handler, TlsContext tls)
+    : io_(io), handler_(std::move(handler)), tls_(std::move(tls)), acceptor_(io) {}
 HttpServer::~HttpServer() = default;
 
 Result<void> HttpServer::listen(const HostPort& address) {
@@ -119,17 +120,25 @@ asio::awaitable<void> HttpServer::accept_loop() {
 
 asio::awaitable<void> HttpServer::serve(std::shared_ptr<Session> session) {
   sessions_.insert(session.get());
+  if (tls_ != nullptr) {
+    const error_code failed = co_await session->stream.accept_tls(tls_());
+    if (failed) {
+      sessions_.erase(session.get());
+      co_return;
+    }
+  }
   while (!stopping_ || session->buffer.size() > 0) {
     const bool go_on = co_await serve_one(session);
     if (!go_on) break;
   }
   sessions_.erase(session.get());
+  co_await session->stream.end_tls();
   error_code ignored;
   session->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 asio::awaitable<bool> HttpServer::serve_one(std::shared_ptr<Session> session) {
-  beast::tcp_stream& stream = session->stream;
+  Stream& stream = session->stream;
   http::request_parser<http::string_body> parser;
   parser.header_limit(kMaxHeadBytes);
   parser.body_limit(kMaxBodyBytes);

@@ -1,8 +1,8 @@
 // HttpServer: accepts connections and reads requests from them, one after the other; what a request means is the handler's.
 //
-// HTTP/1.1 with keep-alive. Pipelined requests wait in their order: the next one is read when the last answer is written.
-// Limits: a head of 16 KiB (431), a body of 16 MiB (413), 30 s to send a request once begun, 75 s of idleness between two. One
-// thread.
+// HTTP/1.1 with keep-alive, over TLS where a context is given. Pipelined requests wait in their order: the next one is read
+// when the last answer is written. Limits: a head of 16 KiB (431), a body of 16 MiB (413), 30 s to send a request once begun,
+// 75 s of idleness between two. One thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "gateway/net.h"
+#include "gateway/net_stream.h"
 #include "gateway/options.h"
 #include "planner/base/result.h"
 
@@ -22,9 +22,12 @@ using HttpRequest = http::request<http::string_body>;
 class HttpServer {
  public:
   // Answers the request on the stream; false: the connection is to be closed. The request may be moved from.
-  using Handler = std::function<asio::awaitable<bool>(beast::tcp_stream& stream, HttpRequest& request)>;
+  using Handler = std::function<asio::awaitable<bool>(Stream& stream, HttpRequest& request)>;
 
-  HttpServer(asio::io_context& io, Handler handler);
+  // Asked for every connection; null: no TLS.
+  using TlsContext = std::function<std::shared_ptr<ssl::context>()>;
+
+  HttpServer(asio::io_context& io, Handler handler, TlsContext tls = nullptr);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -44,6 +47,7 @@ class HttpServer {
 
   asio::io_context& io_;
   Handler handler_;
+  TlsContext tls_;
   tcp::acceptor acceptor_;
   HostPort bound_;
   bool stopping_ = false;

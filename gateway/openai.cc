@@ -204,9 +204,11 @@ std::string error_event(int status, std::string_view message, std::string_view c
   return "data: " + dump(error_json(status, message, code, {})) + "\n\n";
 }
 
-std::string model_list(const dispatch::RoutingTable& table) {
+std::string model_list(const dispatch::RoutingTable& table, const std::function<bool(const std::string& model)>& may_use) {
   Json data = Json::array();
-  for (const auto& route : table.models) data.push_back(model_json(route));
+  for (const auto& route : table.models) {
+    if (may_use(route.served_name)) data.push_back(model_json(route));
+  }
   return dump(Json{{"object", "list"}, {"data", std::move(data)}});
 }
 

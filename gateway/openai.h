@@ -2,6 +2,7 @@
 // models. Pure. Everything else in a request is the worker's to judge.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -38,8 +39,9 @@ struct Inspected {
 // An SSE event that ends a broken stream: "data: {"error":...}\n\n".
 [[nodiscard]] std::string error_event(int status, std::string_view message, std::string_view code);
 
-// GET /v1/models: every model of the table. `created` is not known to a table and stands at 0.
-[[nodiscard]] std::string model_list(const dispatch::RoutingTable& table);
+// GET /v1/models: every model of the table that `may_use` lets through. `created` is not known to a table and stands at 0.
+[[nodiscard]] std::string model_list(const dispatch::RoutingTable& table,
+                                     const std::function<bool(const std::string& model)>& may_use);
 // GET /v1/models/{name}; empty when the table does not list it.
 [[nodiscard]] std::string model_object(const dispatch::RoutingTable& table, std::string_view name);
 

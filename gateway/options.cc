@@ -1,6 +1,7 @@
 // Flags through CLI11, whose exceptions end here.
 #include "gateway/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -45,17 +46,21 @@ Result<HostPort> parse_host_port(std::string_view text) {
   return HostPort{std::string(host), std::to_string(number)};
 }
 
-Result<HostPort> parse_http_url(std::string_view text) {
-  constexpr std::string_view kScheme = "http://";
-  if (text.substr(0, kScheme.size()) != kScheme) return invalid(fmt::format("found '{}', allowed is http://HOST:PORT", text));
-  std::string_view rest = text.substr(kScheme.size());
+Result<Url> parse_url(std::string_view text) {
+  constexpr std::string_view kHttp = "http://", kHttps = "https://";
+  const bool tls = text.substr(0, kHttps.size()) == kHttps;
+  const auto bad = [&] { return invalid(fmt::format("found '{}', allowed is http://HOST:PORT or https://HOST:PORT", text)); };
+  if (!tls && text.substr(0, kHttp.size()) != kHttp) return bad();
+  std::string_view rest = text.substr(tls ? kHttps.size() : kHttp.size());
   if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
   const auto bracket = rest.rfind(']');
   const bool has_port = rest.find(':', bracket == std::string_view::npos ? 0 : bracket) != std::string_view::npos;
-  auto parsed = parse_host_port(has_port ? std::string(rest) : std::string(rest) + ":80");
-  if (!parsed.ok() || parsed->port == "0") return invalid(fmt::format("found '{}', allowed is http://HOST:PORT", text));
-  return parsed;
+  auto parsed = parse_host_port(has_port ? std::string(rest) : std::string(rest) + (tls ? ":443" : ":80"));
+  if (!parsed.ok() || parsed->port == "0") return bad();
+  return Url{tls, std::move(parsed).value()};
 }
+
+std::string to_string(const Url& url) { return (url.tls ? "https://" : "http://") + to_string(url.address); }
 
 std::string to_string(const HostPort& address) {
   const bool v6 = address.host.find(':') != std::string::npos;
@@ -101,7 +106,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--admin-listen", admin_listen, "/metrics, /health and /ready, HOST:PORT")->capture_default_str();
   app.add_option("--advertise", advertise,
                  "the admin address as the controller reaches it, HOST:PORT; default: --admin-listen");
-  app.add_option("--controller", controllers, "http://HOST:PORT of a controller; repeatable")->required();
+  app.add_option("--controller", controllers, "http://HOST:PORT or https://HOST:PORT of a controller; repeatable")->required();
   app.add_option("--id", options.id, "name of this gateway; default: host name and process id");
   app.add_option("--max-queued", options.max_queued, "requests that may wait for one model")
       ->check(CLI::Range(0, 1'000'000))
@@ -117,6 +122,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--request-timeout", request_timeout, "how long a request may take in all")->capture_default_str();
   app.add_option("--drain-timeout", drain_timeout, "how long to finish what is in flight after SIGTERM")->capture_default_str();
+  app.add_option("--tls-cert", options.tls_cert,
+                 "PEM certificate of --listen, followed by its chain; read again when it changes");
+  app.add_option("--tls-key", options.tls_key, "PEM key of --tls-cert");
+  app.add_option("--admin-tls-cert", options.admin_tls_cert, "PEM certificate of --admin-listen");
+  app.add_option("--admin-tls-key", options.admin_tls_key, "PEM key of --admin-tls-cert");
+  app.add_option("--token-file", options.token_file,
+                 "the installation's token: sent to the controllers, and asked for at /metrics as a bearer token");
+  app.add_flag("--open-metrics", options.open_metrics, "/metrics needs no token");
+  app.add_option("--controller-ca", options.controller_ca,
+                 "PEM authorities of the controllers' certificates, for https [the system's store]");
+  app.add_option("--api-keys", options.api_keys,
+                 "JSON file of API keys, the models they may use, and limits [the API is open]");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -138,9 +155,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   take("--admin-listen", parse_host_port(admin_listen), options.admin_listen);
   if (!advertise.empty()) take("--advertise", parse_host_port(advertise), options.advertise);
   for (const std::string& url : controllers) {
-    HostPort address;
-    take("--controller", parse_http_url(url), address);
-    options.controllers.push_back(address);
+    Url controller;
+    take("--controller", parse_url(url), controller);
+    options.controllers.push_back(controller);
   }
   take("--policy", dispatch::policy_from_string(policy), options.policy);
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
@@ -150,6 +167,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (problem.empty() && options.request_timeout_s <= 0) problem = "--request-timeout: found 0, allowed is more than 0";
   if (problem.empty() && options.id.find_first_of(" \t\r\n&?#%/") != std::string::npos) {
     problem = fmt::format("--id: found '{}', allowed is a name without spaces and the characters &?#%/", options.id);
+  }
+  const auto together = [&problem](const char* one, const std::string& first, const char* other, const std::string& second) {
+    if (!problem.empty() || first.empty() == second.empty()) return;
+    problem = fmt::format("{}: found without {}, allowed are both or neither", first.empty() ? other : one,
+                          first.empty() ? one : other);
+  };
+  together("--tls-cert", options.tls_cert, "--tls-key", options.tls_key);
+  together("--admin-tls-cert", options.admin_tls_cert, "--admin-tls-key", options.admin_tls_key);
+  const bool any_https =
+      std::any_of(options.controllers.begin(), options.controllers.end(), [](const Url& url) { return url.tls; });
+  if (problem.empty() && !options.controller_ca.empty() && !any_https) {
+    problem = "--controller-ca: found with controllers at http:// only, allowed is at least one --controller https://HOST:PORT";
   }
   const bool any_address = options.admin_listen.host == "0.0.0.0" || options.admin_listen.host == "::";
   if (problem.empty() && any_address && !options.advertise.has_value()) {

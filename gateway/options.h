@@ -20,8 +20,16 @@ struct HostPort {
 
 // "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Error: kInvalidArgument.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
-// "http://HOST:PORT" with an optional "/" at its end; without a port, 80.
-[[nodiscard]] Result<HostPort> parse_http_url(std::string_view text);
+struct Url {
+  bool tls = false;
+  HostPort address;
+
+  bool operator==(const Url&) const = default;
+};
+
+// "http://HOST:PORT" or "https://HOST:PORT" with an optional "/" at its end; without a port, 80 or 443.
+[[nodiscard]] Result<Url> parse_url(std::string_view text);
+[[nodiscard]] std::string to_string(const Url& url);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets around IPv6
 
 // Go's: "500ms", "30s", "1h30m", "1.5s", "0". In seconds, not negative.
@@ -31,7 +39,7 @@ struct Options {
   HostPort listen{"127.0.0.1", "8080"};
   HostPort admin_listen{"127.0.0.1", "8081"};
   std::optional<HostPort> advertise;  // the admin address as the controller reaches it; none: the bound admin address
-  std::vector<HostPort> controllers;  // at least one
+  std::vector<Url> controllers;       // at least one
   std::string id;                     // empty: made from host name and process id
   int max_queued = 10000;
   double queue_timeout_s = 60;
@@ -39,6 +47,14 @@ struct Options {
   double request_timeout_s = 600;
   double drain_timeout_s = 30;
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
+
+  // Files of docs/security.md; empty: none.
+  std::string tls_cert, tls_key;
+  std::string admin_tls_cert, admin_tls_key;
+  std::string token_file;
+  bool open_metrics = false;  // /metrics needs no token
+  std::string controller_ca;
+  std::string api_keys;
 };
 
 // What main() does after reading the flags: run, or print `text` (to stdout when the code is 0) and exit with the code.

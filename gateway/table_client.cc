@@ -42,10 +42,10 @@ asio::awaitable<void> TableClient::run() {
   double pause_s = kFirstPauseS;
   while (!stopped_) {
     bool answered = false;
-    for (const HostPort& controller : options_.controllers) {
+    for (const Url& controller : options_.controllers) {
       error_code error;
-      const auto endpoints = co_await resolve_all(controller, error);
-      if (error) spdlog::debug("resolving {}: {}", controller.host, error.message());
+      const auto endpoints = co_await resolve_all(controller.address, error);
+      if (error) spdlog::debug("resolving {}: {}", controller.address.host, error.message());
       for (const auto& endpoint : endpoints) {
         const bool good = co_await poll_while_good(controller, endpoint);
         if (stopped_) co_return;
@@ -59,20 +59,28 @@ asio::awaitable<void> TableClient::run() {
   }
 }
 
-asio::awaitable<bool> TableClient::poll_while_good(HostPort controller, tcp::endpoint endpoint) {
+asio::awaitable<bool> TableClient::poll_while_good(Url controller, tcp::endpoint endpoint) {
   bool answered = false;
   bool connected = false;
   while (!stopped_) {
     error_code error;
     if (!connected) {
-      stream_.socket().close(error);
+      stream_.close();
       buffer_.clear();
       stream_.expires_after(kConnectTimeout);
-      co_await stream_.async_connect(endpoint, to(error));
+      co_await stream_.tcp_layer().async_connect(endpoint, to(error));
       if (stopped_) co_return answered;
       if (error) {
         spdlog::debug("connecting to the controller {}: {}", to_string(controller), error.message());
         break;
+      }
+      if (controller.tls) {
+        error = co_await stream_.connect_tls(options_.tls(), controller.address.host);
+        if (stopped_) co_return answered;
+        if (error) {
+          (void)complain(controller, fmt::format("TLS: {}", error.message()));
+          break;
+        }
       }
     }
     const Outcome outcome = co_await poll_once(controller);
@@ -82,20 +90,18 @@ asio::awaitable<bool> TableClient::poll_while_good(HostPort controller, tcp::end
     // A controller that answers at once without news must not make us spin.
     if (outcome == Outcome::kNothingNew) co_await pause(0.1);
   }
-  error_code ignored;
-  stream_.socket().close(ignored);
+  stream_.close();
   co_return answered;
 }
 
-asio::awaitable<TableClient::Outcome> TableClient::poll_once(HostPort controller) {
+asio::awaitable<TableClient::Outcome> TableClient::poll_once(Url controller) {
   const std::string request = fmt::format(
-      "GET /v1/routing-table?gateway={}&admin={}&after={}&wait={}s HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\n\r\n",
-      options_.id, options_.advertise, dispatch::to_string(version_()), options_.wait_s, to_string(controller));
-  const auto complain = [this, &controller](const std::string& problem) {
-    if (problem != last_problem_) spdlog::warn("controller {}: {}", to_string(controller), problem);
-    last_problem_ = problem;
-    return Outcome::kFailed;
-  };
+      "GET /v1/routing-table?gateway={}&admin={}{}&after={}&wait={}s HTTP/1.1\r\nHost: {}\r\nAccept: "
+      "application/json\r\n{}{}\r\n",
+      options_.id, options_.advertise, options_.admin_tls ? "&tls=1" : "", dispatch::to_string(version_()), options_.wait_s,
+      to_string(controller.address),
+      options_.token == nullptr ? "" : fmt::format("Authorization: Bearer {}\r\n", options_.token()),
+      options_.load == nullptr ? "" : fmt::format("X-Windlass-Load: {}\r\n", options_.load()));
   error_code error;
   stream_.expires_after(std::chrono::milliseconds(static_cast<std::int64_t>((options_.wait_s + kGraceS) * 1000)));
   co_await asio::async_write(stream_, asio::buffer(request), to(error));
@@ -103,29 +109,36 @@ asio::awaitable<TableClient::Outcome> TableClient::poll_once(HostPort controller
   parser.body_limit(kMaxTableBytes);
   if (!error) co_await http::async_read(stream_, buffer_, parser, to(error));
   if (stopped_) co_return Outcome::kFailed;
-  if (error) co_return complain(fmt::format("long poll: {}", error.message()));
+  if (error) co_return complain(controller, fmt::format("long poll: {}", error.message()));
   const bool keep = parser.keep_alive();
   const int status = static_cast<int>(parser.get().result_int());
-  error_code ignored;
-  if (!keep) stream_.socket().close(ignored);
+  if (!keep) stream_.close();
+  if (status == 401) co_return complain(controller, "it does not accept our token (--token-file)");
   if (status == 304) co_return Outcome::kNothingNew;
   // Standbys answer 503: nothing to complain about, the leader is elsewhere.
   if (status == 503) co_return Outcome::kFailed;
   if (status != 200)
-    co_return complain(fmt::format("GET /v1/routing-table: found status {}, allowed are 200, 304 and 503", status));
+    co_return complain(controller, fmt::format("GET /v1/routing-table: found status {}, allowed are 200, 304 and 503", status));
   auto table = dispatch::routing_table_from_json(parser.get().body());
-  if (!table.ok()) co_return complain(fmt::format("routing table: {}; the last good one stays in use", table.error().message));
+  if (!table.ok())
+    co_return complain(controller, fmt::format("routing table: {}; the last good one stays in use", table.error().message));
   const auto version = table->version;
   const auto before = version_();
   if (!on_table_(std::move(table).value())) {
     if (version < before) {
-      complain(fmt::format("routing table {} is older than {}, which stays in use", dispatch::to_string(version),
-                           dispatch::to_string(before)));
+      (void)complain(controller, fmt::format("routing table {} is older than {}, which stays in use",
+                                             dispatch::to_string(version), dispatch::to_string(before)));
     }
     co_return Outcome::kNothingNew;
   }
   last_problem_.clear();
   co_return Outcome::kNews;
+}
+
+TableClient::Outcome TableClient::complain(const Url& controller, const std::string& problem) {
+  if (problem != last_problem_) spdlog::warn("controller {}: {}", to_string(controller), problem);
+  last_problem_ = problem;
+  return Outcome::kFailed;
 }
 
 asio::awaitable<void> TableClient::pause(double seconds) {

@@ -2,7 +2,8 @@
 //
 // It goes through all addresses of all controllers (names are resolved anew on every round), stays with the one that answers,
 // and waits with jittered, growing pauses only after a whole round in which none did. Its poll tells the controller who we are,
-// where our metrics stand and which version we obey. The last good table stays in use whatever happens here.
+// where our metrics stand, which version we obey and what we have to do. The last good table stays in use whatever happens
+// here.
 #pragma once
 
 #include <functional>
@@ -10,17 +11,21 @@
 #include <string>
 #include <vector>
 
-#include "gateway/net.h"
+#include "gateway/net_stream.h"
 #include "gateway/options.h"
 #include "planner/dispatch/routing_table.h"
 
 namespace windlass::gateway {
 
 struct TableClientOptions {
-  std::vector<HostPort> controllers;
+  std::vector<Url> controllers;
   std::string id;
-  std::string advertise;  // HOST:PORT of the admin side
-  double wait_s = 20;     // asked for in a poll
+  std::string advertise;   // HOST:PORT of the admin side
+  bool admin_tls = false;  // which speaks TLS
+  double wait_s = 2;       // asked for in a poll; what we have to do is told with each, and slots follow it
+  std::function<std::shared_ptr<ssl::context>()> tls = nullptr;  // for https; REQUIRES: set where a controller is at https
+  std::function<std::string()> token = nullptr;                  // sent as a bearer token; null: none
+  std::function<std::string()> load = nullptr;                   // the X-Windlass-Load header (load_report.h); null: none
 };
 
 class TableClient {
@@ -39,15 +44,16 @@ class TableClient {
 
   asio::awaitable<void> run();
   // Polls one address until it fails; true when it answered at least once.
-  asio::awaitable<bool> poll_while_good(HostPort controller, tcp::endpoint endpoint);
-  asio::awaitable<Outcome> poll_once(HostPort controller);
+  asio::awaitable<bool> poll_while_good(Url controller, tcp::endpoint endpoint);
+  asio::awaitable<Outcome> poll_once(Url controller);
+  Outcome complain(const Url& controller, const std::string& problem);
   asio::awaitable<void> pause(double seconds);
 
   asio::io_context& io_;
   TableClientOptions options_;
   std::function<bool(dispatch::RoutingTable)> on_table_;
   std::function<dispatch::TableVersion()> version_;
-  beast::tcp_stream stream_;
+  Stream stream_;
   beast::flat_buffer buffer_;
   asio::steady_timer timer_;
   std::minstd_rand random_;

@@ -98,7 +98,7 @@ TEST(Models, FromTheTable) {
   table.models[0].served_name = "big/model";
   table.models[0].max_context_tokens = 4096;
   table.models[1].served_name = "tiny";
-  const Json list = Json::parse(model_list(table));
+  const Json list = Json::parse(model_list(table, [](const std::string&) { return true; }));
   EXPECT_EQ(list["object"], "list");
   EXPECT_EQ(list["data"][0]["id"], "big/model");
   EXPECT_EQ(list["data"][0]["max_model_len"], 4096);

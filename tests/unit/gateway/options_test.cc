@@ -27,7 +27,17 @@ TEST(CommandLine, AllFlags) {
                            "--controller",
                            "http://a:9401",
                            "--controller",
-                           "http://[::1]:9/",
+                           "https://[::1]:9/",
+                           "--controller",
+                           "https://c",
+                           "--controller-ca",
+                           "ca.crt",
+                           "--tls-cert",
+                           "a.crt",
+                           "--tls-key",
+                           "a.key",
+                           "--start-timeout",
+                           "2m",
                            "--id",
                            "g1",
                            "--max-queued",
@@ -45,9 +55,12 @@ TEST(CommandLine, AllFlags) {
   EXPECT_EQ(line.options->admin_listen, (HostPort{"::1", "2"}));
   EXPECT_EQ(to_string(line.options->admin_listen), "[::1]:2");
   EXPECT_EQ(line.options->advertise, (HostPort{"gw.default", "3"}));
-  EXPECT_EQ(line.options->controllers, (std::vector<HostPort>{{"a", "9401"}, {"::1", "9"}}));
+  EXPECT_EQ(line.options->controllers, (std::vector<Url>{{false, {"a", "9401"}}, {true, {"::1", "9"}}, {true, {"c", "443"}}}));
   EXPECT_EQ(line.options->max_queued, 5);
   EXPECT_EQ(line.options->queue_timeout_s, 0.5);
+  EXPECT_EQ(line.options->start_timeout_s, 120);
+  EXPECT_EQ(line.options->tls_key, "a.key");
+  EXPECT_EQ(to_string(line.options->controllers[1]), "https://[::1]:9");
   EXPECT_EQ(line.options->request_timeout_s, 90);
   EXPECT_EQ(line.options->drain_timeout_s, 0);
   EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSaJsq);
@@ -57,7 +70,12 @@ TEST(CommandLine, AllFlags) {
 TEST(CommandLine, BadFlags) {
   const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
       {{}, "--controller"},
-      {{"--controller", "a:1"}, "--controller: found 'a:1', allowed is http://HOST:PORT"},
+      {{"--controller", "a:1"}, "--controller: found 'a:1', allowed is http://HOST:PORT or https://HOST:PORT"},
+      {{"--controller", "ftp://a"}, "--controller: found 'ftp://a'"},
+      {{"--controller", "http://a", "--tls-cert", "c"}, "--tls-cert: found without --tls-key, allowed are both or neither"},
+      {{"--controller", "http://a", "--tls-key", "c"}, "--tls-key: found without --tls-cert"},
+      {{"--controller", "http://a", "--admin-tls-key", "c"}, "--admin-tls-key: found without --admin-tls-cert"},
+      {{"--controller", "http://a", "--controller-ca", "c"}, "--controller-ca: found with controllers at http:// only"},
       {{"--controller", "http://a:0"}, "--controller"},
       {{"--controller", "http://a:1/path"}, "--controller"},
       {{"--controller", "http://a", "--listen", "8080"}, "--listen: found '8080'"},

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "gateway/load_report.h"
+
 namespace windlass::gateway {
 namespace {
 
@@ -265,6 +267,24 @@ TEST_F(RouterTest, FromZero) {
   EXPECT_EQ(late.at(0).status, 503);
   EXPECT_EQ(late.at(0).code, "no_worker");
   EXPECT_EQ(late.at(0).retry_after_s, 1);
+}
+
+// Given models with requests, one with none, one with a name that JSON must escape, and little room; the longest queues are
+// told, in ASCII, whole entries only.
+TEST_F(RouterTest, LoadReport) {
+  EXPECT_EQ(load_report(router), "{}");
+  auto tables = table(1, {chain("a", 1, 1)});
+  for (const char* name : {"idle", "q\"\xc3\xa9"}) {
+    tables.models.push_back(tables.models.front());
+    tables.models.back().served_name = name;
+  }
+  use(0, tables);
+  EXPECT_EQ(router.arrived(0, 1, "tiny", true).size(), 1U);
+  EXPECT_EQ(router.arrived(0, 2, "q\"\xc3\xa9", true).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 3, "q\"\xc3\xa9", true).empty());
+  EXPECT_EQ(load_report(router), R"({"q\"\u00e9":[1,1],"tiny":[1,0]})");
+  EXPECT_EQ(load_report(router, 25), R"({"q\"\u00e9":[1,1]})");
+  EXPECT_EQ(load_report(router, 5), "{}");
 }
 
 // Given a request that takes too long in flight; it is cancelled, and its slot goes to the next.

@@ -1,0 +1,157 @@
+// API keys: the file, and limits against a reference that recounts everything.
+#include "gateway/api_keys.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "security/secrets.h"
+
+namespace windlass::gateway {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kKey = "wl-0123456789abcdef";
+
+// Given a file with a key by its digest and one in the open, with and without limits; both are found by digest.
+TEST(ApiKeys, File) {
+  const std::string digest = security::sha256_hex("another key of team a");
+  const auto file = key_file_from_json(R"({"keys": [{"id": "team-a", "sha256": ")" + digest +
+                                       R"(", "models": ["tiny", "big"], "requestsPerMinute": 60, "concurrentRequests": 2,
+                                            "tokensPerMinute": 1000},
+                                           {"id": "ops", "key": ")" +
+                                       kKey + R"(", "models": ["*"]}]})");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const ApiKey& a = file->by_digest.at(digest);
+  EXPECT_EQ(a, (ApiKey{"team-a", false, {"tiny", "big"}, 60, 2, 1000}));
+  EXPECT_TRUE(a.may_use("tiny"));
+  EXPECT_FALSE(a.may_use("huge"));
+  const ApiKey& ops = file->by_digest.at(security::sha256_hex(kKey));
+  EXPECT_TRUE(ops.may_use("huge"));
+  EXPECT_FALSE(ops.requests_per_minute.has_value());
+  EXPECT_TRUE(key_file_from_json(R"({"keys": []})").ok());  // nobody may do anything
+}
+
+// Given one mistake each; its path, what was found and what is allowed are named, and the key never is.
+TEST(ApiKeys, Mistakes) {
+  const auto with = [](const std::string& rest) { return R"({"keys":[{"id":"a","key":")" + kKey + "\"" + rest + "}]}"; };
+  const std::string good = with(R"(,"models":["*"])");
+  const std::pair<std::string, std::string> cases[] = {
+      {"keys:\n- id: a\n  key: " + kKey, "no JSON"},
+      {"[]", "API keys"},
+      {"{}", "keys: missing"},
+      {with(""), "keys[0].models: key 'a': found nothing, allowed is a list of served names, or [\"*\"] for all"},
+      {with(R"(,"models":[])"), "keys[0].models: key 'a': found []"},
+      {with(R"(,"models":"*")"), "keys[0].models"},
+      {with(R"(,"models":[3])"), "keys[0].models[0]: found 3"},
+      {with(R"(,"models":["*"],"requestPerMinute":5)"), "requestPerMinute: unknown field"},
+      {with(R"(,"models":["*"],"requestsPerMinute":0)"), "requestsPerMinute: found 0"},
+      {with(R"(,"models":["*"],"concurrentRequests":"2")"), "concurrentRequests: found \"2\""},
+      {with(R"(,"models":["*"],"sha256":"00")"), "found both 'sha256' and 'key'"},
+      {R"({"keys":[{"id":"a","models":["*"]}]})", "found neither"},
+      {R"({"keys":[{"id":"a","models":["*"],"key":["x"]}]})", "keys[0].key: found array"},
+      {R"({"keys":[{"id":"a","models":["*"],"key":"short"}]})", "found 5 characters, allowed are 16 to 512"},
+      {R"({"keys":[{"id":"a","models":["*"],"sha256":"xyz"}]})", "found 3 characters, allowed are 64 hexadecimal"},
+      {R"({"keys":[{"id":"a b","models":["*"],"key":"0123456789abcdef"}]})", "keys[0].id: found 'a b'"},
+      {R"({"keys":[{"id":"a","models":["*"],"key":"0123456789abcdef"},{"id":"a","models":["*"],"key":"0123456789abcdeg"}]})",
+       "found 'a' a second time"},
+      {R"({"keys":[{"id":"a","models":["*"],"key":"0123456789abcdef"},{"id":"b","models":["*"],"key":"0123456789abcdef"}]})",
+       "key 'b': it is the key of another entry"},
+  };
+  ASSERT_TRUE(key_file_from_json(good).ok());
+  for (const auto& [text, message] : cases) {
+    const auto file = key_file_from_json(text);
+    ASSERT_FALSE(file.ok()) << text;
+    EXPECT_THAT(file.error().message, HasSubstr(message));
+    EXPECT_THAT(file.error().message, Not(HasSubstr("0123456789")));
+  }
+}
+
+// Recounts a bucket from all that ever was taken from it.
+double level_by_history(double per_minute, const std::vector<std::pair<double, double>>& taken, double now_s) {
+  double level = per_minute, at_s = 0;
+  for (const auto& [t, amount] : taken) {
+    level = std::min(per_minute, level + (t - at_s) * per_minute / 60) - amount;
+    at_s = t;
+  }
+  return std::min(per_minute, level + (now_s - at_s) * per_minute / 60);
+}
+
+// Given 2,000 random histories of requests; one is admitted exactly when a recount finds a whole request in the bucket, one
+// that is refused is admitted after the wait that it was told and not a second before it, and no window lets more through than
+// it may.
+TEST(KeyLimits, RequestsPerMinuteAgainstARecount) {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    Rng rng(seed, "limits");
+    ApiKey key{"k", true, {}, static_cast<int>(rng.integer(1, 30)), std::nullopt, std::nullopt};
+    KeyLimits limits;
+    std::vector<std::pair<double, double>> taken;
+    double now_s = 0;
+    for (int i = 0; i < 60; ++i) {
+      now_s += rng.uniform() * (rng.integer(0, 4) == 0 ? 20 : 1);
+      const double level = level_by_history(*key.requests_per_minute, taken, now_s);
+      if (std::abs(level - 1) < 1e-6) continue;  // rounding decides
+      const auto verdict = limits.admit(key, now_s);
+      ASSERT_EQ(verdict.admitted, level >= 1) << "seed " << seed;
+      if (verdict.admitted) {
+        taken.emplace_back(now_s, 1);
+        limits.finished("k", 0, now_s);
+        continue;
+      }
+      ASSERT_EQ(verdict.limit, "requestsPerMinute");
+      ASSERT_GE(level_by_history(*key.requests_per_minute, taken, now_s + verdict.retry_after_s), 1 - 1e-6);
+      if (verdict.retry_after_s > 1) {
+        ASSERT_LT(level_by_history(*key.requests_per_minute, taken, now_s + verdict.retry_after_s - 1), 1 + 1e-6);
+      }
+    }
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      for (std::size_t j = i; j < taken.size(); ++j) {
+        const double window_s = taken[j].first - taken[i].first;
+        ASSERT_LE(static_cast<double>(j - i + 1), *key.requests_per_minute * (1 + window_s / 60) + 1e-6);
+      }
+    }
+  }
+}
+
+// Given a limit of two requests at once; the third is refused until one ends, and a refused one holds nothing.
+TEST(KeyLimits, Concurrency) {
+  ApiKey key{"k", true, {}, std::nullopt, 2, std::nullopt};
+  KeyLimits limits;
+  EXPECT_TRUE(limits.admit(key, 0).admitted);
+  EXPECT_TRUE(limits.admit(key, 0).admitted);
+  const auto third = limits.admit(key, 0);
+  EXPECT_FALSE(third.admitted);
+  EXPECT_EQ(third.limit, "concurrentRequests");
+  EXPECT_EQ(third.retry_after_s, 1);
+  EXPECT_EQ(limits.in_flight("k"), 2);
+  limits.finished("k", 10, 1);
+  EXPECT_TRUE(limits.admit(key, 1).admitted);
+}
+
+// Given a token limit; requests in flight may overdraw it, the next is told when the debt is paid; and a raised limit counts at
+// once.
+TEST(KeyLimits, TokensAreWaitedOut) {
+  ApiKey key{"k", true, {}, std::nullopt, std::nullopt, 600};
+  KeyLimits limits;
+  EXPECT_TRUE(limits.admit(key, 0).admitted);
+  limits.finished("k", 1200, 0);  // 600 too many: 60 s, and 0.1 s for the next one's first token
+  const auto refused = limits.admit(key, 0);
+  EXPECT_EQ(refused.limit, "tokensPerMinute");
+  EXPECT_EQ(refused.retry_after_s, 61);
+  EXPECT_FALSE(limits.admit(key, 60).admitted);
+  EXPECT_TRUE(limits.admit(key, 60.1).admitted);
+  limits.finished("k", 600, 60.1);
+  key.tokens_per_minute = 60'000;
+  EXPECT_FALSE(limits.admit(key, 60.2).admitted);
+  EXPECT_TRUE(limits.admit(key, 61).admitted);
+  key.tokens_per_minute.reset();
+  EXPECT_TRUE(limits.admit(key, 61).admitted);
+}
+
+}  // namespace
+}  // namespace windlass::gateway
