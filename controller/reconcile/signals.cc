@@ -83,16 +83,14 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
   std::vector<kube::HttpRequest> requests;
   for (const GatewayPeer& gateway : targets.gateways)
     requests.push_back(get(fmt::format("http://{}/metrics", gateway.admin_address), options_.timeout_s));
-  std::vector<const Worker*> asked;
   std::set<std::string> there;
-  for (const Worker& worker : targets.workers) {
-    there.insert(worker.uid);
-    if (worker.address.empty() || worker.finished || (!worker.ready && !worker.draining_since_s && !worker.terminating))
-      continue;
-    asked.push_back(&worker);
-    const auto engine = targets.engines.find(worker.service_uid);
+  for (const Worker& worker : targets.workers) there.insert(worker.uid);
+  std::erase_if(asked_s_, [&](const auto& one) { return !there.contains(one.first); });
+  const std::vector<const Worker*> asked = due(targets.workers, now_s);
+  for (const Worker* worker : asked) {
+    const auto engine = targets.engines.find(worker->service_uid);
     const std::string type = engine == targets.engines.end() ? "" : engine->second;
-    requests.push_back(get(workers_.url(worker.uid, worker.address, type), options_.timeout_s));
+    requests.push_back(get(workers_.url(worker->uid, worker->address, type), options_.timeout_s));
   }
   const auto answers = transport_.send_all(requests);
 
@@ -123,6 +121,27 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
     metrics_.broken_series.with({{"engine", engine}}).add(static_cast<double>(taken.broken.size()));
   }
   if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
+}
+
+// Which workers are asked now.
+std::vector<const Worker*> Signals::due(const std::vector<Worker>& workers, double now_s) {
+  std::vector<const Worker*> leaving, others;
+  for (const Worker& worker : workers) {
+    const bool leaves = worker.draining_since_s || worker.terminating;
+    if (worker.address.empty() || worker.finished || (!worker.ready && !leaves)) continue;
+    (leaves ? leaving : others).push_back(&worker);
+  }
+  const auto last_s = [&](const Worker* worker) {
+    const auto found = asked_s_.find(worker->uid);
+    return found == asked_s_.end() ? -std::numeric_limits<double>::infinity() : found->second;
+  };
+  if (others.size() > options_.max_workers_per_scrape) {
+    std::stable_sort(others.begin(), others.end(), [&](const Worker* a, const Worker* b) { return last_s(a) < last_s(b); });
+    others.resize(options_.max_workers_per_scrape);
+  }
+  for (const Worker* worker : others) asked_s_[worker->uid] = now_s;
+  leaving.insert(leaving.end(), others.begin(), others.end());
+  return leaving;
 }
 
 void Signals::retire(const Gateway& gateway) {
