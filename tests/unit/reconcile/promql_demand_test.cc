@@ -1,0 +1,192 @@
+// Demand from Prometheus' answers: what they mean, how old they are, and what is made of answers that fail. The real Prometheus
+// is asked in tests/process/promql.
+#include "controller/reconcile/promql_demand.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/fake_api_server.h"
+
+namespace windlass::controller {
+namespace {
+
+using testing::HasSubstr;
+
+std::string decoded(const std::string& url) {
+  const std::size_t begin = url.find("query=") + 6, end = url.find('&', begin);
+  std::string out;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (url[i] == '%') {
+      out += static_cast<char>(std::stoi(url.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      out += url[i];
+    }
+  }
+  return out;
+}
+
+std::string vector(const std::string& samples) {
+  return R"({"status":"success","data":{"resultType":"vector","result":[)" + samples + "]}}";
+}
+std::string sample(const std::string& labels, const std::string& value) {
+  return fmt::format(R"({{"metric":{{{}}},"value":[1000,"{}"]}})", labels, value);
+}
+std::string of_tiny(const std::string& value) { return vector(sample(R"("model":"tiny")", value)); }
+
+constexpr const char* kRaw = "windlass_gateway_requests_started_total";
+constexpr const char* kRate = "sum by (model) (rate(windlass_gateway_requests_started_total";
+constexpr const char* kQueue = "sum by (model) (windlass_gateway_queue_length";
+
+// A Prometheus whose answers the test sets, by how the query begins; any other query matches nothing.
+class PromqlDemandTest : public ::testing::Test {
+ protected:
+  PromqlDemandTest() {
+    wire_->route("http://prometheus", [this](const kube::HttpRequest& request) -> Result<kube::HttpResponse> {
+      asked_.push_back(request);
+      const std::string query = decoded(request.url);
+      for (const auto& [begin, body] : answers_) {
+        if (query.starts_with(begin)) return kube::HttpResponse{status_, {}, body};
+      }
+      return kube::HttpResponse{status_, {}, vector("")};
+    });
+  }
+  // So many gateways, of which the first was scraped `age_s` before the query and the others at its moment.
+  void scraped(double age_s, int gateways = 1) {
+    std::string samples;
+    for (int i = 0; i < gateways; ++i) {
+      const double at_s = i == 0 ? 1000 - age_s : 1000;
+      samples += (i > 0 ? "," : "") + sample(fmt::format(R"("instance":"g{}")", i), fmt::format("{}", at_s));
+    }
+    answers_["timestamp("] = vector(samples);
+  }
+  planner::Demand at(double now_s, std::size_t gateways = 1) {
+    demand_.refresh({query_}, gateways, now_s);
+    return demand_.demand(query_);
+  }
+
+  fakes::FakeApiServer api_{fakes::FakeApiOptions{}};
+  std::unique_ptr<fakes::FakeConnection> wire_ = api_.connect("prometheus");
+  metrics::Registry registry_;
+  metrics::ControllerMetrics metrics_{registry_};
+  PromqlDemand demand_{*wire_, metrics_, [] {
+                         PromqlOptions options;
+                         options.server = "http://prometheus:9090";
+                         options.selector = R"(namespace="llm")";
+                         options.credentials = kube::static_token("secret-token");
+                         return options;
+                       }()};
+  ServiceQuery query_{"tiny", 300, 95};
+  std::map<std::string, std::string> answers_;
+  int status_ = 200;
+  std::vector<kube::HttpRequest> asked_;
+};
+
+// Given answers to every query, scraped 8 s before they were asked for; each reading has its value and is 8 s old, and each
+// query carries the selector and the token.
+TEST_F(PromqlDemandTest, ReadsEverySignal) {
+  scraped(8);
+  answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
+  answers_[kRate] = of_tiny("2.5");
+  answers_[kQueue] = of_tiny("3");
+  answers_["sum by (model) (increase(windlass_gateway_requests_measured_total"] = of_tiny("50");
+  answers_["sum by (model) (increase(windlass_gateway_request_prompt_tokens_total"] = of_tiny("5000");
+  answers_["sum by (model) (increase(windlass_gateway_request_generation_tokens_total"] = of_tiny("400");
+  answers_["sum by (model) (increase(windlass_gateway_requests_attained_total"] = of_tiny("45");
+  answers_["sum by (model) (increase(windlass_gateway_requests_judged_total"] = of_tiny("50");
+  answers_["histogram_quantile(0.95, sum by (model, le) (rate(windlass_gateway_time_to_first_token"] = of_tiny("0.25");
+  answers_["histogram_quantile(0.95, sum by (model, le) (rate(windlass_gateway_time_per_output"] = of_tiny("NaN");
+  const planner::Demand demand = at(500);
+  EXPECT_EQ(demand_.problem(), "");
+  EXPECT_EQ(demand.arrivals_per_s, (planner::Reading{2.5, 492}));
+  EXPECT_EQ(demand.arrivals_total, (planner::Reading{0, 492}));  // what came before is no arrival of ours
+  EXPECT_EQ(demand.queued, (planner::Reading{3, 492}));
+  EXPECT_EQ(demand.input_tokens, (planner::Reading{100, 492}));
+  EXPECT_EQ(demand.output_tokens, (planner::Reading{8, 492}));
+  EXPECT_EQ(demand.attainment, (planner::Reading{0.9, 492}));
+  EXPECT_EQ(demand.ttft_s, (planner::Reading{0.25, 492}));
+  EXPECT_FALSE(demand.tpot_s);
+  ASSERT_FALSE(asked_.empty());
+  for (const kube::HttpRequest& request : asked_) {
+    EXPECT_THAT(decoded(request.url), HasSubstr(R"({namespace="llm"})"));
+    EXPECT_EQ(request.headers.at("Authorization"), "Bearer secret-token");
+  }
+}
+
+// Given gateways without a series of the model; it stands at 0, which is known. Given arrivals without a rate yet, there is
+// none.
+TEST_F(PromqlDemandTest, NoSeriesIsZeroAndNoRateIsUnknown) {
+  scraped(1);
+  EXPECT_EQ(at(10).arrivals_per_s, (planner::Reading{0, 9}));
+  EXPECT_EQ(at(10).queued, (planner::Reading{0, 9}));
+  answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "5"));
+  EXPECT_FALSE(at(20).arrivals_per_s);
+  EXPECT_FALSE(at(20).queued);
+}
+
+// Given counters of two gateways of which one restarts and the other ends; the total goes on and never falls.
+TEST_F(PromqlDemandTest, TotalsSurviveTheGateways) {
+  scraped(0, 2);
+  const auto counters = [&](const std::string& one, const std::string& two) {
+    std::string samples = sample(R"("model":"tiny","instance":"g0")", one);
+    if (!two.empty()) samples += "," + sample(R"("model":"tiny","instance":"g1")", two);
+    answers_[kRaw] = vector(samples);
+  };
+  counters("100", "50");
+  EXPECT_EQ(at(0, 2).arrivals_total->value, 0);
+  counters("110", "55");
+  EXPECT_EQ(at(10, 2).arrivals_total->value, 15);
+  counters("4", "55");
+  EXPECT_EQ(at(20, 2).arrivals_total->value, 19);
+  counters("4", "");
+  scraped(0, 1);
+  EXPECT_EQ(at(30, 1).arrivals_total->value, 19);
+  counters("6", "");
+  EXPECT_EQ(at(40, 1).arrivals_total->value, 21);
+}
+
+// Given a Prometheus that scrapes one gateway of two, then one that it scraped a minute ago; there is no demand, rather than
+// half of it, and the reason is told without the token.
+TEST_F(PromqlDemandTest, EveryGatewayMustBeScraped) {
+  scraped(1, 1);
+  answers_[kQueue] = of_tiny("3");
+  EXPECT_FALSE(at(10, 2).queued);
+  EXPECT_THAT(demand_.problem(), HasSubstr("found 1 gateways"));
+  scraped(60, 2);
+  EXPECT_FALSE(at(20, 2).queued);
+  EXPECT_THAT(demand_.problem(), HasSubstr("but 2 are there"));
+  EXPECT_GE(metrics_.scrape_errors.with({{"target_kind", "prometheus"}}).value(), 2);
+}
+
+// Given a round that succeeded, then a Prometheus that refuses the token, one that fails and one that is gone; the readings
+// stay and grow old.
+TEST_F(PromqlDemandTest, FailedRoundsLeaveReadingsToAge) {
+  scraped(0);
+  answers_[kQueue] = of_tiny("3");
+  EXPECT_EQ(at(10).queued, (planner::Reading{3, 10}));
+  status_ = 401;
+  EXPECT_EQ(at(20).queued, (planner::Reading{3, 10}));
+  EXPECT_THAT(demand_.problem(), HasSubstr("token"));
+  EXPECT_THAT(demand_.problem(), Not(HasSubstr("secret-token")));
+  status_ = 200;
+  answers_.clear();
+  answers_[""] = R"({"status":"error","errorType":"execution","error":"query timed out"})";
+  EXPECT_EQ(at(30).queued, (planner::Reading{3, 10}));
+  wire_->unroute("http://prometheus");
+  EXPECT_EQ(at(40).queued, (planner::Reading{3, 10}));
+  EXPECT_NE(demand_.problem(), "");
+}
+
+// Given steps every second; Prometheus is asked once in five.
+TEST_F(PromqlDemandTest, AsksNoMoreOftenThanItsPeriod) {
+  scraped(0);
+  for (int second = 0; second < 20; ++second) static_cast<void>(at(second));
+  const auto presence = std::count_if(asked_.begin(), asked_.end(), [](const kube::HttpRequest& request) {
+    return decoded(request.url).starts_with("timestamp(");
+  });
+  EXPECT_EQ(presence, 4);
+}
+
+}  // namespace
+}  // namespace windlass::controller

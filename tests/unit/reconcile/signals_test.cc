@@ -1,0 +1,302 @@
+// Signals, from pages on the wire to what the planner sees: every engine's page, ages, restarts, and pages that are broken.
+#include "controller/reconcile/signals.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "tests/fakes/fake_api_server.h"
+#include "tests/unit/metrics/engine_pages.h"
+
+namespace windlass::controller {
+namespace {
+
+namespace pages = metrics::pages;
+
+// One installation: gateways and workers whose pages the test sets, and the Signals that read them.
+class SignalsTest : public ::testing::Test {
+ protected:
+  void serve(const std::string& address_and_path, std::string body, int status = 200) {
+    wire_->route("http://" + address_and_path, [body = std::move(body), status](const kube::HttpRequest&) {
+      return Result<kube::HttpResponse>(kube::HttpResponse{status, {}, body});
+    });
+  }
+  void silence(const std::string& address_and_path) { wire_->unroute("http://" + address_and_path); }
+
+  void gateway(const std::string& id) {
+    GatewayPeer peer;
+    peer.id = id;
+    peer.admin_address = id + ":1";
+    targets_.gateways.push_back(peer);
+  }
+  void gateway_page(const std::string& id, const metrics::Registry& registry) {
+    silence(id + ":1/metrics");
+    serve(id + ":1/metrics", registry.exposition());
+  }
+  Worker& worker(const std::string& uid, const std::string& engine) {
+    Worker one;
+    one.uid = uid;
+    one.address = uid + ":8000";
+    one.ready = true;
+    one.service_uid = "of-" + engine;
+    targets_.engines[one.service_uid] = engine;
+    targets_.workers.push_back(one);
+    return targets_.workers.back();
+  }
+  planner::Demand at(double now_s) {
+    signals_.scrape(targets_, now_s);
+    return signals_.demand({"tiny", 300, 95}, now_s);
+  }
+  double scrape_errors(const char* kind) { return metrics_.scrape_errors.with({{"target_kind", kind}}).value(); }
+
+  fakes::FakeApiServer api_{fakes::FakeApiOptions{}};
+  std::unique_ptr<fakes::FakeConnection> wire_ = api_.connect("scraper");
+  metrics::Registry registry_;
+  metrics::ControllerMetrics metrics_{registry_};
+  Signals signals_{*wire_, metrics_, SignalOptions{}};
+  ScrapeTargets targets_{{}, {}, {{"tiny", 300, 95}}, {}};
+};
+
+// Given workers of five engines, each with its own names at its own address; the load of each is read, with the time of
+// reading, and what an engine does not tell stays absent.
+TEST_F(SignalsTest, EveryEngineTellsItsLoad) {
+  worker("vllm", "VLLM");
+  worker("sglang", "SGLang");
+  worker("trt", "TensorRTLLM");
+  worker("llama", "LlamaCpp");
+  worker("own", "Windlass");
+  serve("vllm:8000/metrics", pages::kVllmTwoEngines);
+  serve("sglang:8000/metrics", pages::kSglangOld);
+  serve("trt:8000/metrics", R"([{"iter": 1}])");  // trtllm-serve's own JSON
+  serve("trt:8000/prometheus/metrics",
+        "trtllm_num_requests_running 3\ntrtllm_num_requests_waiting 1\ntrtllm_kv_cache_utilization 0.5\n");
+  serve("llama:8000/metrics",
+        "llamacpp:requests_processing 2\nllamacpp:requests_deferred 4\nllamacpp:prompt_tokens_seconds -nan\n");
+  metrics::Registry own;
+  metrics::WorkerMetrics bundle(own, "tiny");
+  bundle.requests_running.set(6);
+  bundle.kv_cache_usage_ratio.set(0.125);
+  serve("own:8000/metrics", own.exposition());
+  signals_.scrape(targets_, 100);
+
+  const auto load = [&](const char* uid) {
+    return signals_.worker_load(uid) == nullptr ? WorkerLoad{} : *signals_.worker_load(uid);
+  };
+  EXPECT_EQ(load("vllm").running, (planner::Reading{7, 100}));
+  EXPECT_EQ(load("vllm").kv_use, (planner::Reading{0.375, 100}));
+  EXPECT_TRUE(load("sglang").running && load("sglang").waiting && load("sglang").kv_use);
+  EXPECT_EQ(load("trt").running, (planner::Reading{3, 100}));
+  EXPECT_EQ(load("trt").kv_use, (planner::Reading{0.5, 100}));
+  EXPECT_EQ(load("llama").requests(), (planner::Reading{6, 100}));
+  EXPECT_FALSE(load("llama").kv_use);
+  EXPECT_EQ(load("own").running, (planner::Reading{6, 100}));
+  EXPECT_EQ(load("own").kv_use, (planner::Reading{0.125, 100}));
+  EXPECT_EQ(scrape_errors("worker"), 0);
+  EXPECT_EQ(metrics_.broken_series.with({{"engine", "llama.cpp"}}).value(), 1);
+}
+
+// Given a TensorRT-LLM worker of a service that now says vLLM; the first page is no exposition, the next scrape finds the
+// other.
+TEST_F(SignalsTest, AWorkerIsFoundUnderItsEnginesOtherAddress) {
+  worker("trt", "VLLM");
+  serve("trt:8000/metrics", R"([{"iter": 1}])");
+  serve("trt:8000/prometheus/metrics", "trtllm_num_requests_running 3\n");
+  signals_.scrape(targets_, 1);
+  EXPECT_EQ(signals_.worker_load("trt"), nullptr);
+  signals_.scrape(targets_, 2);
+  ASSERT_NE(signals_.worker_load("trt"), nullptr);
+  EXPECT_EQ(signals_.worker_load("trt")->running, (planner::Reading{3, 2}));
+}
+
+// Given a worker whose queue turns NaN and which then falls silent; what was read before stays with its age, and a worker that
+// never answered has nothing at all: stale and missing are two things.
+TEST_F(SignalsTest, FreshStaleAndMissingAreThreeThings) {
+  worker("a", "VLLM");
+  worker("never", "VLLM");
+  serve("a:8000/metrics", "vllm:num_requests_running 1\nvllm:num_requests_waiting 2\n");
+  signals_.scrape(targets_, 10);
+  silence("a:8000/metrics");
+  serve("a:8000/metrics", "vllm:num_requests_running 5\nvllm:num_requests_waiting NaN\n");
+  signals_.scrape(targets_, 20);
+  const WorkerLoad* load = signals_.worker_load("a");
+  ASSERT_NE(load, nullptr);
+  EXPECT_EQ(load->running, (planner::Reading{5, 20}));
+  EXPECT_EQ(load->waiting, (planner::Reading{2, 10}));
+  EXPECT_EQ(load->requests(), (planner::Reading{7, 10}));
+  silence("a:8000/metrics");
+  signals_.scrape(targets_, 90);
+  EXPECT_EQ(signals_.worker_load("a")->running, (planner::Reading{5, 20}));
+  EXPECT_EQ(signals_.worker_load("never"), nullptr);
+  EXPECT_EQ(scrape_errors("worker"), 1 + 1 + 2);
+}
+
+// Given two gateways of which one restarts and later one leaves; arrivals_total goes on from where it was and never falls.
+TEST_F(SignalsTest, ArrivalsSurviveTheGateways) {
+  gateway("g1");
+  gateway("g2");
+  auto one = std::make_unique<metrics::Registry>();
+  metrics::Registry two;
+  auto gateway_one = std::make_unique<metrics::GatewayMetrics>(*one);
+  metrics::GatewayMetrics gateway_two(two);
+  gateway_page("g1", *one);
+  gateway_page("g2", two);
+  EXPECT_EQ(at(1).arrivals_total, (planner::Reading{0, 1}));
+  gateway_one->requests_started.with({{"model", "tiny"}}).add(10);
+  gateway_two.requests_started.with({{"model", "tiny"}}).add(5);
+  gateway_page("g1", *one);
+  gateway_page("g2", two);
+  EXPECT_EQ(at(2).arrivals_total, (planner::Reading{15, 2}));
+
+  one = std::make_unique<metrics::Registry>();  // g1 restarts, and has counted three since
+  gateway_one = std::make_unique<metrics::GatewayMetrics>(*one);
+  gateway_one->requests_started.with({{"model", "tiny"}}).add(3);
+  gateway_page("g1", *one);
+  EXPECT_EQ(at(3).arrivals_total, (planner::Reading{18, 3}));
+
+  targets_.gateways.pop_back();  // g2 is scaled away
+  EXPECT_EQ(at(4).arrivals_total, (planner::Reading{18, 4}));
+  gateway_one->requests_started.with({{"model", "tiny"}}).add(2);
+  gateway_page("g1", *one);
+  EXPECT_EQ(at(5).arrivals_total, (planner::Reading{20, 5}));
+}
+
+// Given two gateways of which one cannot be read from the beginning; there is no demand, rather than half of it. Once both were
+// read and one falls silent, the demand is as old as that one's last word.
+TEST_F(SignalsTest, HalfTheGatewaysAreNoDemand) {
+  gateway("g1");
+  gateway("g2");
+  metrics::Registry registry;
+  metrics::GatewayMetrics bundle(registry);
+  gateway_page("g1", registry);
+  static_cast<void>(at(1));
+  EXPECT_FALSE(at(2).arrivals_per_s);
+  EXPECT_FALSE(at(2).queued);
+  gateway_page("g2", registry);
+  static_cast<void>(at(3));
+  static_cast<void>(at(4));
+  silence("g2:1/metrics");
+  const planner::Demand demand = at(60);
+  ASSERT_TRUE(demand.queued);
+  EXPECT_EQ(demand.queued->at_s, 4);
+  ASSERT_TRUE(demand.arrivals_total);
+  EXPECT_EQ(demand.arrivals_total->at_s, 4);
+}
+
+// Given a gateway page with a malformed line, then one whose counters are NaN; neither is read as 0: readings keep their age.
+TEST_F(SignalsTest, ABrokenGatewayPageIsNoQuietGateway) {
+  gateway("g1");
+  metrics::Registry registry;
+  metrics::GatewayMetrics bundle(registry);
+  bundle.requests_started.with({{"model", "tiny"}}).add(100);
+  bundle.queue_length.with({{"model", "tiny"}}).set(7);
+  gateway_page("g1", registry);
+  static_cast<void>(at(1));
+  static_cast<void>(at(2));
+  silence("g1:1/metrics");
+  serve("g1:1/metrics", registry.exposition() + "windlass_gateway_queue_length{model=tiny} 0\n");
+  planner::Demand demand = at(3);
+  EXPECT_EQ(demand.queued, (planner::Reading{7, 2}));
+  silence("g1:1/metrics");
+  serve("g1:1/metrics",
+        "windlass_gateway_requests_started_total{model=\"tiny\"} NaN\nwindlass_gateway_queue_length{model=\"tiny\"} NaN\n"
+        "windlass_gateway_requests_in_flight{model=\"tiny\",chain=\"c\"} NaN\n");
+  demand = at(4);
+  EXPECT_EQ(demand.queued, (planner::Reading{7, 2}));
+  ASSERT_TRUE(demand.arrivals_total);
+  EXPECT_EQ(demand.arrivals_total->at_s, 2);
+  EXPECT_FALSE(signals_.in_flight(targets_.gateways, "c"));  // no number is not 0: a drain goes on waiting
+}
+
+// Given 400 seeded damages (bytes changed, cut or doubled) of every recorded page and of a gateway's; nothing crashes, every
+// reading is a number from 0 on, and the neighbour whose page is whole is read each time.
+TEST_F(SignalsTest, DamagedPagesHarmNobodyElse) {
+  Rng rng(20261121, "damaged pages");
+  worker("a", "VLLM");
+  worker("whole", "VLLM");
+  gateway("g1");
+  serve("whole:8000/metrics", "vllm:num_requests_running 2\n");
+  metrics::Registry registry;
+  metrics::GatewayMetrics bundle(registry);
+  bundle.requests_started.with({{"model", "tiny"}}).add(100);
+  bundle.queue_length.with({{"model", "tiny"}}).set(7);
+  bundle.time_to_first_token.with({{"model", "tiny"}}).observe(0.5);
+  metrics::Registry own;
+  metrics::WorkerMetrics own_bundle(own, "tiny");
+  const std::vector<std::string> originals = {pages::kVllmOldKvName, pages::kVllmTwoEngines, pages::kSglangOld,
+                                              pages::kSglangRanks,   pages::kTritonOld,      pages::kLlamaCppNew,
+                                              own.exposition()};
+  const auto damaged = [&](std::string text) {
+    const int count = static_cast<int>(rng.integer(1, 4));
+    for (int i = 0; i < count && !text.empty(); ++i) {
+      const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1));
+      switch (rng.integer(0, 3)) {
+        case 0: text[at] = static_cast<char>(rng.integer(0, 255)); break;
+        case 1: text.erase(at, static_cast<std::size_t>(rng.integer(1, 40))); break;
+        case 2: text.insert(at, text.substr(at, static_cast<std::size_t>(rng.integer(1, 40)))); break;
+        default: text.resize(at); break;
+      }
+    }
+    return text;
+  };
+  int read = 0;
+  for (int round = 1; round <= 400; ++round) {
+    SCOPED_TRACE(round);
+    for (const char* path : {"a:8000/metrics", "a:8000/prometheus/metrics", "g1:1/metrics"}) silence(path);
+    const std::string page = damaged(originals[static_cast<std::size_t>(rng.integer(0, 6))]);
+    serve("a:8000/metrics", page);
+    serve("a:8000/prometheus/metrics", page);
+    serve("g1:1/metrics", damaged(registry.exposition()));
+    const planner::Demand demand = at(round);
+    for (const auto& reading :
+         {demand.arrivals_per_s, demand.arrivals_total, demand.queued, demand.attainment, demand.ttft_s}) {
+      if (reading) {
+        ASSERT_TRUE(std::isfinite(reading->value) && reading->value >= 0) << reading->value;
+      }
+    }
+    if (const WorkerLoad* load = signals_.worker_load("a")) {
+      for (const auto& reading : {load->running, load->waiting, load->kv_use}) {
+        if (reading) {
+          ASSERT_TRUE(std::isfinite(reading->value) && reading->value >= 0) << reading->value;
+        }
+      }
+      read += load->running && load->running->at_s == round ? 1 : 0;
+    }
+    ASSERT_NE(signals_.worker_load("whole"), nullptr);
+    ASSERT_EQ(signals_.worker_load("whole")->running, (planner::Reading{2, 1.0 * round}));
+  }
+  EXPECT_GT(read, 50);  // damage elsewhere on the page leaves what is whole
+}
+
+// Given more workers than one scrape reads, one of which drains and one of which never answers; every scrape reads the one that
+// drains, the others take turns, and the silent one keeps nobody's turn.
+TEST_F(SignalsTest, VeryManyWorkersAreReadInTurn) {
+  SignalOptions options;
+  options.max_workers_per_scrape = 2;
+  Signals signals(*wire_, metrics_, options);
+  constexpr const char* kPage = "windlass_worker_requests_running 1\nwindlass_worker_requests_waiting 0\n";
+  for (const char* uid : {"a", "b", "c", "d", "silent", "drains"}) {
+    worker(uid, "Windlass");
+    if (std::string(uid) != "silent") serve(std::string(uid) + ":8000/metrics", kPage);
+  }
+  targets_.workers.back().draining_since_s = 1;
+  std::map<std::string, int> read;
+  for (int i = 1; i <= 10; ++i) {
+    signals.scrape(targets_, i);
+    for (const Worker& one : targets_.workers) {
+      const WorkerLoad* load = signals.worker_load(one.uid);
+      if (load != nullptr && load->running && load->running->at_s == i) ++read[one.uid];
+    }
+  }
+  EXPECT_EQ(read["drains"], 10);
+  for (const char* uid : {"a", "b", "c", "d"}) EXPECT_GE(read[uid], 3) << uid;
+  EXPECT_EQ(read.count("silent"), 0U);
+}
+
+}  // namespace
+}  // namespace windlass::controller
