@@ -4,39 +4,96 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <queue>
+#include <tuple>
 
 namespace windlass::planner {
+namespace {
 
-std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus) {
-  std::vector<int> granted(claims.size(), 0);
+class Arbiter {
+ public:
+  Arbiter(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus)
+      : claims_(claims), free_gpus_(std::move(free_gpus)), granted_(claims.size(), 0), order_(claims.size()) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return claims_[a].priority > claims_[b].priority; });
+  }
+
+  std::vector<int> decide() {
+    std::map<std::string, double> asked;
+    for (const Claim& claim : claims_) asked[claim.accelerator] += static_cast<double>(claim.wanted) * claim.gpus_per_worker;
+    for (std::size_t i : order_) {
+      if (asked[claims_[i].accelerator] <= free_gpus_[claims_[i].accelerator]) raise(i, claims_[i].wanted);
+    }
+    for (std::size_t i : order_) raise(i, std::min(claims_[i].floor, now_most(i)));
+    for_equals([&](auto begin, auto end) {
+      for (auto i = begin; i != end; ++i) raise(*i, claims_[*i].keep);
+      grow(begin, end, [&](std::size_t i) { return now_most(i); });
+    });
+    for (std::size_t i : order_) raise(i, claims_[i].floor);
+    for_equals([&](auto begin, auto end) { grow(begin, end, [&](std::size_t i) { return claims_[i].wanted; }); });
+    return granted_;
+  }
+
+ private:
+  // What a claim may have before those that yield.
+  [[nodiscard]] int now_most(std::size_t i) const { return claims_[i].yields ? claims_[i].keep : claims_[i].wanted; }
+
   // Raises a claim's grant towards `to` as far as GPUs go; says whether it grew.
-  auto raise = [&](std::size_t i, int to) {
-    const Claim& claim = claims[i];
-    int& free = free_gpus[claim.accelerator];
+  bool raise(std::size_t i, int to) {
+    const Claim& claim = claims_[i];
+    int& free = free_gpus_[claim.accelerator];
     const int affordable = claim.gpus_per_worker > 0 ? std::max(0, free) / claim.gpus_per_worker : 0;
-    const int more = std::clamp(std::min(to, claim.wanted) - granted[i], 0, affordable);
-    granted[i] += more;
+    const int more = std::clamp(std::min(to, claim.wanted) - granted_[i], 0, affordable);
+    granted_[i] += more;
     free -= more * claim.gpus_per_worker;
     return more > 0;
-  };
-
-  std::vector<std::size_t> order(claims.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return claims[a].priority > claims[b].priority; });
-
-  for (std::size_t i : order) raise(i, claims[i].floor);
-  for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin;
-    while (end < order.size() && claims[order[end]].priority == claims[order[begin]].priority) ++end;
-    for (std::size_t k = begin; k < end; ++k) raise(order[k], claims[order[k]].keep);
-    for (bool grew = true; grew;) {
-      grew = false;
-      for (std::size_t k = begin; k < end; ++k) grew = raise(order[k], granted[order[k]] + 1) || grew;
-    }
-    begin = end;
   }
-  return granted;
+
+  // Calls each(begin, end) on the claims of every priority, highest first.
+  template <class Each>
+  void for_equals(Each each) {
+    for (auto begin = order_.begin(); begin != order_.end();) {
+      const auto end =
+          std::find_if(begin, order_.end(), [&](std::size_t i) { return claims_[i].priority != claims_[*begin].priority; });
+      each(begin, end);
+      begin = end;
+    }
+  }
+
+  // What one more worker saves, per GPU.
+  [[nodiscard]] double gain(std::size_t i) const {
+    const Claim& claim = claims_[i];
+    const double saved =
+        claim.loss ? claim.loss(granted_[i]) - claim.loss(granted_[i] + 1) : static_cast<double>(claim.wanted - granted_[i]);
+    return saved / std::max(1, claim.gpus_per_worker);
+  }
+
+  template <class Iterator, class Most>
+  void grow(Iterator begin, Iterator end, Most most) {
+    // The largest gain first, then the claim listed first: hence the position's complement.
+    std::priority_queue<std::tuple<double, std::size_t>> heap;
+    const auto offer = [&](std::size_t i) {
+      if (granted_[i] < most(i)) heap.emplace(gain(i), claims_.size() - i);
+    };
+    for (auto i = begin; i != end; ++i) offer(*i);
+    while (!heap.empty()) {
+      const std::size_t i = claims_.size() - std::get<1>(heap.top());
+      heap.pop();
+      if (raise(i, granted_[i] + 1)) offer(i);
+    }
+  }
+
+  const std::vector<Claim>& claims_;
+  std::map<std::string, int> free_gpus_;
+  std::vector<int> granted_;
+  std::vector<std::size_t> order_;  // by priority
+};
+
+}  // namespace
+
+std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus) {
+  return Arbiter(claims, std::move(free_gpus)).decide();
 }
 
 }  // namespace windlass::planner

@@ -1,9 +1,15 @@
-// Arbitration: who gets the GPUs when there are too few for all.
+// Arbitration: who gets the GPUs when there are too few for all. One decision over all services.
 //
-// First every service its floor (minWorkers), by priority; then, from the highest priority down: what a service has already and
-// still wants, before any growth, so that equals don't take workers from each other; then growth, one worker at a time in turn.
+// First every service its floor (minWorkers), by priority. Then, from the highest priority down: what a service has already and
+// still wants, before any growth; then growth, each time for the worker that saves most violations of the objective per GPU, by
+// the prediction. What a claim yields (the cluster refuses its new workers, or no node takes them) comes after everybody.
+//
+// A worker that runs is never taken from one equal for another, however much more the other would gain: the loser wants it by
+// the same prediction, would fall below its objective for sure and at once, while the winner gains only after a drain and a
+// start; and two services in need would hand the same GPUs to and fro. Who must come first says so by a PriorityClass.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,10 +23,14 @@ struct Claim {
   int floor = 0;  // of wanted
   int keep = 0;   // of wanted: it has these already
   int wanted = 0;
+  bool yields = false;  // with what is above `keep`
+  // Requests per second beyond the objective with so many workers; falls with them. Without it the one with most workers
+  // missing is served first.
+  std::function<double(int workers)> loss = {};
 };
 
 // Workers granted to each claim, in order; never above `wanted`, and per accelerator never above `free_gpus`. Ties go to the
-// claim listed first.
+// claim listed first. O(claims log claims + granted log claims), and only claims on a class that is short are weighed.
 [[nodiscard]] std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus);
 
 }  // namespace windlass::planner

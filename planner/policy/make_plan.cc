@@ -16,6 +16,7 @@
 #include "planner/policy/demand_view.h"
 #include "planner/policy/target.h"
 #include "planner/policy/trouble.h"
+#include "planner/policy/tuning.h"
 #include "planner/queueing/erlang.h"
 
 namespace windlass::planner {
@@ -163,7 +164,7 @@ Hint slo_hint(const Service& service, double now_s) {
                           attainment->value * 100, service.slo.window_s, service.slo.percentile)};
 }
 
-Hint scale_hint(const Draft& draft) {
+Hint scale_hint(const Draft& draft, double now_s) {
   const Service& service = *draft.service;
   if (service.scaling.mode != Mode::kApply) {
     return Hint{Truth::kFalse, to_string(service.scaling.mode),
@@ -171,6 +172,11 @@ Hint scale_hint(const Draft& draft) {
   }
   if (!draft.chosen)
     return Hint{Truth::kFalse, draft.plan.feasible.reason, "worker counts stay as they are: " + draft.plan.feasible.message};
+  if (service.refused && now_s < service.refused->until_s) {
+    return Hint{Truth::kFalse, service.refused->code,
+                fmt::format("the cluster refuses new workers: {}; tried again in {:.0f} s", service.refused->message,
+                            service.refused->until_s - now_s)};
+  }
   if (draft.granted < draft.target.allowed) {
     return Hint{Truth::kFalse, "InsufficientGpus",
                 fmt::format("{} workers of {} GPUs are needed, {} can have them", draft.target.allowed,
@@ -213,7 +219,30 @@ void settle_target(Draft& draft, double now_s) {
   draft.target = decide_target(*draft.service, draft.memory, now_s, draft.view, *draft.chosen, sum_retiring(draft));
 }
 
-Claim claim_of(const Draft& draft) {
+// Requests per second that would miss timeToFirstToken with so many workers: those beyond what is served, and of the others the
+// share that waits too long.
+double missed_per_s(const Draft& draft, int workers) {
+  constexpr double kBusiest = 0.95;  // above it the queue grows without an end that the formula could tell
+  const Configuration& chosen = *draft.chosen;
+  const double demand_per_s = draft.target.demand_per_s + draft.view.queued / kBacklogDrainS;
+  const auto slots = static_cast<std::int64_t>(workers) * chosen.pool.slots;
+  const double served_per_s =
+      std::min(demand_per_s, kBusiest * static_cast<double>(slots) / std::max(1e-9, chosen.times.service_s));
+  if (slots == 0 || served_per_s <= 0) return demand_per_s;
+  const MmcQueue queue{slots, served_per_s, chosen.times.service_s};
+  const double budget_s = std::max(0.0, draft.service->slo.ttft_s - chosen.times.ttft_s);
+  return demand_per_s - served_per_s + served_per_s * queue.wait_exceeds(budget_s);
+}
+
+// While the cluster refuses new workers, or no node takes those that are there, more of them would only keep GPUs from others.
+bool yields(const Draft& draft, double now_s) {
+  const Service& service = *draft.service;
+  if (service.refused && now_s < service.refused->until_s) return true;
+  return std::any_of(service.workers.begin(), service.workers.end(),
+                     [&](const Worker& w) { return w.pool == draft.chosen->pool.name && is_stranded(w, now_s); });
+}
+
+Claim claim_of(const Draft& draft, double now_s) {
   const PoolPlan& pool = draft.chosen->pool;
   const int existing = count_existing(*draft.service, pool.name);
   return Claim{draft.service->priority,
@@ -221,24 +250,82 @@ Claim claim_of(const Draft& draft) {
                pool.gpus_per_worker,
                draft.target.floor,
                std::min(existing, draft.target.allowed),
-               draft.target.allowed};
+               draft.target.allowed,
+               yields(draft, now_s),
+               [&draft](int workers) { return missed_per_s(draft, workers); }};
 }
 
-void deny(const Draft& draft, Plan& plan) {
+// Who holds the GPUs of each class by this plan, most first.
+struct Holder {
+  const Service* service = nullptr;
+  int gpus = 0;
+};
+using Holders = std::map<std::string, std::vector<Holder>>;
+
+Holders holders_of(const std::vector<Draft>& drafts) {
+  Holders holders;
+  for (const Draft& draft : drafts) {
+    std::map<std::string, int> gpus;
+    for (const Configuration& pool : draft.applies() ? draft.retiring : draft.as_is)
+      gpus[pool.pool.accelerator] += gpus_of(pool);
+    if (draft.applies()) gpus[draft.chosen->pool.accelerator] += draft.granted * draft.chosen->pool.gpus_per_worker;
+    for (const auto& [accelerator, count] : gpus) {
+      if (count > 0) holders[accelerator].push_back({draft.service, count});
+    }
+  }
+  for (auto& [accelerator, list] : holders) {
+    std::stable_sort(list.begin(), list.end(), [](const Holder& a, const Holder& b) { return a.gpus > b.gpus; });
+  }
+  return holders;
+}
+
+std::string who_has(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& capacities, const Holders& holders) {
+  constexpr int kNamed = 3;
+  const std::string& accelerator = draft.chosen->pool.accelerator;
+  const ClassCapacity& capacity = capacities.at(accelerator);
+  std::string text = fmt::format("of {} GPUs", capacity.limit);
+  int named = 0;
+  int others = 0;
+  if (const auto list = holders.find(accelerator); list != holders.end()) {
+    for (const Holder& holder : list->second) {
+      if (holder.service == draft.service) continue;
+      if (named < kNamed) {
+        text += fmt::format("{} {}/{} (priority {}) has {}", named == 0 ? "" : ",", holder.service->id.name_space,
+                            holder.service->id.name, holder.service->priority, holder.gpus);
+        ++named;
+      } else {
+        others += holder.gpus;
+      }
+    }
+  }
+  if (named == 0) text += " no other service has any";
+  if (others > 0) text += fmt::format(", further services have {}", others);
+  if (capacity.draining > 0) text += fmt::format("; {} are still held by workers that drain", capacity.draining);
+  if (const int taken = find_accelerator(snapshot, accelerator)->used_by_others; taken > 0) {
+    text += fmt::format("; {} more are taken by other pods", taken);
+  }
+  return text;
+}
+
+void deny(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& capacities, const Holders& holders, Plan& plan) {
+  const Service& service = *draft.service;
   const Target& target = draft.target;
   const std::string& accelerator = draft.chosen->pool.accelerator;
   const int wanted = std::max(target.wanted, target.allowed);
   if (!target.limited_by.empty()) {
-    plan.denied.push_back(
-        Denied{draft.service->id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
+    plan.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
   }
   if (draft.granted < target.allowed) {
+    plan.denied.push_back(Denied{
+        service.id, "InsufficientGpus",
+        fmt::format("{} workers of {} x {} were needed, {} are granted: {}", target.allowed, draft.chosen->pool.gpus_per_worker,
+                    accelerator, draft.granted, who_has(draft, snapshot, capacities, holders)),
+        accelerator, target.allowed, draft.granted});
+  }
+  const int existing = count_existing(service, draft.chosen->pool.name);
+  if (service.refused && snapshot.now_s < service.refused->until_s && existing < draft.granted) {
     plan.denied.push_back(
-        Denied{draft.service->id, "InsufficientGpus",
-               fmt::format("{} workers of {} x {} were needed, {} are granted: the class has no more GPUs free of other "
-                           "services, others' pods and draining workers",
-                           target.allowed, draft.chosen->pool.gpus_per_worker, accelerator, draft.granted),
-               accelerator, target.allowed, draft.granted});
+        Denied{service.id, service.refused->code, service.refused->message, accelerator, draft.granted, existing});
   }
 }
 
@@ -306,7 +393,7 @@ void finish(Draft& draft, double now_s) {
   plan.predicted = predict(effective, draft.view, service.slo);
   plan.metrics_fresh = metrics_hint(draft);
   plan.slo_met = slo_hint(service, now_s);
-  plan.able_to_scale = scale_hint(draft);
+  plan.able_to_scale = scale_hint(draft, now_s);
 }
 
 }  // namespace
@@ -333,7 +420,7 @@ Plan make_plan(const Snapshot& snapshot) {
     if (!draft.applies()) continue;
     plan_change(draft, free_gpus);
     settle_target(draft, snapshot.now_s);
-    claims.push_back(claim_of(draft));
+    claims.push_back(claim_of(draft, snapshot.now_s));
     claimants.push_back(&draft);
   }
   const std::vector<int> grants = arbitrate(claims, free_gpus);
@@ -346,12 +433,13 @@ Plan make_plan(const Snapshot& snapshot) {
     if (draft.applies() || !draft.chosen) continue;
     std::map<std::string, int> left = free_gpus;
     for (const Configuration& pool : draft.as_is) left[pool.pool.accelerator] += gpus_of(pool);
-    draft.granted = arbitrate({claim_of(draft)}, left).front();
+    draft.granted = arbitrate({claim_of(draft, snapshot.now_s)}, left).front();
   }
 
+  const Holders holders = holders_of(drafts);
   for (Draft& draft : drafts) {
     finish(draft, snapshot.now_s);
-    if (draft.applies()) deny(draft, plan);
+    if (draft.applies()) deny(draft, snapshot, capacities, holders, plan);
     plan.services.push_back(std::move(draft.plan));
   }
   return plan;

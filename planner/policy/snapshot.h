@@ -84,7 +84,7 @@ struct Scaling {
   double scale_down_stabilization_s = 300;
   std::optional<int> scale_up_max_per_minute;  // workers; none: no limit
   std::optional<int> scale_down_max_per_minute;
-  double tolerance = 0.1;  // a share: demand that is off by less changes nothing
+  double tolerance = 0.1;  // the band of demand within which nothing changes, as a share of it: half above, half below
   Mode mode = Mode::kApply;
 
   bool operator==(const Scaling&) const = default;

@@ -19,6 +19,8 @@ namespace {
 // No plan asks for more; the arithmetic stays inside int.
 constexpr int kMostWorkers = 100'000;
 constexpr double kMinuteS = 60;
+// A tolerance that leaves the objective to decide alone, and not the room that is kept.
+constexpr double kObjectiveAlone = 0.5;
 // However tolerant, no more of the slots are left to be busy in the mean.
 constexpr double kMostTolerated = 0.97;
 
@@ -187,7 +189,7 @@ class Decision {
     const double drain_s = std::max(kBacklogDrainS, kBacklogDrainStarts * start_s_);
     if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
     // Within a start of going down, only the objective itself calls for going up again.
-    const double tolerated = just_went(Direction::kDown) ? std::max(0.5, scaling_.tolerance) : scaling_.tolerance;
+    const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;
     need.needed = workers_for(service_, configuration_, need.demand_per_s);
     need.surely = workers_for(service_, configuration_, sure, tolerated);
     need.urgent = std::max(workers_for(service_, configuration_, sure_now), need.backlog);
@@ -326,8 +328,8 @@ class Decision {
     // The step must keep the objective, by the prediction and with room for the demand to be a little more than it seems.
     const auto& attainment = service_.demand.attainment;
     const bool missed = is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
-    const double headroom = missed ? std::max(kMissedHeadroom, 1 + scaling_.tolerance) : 1 + scaling_.tolerance;
-    int safe = std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom));
+    const double headroom = std::max(missed ? kMissedHeadroom : 1, 1 + scaling_.tolerance / 2);
+    int safe = std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom, kObjectiveAlone));
     // Slots that break timePerOutputToken when all are taken: fewer workers would fill them further.
     const double at_once = need.demand_per_s * configuration_.times.service_s;
     if (configuration_.times.tpot_s > service_.slo.tpot_s) safe = std::max(safe, to_int(std::ceil(at_once)));

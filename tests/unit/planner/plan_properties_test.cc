@@ -38,8 +38,10 @@ int not_draining(const Service& service) {
                                         [](const Worker& w) { return w.state != WorkerState::kDraining; }));
 }
 
+// By a limit or for want of GPUs. What a quota refuses is planned all the same.
 bool is_denied(const Plan& plan, const ServiceId& id) {
-  return std::any_of(plan.denied.begin(), plan.denied.end(), [&](const Denied& d) { return d.id == id; });
+  return std::any_of(plan.denied.begin(), plan.denied.end(),
+                     [&](const Denied& d) { return d.id == id && d.code != "QuotaExceeded"; });
 }
 
 // A plan that decides about the service, instead of leaving it as it is.
