@@ -22,13 +22,14 @@ int HpaRule::formula(int replicas, double metric) const {
 
 // Up: never above the smallest that was recommended within its window; down: never below the largest within its own.
 int HpaRule::stabilised(double now_s, int replicas, int desired) {
+  if (recommended_.empty()) recommended_.push_back({now_s, replicas});
   recommended_.push_back({now_s, desired});
   const double longest_s = std::max(options_.scale_up_window_s, options_.scale_down_window_s);
   while (recommended_.front().at_s < now_s - longest_s - kRounding) recommended_.pop_front();
   int up = desired, down = desired;
   for (const Recommendation& past : recommended_) {
-    if (past.at_s >= now_s - options_.scale_up_window_s - kRounding) up = std::min(up, past.replicas);
-    if (past.at_s >= now_s - options_.scale_down_window_s - kRounding) down = std::max(down, past.replicas);
+    if (past.at_s > now_s - options_.scale_up_window_s + kRounding) up = std::min(up, past.replicas);
+    if (past.at_s > now_s - options_.scale_down_window_s + kRounding) down = std::max(down, past.replicas);
   }
   if (replicas < up) return up;
   return std::min(replicas, down);

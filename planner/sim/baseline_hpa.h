@@ -6,8 +6,9 @@
 //
 //   every 15 s: ratio = metric / (target * replicas);  |ratio - 1| <= 0.1: as it is, else  desired = ceil(metric / target)
 //
-// Scale-down takes the largest desired number of the last 300 s, scale-up the latest; in 15 s at most the larger of 4 pods and
-// 100 % are added, and down to the minimum removed. Replicas are what is wanted: workers that start count.
+// Scale-down takes the largest desired number of the last 300 s (what was there at the beginning counts as one), scale-up the
+// latest; in 15 s at most the larger of 4 pods and 100 % are added, and down to the minimum removed. Replicas are what is
+// wanted: workers that start count.
 #pragma once
 
 #include <deque>

@@ -20,12 +20,17 @@ HpaOptions target(double value) {
 
 // Given: 4 replicas with 10 requests each wanted. Expected: ceil(metric / 10), but 4 as long as the ratio is within 10 %.
 TEST(HpaRule, IsTheFormulaWithItsTolerance) {
-  EXPECT_EQ(HpaRule(target(10)).decide(0, 4, 40), 4);
-  EXPECT_EQ(HpaRule(target(10)).decide(0, 4, 44), 4);  // 1.1 times
-  EXPECT_EQ(HpaRule(target(10)).decide(0, 4, 45), 5);
-  EXPECT_EQ(HpaRule(target(10)).decide(0, 4, 61), 7);
-  EXPECT_EQ(HpaRule(target(10)).decide(0, 4, 36), 4);  // 0.9 times
-  EXPECT_EQ(HpaRule(target(10)).decide(0, 4, 30), 3);
+  const auto next = [](double metric) {
+    HpaRule rule(target(10));
+    (void)rule.decide(0, 4, 40);
+    return rule.decide(1000, 4, metric);
+  };
+  EXPECT_EQ(next(40), 4);
+  EXPECT_EQ(next(44), 4);  // 1.1 times
+  EXPECT_EQ(next(45), 5);
+  EXPECT_EQ(next(61), 7);
+  EXPECT_EQ(next(36), 4);  // 0.9 times
+  EXPECT_EQ(next(30), 3);
 }
 
 // Given: more is wanted than two or four times what is there. Expected: at most the larger of 4 and 100 % more in 15 s, and the
@@ -39,15 +44,23 @@ TEST(HpaRule, GrowsByItsPolicies) {
   EXPECT_EQ(rule.decide(45, 20, 100), 40);
 }
 
+// Given: a first look that sees nothing yet. Expected: what is there stays for the window.
+TEST(HpaRule, BeginsWithWhatIsThere) {
+  HpaRule rule(target(10));
+  EXPECT_EQ(rule.decide(0, 8, 0), 8);
+  EXPECT_EQ(rule.decide(299, 8, 0), 8);
+  EXPECT_EQ(rule.decide(300, 8, 0), 1);
+}
+
 // Given: a metric that falls and then stays. Expected: the largest desired number of the last 300 s holds.
 TEST(HpaRule, ShrinksBehindItsWindow) {
   HpaRule rule(target(10));
   EXPECT_EQ(rule.decide(0, 8, 80), 8);
   EXPECT_EQ(rule.decide(15, 8, 20), 8);
   EXPECT_EQ(rule.decide(30, 8, 50), 8);
-  EXPECT_EQ(rule.decide(300, 8, 20), 8);
-  EXPECT_EQ(rule.decide(301, 8, 20), 5);  // what 50 wanted at 30 s
-  EXPECT_EQ(rule.decide(331, 5, 20), 2);
+  EXPECT_EQ(rule.decide(299, 8, 20), 8);
+  EXPECT_EQ(rule.decide(300, 8, 20), 5);  // what 50 wanted at 30 s
+  EXPECT_EQ(rule.decide(330, 5, 20), 2);
 }
 
 // Given: a window for growth too. Expected: the smallest desired number within it.
@@ -57,8 +70,8 @@ TEST(HpaRule, GrowsBehindItsWindowWhereThereIsOne) {
   HpaRule rule(options);
   EXPECT_EQ(rule.decide(0, 2, 20), 2);
   EXPECT_EQ(rule.decide(30, 2, 60), 2);
-  EXPECT_EQ(rule.decide(60, 2, 50), 2);
-  EXPECT_EQ(rule.decide(61, 2, 50), 5);
+  EXPECT_EQ(rule.decide(59, 2, 50), 2);
+  EXPECT_EQ(rule.decide(60, 2, 50), 5);
 }
 
 // Given: limits. Expected: never fewer or more.
