@@ -119,6 +119,7 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   if (options.leader_elect) {
     kube::LeaseOptions lease;
     lease.name_space = options.name_space.empty() ? parts->cluster->name_space() : options.name_space;
+    lease.name = kube::lease_name(options.instance);
     lease.identity = identity;
     lease.seed = seed;
     auto leadership = std::make_unique<LeaseLeadership>(client, lease);
@@ -128,11 +129,18 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   } else {
     parts->leader = std::make_unique<SoleLeader>(static_cast<std::int64_t>(now().wall_s));
   }
-  // The fence: whatever else goes wrong, nothing is written after the renew deadline.
-  client.set_write_gate([leader = parts->leader.get()] { return leader->leading(now().monotonic_s); });
-  parts->store_ = std::make_unique<KubernetesStore>(client, identity, seed + 1);
-  parts->runtime_ =
-      std::make_unique<KubernetesRuntime>(client, PodDefaults{options.worker_image, options.fetch_image}, seed + 3);
+  // The fence: whatever else goes wrong, nothing is written after the renew deadline. A step with many writes renews on its
+  // way.
+  client.set_write_gate([leader = parts->leader.get()] {
+    const Instant at = now();
+    if (leader->leading(at.monotonic_s) && at.monotonic_s >= leader->next_step_at()) leader->step(at);
+    return leader->leading(now().monotonic_s);
+  });
+  parts->store_ = std::make_unique<KubernetesStore>(
+      client, identity, seed + 1,
+      StoreScope{options.instance, {options.watch_namespaces.begin(), options.watch_namespaces.end()}});
+  parts->runtime_ = std::make_unique<KubernetesRuntime>(
+      client, PodDefaults{options.worker_image, options.fetch_image, options.instance}, seed + 3);
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/base/result.h"
 
@@ -33,8 +34,10 @@ struct AppOptions {
   // kubernetes
   std::string kubeconfig;  // empty: KUBECONFIG, then inside a cluster its own, then ~/.kube/config
   std::string context;
-  std::string name_space;  // of the lease; empty: the cluster configuration's
-  std::string identity;    // empty: the host's name; a random part is always added
+  std::string name_space;                     // of the lease; empty: the cluster configuration's
+  std::string identity;                       // empty: the host's name; a random part is always added
+  std::string instance = "windlass";          // this installation's name: of its Lease, its pods and the services it serves
+  std::vector<std::string> watch_namespaces;  // whose ModelServices are served; empty: all
   bool leader_elect = true;
   std::string worker_image;
   std::string fetch_image;

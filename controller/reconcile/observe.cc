@@ -107,7 +107,7 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Sign
     out.services.push_back(&service);
     out.workers[uid];
   }
-  std::set<std::string> known;
+  std::set<std::string> known = store.foreign_uids();
   for (const api::ModelService& service : store.model_services()) known.insert(service.metadata.uid);
   for (Worker& worker : runtime.workers()) {
     if (const auto owner = out.workers.find(worker.service_uid); owner != out.workers.end()) {

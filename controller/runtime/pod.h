@@ -7,13 +7,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "controller/kube/instance.h"
 #include "controller/runtime/worker_runtime.h"
 
 namespace windlass::controller {
 
 inline constexpr int kWorkerPort = 8000;
-inline constexpr const char* kInstanceLabel = "windlass.dev/instance";  // the installation that a pod or service belongs to
-inline constexpr const char* kDefaultInstance = "windlass";             // of whatever carries no such label
+using kube::kDefaultInstance;
+using kube::kInstanceLabel;
 inline constexpr const char* kDrainFinalizer = "windlass.dev/drain";
 inline constexpr const char* kDrainingSince = "windlass.dev/draining-since";  // annotation: Unix seconds
 

@@ -197,8 +197,7 @@ std::optional<Worker> worker_of(const json& pod) {
   worker.name_space = text_at(pod, {"metadata", "namespace"});
   worker.service = text_at(*owner, {"name"});
   worker.service_uid = text_at(*owner, {"uid"});
-  worker.instance = text_at(*labels, {kInstanceLabel});
-  if (worker.instance.empty()) worker.instance = kDefaultInstance;
+  worker.instance = kube::instance_of(pod);
   worker.pool = text_at(*labels, {"windlass.dev/pool"});
   worker.slot = number(text_at(*labels, {"windlass.dev/slot"}), 0);
   worker.role = text_at(*labels, {"windlass.dev/role"});

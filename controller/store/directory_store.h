@@ -25,6 +25,7 @@ class DirectoryStore final : public ObjectStore {
   [[nodiscard]] bool synced() const override { return synced_; }
   [[nodiscard]] std::string problem() const override { return problem_; }
   [[nodiscard]] const std::set<std::string>& unreadable_uids() const override { return none_unreadable_; }
+  [[nodiscard]] const std::set<std::string>& foreign_uids() const override { return none_unreadable_; }
   [[nodiscard]] bool collects_garbage() const override { return false; }
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }

@@ -40,16 +40,18 @@ Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resour
 
 }  // namespace
 
-KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed)
+KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope)
     : client_(client),
       service_cache_(client, reflect(kube::resources::kModelServices, seed)),
       class_cache_(client, reflect(kube::resources::kAcceleratorClasses, seed + 1)),
       profile_cache_(client, reflect(kube::resources::kPerformanceProfiles, seed + 2)),
-      events_(client, [&] {
-        kube::EventOptions options;
-        options.instance = instance;
-        return options;
-      }()) {}
+      events_(client,
+              [&] {
+                kube::EventOptions options;
+                options.instance = instance;
+                return options;
+              }()),
+      scope_(std::move(scope)) {}
 
 bool KubernetesStore::synced() const { return service_cache_.synced() && class_cache_.synced(); }
 
@@ -57,6 +59,14 @@ template <class Object, class Parse>
 std::vector<Object> KubernetesStore::read_all(const kube::Reflector& cache, const std::vector<Object>& before, Parse parse) {
   std::vector<Object> objects;
   for (const auto& [key, json] : cache.objects()) {
+    if (std::is_same_v<Object, api::ModelService>) {
+      const std::string name_space = key.substr(0, key.find('/'));
+      if (!scope_.namespaces.empty() && !scope_.namespaces.contains(name_space)) continue;
+      if (kube::instance_of(json) != scope_.instance) {
+        foreign_uids_.insert(json.at("metadata").value("uid", ""));
+        continue;
+      }
+    }
     auto object = parse(json);
     if (object.ok()) {
       objects.push_back(std::move(*object));
@@ -95,6 +105,7 @@ void KubernetesStore::step(Instant now) {
     profile_generation_ = profile_cache_.generation();
     broken_.clear();
     unreadable_uids_.clear();
+    foreign_uids_.clear();
     services_ = read_all(service_cache_, services_, api::model_service_from_json);
     classes_ = read_all(class_cache_, classes_, api::accelerator_class_from_json);
     profiles_ = read_all(profile_cache_, profiles_, api::performance_profile_from_json);
@@ -112,6 +123,8 @@ Result<void> KubernetesStore::write_status(const api::ModelService& object, cons
 }
 
 Result<void> KubernetesStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
+  const nlohmann::json* stored = class_cache_.find("", object.metadata.name);
+  if (stored != nullptr && kube::instance_of(*stored) != scope_.instance) return {};  // its own installation says it
   return apply_status(client_, kube::resources::kAcceleratorClasses, object.metadata, status, class_cache_);
 }
 

@@ -5,21 +5,30 @@
 #include <map>
 
 #include "controller/kube/events.h"
+#include "controller/kube/instance.h"
 #include "controller/kube/kube_client.h"
 #include "controller/kube/reflector.h"
 #include "controller/store/object_store.h"
 
 namespace windlass::controller {
 
+// Which objects are this installation's, where a cluster has several. AcceleratorClasses are read by all; their status is
+// written by the one whose label they carry.
+struct StoreScope {
+  std::string instance = kube::kDefaultInstance;
+  std::set<std::string> namespaces;  // whose ModelServices are served; empty: all
+};
+
 class KubernetesStore final : public ObjectStore {
  public:
   // `client` outlives this. `instance` names this process in events. `seed`: of back-off jitter.
-  KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed);
+  KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope = {});
 
   void step(Instant now) override;
   [[nodiscard]] bool synced() const override;
   [[nodiscard]] std::string problem() const override { return problem_; }
   [[nodiscard]] const std::set<std::string>& unreadable_uids() const override { return unreadable_uids_; }
+  [[nodiscard]] const std::set<std::string>& foreign_uids() const override { return foreign_uids_; }
   [[nodiscard]] bool collects_garbage() const override { return true; }
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
@@ -71,6 +80,8 @@ class KubernetesStore final : public ObjectStore {
   std::map<std::string, LookUp> look_ups_;
   std::string problem_;
   std::set<std::string> unreadable_uids_;
+  std::set<std::string> foreign_uids_;
+  StoreScope scope_;
 };
 
 }  // namespace windlass::controller

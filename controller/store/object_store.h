@@ -47,6 +47,9 @@ class ObjectStore {
   // workers are not ours to touch.
   [[nodiscard]] virtual const std::set<std::string>& unreadable_uids() const = 0;
 
+  // UIDs of ModelServices that belong to another installation: what works for them here is let go of.
+  [[nodiscard]] virtual const std::set<std::string>& foreign_uids() const = 0;
+
   // Whether whoever keeps the objects also ends the workers of an object that is gone (Kubernetes' garbage collector does).
   [[nodiscard]] virtual bool collects_garbage() const = 0;
 
