@@ -1,0 +1,130 @@
+// Several installations in one cluster: which services each serves, and what becomes of a service that changes hands.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/kube/credentials.h"
+#include "controller/reconcile/observe.h"
+#include "controller/runtime/kubernetes_runtime.h"
+#include "controller/store/kubernetes_store.h"
+#include "metrics/bundles.h"
+#include "tests/fakes/fake_api_server.h"
+
+namespace windlass::controller {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+
+json service(const std::string& name_space, const std::string& name, const std::string& instance) {
+  json object = {{"apiVersion", "windlass.dev/v1alpha1"},
+                 {"kind", "ModelService"},
+                 {"metadata", {{"name", name}, {"namespace", name_space}}},
+                 {"spec",
+                  {{"model", {{"servedName", name}, {"uri", "pvc://models/llama"}, {"architecture", "llama3-8b"}}},
+                   {"slo", {{"timeToFirstToken", "1s"}, {"timePerOutputToken", "50ms"}}}}}};
+  if (!instance.empty()) object["metadata"]["labels"][kube::kInstanceLabel] = instance;
+  return object;
+}
+
+struct Installation {
+  Installation(fakes::FakeApiServer& server, const std::string& instance, std::set<std::string> namespaces = {})
+      : api(server),
+        wire(server.connect(instance)),
+        store(client, instance, 1, StoreScope{instance, std::move(namespaces)}),
+        runtime(client, PodDefaults{"worker:1", "", instance}, 2) {}
+
+  Observation observe() {
+    const Instant now{api.wall_now(), api.now()};
+    store.step(now);
+    runtime.step(now);
+    EXPECT_TRUE(store.synced() && runtime.synced());
+    return controller::observe(store, runtime, signals, state, now, now.wall_s);
+  }
+  std::vector<std::string> served() {
+    std::vector<std::string> names;
+    const Observation observation = observe();
+    for (const api::ModelService* one : observation.services) names.push_back(one->metadata.name);
+    return names;
+  }
+
+  fakes::FakeApiServer& api;
+  std::unique_ptr<fakes::FakeConnection> wire;
+  std::unique_ptr<kube::CredentialSource> credentials = kube::no_credentials();
+  kube::KubeClient client{*wire, api.url(), *credentials};
+  KubernetesStore store;
+  KubernetesRuntime runtime;
+  ControllerState state;
+  metrics::Registry registry;
+  metrics::ControllerMetrics bundle{registry};
+  Signals signals{*wire, bundle, {}};
+};
+
+// Given: services with no label, with each installation's, and in two namespaces. Expected: each is served by exactly one, and
+// a narrower scope leaves the rest out.
+TEST(Instances, EachServiceBelongsToOne) {
+  fakes::FakeApiServer api;
+  api.seed_object(service("default", "plain", ""));
+  api.seed_object(service("default", "blue-one", "blue"));
+  api.seed_object(service("team", "named", "windlass"));
+  EXPECT_THAT(Installation(api, "windlass").served(), ElementsAre("plain", "named"));
+  EXPECT_THAT(Installation(api, "blue").served(), ElementsAre("blue-one"));
+  EXPECT_THAT(Installation(api, "windlass", {"team"}).served(), ElementsAre("named"));
+  EXPECT_EQ(kube::lease_name("windlass"), "windlass-controller");
+  EXPECT_EQ(kube::lease_name("blue"), "blue-controller");
+}
+
+// Given: one served name in two installations. Expected: both serve theirs; names are taken within one alone.
+TEST(Instances, ServedNamesAreEachOnesOwn) {
+  fakes::FakeApiServer api;
+  json other = service("team", "chat", "blue");
+  api.seed_object(service("default", "chat", ""));
+  api.seed_object(other);
+  EXPECT_THAT(Installation(api, "windlass").served(), ElementsAre("chat"));
+  EXPECT_THAT(Installation(api, "blue").served(), ElementsAre("chat"));
+}
+
+// Given: a service with a worker, whose label then names another installation. Expected: the worker is an orphan of the first,
+// which lets go of it, and nobody's in the second, which counts its GPU as in use.
+TEST(Instances, AServiceThatChangesHandsIsLetGo) {
+  fakes::FakeApiServer api;
+  api.seed_object(
+      {{"apiVersion", "v1"},
+       {"kind", "Node"},
+       {"metadata", {{"name", "n1"}}},
+       {"status", {{"allocatable", {{"nvidia.com/gpu", "8"}}}, {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+  api.seed_object(
+      json::parse(R"({"apiVersion": "windlass.dev/v1alpha1", "kind": "AcceleratorClass", "metadata": {"name": "h100"},
+    "spec": {"resourceName": "nvidia.com/gpu", "memory": "80Gi", "peakFlopsPerSecond": {"bf16": "989T"},
+             "memoryBandwidthBytesPerSecond": "3350G", "gpusPerNode": 8}})"));
+  const json stored = api.seed_object(service("default", "chat", ""));
+  Installation first(api, "windlass"), second(api, "blue");
+  (void)first.observe();
+  WorkerSpec spec;
+  spec.name = "chat-h100-1-0";
+  spec.name_space = "default";
+  spec.service = "chat";
+  spec.service_uid = stored["metadata"]["uid"];
+  spec.pool = "h100-1";
+  spec.accelerator = "h100";
+  spec.resource_name = "nvidia.com/gpu";
+  spec.engine = "Windlass";
+  spec.model_uri = "pvc://models/llama";
+  ASSERT_TRUE(first.runtime.create(spec).ok());
+  api.kubelet_set("default", spec.name, {.phase = "Running", .ready = true, .pod_ip = "10.0.0.1", .node = "n1"});
+  const Observation mine = first.observe();
+  EXPECT_EQ(mine.workers.at(spec.service_uid).size(), 1U);
+
+  api.edit(kube::resources::kModelServices, "default", "chat",
+           [](json& object) { object["metadata"]["labels"][kube::kInstanceLabel] = "blue"; });
+  const Observation let_go = first.observe();
+  EXPECT_TRUE(let_go.services.empty());
+  EXPECT_EQ(let_go.orphans.size(), 1U);
+  const Observation taken = second.observe();
+  EXPECT_EQ(taken.services.size(), 1U);
+  EXPECT_TRUE(taken.workers.at(spec.service_uid).empty());
+  EXPECT_EQ(taken.capacity.at("h100").used_by_others, 1);
+}
+
+}  // namespace
+}  // namespace windlass::controller
