@@ -37,6 +37,19 @@ std::optional<BestForecaster> resume(const PolicyMemory& memory) {
   return std::move(made).value();
 }
 
+// How far the count lies from what the minute before it promised, in variances of a Poisson count.
+void learn_burstiness(PolicyMemory& memory, const workload::RateSample& sample, double seconds) {
+  const std::optional<ArrivalsLevel> level = arrivals_level(memory, sample.time_s);
+  if (!level || level->window_s < kLevelWindowS / 2 || level->per_s <= 0) return;
+  const double off_per_s = sample.rate_per_s - level->per_s;
+  const double poisson = level->per_s * (1 / seconds + 1 / level->window_s);
+  const double seen = std::min(off_per_s * off_per_s / poisson, kMostBurstiness);
+  // A start owes nothing to its first count: what was seen so far is a plain mean until there is more than the memory holds.
+  const double watched_s = std::clamp(sample.time_s - memory.history_since_s.value_or(sample.time_s), kLevelWindowS * 5, 1e9);
+  const double gain = std::max(-std::expm1(-seconds / kBurstinessMemoryS), seconds / watched_s);
+  memory.burstiness = std::clamp(memory.burstiness + gain * (seen - memory.burstiness), 1.0, kMostBurstiness);
+}
+
 }  // namespace
 
 double start_time_s(const Service& service) {
@@ -67,6 +80,7 @@ void count_arrivals(PolicyMemory& memory, const Service& service, double now_s) 
 
   const workload::RateSample sample{total->at_s, (total->value - memory.counted->value) / seconds};
   memory.counted = total;
+  learn_burstiness(memory, sample, seconds);
   std::erase_if(memory.arrivals, [&](const auto& old) { return !(old.time_s > sample.time_s - kLevelWindowS); });
   memory.arrivals.push_back(sample);
   if (auto forecaster = resume(memory); forecaster && forecaster->observe(sample, start_time_s(service)).ok()) {

@@ -36,6 +36,7 @@ bool is_usable(const std::optional<Reading>& reading, double now_s) {
 DemandView view_demand(const Service& service, const PolicyMemory& memory, double now_s) {
   const Demand& demand = service.demand;
   DemandView view;
+  const double watched_s = memory.history_since_s ? now_s - *memory.history_since_s : 0;
   view.problem = problem_of("the arrival rate", demand.arrivals_per_s, now_s);
   const std::string queue_problem = problem_of("the queue length", demand.queued, now_s);
   if (!queue_problem.empty()) view.problem += (view.problem.empty() ? "" : "; ") + queue_problem;
@@ -44,6 +45,8 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
   if (is_usable(demand.queued, now_s)) view.queued = demand.queued->value;
   if (std::isfinite(demand.arrivals_window_s) && demand.arrivals_window_s > 0)
     view.arrivals_window_s = demand.arrivals_window_s;
+  // Right after a start the reader has not counted for a whole window yet.
+  view.arrivals_window_s = std::min(view.arrivals_window_s, std::max(1.0, watched_s));
   view.level_per_s = view.arrivals_per_s;
   view.level_window_s = view.arrivals_window_s;
   const std::optional<ArrivalsLevel> level = arrivals_level(memory, now_s);
@@ -51,13 +54,16 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
     view.level_per_s = level->per_s;
     view.level_window_s = level->window_s;
   }
+  view.burstiness = std::max(1.0, memory.burstiness);
   view.forecast = forecast_arrivals(memory, service, now_s);
   const bool observed = level || is_usable(demand.arrivals_per_s, now_s);
   view.believed_per_s = observed ? std::max(view.level_per_s, view.arrivals_per_s) : service.workload.requests_per_s;
 
   view.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
-  const bool lengths_usable = is_usable(demand.input_tokens, now_s) && is_usable(demand.output_tokens, now_s) &&
-                              demand.input_tokens->value >= 1 && demand.output_tokens->value >= 1;
+  // The first answers to end are the short ones, and few: they say little of the mean.
+  const bool lengths_usable = watched_s >= kLengthsAfterS && is_usable(demand.input_tokens, now_s) &&
+                              is_usable(demand.output_tokens, now_s) && demand.input_tokens->value >= 1 &&
+                              demand.output_tokens->value >= 1;
   if (lengths_usable) {
     view.lengths = Lengths{step_up(demand.input_tokens->value), step_up(demand.output_tokens->value)};
     view.lengths_observed = true;

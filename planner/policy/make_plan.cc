@@ -340,7 +340,7 @@ std::vector<Considered> considered(const Draft& draft) {
       configuration.pool.slots = weighed.slots;
       configuration.times.service_s = weighed.service_s;
       configuration.times.ttft_s = entry.ttft_s;
-      entry.workers = std::max(1, workers_for(*draft.service, configuration, draft.target.demand_per_s));
+      entry.workers = std::max(1, workers_for(*draft.service, configuration, draft.target.demand_per_s, draft.view.burstiness));
       entry.cost_per_hour = entry.workers * weighed.price_per_hour;
       if (entry.rejected.empty() && !weighed.outbid) chosen_cost = entry.cost_per_hour;
     }

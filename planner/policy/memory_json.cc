@@ -260,6 +260,7 @@ Json fields_of(const PolicyMemory& memory) {
     for (const RateSample& sample : memory.arrivals) arrivals.push_back(fields_of_rate(sample));
     object["arrivals"] = std::move(arrivals);
   }
+  if (memory.burstiness != 1) object["burstiness"] = number(memory.burstiness);
   if (memory.forecast) object["forecast"] = fields_of(*memory.forecast);
   return object;
 }
@@ -292,6 +293,12 @@ Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
     reader.list("arrivals", [&](const json& sample, const std::string& sample_path) {
       memory.arrivals.push_back(read_rate(reader, sample, sample_path));
     });
+  }
+  if (reader.find("burstiness") != nullptr) {
+    memory.burstiness = reader.number("burstiness");
+    if (!(memory.burstiness >= 1 && memory.burstiness <= 1e6)) {
+      reader.fail("burstiness", json_number(memory.burstiness), "from 1 to 1e6");
+    }
   }
   if (reader.find("forecast") != nullptr) {
     memory.forecast = child<BestForecastState>(reader, "forecast", read_forecast_state);

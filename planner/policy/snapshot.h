@@ -214,6 +214,8 @@ struct PolicyMemory {
   // Arrivals: where the interval that is being counted began, the closed ones of the last minute, and the forecasts.
   std::optional<Reading> counted;
   std::vector<workload::RateSample> arrivals;
+  double burstiness =
+      1;  // variance of the counts around the last minute's mean, over that of Poisson arrivals; of half an hour
   std::optional<workload::BestForecastState> forecast;
 
   bool operator==(const PolicyMemory&) const = default;

@@ -160,8 +160,8 @@ class Decision {
 
   Need assess() {
     Need need;
-    const auto below = [](double rate_per_s, double window_s) {
-      return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(std::max(0.0, rate_per_s) / window_s));
+    const auto below = [&](double rate_per_s, double window_s) {
+      return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(view_.burstiness * std::max(0.0, rate_per_s) / window_s));
     };
     const double sure_now = below(view_.arrivals_per_s, view_.arrivals_window_s);
     const double observed = sure_now > view_.level_per_s ? view_.arrivals_per_s : view_.level_per_s;
@@ -190,12 +190,13 @@ class Decision {
     if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
     // Within a start of going down, only the objective itself calls for going up again.
     const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;
-    need.needed = workers_for(service_, configuration_, need.demand_per_s);
-    need.surely = workers_for(service_, configuration_, sure, tolerated);
+    need.needed = workers_for(service_, configuration_, need.demand_per_s, view_.burstiness);
+    need.surely = workers_for(service_, configuration_, sure, view_.burstiness, tolerated);
     need.urgent = std::max(workers_for(service_, configuration_, sure_now), need.backlog);
     say("Demand", fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", observed, view_.queued, need.needed),
         {{"arrivalsPerS", figure(view_.arrivals_per_s)},
          {"levelPerS", figure(view_.level_per_s)},
+         {"burstiness", figure(view_.burstiness)},
          {"queued", figure(view_.queued)},
          {"inputTokens", figure(view_.lengths.input_tokens)},
          {"outputTokens", figure(view_.lengths.output_tokens)},
@@ -327,9 +328,13 @@ class Decision {
     }
     // The step must keep the objective, by the prediction and with room for the demand to be a little more than it seems.
     const auto& attainment = service_.demand.attainment;
-    const bool missed = is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
+    // Misses from before the last workers were added say nothing of those that are there now.
+    const bool answered = memory_.last_change && memory_.last_change->direction == Direction::kUp &&
+                          now_s_ - memory_.last_change->at_s < service_.slo.window_s + start_s_;
+    const bool missed = !answered && is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
     const double headroom = std::max(missed ? kMissedHeadroom : 1, 1 + scaling_.tolerance / 2);
-    int safe = std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom, kObjectiveAlone));
+    int safe =
+        std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom, view_.burstiness, kObjectiveAlone));
     // Slots that break timePerOutputToken when all are taken: fewer workers would fill them further.
     const double at_once = need.demand_per_s * configuration_.times.service_s;
     if (configuration_.times.tpot_s > service_.slo.tpot_s) safe = std::max(safe, to_int(std::ceil(at_once)));
@@ -380,7 +385,8 @@ int current_workers(const Service& service) {
                                         [](const Worker& w) { return w.state != WorkerState::kDraining; }));
 }
 
-int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double tolerance) {
+int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double burstiness,
+                double tolerance) {
   SizingInput sizing;
   sizing.arrival_rate_per_s = arrivals_per_s;
   sizing.service_time_s = configuration.times.service_s;
@@ -392,7 +398,12 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   const double slots = static_cast<double>(workers_needed(sizing, kMostWorkers)) * configuration.pool.slots;
   const double room = kStaffingRoom / std::sqrt(std::max(1.0, slots));
   sizing.max_utilisation = std::min(kMostTolerated, std::clamp(1 - room, kMaxUtilisation, kMostUtilisation) / (1 - tolerance));
-  return static_cast<int>(workers_needed(sizing, kMostWorkers));
+  // The busy slots of an arrival process with so many times Poisson's variance have about as many times its variance (the
+  // peakedness of Hayward's approximation).
+  const double busy = arrivals_per_s * configuration.times.service_s;
+  const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
+  const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.slots * (1 + tolerance)) - 1e-9));
+  return std::max(static_cast<int>(workers_needed(sizing, kMostWorkers)), for_bursts);
 }
 
 PolicyMemory advance_memory(const Service& service, double now_s) {

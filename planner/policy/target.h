@@ -28,8 +28,9 @@ struct Target {
 
 // Workers that these arrivals need with this configuration: so many that the wait stays inside the objective (Erlang C) and
 // that some slots are free in the mean; of these, `tolerance` gives a share away.
+// `burstiness`: PolicyMemory::burstiness of these arrivals; slots are kept free for what it adds to the busy ones.
 [[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s,
-                              double tolerance = 0);
+                              double burstiness = 1, double tolerance = 0);
 
 // `retiring_cost_per_hour`, `retiring_gpus`: what workers of an earlier configuration still take of the service's own limits.
 struct Retiring {

@@ -33,20 +33,29 @@ inline constexpr std::int64_t kForecastsToBelieve = 8;
 // And never above so many times what comes now: a trend that is extended further is a guess.
 inline constexpr double kForecastMostRise = 2;
 
+// Bursts shorter than a start cannot be followed, only provided for: how bursty arrivals are is learned over this time.
+inline constexpr double kBurstinessMemoryS = 1800;
+// One step of the load must not look like half an hour of bursts.
+inline constexpr double kMostBurstiness = 200;
+// Standard deviations of the busy slots that are kept free for what bursts add to them.
+inline constexpr double kBurstDeviations = 2.5;
+
 // What waits should be gone after this time, or after this share of a start if that is longer: shorter asks for workers that
 // start for longer than they serve.
 inline constexpr double kBacklogDrainS = 20;
 inline constexpr double kBacklogDrainStarts = 0.5;
 
 // Share of the slots that may be busy in the mean: from kMaxUtilisation (worker_config.h) with few slots up to this with many.
-inline constexpr double kMostUtilisation = 0.93;
+inline constexpr double kMostUtilisation = 0.97;
 // The room that is kept, in standard deviations of the busy slots (which are about Poisson).
-inline constexpr double kStaffingRoom = 2;
+inline constexpr double kStaffingRoom = 1;
 
 // A rise of the demand below this many standard deviations of a Poisson count changes nothing, or steady load would look like a
 // rise once an hour and more often.
 inline constexpr double kRiseSigmas = 3;
 
+// Mean lengths are believed once the service has been watched for so long.
+inline constexpr double kLengthsAfterS = 60;
 // Observed mean lengths are rounded up to powers of this, so that slots and rates move in steps and not with every request.
 inline constexpr double kLengthStep = 1.03;
 

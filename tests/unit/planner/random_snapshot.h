@@ -68,6 +68,7 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
   for (double at_s = now_s - 60; at_s < now_s - 5 && chance(rng, 0.9); at_s += 10) {
     memory.arrivals.push_back({at_s, rng.uniform(0, 60)});
   }
+  if (chance(rng, 0.5)) memory.burstiness = rng.uniform(1, 20);
   if (chance(rng, 0.2)) {
     auto forecaster = workload::BestForecaster::make({}).value();
     const double rate = rng.uniform(0, 60);
