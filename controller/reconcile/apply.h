@@ -3,6 +3,7 @@
 // up another's.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct ApplyContext {
   const std::vector<GatewayPeer>& gateways;
   dispatch::TableVersion table;  // in force
   Instant now;
+  // The step has taken so long that the world must be looked at again before more is changed; empty: it never has.
+  std::function<bool()> time_is_up = {};
 };
 
 [[nodiscard]] Applied apply(const ApplyContext& context, ControllerState& state);

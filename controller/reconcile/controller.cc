@@ -19,6 +19,10 @@ namespace {
 constexpr double kSoonS = 0.25;     // while workers start, drain or end
 constexpr double kStandbyMaxS = 2;  // a standby looks at the lease at least this often
 
+// Of one step, after which the world is looked at again; what was left comes first then.
+constexpr double kMostApplyS = 2;
+constexpr double kMostStatusS = 1;
+
 constexpr double kReportPeriodS = 1;  // of the gauges
 constexpr double kStatusGapS = 1;     // between two writes of one service's status: what flaps is not followed faster
 constexpr double kTellAgainS = 30;    // a condition that could not be written is tried again
@@ -77,7 +81,7 @@ Outcome Controller::step(Instant now) {
   const dispatch::TableVersion table =
       publisher_.publish(routes(observation, state_, options_.max_queued), leadership_.term(), now.monotonic_s);
   const std::vector<GatewayPeer> gateways = publisher_.gateways(now.monotonic_s);
-  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now};
+  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMostApplyS)};
   Applied applied = apply(context, state_);
   timed("apply");
   const std::vector<api::ModelServiceStatus> statuses = write_statuses(observation, plan, now, applied.errors);
@@ -172,14 +176,20 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
       errors.push_back(written.error().within("writing the status of " + service.metadata.name).message);
     }
   };
-  std::vector<api::ModelServiceStatus> statuses;
-  for (std::size_t i = 0; i < observation.services.size(); ++i) {
+  const std::function<bool()> time_is_up = within(kMostStatusS);
+  const std::size_t count = observation.services.size();
+  const std::size_t first = count == 0 ? 0 : state_.first_status % count;
+  state_.first_status = 0;
+  std::vector<api::ModelServiceStatus> statuses(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t i = (first + k) % count;
     const api::ModelService& service = *observation.services[i];
     ServiceMemory& memory = state_.services[service.metadata.uid];
-    statuses.push_back(status_of(service, observation.snapshot.services[i], observation.workers.at(service.metadata.uid),
-                                 plan.services.at(i), &memory, time));
-    mark_readable(statuses.back().conditions, service.metadata.generation, time);
-    write(service, statuses.back(), memory);
+    statuses[i] = status_of(service, observation.snapshot.services[i], observation.workers.at(service.metadata.uid),
+                            plan.services.at(i), &memory, time);
+    mark_readable(statuses[i].conditions, service.metadata.generation, time);
+    if (state_.first_status == 0 && time_is_up && time_is_up()) state_.first_status = i;
+    if (state_.first_status == 0) write(service, statuses[i], memory);
   }
   for (const api::ModelService& service : store_.model_services()) {
     const auto taken = observation.names_taken.find(service.metadata.uid);
@@ -252,6 +262,12 @@ void Controller::calibrate(const Observation& observation) {
     services.push_back({service, &observation.snapshot.services[i], &observation.workers.at(service->metadata.uid)});
   }
   state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), *signals_);
+}
+
+// Says when so much time has passed since this call; empty without a stopwatch.
+std::function<bool()> Controller::within(double seconds) const {
+  if (!options_.stopwatch) return {};
+  return [stopwatch = options_.stopwatch, until_s = options_.stopwatch() + seconds] { return stopwatch() >= until_s; };
 }
 
 void Controller::timed(const char* part) {

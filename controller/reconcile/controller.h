@@ -29,7 +29,7 @@ struct ControllerOptions {
   double scrape_period_s = 1;
   double load_status_period_s = 30;        // status that differs only in its figures is written at most this often
   int max_queued = 1024;                   // requests that may wait at one gateway for one model
-  std::function<double()> stopwatch = {};  // monotonic seconds, to time the parts of a step; empty: they are not timed
+  std::function<double()> stopwatch = {};  // monotonic seconds, to time the parts of a step and to bound them; empty: neither
 };
 
 class Controller {
@@ -60,6 +60,7 @@ class Controller {
   void calibrate(const Observation& observation);
   // The time since the last call counts for that part of the step.
   void timed(const char* part);
+  [[nodiscard]] std::function<bool()> within(double seconds) const;
 
   ObjectStore& store_;
   WorkerRuntime& runtime_;
