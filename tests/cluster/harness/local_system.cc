@@ -81,11 +81,15 @@ Result<void> LocalSystem::start_program(const std::string& name, const std::vect
   return {};
 }
 
-Result<void> LocalSystem::start(int local_gpus) {
-  WINDLASS_RETURN_IF_ERROR(start_program(
-      "controller",
-      {programs_ + "/windlass-controller", "--store=dir:" + file("store"), "--runtime=local", "--listen=" + controller_,
-       "--worker-binary=" + programs_ + "/windlass-worker", fmt::format("--local-gpus={}", local_gpus)}));
+Result<void> LocalSystem::start(int local_gpus, const std::vector<std::string>& controller_flags) {
+  std::vector<std::string> controller = {programs_ + "/windlass-controller",
+                                         "--store=dir:" + file("store"),
+                                         "--runtime=local",
+                                         "--listen=" + controller_,
+                                         "--worker-binary=" + programs_ + "/windlass-worker",
+                                         fmt::format("--local-gpus={}", local_gpus)};
+  controller.insert(controller.end(), controller_flags.begin(), controller_flags.end());
+  WINDLASS_RETURN_IF_ERROR(start_program("controller", controller));
   WINDLASS_RETURN_IF_ERROR(
       start_program("gateway", {programs_ + "/windlass-gateway", "--listen=" + gateway_, "--admin-listen=" + gateway_admin_,
                                 "--controller=http://" + controller_, "--id=gw"}));

@@ -23,8 +23,8 @@ class LocalSystem {
   [[nodiscard]] nlohmann::json model_service(int min_workers, int max_workers) const;
   void write_service(const nlohmann::json& object) const;
 
-  // Starts the controller and the gateway and waits until both answer.
-  [[nodiscard]] Result<void> start(int local_gpus);
+  // Starts the controller and the gateway and waits until both answer. `controller_flags`: further ones.
+  [[nodiscard]] Result<void> start(int local_gpus, const std::vector<std::string>& controller_flags = {});
   // Any further program, logged to <folder>/<name>.log.
   [[nodiscard]] Result<void> start_program(const std::string& name, const std::vector<std::string>& argv);
 
