@@ -130,9 +130,15 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   EXPECT_THAT(hooks.out, HasSubstr(fmt::format("https://windlass-controller.{}.svc:9401/healthz", name_space())));
   apply(kService);
 
-  ok(chart("upgrade", {"--set", "gateway.replicas=3,controller.tick=2s,acceleratorClasses.nvidia-l4=null"}));
+  ok(chart(
+      "upgrade",
+      {"--set",
+       "gateway.replicas=3,controller.tick=2s,controller.watchNamespaces={team-a,team-b},acceleratorClasses.nvidia-l4=null"}));
   EXPECT_EQ(deployment("windlass-gateway")["spec"]["replicas"], 3);
-  EXPECT_THAT(deployment("windlass-controller").dump(), HasSubstr("--tick=2s"));
+  const std::string upgraded = deployment("windlass-controller").dump();
+  for (const char* flag : {"--tick=2s", "--instance=windlass", "--watch-namespaces=team-a,team-b"}) {
+    EXPECT_THAT(upgraded, HasSubstr(flag));
+  }
   EXPECT_TRUE(names("networkpolicies").empty()) << "what is switched off goes";
   EXPECT_EQ(plane().get("/apis/windlass.dev/v1alpha1/acceleratorclasses/nvidia-l4").status, 404);
   EXPECT_EQ(secret("windlass-token"), token);
@@ -173,6 +179,7 @@ TEST_F(HelmTest, BadValuesAreRefused) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"gateway.replica=3", "at '/gateway': additional properties 'replica' not allowed"},
       {"controller.replicas=0", "at '/controller/replicas': minimum: got 0, want 1"},
+      {"controller.instance=My_Windlass", "at '/controller/instance'"},
       {"controller.replicas=two", "at '/controller/replicas': got string, want integer"},
       {"gateway.queueTimeout=60", "at '/gateway/queueTimeout': got number, want string"},
       {"gateway.queueTimeout=soon", "at '/gateway/queueTimeout': 'soon' does not match pattern"},
