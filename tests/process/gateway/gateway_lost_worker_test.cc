@@ -32,7 +32,8 @@ class WorkerProcess {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::array<char*, 3> argv{const_cast<char*>(program.c_str()), const_cast<char*>(name.c_str()), nullptr};
+    std::string flag = "--name=" + name;
+    std::array<char*, 3> argv{const_cast<char*>(program.c_str()), flag.data(), nullptr};
     if (::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
     posix_spawn_file_actions_destroy(&actions);
     ::close(out[1]);

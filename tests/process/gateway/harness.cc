@@ -352,7 +352,8 @@ bool Gate::wait(double deadline_s) {
 }
 
 GatewayProcess::GatewayProcess(const std::vector<std::string>& controllers, std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--id", "gw"});
+  if (std::find(flags.begin(), flags.end(), "--id") == flags.end()) flags.insert(flags.end(), {"--id", "gw"});
+  flags.insert(flags.begin(), {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"});
   for (const auto& url : controllers) flags.insert(flags.end(), {"--controller", url});
   std::array<int, 2> pipe_fds{};
   if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return;
