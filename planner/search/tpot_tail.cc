@@ -1,0 +1,69 @@
+// See tpot_tail.h.
+#include "planner/search/tpot_tail.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace windlass::planner {
+namespace {
+
+constexpr int kBisections = 40;
+constexpr double kMostPrefillShare = 0.95;
+
+// Of requests in the worker when `rate_per_s` come, with the iterations that they bring.
+struct Steady {
+  double batch = 0;
+  double decode_s = 0;
+  double iteration_s = 0;  // in the mean, prompts in it
+};
+
+Steady steady_state(const LatencyModel& model, const Lengths& lengths, double prompt_s, double rate_per_s) {
+  const double context = lengths.input_tokens + kContextGrowth * lengths.output_tokens;
+  const double share = rate_per_s * prompt_s;
+  Steady at;
+  at.decode_s = model.decode_s(1, context);
+  // decode_s is linear in the batch or steeper: the batch grows from below to its fixed point, or past all bounds.
+  for (int i = 0; i < 200; ++i) {
+    at.iteration_s = at.decode_s / (1 - std::min(kMostPrefillShare, share));
+    const double batch = rate_per_s * lengths.output_tokens * at.iteration_s;
+    if (std::abs(batch - at.batch) < 1e-6 * batch || batch > kMaxBatch) {
+      at.batch = batch;
+      break;
+    }
+    at.batch = batch;
+    at.decode_s = model.decode_s(std::max(1.0, batch), context);
+  }
+  return at;
+}
+
+// P[Poisson(mean) > k].
+double poisson_above(double mean, double k) {
+  if (k < 0) return 1;
+  double sum = 0;
+  for (double i = 0; i <= std::floor(k); ++i) sum += std::exp(i * std::log(std::max(mean, 1e-300)) - mean - std::lgamma(i + 1));
+  return std::max(0.0, 1 - sum);
+}
+
+}  // namespace
+
+double rate_within_tpot(const LatencyModel& model, const Objective& objective, const Lengths& lengths, int slots) {
+  const double steps = lengths.output_tokens - 1;
+  const double prompt_s = std::max(1e-9, model.prefill_s(lengths.input_tokens) - model.prefill_s(0));
+  const auto inside = [&](double rate_per_s) {
+    if (rate_per_s * prompt_s > kMostPrefillShare) return false;
+    const Steady at = steady_state(model, lengths, prompt_s, rate_per_s);
+    if (at.batch > slots) return false;
+    if (steps <= 0) return true;
+    const double room = steps * (objective.tpot_s - at.decode_s) / prompt_s;
+    return poisson_above(rate_per_s * steps * objective.tpot_s, room) <= 1 - objective.percentile / 100;
+  };
+  double low = 0, high = kMostPrefillShare / prompt_s;
+  if (inside(high)) return high;
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (low + high) / 2;
+    (inside(middle) ? low : high) = middle;
+  }
+  return low > 1e-6 * kMostPrefillShare / prompt_s ? low : 0;
+}
+
+}  // namespace windlass::planner
