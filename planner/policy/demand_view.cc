@@ -21,9 +21,7 @@ std::string problem_of(const char* name, const std::optional<Reading>& reading, 
   return fmt::format("{} is {:.0f} s old, at most {:.0f} s is fresh", name, now_s - reading->at_s, kSignalMaxAgeS);
 }
 
-double step_up(double tokens) {
-  return std::ceil(std::pow(kLengthStep, std::ceil(std::log(tokens) / std::log(kLengthStep) - 1e-9)));
-}
+double to_step(double tokens) { return std::ceil(std::pow(kLengthStep, std::round(std::log(tokens) / std::log(kLengthStep)))); }
 
 }  // namespace
 
@@ -65,7 +63,7 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
                               is_usable(demand.output_tokens, now_s) && demand.input_tokens->value >= 1 &&
                               demand.output_tokens->value >= 1;
   if (lengths_usable) {
-    view.lengths = Lengths{step_up(demand.input_tokens->value), step_up(demand.output_tokens->value)};
+    view.lengths = Lengths{to_step(demand.input_tokens->value), to_step(demand.output_tokens->value)};
     view.lengths_observed = true;
   }
 

@@ -21,7 +21,7 @@ struct DemandView {
   double burstiness = 1;  // PolicyMemory::burstiness
   std::optional<DemandForecast> forecast;
   double believed_per_s = 0;  // the arrival rate to predict with: the observed one, or else what the spec assumes
-  Lengths lengths;            // observed where fresh, rounded up to a step; else what the spec assumes
+  Lengths lengths;            // observed where fresh, rounded to a step; else what the spec assumes
   bool lengths_observed = false;
   // Requests inside the workers that serve, by their own word.
   double in_workers = 0;

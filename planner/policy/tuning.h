@@ -56,7 +56,7 @@ inline constexpr double kRiseSigmas = 3;
 
 // Mean lengths are believed once the service has been watched for so long.
 inline constexpr double kLengthsAfterS = 60;
-// Observed mean lengths are rounded up to powers of this, so that slots and rates move in steps and not with every request.
+// Observed mean lengths are rounded to powers of this, so that slots and rates move in steps and not with every request.
 inline constexpr double kLengthStep = 1.03;
 
 // ---- stability
