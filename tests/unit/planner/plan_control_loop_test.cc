@@ -1,0 +1,394 @@
+// The control loop's rules one by one: forecasts, bursts, pace, silent workers, corrections, troubles, refusals,
+// reconfiguration.
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/policy/make_plan.h"
+#include "planner/policy/tuning.h"
+#include "tests/unit/planner/fixtures.h"
+
+namespace windlass::planner {
+namespace {
+
+using testing::a100;
+using testing::chat_service;
+using testing::h100;
+using testing::has_reason;
+using ::testing::HasSubstr;
+using testing::l4;
+using testing::observe;
+using testing::ready_worker;
+using testing::with_gpus;
+
+constexpr double kNow = 10'000;
+
+Snapshot one(Service service, int gpus = 64) {
+  Snapshot snapshot;
+  snapshot.now_s = kNow;
+  snapshot.accelerators = {with_gpus(h100(), gpus)};
+  snapshot.services = {std::move(service)};
+  return snapshot;
+}
+
+// A service that has run `workers` workers for an hour and has needed so many, with signals that say so; a start takes 1 s.
+Service running_service(int workers, double arrivals_per_s) {
+  Service service = chat_service();
+  service.last_desired = workers;
+  for (int slot = 0; slot < workers; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+  service.memory.history_since_s = kNow - 3600;
+  service.memory.recommendations = {Recommendation{kNow - 3600, workers}};
+  service.memory.desired = workers;
+  service.starts = StartTimes{1, 10};
+  observe(service, kNow, arrivals_per_s);
+  return service;
+}
+
+// As before, but the last window needed one worker only: nothing but the other rules holds the rest.
+Service shrinking_service(int workers, double arrivals_per_s) {
+  Service service = running_service(workers, arrivals_per_s);
+  service.memory.recommendations = {Recommendation{kNow - 3600, 1}};
+  return service;
+}
+
+ServicePlan plan_of(const Service& service, int gpus = 64) { return make_plan(one(service, gpus)).services[0]; }
+
+// Requests per second of a worker whose slots are all taken.
+double full_rate() { return plan_of(running_service(1, 0.1)).predicted.requests_per_s; }
+
+// The counts of the last minute, and forecasts that have come true, of so many requests per second.
+void forecast_of(Service& service, double expected_per_s, double level_per_s) {
+  workload::BestForecastOptions options;
+  auto forecaster = workload::BestForecaster::make(options).value();
+  for (double at_s = kNow - 3000; at_s <= kNow; at_s += 10) ASSERT_TRUE(forecaster.observe({at_s, expected_per_s}, 60).ok());
+  service.memory.forecast = forecaster.state();
+  service.memory.counted = Reading{1000, kNow};
+  service.demand.arrivals_total = Reading{1000, kNow};
+  for (double at_s = kNow - 50; at_s <= kNow; at_s += 10) service.memory.arrivals.push_back({at_s, level_per_s});
+}
+
+// Given a forecast above what is seen, expect the workers it needs, in the plan with its method and error; given one below,
+// that what is seen decides; given one without a record, that it raises nothing.
+TEST(ControlLoop, AForecastRaisesAndNeverLowers) {
+  const double rate = full_rate();
+  Service service = running_service(2, 1.5 * rate);
+  forecast_of(service, 2.7 * rate, 1.5 * rate);
+  ServicePlan plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 3);
+  EXPECT_TRUE(has_reason(plan, "Forecast"));
+  ASSERT_TRUE(plan.forecast.has_value());
+  EXPECT_NEAR(plan.forecast->requests_per_s, 2.7 * rate, 1e-6);
+  EXPECT_EQ(plan.forecast->horizon_s, 1);
+
+  Service falling = running_service(3, 2.7 * rate);
+  forecast_of(falling, 0.5 * rate, 2.7 * rate);
+  EXPECT_EQ(plan_of(falling).desired_workers(), 3);
+
+  service.memory.forecast->given.forecasts = 0;
+  EXPECT_EQ(plan_of(service).desired_workers(), 2);
+}
+
+// Given a scale-up that must wait a minute, expect a small rise to wait and a burst of twice what serves not to; and after it,
+// nothing goes until the window is over.
+TEST(ControlLoop, ABurstDoesNotWait) {
+  const double rate = full_rate();
+  Service service = running_service(2, 2.5 * rate);
+  service.scaling.scale_up_stabilization_s = 60;
+  ServicePlan plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 2);
+  EXPECT_TRUE(has_reason(plan, "ScaleUpStabilising"));
+
+  observe(service, kNow, 5 * rate);
+  plan = plan_of(service);
+  EXPECT_GE(plan.desired_workers(), 5);
+  EXPECT_TRUE(has_reason(plan, "Burst"));
+  EXPECT_EQ(plan.memory.panic_until_s, kNow + kPanicWindowS);
+
+  Service after = shrinking_service(6, 0.5 * rate);
+  after.memory.panic_until_s = kNow + 5;
+  plan = plan_of(after);
+  EXPECT_EQ(plan.desired_workers(), 6);
+  EXPECT_TRUE(has_reason(plan, "HeldAfterBurst"));
+  after.memory.panic_until_s = kNow;
+  EXPECT_EQ(plan_of(after).desired_workers(), 1);
+}
+
+// Given limits of workers a minute, expect no more to come or go within one, and further ones in the next.
+TEST(ControlLoop, PaceIsKept) {
+  const double rate = full_rate();
+  Service up = running_service(1, 6 * rate);
+  up.scaling.scale_up_max_per_minute = 2;
+  ServicePlan plan = plan_of(up);
+  EXPECT_EQ(plan.desired_workers(), 3);
+  EXPECT_TRUE(has_reason(plan, "ScaleUpRateLimited"));
+  up.memory = plan.memory;
+  up.last_desired = 3;
+  EXPECT_EQ(plan_of(up).desired_workers(), 3) << "two came within this minute";
+  Snapshot later = one(up);
+  later.now_s = kNow + 61;
+  observe(later.services[0], later.now_s, 6 * rate);
+  EXPECT_EQ(make_plan(later).services[0].desired_workers(), 5);
+
+  Service down = shrinking_service(8, 0.5 * rate);
+  down.scaling.scale_down_max_per_minute = 3;
+  plan = plan_of(down);
+  EXPECT_EQ(plan.desired_workers(), 5);
+  EXPECT_TRUE(has_reason(plan, "ScaleDownRateLimited"));
+}
+
+// Given workers that were added less than a start ago, expect none to go; given that it was longer ago, that they go.
+TEST(ControlLoop, NoChangeOfMindWithinAStart) {
+  Service service = shrinking_service(5, 0.5 * full_rate());
+  service.starts = StartTimes{90, 10};
+  service.memory.last_change = Change{kNow - 89, Direction::kUp};
+  ServicePlan plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 5);
+  EXPECT_TRUE(has_reason(plan, "HeldAfterScaleUp"));
+  service.memory.last_change->at_s = kNow - 90;
+  EXPECT_EQ(plan_of(service).desired_workers(), 1);
+}
+
+// Given a load that one worker less would only just carry, expect it to stay; without a tolerance, or with a load well below,
+// that it goes. Given that requests miss the objective now, expect more room to be asked for.
+TEST(ControlLoop, ScaleDownKeepsTheObjective) {
+  const double rate = full_rate();
+  Service service = shrinking_service(4, 2.85 * rate);
+  service.memory.recommendations = {Recommendation{kNow - 3600, 3}};
+  service.scaling.tolerance = 0.3;
+  ServicePlan plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 4);
+  EXPECT_TRUE(has_reason(plan, "HeldWithinTolerance"));
+  service.scaling.tolerance = 0;
+  EXPECT_EQ(plan_of(service).desired_workers(), 3);
+
+  service = shrinking_service(4, 2.2 * rate);
+  service.memory.recommendations = {Recommendation{kNow - 3600, 3}};
+  EXPECT_EQ(plan_of(service).desired_workers(), 3);
+  service.demand.attainment = Reading{0.8, kNow};
+  plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 4);
+  EXPECT_TRUE(has_reason(plan, "HeldOnMissedObjective"));
+}
+
+// Given workers that became ready this moment and have no readings, expect that they count neither as full nor as silent; given
+// that they say nothing for long, that nothing goes, in words.
+TEST(ControlLoop, NewWorkersAreNotFull) {
+  Service service = chat_service();
+  service.memory.history_since_s = kNow - 3600;
+  service.memory.recommendations = {Recommendation{kNow - 3600, 1}};
+  service.starts = StartTimes{1, 10};
+  for (int slot = 0; slot < 2; ++slot) {
+    service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+    service.workers.back().running.reset();
+    service.workers.back().waiting.reset();
+    service.workers.back().ready_s = kNow - 1;
+  }
+  service.last_desired = 2;
+  observe(service, kNow, 0.1);
+  ServicePlan plan = plan_of(service);
+  EXPECT_FALSE(has_reason(plan, "Occupied"));
+  EXPECT_EQ(plan.desired_workers(), 1);
+  EXPECT_EQ(plan.metrics_fresh.reason, "SignalsFresh");
+
+  for (Worker& worker : service.workers) worker.ready_s = kNow - kReadingGraceS - 1;
+  plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 2);
+  EXPECT_TRUE(has_reason(plan, "HeldOnSilentWorkers"));
+  EXPECT_EQ(plan.metrics_fresh.reason, "WorkersSilent");
+}
+
+// Given live workers that are slower than the model says, expect fewer slots, more workers and a reason; given too few samples,
+// too large an error or another configuration, expect the model as it is; given an absurd correction, that it is held in
+// bounds.
+TEST(ControlLoop, TheModelIsCorrectedFromLiveWorkers) {
+  Service service = running_service(2, 1.8 * full_rate());
+  const ServicePlan before = plan_of(service);
+  service.corrections = {{"h100", 1, 1.3, 0, 1.8, 0.001, 500, 0.1}};
+  const ServicePlan after = plan_of(service);
+  EXPECT_TRUE(has_reason(after, "CorrectedModel"));
+  EXPECT_LT(after.pools[0].slots, before.pools[0].slots);
+  EXPECT_EQ(after.pools[0].max_concurrency, before.pools[0].max_concurrency);
+  EXPECT_GT(after.desired_workers(), before.desired_workers());
+  EXPECT_LE(after.predicted.tpot_s, service.slo.tpot_s);
+
+  for (const LatencyCorrection& unused :
+       {LatencyCorrection{"h100", 1, 1.3, 0, 1.8, 0.001, kCorrectionSamples - 1, 0.1},
+        LatencyCorrection{"h100", 1, 1.3, 0, 1.8, 0.001, 500, 0.9}, LatencyCorrection{"h100", 2, 1.3, 0, 1.8, 0.001, 500, 0.1},
+        LatencyCorrection{"h100", 1, std::numeric_limits<double>::quiet_NaN(), 0, 1.8, 0, 500, 0.1}}) {
+    service.corrections = {unused};
+    EXPECT_EQ(plan_of(service).pools, before.pools);
+  }
+  service.corrections = {{"h100", 1, 1e9, 1e9, 1e9, -1e9, 500, 0.1}};
+  const ServicePlan absurd = plan_of(service);
+  EXPECT_GE(absurd.pools[0].slots, 1);
+  EXPECT_GT(absurd.pools[0].service_rate_per_s, 0);
+}
+
+// Given slots in use and a model that says a little more or less, expect them kept; given much less, followed.
+TEST(ControlLoop, SlotsDoNotFlutter) {
+  Service service = running_service(1, 1);
+  service.demand.input_tokens = Reading{1500, kNow};
+  service.demand.output_tokens = Reading{256, kNow};
+  const int slots = plan_of(service).pools[0].slots;
+  for (double nearly : {0.9, 0.95, 1.0, 1.02}) {
+    service.memory.slots = {{"h100-1", static_cast<int>(slots * nearly)}};
+    EXPECT_EQ(plan_of(service).pools[0].slots, static_cast<int>(slots * nearly));
+  }
+  for (double far : {0.5, 1.3}) {
+    service.memory.slots = {{"h100-1", static_cast<int>(slots * far)}};
+    EXPECT_EQ(plan_of(service).pools[0].slots, slots);
+  }
+}
+
+// Given workers in each trouble, expect AbleToScale to name it in words with the first one's, and the number to stay.
+TEST(ControlLoop, TroublesAreToldApart) {
+  const std::pair<WorkerTrouble, const char*> troubles[] = {{WorkerTrouble::kUnschedulable, "WorkersUnschedulable"},
+                                                            {WorkerTrouble::kImagePull, "ImagePullFailing"},
+                                                            {WorkerTrouble::kCrashLoop, "WorkersCrashLooping"},
+                                                            {WorkerTrouble::kOutOfMemory, "WorkersOutOfMemory"},
+                                                            {WorkerTrouble::kNodeLost, "NodesLost"},
+                                                            {WorkerTrouble::kFailed, "WorkersFailing"}};
+  for (const auto& [trouble, reason] : troubles) {
+    Service service = running_service(3, 2.5 * full_rate());
+    service.workers[2].state = WorkerState::kStarting;
+    service.workers[2].trouble = trouble;
+    service.workers[2].trouble_message = "as the kubelet has it";
+    const ServicePlan plan = plan_of(service);
+    EXPECT_GE(plan.desired_workers(), 3);
+    EXPECT_EQ(plan.able_to_scale.status, Truth::kFalse);
+    EXPECT_EQ(plan.able_to_scale.reason, reason);
+    EXPECT_THAT(plan.able_to_scale.message, HasSubstr("h100-1-2: as the kubelet has it"));
+  }
+}
+
+// Given two equals of which one's worker finds no node, or is refused by a quota, and too few GPUs for both, expect the other
+// to get what is left: nobody is frozen by another's trouble.
+TEST(ControlLoop, WhatCannotStartKeepsNoGpusFromOthers) {
+  Service stuck = running_service(1, 5 * full_rate());
+  stuck.id = ServiceId{"default", "stuck", "uid-stuck"};
+  stuck.priority = 10;
+  Service other = running_service(1, 3.5 * full_rate());
+  Snapshot snapshot = one(stuck, 6);
+  snapshot.services.push_back(other);
+  EXPECT_EQ(make_plan(snapshot).services[1].desired_workers(), 1) << "the higher priority takes what there is";
+
+  Service& first = snapshot.services[0];
+  first.workers.push_back(ready_worker("h100-1", "h100", 1, 1, kNow));
+  first.workers[1].state = WorkerState::kUnschedulable;
+  first.workers[1].created_s = kNow - 300;
+  EXPECT_EQ(make_plan(snapshot).services[1].desired_workers(), 4);
+
+  first.workers.pop_back();
+  first.refused = CreationRefusal{"QuotaExceeded", "exceeded quota: gpus", kNow + 30};
+  const Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[1].desired_workers(), 4);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "QuotaExceeded");
+  EXPECT_THAT(plan.services[0].able_to_scale.message, HasSubstr("exceeded quota: gpus; tried again in 30 s"));
+  ASSERT_FALSE(plan.denied.empty());
+  EXPECT_EQ(plan.denied.back().code, "QuotaExceeded");
+  first.refused->until_s = kNow;
+  EXPECT_EQ(make_plan(snapshot).services[1].desired_workers(), 1) << "a refusal that is over counts no more";
+}
+
+// Given too few GPUs, expect the denial to say who has them.
+TEST(ControlLoop, ADenialNamesWhoHasTheGpus) {
+  Service low = running_service(1, 3.5 * full_rate());
+  Service high = running_service(3, 2.8 * full_rate());
+  high.id = ServiceId{"prod", "search", "uid-search"};
+  high.priority = 100;
+  Snapshot snapshot = one(low, 5);
+  snapshot.accelerators[0].used_by_others = 1;
+  snapshot.services.push_back(high);
+  const Plan plan = make_plan(snapshot);
+  ASSERT_EQ(plan.denied.size(), 1U);
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 are granted: of 4 GPUs prod/search (priority 100) has 3"));
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 more are taken by other pods"));
+}
+
+// Given a configuration that is cheaper: a change that was just made, or one whose start costs more than it saves, is not made
+// again; without a free GPU for a first new worker neither; else it is.
+TEST(ControlLoop, AChangeMustPayBackAndHaveRoom) {
+  Service service = running_service(2, 1.5 * full_rate());
+  service.workload.requests_per_s = 1.5 * full_rate();
+  service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"other", std::nullopt}};
+  service.memory.configuration = "h100-1";
+  service.memory.configuration_since_s = kNow - 7200;
+  Snapshot snapshot = one(service);
+  AcceleratorSpec other = h100();
+  other.name = "other";
+  other.price_per_hour = 2;
+  snapshot.accelerators.push_back(with_gpus(other, 8));
+  ServicePlan plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.pools[0].name, "other-1");
+  EXPECT_EQ(plan.memory.configuration_since_s, kNow);
+
+  snapshot.services[0].memory.configuration_since_s = kNow - 60;
+  snapshot.services[0].starts = StartTimes{300, 10};
+  plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.pools[0].name, "h100-1");
+  EXPECT_TRUE(has_reason(plan, "ChangeDoesNotPayBack"));
+  bool listed = false;
+  for (const Considered& considered : plan.considered) {
+    if (considered.accelerator != "other") continue;
+    listed = true;
+    EXPECT_EQ(considered.workers, 2);
+    EXPECT_THAT(considered.rejected, HasSubstr("does not pay"));
+  }
+  EXPECT_TRUE(listed);
+
+  snapshot.services[0].memory.configuration_since_s = kNow - 7200;
+  snapshot.services[0].scaling.max_cost_per_hour = 9;
+  plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.pools[0].name, "h100-1");
+  EXPECT_TRUE(has_reason(plan, "NoRoomForChange"));
+}
+
+// Given an objective that the allowed accelerator cannot meet and another one can, expect the condition to name it; and every
+// configuration that was weighed with why not.
+TEST(ControlLoop, InfeasibleNamesWhatWouldDo) {
+  Service service = chat_service();
+  service.accelerators = {AllowedAccelerator{"l4", std::nullopt}};
+  Snapshot snapshot = one(service);
+  snapshot.accelerators.push_back(with_gpus(l4(), 8));
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.feasible.status, Truth::kFalse);
+  EXPECT_THAT(plan.feasible.message, HasSubstr("x h100 would do, at "));
+  ASSERT_FALSE(plan.considered.empty());
+  EXPECT_EQ(plan.considered[0].accelerator, "l4");
+  EXPECT_THAT(plan.considered[0].rejected, HasSubstr("a token"));
+}
+
+// Given several that would do, expect them weighed for the demand, cheapest first, and none rejected but the losers.
+TEST(ControlLoop, ConsideredIsCheapestFirst) {
+  Service service = running_service(2, 1.5 * full_rate());
+  service.accelerators.clear();
+  service.slo.tpot_s = 0.1;
+  service.workload.requests_per_s = 10;
+  Snapshot snapshot = one(service);
+  snapshot.accelerators.push_back(with_gpus(a100(), 8));
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  ASSERT_GE(plan.considered.size(), 2U);
+  int taken = 0;
+  for (std::size_t i = 0; i < plan.considered.size(); ++i) {
+    taken += plan.considered[i].rejected.empty();
+    if (i > 0 && plan.considered[i].workers > 0) {
+      EXPECT_GE(plan.considered[i].cost_per_hour, plan.considered[i - 1].cost_per_hour);
+    }
+  }
+  EXPECT_EQ(taken, 1);
+}
+
+// Given a worker whose node is gone, expect that it serves nobody and holds no GPU that others could have.
+TEST(ControlLoop, ALostNodeTakesNothingFromTheRest) {
+  Service service = running_service(3, 2.8 * full_rate());
+  service.workers[2].trouble = WorkerTrouble::kNodeLost;
+  service.workers[2].state = WorkerState::kDraining;
+  const ServicePlan plan = plan_of(service, 3);
+  EXPECT_EQ(plan.desired_workers(), 3) << "the node's GPU is not in the count of three; it must not be taken off once more";
+}
+
+}  // namespace
+}  // namespace windlass::planner
