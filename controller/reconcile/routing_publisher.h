@@ -18,9 +18,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "controller/reconcile/slot_shares.h"
@@ -79,35 +77,44 @@ class RoutingPublisher {
   [[nodiscard]] std::vector<GatewayPeer> gateways(double now_s) const;
 
  private:
-  using ChainKey = std::pair<std::string, std::string>;  // served name, chain id
   struct Grant {
     std::int64_t counter = 0;  // of the first table that said so
     int slots = 0;
   };
+  // By chain id; in this term, oldest first; each holds until the next.
+  using Grants = std::map<std::string, std::deque<Grant>>;
   struct Gateway {
     GatewayPeer peer;
     std::map<std::string, GatewayLoad> loads;
-    std::map<ChainKey, std::deque<Grant>> grants;  // in this term, oldest first; each holds until the next
+    std::map<std::string, Grants> grants;  // by served name
+  };
+  // Slots by gateway, in the order of the route's chains.
+  using Shares = std::map<std::string, std::vector<int>>;
+  struct Model {
+    ShareBalance balance;
+    Shares shares;      // in force
+    bool stale = true;  // what a gateway may hold of it has changed since they were worked out
   };
 
-  using Shares = std::map<std::string, std::map<ChainKey, int>>;  // slots by gateway and chain
-
   [[nodiscard]] dispatch::RoutingTable table_of(const std::string& id) const;
+  [[nodiscard]] bool is_sharing(const std::string& id) const;
   void forget_silent(double now_s);
   // The grants that the gateway can no longer act on, by what it acknowledged.
   void drop_superseded(Gateway& gateway);
-  void note_grants(Gateway& gateway, const std::map<ChainKey, int>& shares) const;
-  [[nodiscard]] static int may_hold(const Gateway& gateway, const ChainKey& chain);
-  // Shares that are to be in force with a table of these models.
-  [[nodiscard]] Shares next_shares(const std::vector<dispatch::ModelRoute>& models, double now_s);
+  // What a table with these shares of the model lets each gateway hold. `route` null: the model has gone.
+  void note_grants(const std::string& name, const dispatch::ModelRoute* route, const Shares& shares);
+  [[nodiscard]] static int may_hold(const Gateway& gateway, const std::string& model, const std::string& chain);
+  [[nodiscard]] bool has_queue(const std::string& model) const;
+  // Shares that are to be in force with this route.
+  [[nodiscard]] Shares next_shares(const dispatch::ModelRoute& route, Model& model, double now_s);
 
   mutable std::mutex mutex_;
   bool serving_ = false;
   bool stirred_ = false;
   dispatch::RoutingTable table_;
-  std::map<std::string, Gateway> gateways_;       // by id
-  Shares shares_;                                 // in force; who has no entry yet waits for one
-  std::map<std::string, ShareBalance> balances_;  // by served name
+  std::map<std::string, Gateway> gateways_;  // by id
+  std::vector<std::string> sharing_;         // those with shares in the table in force; others wait for the next
+  std::map<std::string, Model> models_;      // by served name
 };
 
 }  // namespace windlass::controller
