@@ -12,7 +12,7 @@ namespace windlass::charts {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 420, kLeft = 70, kRight = 190, kTop = 44, kBottom = 56;
-constexpr std::array kColours = {"#0b5394", "#b45f06", "#38761d", "#990000", "#674ea7", "#007a87", "#7f6000"};
+constexpr std::array kColours = {"#0b5394", "#b45f06", "#38761d", "#990000", "#674ea7", "#007a87", "#7f6000", "#555555"};
 
 // A range of values with round ticks, linear or logarithmic, laid over pixels from..to.
 class Axis {

@@ -1,6 +1,7 @@
 // outcome_experiment: attainment and GPU-hours of Windlass against other rules, in the serving simulator. Reads ../shared/data,
 // writes outcome.md, outcome.svg and, for a look at a rule minute by minute, WORKLOAD.RULE.tsv into a folder; `scripts/bench
 // outcome` puts table and chart into docs/.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -11,10 +12,12 @@
 #include <fmt/format.h>
 
 #include "controller/cli/thread_executor.h"
-#include "tests/bench/outcome/run.h"
+#include "tests/bench/outcome/report.h"
 
 namespace windlass::bench {
 namespace {
+
+constexpr const char* kOverTime = "day";  // the workload whose workers are drawn over time
 
 void write_minutes(const OutcomeRun& run, const std::filesystem::path& path) {
   std::ofstream file(path);
@@ -42,12 +45,12 @@ int run(const std::string& data, const std::filesystem::path& out, const std::ve
   }
   std::filesystem::create_directories(out);
   struct Task {
-    const OutcomeWorkload* workload;
-    const OutcomeSetting* setting;
+    std::size_t row;
     std::string rule;
   };
   std::vector<OutcomeSetting> settings;
   settings.reserve(workloads->size());
+  std::vector<OutcomeRow> rows;
   std::vector<Task> tasks;
   for (const OutcomeWorkload& workload : *workloads) {
     if (!only.empty() && std::find(only.begin(), only.end(), workload.name) == only.end()) continue;
@@ -58,40 +61,48 @@ int run(const std::string& data, const std::filesystem::path& out, const std::ve
     }
     settings.push_back(std::move(setting).value());
     const OutcomeSetting& s = settings.back();
-    const double floor_hours = s.pool.gpus_per_worker / 3600.0 *
-                               sim::work_floor_s(workload.requests, s.coefficients, s.pool.engine.max_sequences, kAttainment);
     std::cerr << fmt::format(
-        "{}: {} requests, {:.2f}/s, {:.0f}+{:.0f} tokens, pool {} slots {} max {} worker {:.2f}/s first {} floor {:.1f}\n",
+        "{}: {} requests, {:.1f}/s, {:.0f} + {:.0f} tokens; {} with {} slots serves {:.2f}/s; begins with {}, at most {}\n",
         workload.name, workload.requests.size(), workload.rate_per_s(), workload.lengths.input_tokens,
-        workload.lengths.output_tokens, s.pool.name, s.slots, s.pool.engine.max_sequences, s.worker_per_s, s.first_workers,
-        floor_hours);
-    for (const std::string& rule : rules) tasks.push_back({&workload, &s, rule});
+        workload.lengths.output_tokens, s.pool.name, s.slots, s.worker_per_s, s.first_workers, s.most_workers);
+    for (const std::string& rule : rules) tasks.push_back({rows.size(), rule});
+    rows.push_back({&workload, &s, {}});
   }
+  // The longest first: they are what the last core waits for.
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [](const Task& a, const Task& b) { return (a.rule == "clairvoyant") > (b.rule == "clairvoyant"); });
   cli::ThreadExecutor executor(threads);
   std::mutex mutex;
   const auto runs = parallel_map<Result<OutcomeRun>>(executor, tasks.size(), [&](std::size_t i) {
+    const OutcomeRow& row = rows[tasks[i].row];
     const auto begin = std::chrono::steady_clock::now();
-    auto run = run_rule(tasks[i].rule, *tasks[i].workload, *tasks[i].setting);
+    auto run = run_rule(tasks[i].rule, *row.workload, *row.setting);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const std::lock_guard lock(mutex);
-    if (run.ok()) {
-      std::cerr << fmt::format(
-          "{:14} {:12} attained {:7.3f} %  GPU-hours {:8.1f}  TTFT P99 {:6.2f} s  TPOT P99 {:5.1f} ms  most {} ({:.1f} s)\n",
-          tasks[i].workload->name, tasks[i].rule, run->attainment * 100, run->gpu_hours, run->ttft_p99_s, run->tpot_p99_s * 1e3,
-          run->most_workers, seconds);
-    }
+    if (run.ok())
+      std::cerr << fmt::format("{:13} {:12} {:6.2f} % attained, {:7.1f} GPU-hours, {:5.1f} s\n", row.workload->name,
+                               tasks[i].rule, run->attainment * 100, run->gpu_hours, seconds);
     return run;
   });
   for (std::size_t i = 0; i < tasks.size(); ++i) {
+    OutcomeRow& row = rows[tasks[i].row];
     const auto& run = (*runs)[i];
     if (!run.ok()) {
       std::cerr << "outcome_experiment: " << tasks[i].rule << ": " << run.error().message << "\n";
       return 1;
     }
-    const std::string name = tasks[i].workload->name + "." + tasks[i].rule;
+    const std::string name = row.workload->name + "." + tasks[i].rule;
     write_minutes(*run, out / (name + ".tsv"));
     if (!run->decisions.empty()) write_decisions(*run, out / (name + ".decisions.txt"));
+    row.runs.push_back(*run);
   }
+  for (OutcomeRow& row : rows) {
+    std::stable_sort(row.runs.begin(), row.runs.end(), [&](const OutcomeRun& a, const OutcomeRun& b) {
+      return std::find(rules.begin(), rules.end(), a.rule) < std::find(rules.begin(), rules.end(), b.rule);
+    });
+  }
+  std::ofstream(out / "outcome.md") << outcome_table(rows);
+  std::ofstream(out / "outcome.svg") << outcome_chart(rows, kOverTime);
   return 0;
 }
 

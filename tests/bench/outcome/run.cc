@@ -112,11 +112,9 @@ Result<OutcomeRun> run_clairvoyant(const OutcomeWorkload& workload, const Outcom
   options.most_workers = setting.most_workers;
   const bool long_run = workload.end_s > 4 * 3600;
   options.cell_s = long_run ? 60 : 10;
-  if (long_run) {
-    options.averages_s = {60, 300, 900};
-    options.caps = {1};
-    options.improvement_runs = 60;
-  }
+  options.averages_s = long_run ? std::vector<double>{300} : std::vector<double>{10, 60, 300};
+  options.caps = long_run ? std::vector<double>{1} : std::vector<double>{1, 0.9};
+  options.improvement_runs = long_run ? 24 : 120;
   std::optional<Error> problem;
   const auto trial = [&](std::vector<sim::ScheduleStep> steps) {
     sim::ScheduleTrial trial;

@@ -25,8 +25,8 @@ constexpr const char* kAccelerator = "h100-80gb";
 constexpr double kTtftS = 2;
 constexpr double kTpotS = 0.075;
 constexpr double kRoom = 2;            // GPUs of the cluster, over those that the plan for the busiest minute has
-constexpr double kTraceRate = 8;       // copies of a trace
-constexpr double kFirstSeconds = 300;  // whose rate the first workers are for
+constexpr double kTraceRate = 16;      // copies of a trace
+constexpr double kFirstSeconds = 300;  // whose busiest minute the first workers are for
 
 Result<std::vector<workload::TraceRow>> read_trace(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -72,16 +72,13 @@ OutcomeWorkload of_process(const std::string& name, const std::string& title, wo
   return finished(std::move(workload));
 }
 
-double mean_of_first(const OutcomeWorkload& workload, double seconds) {
-  const auto count = std::count_if(workload.requests.begin(), workload.requests.end(),
-                                   [&](const workload::Request& r) { return r.arrival_s < seconds; });
-  return static_cast<double>(count) / seconds;
-}
-
-// Requests a second in the busiest minute.
-double busiest_minute(const OutcomeWorkload& workload) {
-  std::vector<int> minutes(static_cast<std::size_t>(workload.end_s / 60) + 1);
-  for (const workload::Request& request : workload.requests) ++minutes[static_cast<std::size_t>(request.arrival_s / 60)];
+// Requests a second in the busiest whole minute that ends within `seconds`.
+double busiest_minute(const OutcomeWorkload& workload, double seconds) {
+  std::vector<int> minutes(static_cast<std::size_t>(seconds / 60));
+  for (const workload::Request& request : workload.requests) {
+    const auto minute = static_cast<std::size_t>(request.arrival_s / 60);
+    if (minute < minutes.size()) ++minutes[minute];
+  }
   return *std::max_element(minutes.begin(), minutes.end()) / 60.0;
 }
 
@@ -116,13 +113,13 @@ Result<std::vector<OutcomeWorkload>> outcome_workloads(const std::string& data) 
   workloads.push_back(of_trace("conversation", "Azure conversation", conversation));
   workloads.push_back(of_trace("code", "Azure code", code));
   workload::DiurnalArrivals day;
-  day.mean_rate_per_s = 20;
+  day.mean_rate_per_s = 40;
   day.peak_to_trough = 5;
   day.peak_at_s = 50'400;
   WINDLASS_ASSIGN_OR_RETURN(const auto curve, workload::make_arrivals(day, kSeed, "day"));
   workloads.push_back(of_process("day", "a day, 5 to 1", *curve, 86'400, conversation));
-  StepArrivals step({{20, 1800}, {40, 5400}, {20, 9000}});
-  workloads.push_back(of_process("step", "a step, 20 to 40 to 20 requests/s", step, 9000, conversation));
+  StepArrivals step({{40, 1800}, {80, 3600}, {40, 7200}});
+  workloads.push_back(of_process("step", "a step, 40 to 80 to 40 requests/s", step, 7200, conversation));
   return workloads;
 }
 
@@ -166,8 +163,8 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
     snapshot.services.front().workload.requests_per_s = requests_per_s;
     return std::max(1, planner::make_plan(snapshot).services.front().desired_workers());
   };
-  setting.first_workers = workers_for_rate(mean_of_first(workload, kFirstSeconds));
-  setting.most_workers = static_cast<int>(kRoom * workers_for_rate(busiest_minute(workload)));
+  setting.first_workers = workers_for_rate(busiest_minute(workload, kFirstSeconds));
+  setting.most_workers = static_cast<int>(kRoom * workers_for_rate(busiest_minute(workload, workload.end_s)));
   setting.accelerator.allocatable_gpus = setting.most_workers * chosen.gpus_per_worker;
   return setting;
 }
