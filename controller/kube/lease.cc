@@ -56,7 +56,7 @@ bool LeaderElector::ours() const {
 bool LeaderElector::expired(double monotonic_s) const {
   double duration_s = options_.lease_duration_s;
   if (observed_duration_s_ <= kLongestBelievableLease_s) duration_s = std::max(duration_s, observed_duration_s_);
-  return monotonic_s >= observed_at_s_ + duration_s;
+  return observed_at_s_ && monotonic_s >= *observed_at_s_ + duration_s;
 }
 
 WriteOptions LeaderElector::lease_write() const {
@@ -79,7 +79,7 @@ json LeaderElector::lease_object(double wall_s, std::int64_t transitions) const 
   return lease;
 }
 
-void LeaderElector::observe(const json& lease, double monotonic_s) {
+void LeaderElector::observe(const json& lease) {
   exists_ = true;
   json metadata = lease.value("metadata", json::object());
   std::string version = text_at(metadata, "resourceVersion");
@@ -92,11 +92,11 @@ void LeaderElector::observe(const json& lease, double monotonic_s) {
   observed_acquire_time_ = text_at(spec, "acquireTime");
   observed_transitions_ = integer_at(spec, "leaseTransitions");
   observed_duration_s_ = static_cast<double>(integer_at(spec, "leaseDurationSeconds"));
-  observed_at_s_ = monotonic_s;
+  observed_at_s_.reset();  // the answer may have come long after the step began: the next step's time is the safe one
   highest_term_seen_ = std::max(highest_term_seen_, observed_transitions_);
 }
 
-Result<void> LeaderElector::read(double monotonic_s) {
+Result<void> LeaderElector::read() {
   ApiResult<json> lease = client_.get(resources::kLeases, options_.name_space, options_.name, options_.request_timeout_s);
   if (!lease.ok() && lease.error().code == ErrorCode::kNotFound) {
     exists_ = false;
@@ -106,7 +106,7 @@ Result<void> LeaderElector::read(double monotonic_s) {
     return {};
   }
   if (!lease.ok()) return lease.error();
-  observe(*lease, monotonic_s);
+  observe(*lease);
   return {};
 }
 
@@ -114,7 +114,7 @@ Result<void> LeaderElector::renew(Instant now) {
   std::int64_t transitions = observed_transitions_;
   ApiResult<json> written = client_.update(resources::kLeases, lease_object(now.wall_s, transitions), lease_write());
   if (!written.ok()) return written.error();
-  observe(*written, now.monotonic_s);
+  observe(*written);
   last_renewal_s_ = now.monotonic_s;
   term_ = transitions;
   leading_ = true;
@@ -129,7 +129,7 @@ Result<void> LeaderElector::acquire(Instant now) {
   ApiResult<json> written = exists_ ? client_.update(resources::kLeases, lease, lease_write())
                                     : client_.create(resources::kLeases, lease, lease_write());
   if (!written.ok()) return written.error();
-  observe(*written, now.monotonic_s);
+  observe(*written);
   last_renewal_s_ = now.monotonic_s;
   term_ = transitions;
   leading_ = true;
@@ -139,6 +139,7 @@ Result<void> LeaderElector::acquire(Instant now) {
 void LeaderElector::step(Instant now) {
   if (now.monotonic_s < next_step_at_) return;
   if (leading_ && !leading(now.monotonic_s)) leading_ = false;
+  if (!observed_at_s_) observed_at_s_ = now.monotonic_s;
   next_step_at_ = now.monotonic_s + (leading_ ? 1.0 : random_.uniform(0.8, 1.2)) * options_.retry_period_s;
 
   Result<void> outcome;
@@ -150,7 +151,7 @@ void LeaderElector::step(Instant now) {
     }
   }
   if (outcome.ok() || outcome.error().code == ErrorCode::kConflict || outcome.error().code == ErrorCode::kNotFound) {
-    outcome = read(now.monotonic_s);
+    outcome = read();
     if (outcome.ok()) {
       if (ours()) {
         outcome = renew(now);
@@ -177,7 +178,7 @@ Result<void> LeaderElector::release(Instant now) {
   ApiResult<json> written = client_.update(resources::kLeases, lease, lease_write());
   next_step_at_ = now.monotonic_s + options_.lease_duration_s;  // who let go does not snatch it back
   if (!written.ok()) return written.error();
-  observe(*written, now.monotonic_s);
+  observe(*written);
   return {};
 }
 

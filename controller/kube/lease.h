@@ -61,11 +61,11 @@ class LeaderElector {
   [[nodiscard]] const std::optional<Error>& last_error() const { return last_error_; }
 
  private:
-  void observe(const nlohmann::json& lease, double monotonic_s);
+  void observe(const nlohmann::json& lease);
   [[nodiscard]] nlohmann::json lease_object(double wall_s, std::int64_t transitions) const;
   [[nodiscard]] bool ours() const;
   [[nodiscard]] bool expired(double monotonic_s) const;
-  Result<void> read(double monotonic_s);
+  Result<void> read();
   Result<void> renew(Instant now);
   Result<void> acquire(Instant now);
   [[nodiscard]] WriteOptions lease_write() const;
@@ -88,7 +88,9 @@ class LeaderElector {
   std::string observed_acquire_time_;
   std::int64_t observed_transitions_ = 0;
   double observed_duration_s_ = 0;
-  double observed_at_s_ = -std::numeric_limits<double>::infinity();
+  // Dated by the step after the one that saw it: within a step nobody knows how long an answer took, and a record that looks
+  // older than it is would be taken from a leader that lives.
+  std::optional<double> observed_at_s_;
 
   double next_step_at_ = -std::numeric_limits<double>::infinity();
   std::optional<Error> last_error_;

@@ -28,6 +28,10 @@ template <class Status>
 Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resource, const api::ObjectMeta& meta,
                           const Status& status, kube::Reflector& cache) {
   nlohmann::json object = identity(resource, meta);
+  // Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
+  if (const nlohmann::json* known = cache.find(meta.name_space, meta.name)) {
+    object["metadata"]["resourceVersion"] = known->at("metadata").value("resourceVersion", "");
+  }
   object["status"] = api::to_json(status);
   kube::WriteOptions options;
   options.subresource = "status";

@@ -29,7 +29,7 @@ HttpResponse json_response(int status, const json& body) {
 
 HttpResponse refusal_response(const Refusal& refusal) {
   HttpResponse response = json_response(refusal.code, status_object(refusal));
-  if (refusal.code == 429 || refusal.code == 503) response.headers["retry-after"] = "1";
+  if (refusal.code == 429 || refusal.code == 503) response.headers["retry-after"] = std::to_string(refusal.retry_after_s);
   return response;
 }
 
@@ -265,9 +265,9 @@ std::optional<HttpResponse> FakeApiServer::refused(Write& write, const std::stri
   return refusal_response(*refusal);
 }
 
-void FakeApiServer::applied(Write& write, const std::string& verb, const json& next) {
+void FakeApiServer::applied(Write& write, const std::string& verb, const json& next, const json& before) {
   ++writes_;
-  if (on_write) on_write({write.client, verb, write.route.kind->resource, write.route.subresource, next, json()});
+  if (on_write) on_write({write.client, verb, write.route.kind->resource, write.route.subresource, next, before});
 }
 
 HttpResponse FakeApiServer::insert(Write& write, json object, std::optional<FieldOwners> owners) {
@@ -417,7 +417,7 @@ HttpResponse FakeApiServer::replace(Write& write, json next, std::optional<Field
   } else {
     take_ownership(held, applied_fields(before), applied_fields(*now), write.manager("Update"));
   }
-  applied(write, verb, *now);
+  applied(write, verb, *now, before);
   finish_if_free(kind, write.key());
   return json_response(200, *now);
 }
@@ -527,7 +527,7 @@ HttpResponse FakeApiServer::handle_delete(Write& write) {
   if (auto response = refused(write, "delete", before)) return *response;
   if (write.dry_run()) return json_response(200, before);
   begin_deletion(kind, write.key(), grace, propagation);
-  applied(write, "delete", before);
+  applied(write, "delete", before, before);
   const Stored* left = find(kind.resource, write.key());
   if (left != nullptr) return json_response(200, *left->object);
   return json_response(200, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}});

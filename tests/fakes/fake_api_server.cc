@@ -94,6 +94,10 @@ json container_status(const json& container, const PodReport& report, double wal
   } else {
     status["state"]["waiting"] = {{"reason", "ContainerCreating"}};
   }
+  if (!report.last_end_reason.empty()) {
+    status["lastState"]["terminated"] = {{"exitCode", report.last_end_reason == "OOMKilled" ? 137 : 1},
+                                         {"reason", report.last_end_reason}};
+  }
   return status;
 }
 
@@ -105,7 +109,9 @@ FakeApiServer::FakeApiServer(FakeApiOptions options) : options_(std::move(option
     add_resource(resource, true);
   for (const Resource& resource : {kConfigMaps, kSecrets, kServiceAccounts, kEvents, kLeases, kPriorityClasses})
     add_resource(resource, false);
-  for (const Resource& resource : {kPods, kDeployments, kCustomResourceDefinitions, kModelServices, kAcceleratorClasses}) {
+  const Resource disruption_budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
+  for (const Resource& resource : {kPods, kDeployments, kCustomResourceDefinitions, kModelServices, kAcceleratorClasses,
+                                   kPerformanceProfiles, disruption_budgets}) {
     add_resource(resource, true);
   }
   for (Kind& kind : kinds_) kind.has_generation = kind.has_status && (kind.resource.group != "" || kind.resource.kind == "Pod");
@@ -144,6 +150,7 @@ const FakeApiServer::Stored* FakeApiServer::find(const Resource& resource, const
 }
 
 void FakeApiServer::remember(Change change) {
+  change.at_s = now_;
   history_.push_back(std::move(change));
   while (history_.size() > options_.history) {
     compacted_ = history_.front().version;
@@ -285,6 +292,17 @@ std::vector<json> FakeApiServer::objects(const Resource& resource, const std::st
   return out;
 }
 
+void FakeApiServer::visit(const Resource& resource, const std::function<void(const json&)>& see) const {
+  auto place = objects_.find(place_of(resource));
+  if (place == objects_.end()) return;
+  for (const auto& [key, stored] : place->second) see(*stored.object);
+}
+
+const json* FakeApiServer::peek(const Resource& resource, const std::string& name_space, const std::string& name) const {
+  const Stored* stored = find(resource, {name_space, name});
+  return stored == nullptr ? nullptr : stored->object.get();
+}
+
 bool FakeApiServer::edit(const Resource& resource, const std::string& name_space, const std::string& name,
                          const std::function<void(json&)>& change) {
   const Kind* kind = kind_at(resource);
@@ -315,6 +333,7 @@ bool FakeApiServer::kubelet_set(const std::string& name_space, const std::string
     json& status = pod["status"];
     if (!status.is_object()) status = json::object();
     status["phase"] = report.phase;
+    if (!report.reason.empty()) status["reason"] = report.reason;
     if (!report.pod_ip.empty()) {
       status["podIP"] = report.pod_ip;
       status["podIPs"] = json::array({{{"ip", report.pod_ip}}});

@@ -48,12 +48,16 @@ struct FakeApiOptions {
 struct FaultRates {
   double drop_before = 0;      // the request never arrives: transport error, nothing applied
   double drop_after = 0;       // the request is applied, the answer is lost: transport error
-  double error_429 = 0;        // refused with Retry-After: 1, nothing applied
+  double error_429 = 0;        // refused with Retry-After, nothing applied
+  int retry_after_s = 1;       // of a 429
   double error_500 = 0;        // refused, nothing applied
   double error_503 = 0;        // refused, nothing applied
   double cut_watch = 0;        // per poll of a stream: the connection breaks (Error)
   double end_watch = 0;        // per poll: the server ends the watch cleanly
   double garble_watch = 0;     // per event: the line arrives broken
+  double duplicate_event = 0;  // per event: it comes twice
+  double late_watch = 0;       // per opened watch: its events come up to late_watch_s after they happened, in their order
+  double late_watch_s = 5;
   double half_open_watch = 0;  // per opened watch: from some moment on nothing more arrives and no end is seen
   double refuse_watch = 0;     // per opened watch: transport error
   double stale_list =
@@ -125,6 +129,8 @@ struct PodReport {
   int restarts = 0;
   std::string waiting_reason = {};  // "CrashLoopBackOff", "ImagePullBackOff": containers wait with it
   std::string waiting_message = {};
+  std::string last_end_reason = {};   // why the container's previous run ended: "OOMKilled", "Error"; empty: it had none
+  std::string reason = {};            // of the whole pod: "Evicted", "NodeLost"
   std::optional<int> exit_code = {};  // of a terminated container (Succeeded, Failed)
   std::string unschedulable = {};     // message of PodScheduled=False/Unschedulable; empty: scheduled once `node` is known
 };
@@ -135,6 +141,7 @@ struct Refusal {
   std::string reason = "Forbidden";
   std::string message = {};
   std::vector<std::pair<std::string, std::string>> causes = {};  // field, message
+  int retry_after_s = 1;                                         // the header of a 429 or 503
 };
 
 // The refusal that a ResourceQuota gives ("... is forbidden: exceeded quota: ...").
@@ -178,6 +185,11 @@ class FakeApiServer {
                                                  const std::string& label_selector = "") const {
     return objects(kube::resources::kPods, name_space, label_selector);
   }
+  // Shows each object in place, in the order of (namespace, name). The objects must not be changed meanwhile.
+  void visit(const kube::Resource& resource, const std::function<void(const nlohmann::json&)>& see) const;
+  // The object where it stands, until the next change; nullptr: there is none.
+  [[nodiscard]] const nlohmann::json* peek(const kube::Resource& resource, const std::string& name_space,
+                                           const std::string& name) const;
   // Changes anything in place, status included; false: there is no such object.
   bool edit(const kube::Resource& resource, const std::string& name_space, const std::string& name,
             const std::function<void(nlohmann::json&)>& change);
@@ -212,6 +224,7 @@ class FakeApiServer {
     kube::Resource resource;
     std::string name_space, name;
     std::shared_ptr<const nlohmann::json> object, before;
+    double at_s = 0;
   };
 
  private:
@@ -245,7 +258,7 @@ class FakeApiServer {
   kube::HttpResponse replace(Write& write, nlohmann::json next, std::optional<FieldOwners> owners);
   kube::HttpResponse insert(Write& write, nlohmann::json object, std::optional<FieldOwners> owners);
   std::optional<kube::HttpResponse> refused(Write& write, const std::string& verb, const nlohmann::json& next);
-  void applied(Write& write, const std::string& verb, const nlohmann::json& next);
+  void applied(Write& write, const std::string& verb, const nlohmann::json& next, const nlohmann::json& before = {});
 
   // Stores `next`, with identity, version and generation as the rules have them.
   Shared store(const Kind& kind, const Key& key, nlohmann::json next);

@@ -43,6 +43,8 @@ class FakeStream final : public HttpStream {
       cursor_ = std::stoull(from);
     }
     if (!route_.get("timeoutSeconds").empty()) timeout_s_ = std::stod(route_.get("timeoutSeconds"));
+    const FaultRates& faults = connection_->faults;
+    if (connection_->chance(faults.late_watch)) late_s_ = connection_->random_.uniform(0, faults.late_watch_s);
   }
 
   ~FakeStream() override {
@@ -87,7 +89,7 @@ class FakeStream final : public HttpStream {
  private:
   std::string line(const std::string& type, const json& object) {
     last_sent_s_ = server_.now();
-    std::string text = kube::to_text({{"type", type}, {"object", object}});
+    std::string text = R"({"object":)" + kube::to_text(object) + R"(,"type":")" + type + R"("})";
     if (connection_->chance(connection_->faults.garble_watch)) text = text.substr(0, text.size() / 2) + "\x01";
     return text + "\n";
   }
@@ -113,15 +115,19 @@ class FakeStream final : public HttpStream {
         std::lower_bound(server_.history_.begin(), server_.history_.end(), cursor_ + 1,
                          [](const FakeApiServer::Change& change, std::uint64_t version) { return change.version < version; });
     for (; first != server_.history_.end(); ++first) {
+      if (first->at_s + late_s_ > server_.now()) break;
       cursor_ = first->version;
-      if (place_of(first->resource) != place_of(route_.kind->resource)) continue;
+      if (first->resource != route_.kind->resource) continue;
       bool was = first->before && route_.selects(*first->before);
       bool is = first->type != "DELETED" && route_.selects(*first->object);
       if (!was && !is) continue;
       // An object that leaves the selection is DELETED for this watcher, one that enters it ADDED.
-      ready_ += line(!was ? "ADDED" : is ? "MODIFIED" : "DELETED", *first->object);
+      const std::string event = line(!was ? "ADDED" : is ? "MODIFIED" : "DELETED", *first->object);
+      ready_ += event;
+      if (connection_->chance(connection_->faults.duplicate_event)) ready_ += event;
     }
-    if (route_.get("allowWatchBookmarks") == "true" && server_.now() >= last_sent_s_ + server_.options_.bookmark_every_s) {
+    if (first == server_.history_.end() && route_.get("allowWatchBookmarks") == "true" &&
+        server_.now() >= last_sent_s_ + server_.options_.bookmark_every_s) {
       cursor_ = server_.version_;
       ready_ +=
           line("BOOKMARK", {{"apiVersion", route_.kind->resource.api_version()},
@@ -138,6 +144,7 @@ class FakeStream final : public HttpStream {
   double last_sent_s_;
   double timeout_s_ = 1800;
   double silent_at_s_ = 1e300;
+  double late_s_ = 0;
   std::uint64_t cursor_ = 0;
   int status_ = 200;
   std::string ready_;
@@ -205,6 +212,7 @@ Result<HttpResponse> FakeConnection::exchange(const HttpRequest& request) {
     return Error{ErrorCode::kUnavailable, request.method + " " + request.url + ": connection refused"};
   } else if (chance(faults.error_429)) {
     response = refusal_response({429, "TooManyRequests", "too many requests, please try again later", {}});
+    response->headers["retry-after"] = std::to_string(faults.retry_after_s);
   } else if (chance(faults.error_500)) {
     response = refusal_response({500, "InternalError", "Internal error occurred: etcdserver: leader changed", {}});
   } else if (chance(faults.error_503)) {

@@ -1,7 +1,6 @@
-// The whole controller in simulation: bursts, faults, crashes and stopped leaders; it must keep its promises at every tick and
-// come to rest once faults stop. Every violation names its seed.
+// The control loop on one service, scene by scene: a burst, steady load, signals that go missing, edits. The seeds of
+// vopr_test.cc throw everything at it at once; here one thing happens and the outcome is known. Every violation names its seed.
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -16,177 +15,181 @@
 namespace windlass::simulation {
 namespace {
 
-// WINDLASS_SIMULATION_SEEDS=500 looks further than CI does.
-int seeds() {
-  const char* wanted = std::getenv("WINDLASS_SIMULATION_SEEDS");
-  return wanted == nullptr ? 6 : std::atoi(wanted);
+// One service on one class of GPUs, one controller, one gateway, no faults.
+Scenario one_service(std::uint64_t seed, int nodes = 2) {
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.controllers = 1;
+  scenario.gateways = 1;
+  scenario.nodes = {{"h100", nodes, 4}};
+  scenario.classes = {accelerator_class("h100", "80Gi", "989T", "3350G", "3.69")};
+  ServiceScenario service;
+  service.name = "chat";
+  service.spec = service_spec("chat", {{"scaling", {{"behavior", {{"scaleDown", {{"stabilizationWindow", "1m"}}}}}}}});
+  scenario.services = {service};
+  scenario.load_max_s = 8;
+  return scenario;
 }
 
-void expect_no_violation(const SimWorld& world) { EXPECT_EQ(fmt::format("{}", fmt::join(world.violations(), "\n")), ""); }
+class ControlLoop : public testing::Test {
+ protected:
+  void begin(Scenario scenario) {
+    world = std::make_unique<SimWorld>(std::move(scenario));
+    run(30, 0);
+    worker_rate = world->worker_rate("chat");
+    ASSERT_GT(worker_rate, 0);
+  }
+  void run(double seconds, double rate_per_s) {
+    world->set_load("chat", rate_per_s);
+    world->run(seconds);
+  }
+  void TearDown() override {
+    std::string all;
+    for (const Violation& one : world->journal().violations())
+      all += fmt::format("{:.2f} s: {}: {}\n", one.at_s, one.check, one.what);
+    EXPECT_EQ(all, "");
+  }
+  nlohmann::json condition(const std::string& type) {
+    for (const nlohmann::json& one : world->status("chat").value("conditions", nlohmann::json::array())) {
+      if (one["type"] == type) return one;
+    }
+    return {};
+  }
+  int changes() const {
+    return world->invariants().changes_of_desired(
+        (*world->api().peek(kube::resources::kModelServices, kNamespace, "chat"))["metadata"]["uid"]);
+  }
 
-// Given: no faults, load for one worker, then for four, then for one again.
+  std::unique_ptr<SimWorld> world;
+  double worker_rate = 0;
+};
+
+// Given: no faults, load for one worker, then for nearly three, then for one again.
 // Expected: workers follow up at once and down after the window; every request is served; the status says what is there.
-TEST(ControlLoop, FollowsABurstAndComesBack) {
-  SimWorld world({.seed = 1, .controllers = 1});
-  world.run(30, 0);
-  ASSERT_TRUE(world.worker_rate());
-  const double one = *world.worker_rate();
-  world.run(60, 0.4 * one);
-  EXPECT_EQ(world.active_workers(), 1);
-  world.run(60, 2.6 * one);
-  EXPECT_GE(world.active_workers(), 3);
-  EXPECT_LE(world.active_workers(), 6);
-  world.run(300, 0.4 * one);
-  EXPECT_EQ(world.active_workers(), 1);
-  world.run(120, 0);
-  EXPECT_EQ(world.tally().finished, world.tally().arrived);
-  EXPECT_EQ(world.queued(), 0U);
-  const nlohmann::json status = world.service_status();
+TEST_F(ControlLoop, FollowsABurstAndComesBack) {
+  begin(one_service(1));
+  run(60, 0.4 * worker_rate);
+  EXPECT_EQ(world->active_workers("chat"), 1);
+  run(60, 2.6 * worker_rate);
+  EXPECT_GE(world->active_workers("chat"), 3);
+  EXPECT_LE(world->active_workers("chat"), 6);
+  run(300, 0.4 * worker_rate);
+  EXPECT_EQ(world->active_workers("chat"), 1);
+  run(120, 0);
+  const Tally tally = world->tally("chat");
+  EXPECT_GT(tally.arrived, 100);
+  EXPECT_EQ(tally.with(200), tally.arrived);
+  const nlohmann::json status = world->status("chat");
   EXPECT_EQ(status["workers"]["desired"], 1);
   EXPECT_EQ(status["workers"]["ready"], 1);
-  expect_no_violation(world);
 }
 
-// Given: a steady Poisson load for an hour.
+// Given: a steady Poisson load for half an hour.
 // Expected: the number of workers does not go up and down with the noise.
-TEST(ControlLoop, DoesNotOscillateUnderSteadyLoad) {
-  SimWorld world({.seed = 2, .controllers = 1});
-  world.run(30, 0);
-  ASSERT_TRUE(world.worker_rate());
-  world.run(300, 1.6 * *world.worker_rate());
-  const int before = world.changes_of_active();
-  world.run(1800, 1.6 * *world.worker_rate());
-  EXPECT_LE(world.changes_of_active() - before, 4);
-  expect_no_violation(world);
+TEST_F(ControlLoop, DoesNotOscillateUnderSteadyLoad) {
+  begin(one_service(2));
+  run(300, 1.6 * worker_rate);
+  const int before = changes();
+  run(1800, 1.6 * worker_rate);
+  EXPECT_LE(changes() - before, 4);
 }
 
 // Given: a loaded service whose gateway can no longer be read.
 // Expected: nothing is scaled down while that lasts, and the condition says why.
-TEST(ControlLoop, HoldsWhileSignalsAreMissing) {
-  SimWorld world({.seed = 3, .controllers = 1});
-  world.run(30, 0);
-  ASSERT_TRUE(world.worker_rate());
-  world.run(90, 2.6 * *world.worker_rate());
-  const int before = world.active_workers();
+TEST_F(ControlLoop, HoldsWhileSignalsAreMissing) {
+  begin(one_service(3));
+  run(90, 2.6 * worker_rate);
+  const int before = world->active_workers("chat");
   ASSERT_GE(before, 3);
-  world.partition_gateway(true);
-  world.run(600, 0);
-  EXPECT_EQ(world.active_workers(), before);
-  const nlohmann::json conditions = world.service_status()["conditions"];
-  const auto fresh =
-      std::find_if(conditions.begin(), conditions.end(), [](const auto& one) { return one["type"] == "MetricsFresh"; });
-  ASSERT_NE(fresh, conditions.end());
-  EXPECT_EQ((*fresh)["status"], "False");
-  world.partition_gateway(false);
-  world.run(300, 0);
-  EXPECT_EQ(world.active_workers(), 1);
-  expect_no_violation(world);
+  world->gateways().front()->page_fault = PageFault::kUnreadable;
+  run(600, 0);
+  EXPECT_EQ(world->active_workers("chat"), before);
+  EXPECT_EQ(condition("MetricsFresh")["status"], "False");
+  world->gateways().front()->page_fault = PageFault::kNone;
+  run(300, 0);
+  EXPECT_EQ(world->active_workers("chat"), 1);
+}
+
+// Given: a loaded service whose gateway says NaN, and one whose page has lost the series of its demand.
+// Expected: neither is taken for no demand: nothing is scaled down, and the condition says why.
+TEST_F(ControlLoop, HoldsOnNotANumberAndOnLostSeries) {
+  begin(one_service(6));
+  run(90, 2.6 * worker_rate);
+  const int before = world->active_workers("chat");
+  ASSERT_GE(before, 3);
+  for (const PageFault fault : {PageFault::kNotANumber, PageFault::kSeriesMissing}) {
+    world->gateways().front()->page_fault = fault;
+    run(240, 0);
+    EXPECT_EQ(world->active_workers("chat"), before) << static_cast<int>(fault);
+    EXPECT_EQ(condition("MetricsFresh")["status"], "False") << static_cast<int>(fault);
+  }
 }
 
 // Given: four workers that fill the cluster, and an edit that makes all of them outdated (another image).
 // Expected: they are replaced one by one: never fewer ready than one below the plan, never more workers than allowed, no
 // request lost, and in the end all are new.
-TEST(ControlLoop, ReplacesOutdatedWorkersOneByOne) {
-  SimWorld world({.seed = 4, .controllers = 1, .nodes = 1, .gpus_per_node = 4});
-  world.run(30, 0);
-  ASSERT_TRUE(world.worker_rate());
-  const double load = 2.6 * *world.worker_rate();
-  world.run(120, load);
-  ASSERT_EQ(world.active_workers(), 4);
-  ASSERT_EQ(world.ready_workers(), 4);
+TEST_F(ControlLoop, ReplacesOutdatedWorkersOneByOne) {
+  begin(one_service(4, 1));
+  const double load = 2.6 * worker_rate;
+  run(120, load);
+  ASSERT_EQ(world->active_workers("chat"), 4);
+  ASSERT_EQ(world->ready_workers("chat"), 4);
   std::set<std::string> old_uids;
-  for (const nlohmann::json& pod : world.api().pods("default")) old_uids.insert(pod["metadata"]["uid"]);
-  world.api().edit(kube::resources::kModelServices, "default", "chat", [](nlohmann::json& object) {
-    object["spec"]["engine"]["image"] = "windlass-worker:next";
-    object["metadata"]["generation"] = 2;
-  });
+  for (const nlohmann::json& pod : world->api().pods(kNamespace)) old_uids.insert(pod["metadata"]["uid"]);
+  world->api().edit(kube::resources::kModelServices, kNamespace, "chat",
+                    [](nlohmann::json& object) { object["spec"]["engine"]["image"] = "windlass-worker:next"; });
   int least_ready = 4;
   std::size_t most = 0;
   const auto all_new = [&] {
-    const auto pods = world.api().pods("default");
-    return world.ready_workers() == 4 && std::none_of(pods.begin(), pods.end(), [&](const nlohmann::json& pod) {
+    const auto pods = world->api().pods(kNamespace);
+    return world->ready_workers("chat") == 4 && std::none_of(pods.begin(), pods.end(), [&](const nlohmann::json& pod) {
              return old_uids.contains(pod["metadata"]["uid"]);
            });
   };
   for (int i = 0; i < 1200 && !all_new(); ++i) {
-    world.run(1, load);
-    least_ready = std::min(least_ready, world.ready_workers());
-    most = std::max(most, world.api().pods("default").size());
+    run(1, load);
+    least_ready = std::min(least_ready, world->ready_workers("chat"));
+    most = std::max(most, world->api().pods(kNamespace).size());
   }
   EXPECT_TRUE(all_new());
   EXPECT_GE(least_ready, 3);
   EXPECT_LE(most, 5U);
-  world.run(60, 0);
-  EXPECT_EQ(world.tally().lost, 0);
-  expect_no_violation(world);
+  run(60, 0);
+  const Tally tally = world->tally("chat");
+  EXPECT_EQ(tally.with(200) + tally.with(504), tally.arrived);  // three of four workers may let some wait too long
+  EXPECT_EQ(world->cluster().calls_broken(), 0);
 }
 
-// Given: three workers and an edit that no pod can be made from.
+// Given: several workers and an edit that no pod can be made from.
 // Expected: nothing is drained; the condition says why.
-TEST(ControlLoop, AnImpossibleEditDrainsNothing) {
-  SimWorld world({.seed = 5, .controllers = 1});
-  world.run(30, 0);
-  ASSERT_TRUE(world.worker_rate());
-  const double load = 2 * *world.worker_rate();
-  world.run(120, load);
-  const int before = world.ready_workers();
+TEST_F(ControlLoop, AnImpossibleEditDrainsNothing) {
+  begin(one_service(5));
+  const double load = 2 * worker_rate;
+  run(120, load);
+  const int before = world->ready_workers("chat");
   ASSERT_GE(before, 2);
-  world.api().edit(kube::resources::kModelServices, "default", "chat",
-                   [](nlohmann::json& object) { object["spec"]["model"]["uri"] = "hf://some/model"; });
-  world.run(120, load);
-  EXPECT_GE(world.ready_workers(), before);
-  const nlohmann::json conditions = world.service_status()["conditions"];
-  const auto able =
-      std::find_if(conditions.begin(), conditions.end(), [](const auto& one) { return one["type"] == "AbleToScale"; });
-  ASSERT_NE(able, conditions.end());
-  EXPECT_EQ((*able)["reason"], "CreateFailed");
-  expect_no_violation(world);
+  world->api().edit(kube::resources::kModelServices, kNamespace, "chat",
+                    [](nlohmann::json& object) { object["spec"]["model"]["uri"] = "hf://some/model"; });
+  run(120, load);
+  EXPECT_GE(world->ready_workers("chat"), before);
+  EXPECT_EQ(condition("AbleToScale")["reason"], "CreateFailed");
 }
 
-// Given: two controllers, a wire that drops, delays, cuts and lies, processes that crash and stop, and a burst meanwhile.
-// Expected: no promise is broken at any tick; once faults stop the system comes to rest where the load wants it; deleting the
-// service then leaves nothing.
-class ControlLoopUnderFaults : public testing::TestWithParam<int> {};
-
-TEST_P(ControlLoopUnderFaults, KeepsItsPromisesAndComesToRest) {
-  WorldOptions options;
-  options.seed = 1000 + static_cast<std::uint64_t>(GetParam());
-  options.faults = {.drop_before = 0.02,
-                    .drop_after = 0.02,
-                    .error_429 = 0.01,
-                    .error_500 = 0.02,
-                    .error_503 = 0.01,
-                    .cut_watch = 0.01,
-                    .end_watch = 0.01,
-                    .half_open_watch = 0.02,
-                    .refuse_watch = 0.05,
-                    .gone_watch = 0.02,
-                    .split_bytes = 0.1};
-  options.crash_per_s = 1.0 / 120;
-  options.pause_per_s = 1.0 / 120;
-  SimWorld world(options);
-  constexpr double kOneWorker = 4;  // requests per second; the plan's own figure is not there yet under faults
-  world.run(60, kOneWorker);
-  world.run(120, 6 * kOneWorker);
-  world.run(240, kOneWorker);
-  world.stop_faults();
-  world.run(900, kOneWorker);  // longer than a half-open watch can go unnoticed
-  world.run(60, 0);
-  expect_no_violation(world);
-  EXPECT_EQ(world.tally().finished, world.tally().arrived);
-  ASSERT_NE(world.plan(), nullptr);
-  EXPECT_EQ(world.active_workers(), world.plan()->services.front().desired_workers());
-  EXPECT_EQ(world.ready_workers(), world.active_workers());
-  EXPECT_EQ(world.service_status()["workers"]["desired"], world.active_workers());
-
-  world.api().delete_object(kube::resources::kModelServices, "default", "chat");
-  world.run(120, 0);
-  std::string left;
-  for (const nlohmann::json& pod : world.api().pods("default")) left += pod["metadata"].dump() + pod["status"].dump() + "\n";
-  EXPECT_EQ(left, "");
+// Given: two gateways under load, and one is killed.
+// Expected: the other gets its slots back and serves everything that comes afterwards; only what the dead one held is lost.
+TEST_F(ControlLoop, TheOtherGatewayTakesOver) {
+  Scenario scenario = one_service(7);
+  scenario.gateways = 2;
+  begin(std::move(scenario));
+  run(90, 1.5 * worker_rate);
+  const long held = static_cast<long>(world->gateways().front()->open_requests());
+  world->gateways().front()->crash();
+  run(120, 1.5 * worker_rate);
+  run(60, 0);
+  const Tally tally = world->tally("chat");
+  EXPECT_LE(tally.with(0), held);
+  EXPECT_EQ(tally.with(200) + tally.with(0), tally.arrived);
 }
-
-INSTANTIATE_TEST_SUITE_P(Seeds, ControlLoopUnderFaults, testing::Range(0, seeds()));
 
 }  // namespace
 }  // namespace windlass::simulation

@@ -1,0 +1,417 @@
+// See invariants.h.
+#include "tests/simulation/invariants.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "controller/api/duration.h"
+#include "controller/runtime/pod.h"
+#include "controller/store/kubernetes_store.h"
+
+namespace windlass::simulation {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kFreshS = 33;  // the policy's 30 s and a scrape or two
+constexpr double kArrivalsKeptS = 130;
+constexpr int kMostRefusedAMinute = 14;  // of creates, per service, with a back-off from 1 s that doubles
+
+std::string text(const json& object, const char* outer, const char* key) {
+  const auto holder = object.find(outer);
+  if (holder == object.end() || !holder->is_object()) return {};
+  const auto found = holder->find(key);
+  return found != holder->end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+double seconds(const json& spec, const char* key, double fallback) {
+  const auto found = spec.find(key);
+  if (found == spec.end() || !found->is_string()) return fallback;
+  const auto parsed = api::parse_duration_s(found->get<std::string>());
+  return parsed.ok() ? *parsed : fallback;
+}
+
+bool draining(const json& pod) {
+  const auto annotations = pod.at("metadata").find("annotations");
+  return annotations != pod.at("metadata").end() && annotations->contains(controller::kDrainingSince);
+}
+
+bool deleting(const json& pod) { return pod.at("metadata").contains("deletionTimestamp"); }
+
+bool ended(const json& pod) {
+  const std::string phase = text(pod, "status", "phase");
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+const SimController* find_writer(const std::string& client, const std::vector<SimController*>& controllers) {
+  for (const SimController* one : controllers) {
+    if (one->name() == client) return one;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Invariants::Invariants(const Timeline& timeline, fakes::FakeApiServer& api, Journal& journal)
+    : timeline_(timeline), api_(api), journal_(journal) {}
+
+void Invariants::spec_changed(const json& service) {
+  const std::string uid = service.at("metadata").at("uid");
+  ServiceTrack& track = services_[uid];
+  track.name = service.at("metadata").at("name");
+  const json& spec = service.at("spec");
+  const json scaling = spec.value("scaling", json::object());
+  Limits limits;
+  limits.generation = service.at("metadata").value("generation", std::int64_t{1});
+  limits.mode = scaling.value("mode", "Apply");
+  if (scaling.contains("maxWorkers")) limits.max_workers = scaling["maxWorkers"].get<int>();
+  if (scaling.contains("maxCostPerHour")) {
+    const json& cost = scaling["maxCostPerHour"];
+    limits.max_cost = cost.is_string() ? std::stod(cost.get<std::string>()) : cost.get<double>();
+  }
+  for (const json& choice : spec.value("accelerators", json::array())) {
+    if (choice.contains("maxGPUs")) limits.max_gpus[choice["class"]] = choice["maxGPUs"].get<int>();
+  }
+  limits.drain_timeout_s = seconds(scaling, "drainTimeout", 1800);
+  if (track.limits.empty() || track.limits.back().generation != limits.generation) track.limits.push_back(limits);
+}
+
+void Invariants::service_deleted(const std::string& uid) { services_[uid].deleted_s = timeline_.now_s(); }
+
+void Invariants::person_deleted_pod(const std::string& uid, double grace_s) {
+  pods_ended_by_people_[uid] = timeline_.now_s() + grace_s;
+}
+
+std::vector<const Invariants::Limits*> Invariants::possible(const std::string& uid, const SimController& writer) const {
+  std::vector<const Limits*> out;
+  const auto track = services_.find(uid);
+  if (track == services_.end()) return out;
+  std::int64_t known = 0;
+  for (const auto& service : writer.store().model_services()) {
+    if (service.metadata.uid == uid) known = service.metadata.generation;
+  }
+  for (const Limits& limits : track->second.limits) {
+    if (limits.generation >= known) out.push_back(&limits);
+  }
+  return out;
+}
+
+void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimController*>& controllers) {
+  const SimController* writer = find_writer(write.client, controllers);
+  if (writer != nullptr && write.resource.plural == "leases" &&
+      text(write.object, "spec", "holderIdentity") != text(write.before, "spec", "holderIdentity"))
+    journal_.note(timeline_.now_s(), "the lease goes to {}", writer->identity());
+  if (writer == nullptr || write.resource.plural == "leases") return;
+  if (write.resource.plural != "events") {
+    ++writes_;
+    last_write_ = fmt::format("{} {} {}/{} {}", writer->identity(), write.verb, write.resource.plural,
+                              text(write.object, "metadata", "name"), write.subresource);
+    journal_.note(timeline_.now_s(), "{}", last_write_);
+  }
+  check_fence(write, *writer);
+  if (write.resource.plural == "pods") {
+    if (write.verb == "create")
+      check_create(write, *writer);
+    else
+      check_end(write, *writer);
+  }
+  if (write.resource.plural == "modelservices" && write.subresource == "status") check_status(write);
+  if (write.resource.plural == "poddisruptionbudgets" && write.verb != "delete") {
+    const json spec = write.object.value("spec", json::object());
+    const json least = spec.value("minAvailable", json());
+    if (!least.is_number_integer() || least.get<int>() < 0)
+      violate("disruption-budget", "minAvailable is " + least.dump() + ", allowed is an integer");
+  }
+}
+
+void Invariants::check_fence(const fakes::WriteAttempt& write, const SimController& writer) {
+  const json* lease = api_.peek(kube::resources::kLeases, SimController::kLeaseNamespace, "windlass-controller");
+  const std::string holder = lease == nullptr ? "" : text(*lease, "spec", "holderIdentity");
+  if (holder == writer.identity()) return;
+  // A write that was on its way when the lease went: only what is bound to a version may not come through, for it says that
+  // nothing has changed since it was decided. A create is named by its slot; an event is for people.
+  const bool under_way = writer.sent_while_leading();
+  if (under_way && (write.verb == "create" || write.resource.plural == "events")) return;
+  violate(under_way ? "deposed-write" : "lease-fence",
+          fmt::format("{} wrote {} {} {} while the lease was {}'s", writer.identity(), write.verb, write.resource.plural,
+                      text(write.object, "metadata", "name"), holder));
+}
+
+void Invariants::check_create(const fakes::WriteAttempt& write, const SimController& writer) {
+  const auto created = controller::worker_of(write.object);
+  if (!created) {
+    violate("pod-owned", "a pod was created that no ModelService owns: " + text(write.object, "metadata", "name"));
+    return;
+  }
+  const auto all = possible(created->service_uid, writer);
+  if (all.empty()) {
+    violate("pod-owned",
+            fmt::format("worker {} was created for a service that never was: {}", created->name, created->service_uid));
+    return;
+  }
+  const bool may_apply = std::any_of(all.begin(), all.end(), [](const Limits* one) { return one->mode == "Apply"; });
+  if (!may_apply) violate("mode", fmt::format("worker {} was created in mode {}", created->name, all.back()->mode));
+
+  std::map<std::string, double> prices;
+  api_.visit(kube::resources::kAcceleratorClasses, [&](const json& one) {
+    prices[one["metadata"]["name"]] = std::stod(one["spec"].value("pricePerHour", std::string("0")));
+  });
+  int workers = 0;
+  double cost = 0;
+  std::map<std::string, int> gpus_of_service;
+  int gpus_of_class = 0;
+  api_.visit(kube::resources::kPods, [&](const json& pod) {
+    const auto worker = controller::worker_of(pod);
+    if (!worker || ended(pod)) return;
+    if (worker->accelerator == created->accelerator) gpus_of_class += worker->gpus;
+    if (worker->service_uid != created->service_uid || draining(pod) || deleting(pod)) return;
+    ++workers;
+    cost += worker->gpus * prices[worker->accelerator];
+    gpus_of_service[worker->accelerator] += worker->gpus;
+  });
+  const auto any = [&](auto inside) {
+    return std::any_of(all.begin(), all.end(), [&](const Limits* one) { return inside(*one); });
+  };
+  if (!any([&](const Limits& one) { return !one.max_workers || workers <= *one.max_workers; })) {
+    violate("max-workers",
+            fmt::format("{} is worker {} of its service, maxWorkers is {}", created->name, workers, *all.back()->max_workers));
+  }
+  if (!any([&](const Limits& one) { return !one.max_cost || cost <= *one.max_cost + 1e-6; })) {
+    violate("max-cost", fmt::format("with {} the service costs {:.2f} an hour, maxCostPerHour is {:.2f}", created->name, cost,
+                                    *all.back()->max_cost));
+  }
+  for (const auto& [name, gpus] : gpus_of_service) {
+    if (name != created->accelerator) continue;
+    if (!any([&](const Limits& one) { return !one.max_gpus.contains(name) || gpus <= one.max_gpus.at(name); })) {
+      violate("max-gpus", fmt::format("with {} the service holds {} GPUs of {}, maxGPUs is {}", created->name, gpus, name,
+                                      all.back()->max_gpus.at(name)));
+    }
+  }
+  // The class: what its nodes have, as the writer could know it, or up to maxGPUs where it is Elastic.
+  const json* kind = api_.peek(kube::resources::kAcceleratorClasses, "", created->accelerator);
+  if (kind == nullptr) return;
+  const json capacity = kind->at("spec").value("capacity", json::object());
+  int limit = 0;
+  if (capacity.value("mode", "Observed") == "Elastic") {
+    limit = capacity.value("maxGPUs", 0);
+  } else {
+    int now = 0;
+    api_.visit(kube::resources::kNodes, [&](const json& node) {
+      if (node["metadata"]["labels"].value("class", "") == created->accelerator)
+        now += std::stoi(node["status"]["allocatable"].value("nvidia.com/gpu", std::string("0")));
+    });
+    limit = now;
+    const auto known = writer.runtime().capacity({{created->accelerator, "nvidia.com/gpu", {{"class", created->accelerator}}}});
+    limit = std::max(limit, known.at(created->accelerator).allocatable);
+  }
+  if (gpus_of_class > limit) {
+    violate("gpu-budget", fmt::format("with {} workers hold {} GPUs of {}, which has {}", created->name, gpus_of_class,
+                                      created->accelerator, limit));
+  }
+}
+
+void Invariants::check_end(const fakes::WriteAttempt& write, const SimController& writer) {
+  const json& before = write.before.is_null() ? write.object : write.before;
+  const auto worker = controller::worker_of(before);
+  if (!worker) {
+    violate("pod-owned", fmt::format("{} {} a pod that is no worker", writer.identity(), write.verb));
+    return;
+  }
+  const bool begins_drain = write.verb != "delete" && !draining(before) && draining(write.object);
+  if (begins_drain) marked_.emplace(worker->uid, api_.wall_now());
+  const auto track = services_.find(worker->service_uid);
+  const bool owner_gone = track == services_.end() || track->second.deleted_s;
+  if (write.verb == "delete" && worker->ready && !draining(write.object) && !owner_gone) {
+    violate("drain-first", fmt::format("the ready worker {} was deleted without being drained", worker->name));
+  }
+  if (owner_gone || (!begins_drain && write.verb != "delete")) return;
+  const bool healthy = !worker->failed && !worker->finished && !worker->terminating;
+  if (!healthy || (write.verb == "delete" && draining(write.object))) return;
+  const auto all = possible(worker->service_uid, writer);
+  if (std::none_of(all.begin(), all.end(), [](const Limits* one) { return one->mode == "Apply"; })) {
+    violate("mode", fmt::format("worker {} was ended in mode {}", worker->name, all.empty() ? "?" : all.back()->mode));
+  }
+}
+
+void Invariants::check_status(const fakes::WriteAttempt& write) {
+  const json status = write.object.value("status", json::object());
+  if (journal_.verbose()) {
+    const json old = write.before.is_object() ? write.before.value("status", json::object()) : json::object();
+    std::string differs;
+    for (const json& step : json::diff(old, status)) differs += step.value("path", "") + " ";
+    journal_.note(timeline_.now_s(), "    in {}", differs.substr(0, 300));
+  }
+  const std::string uid = text(write.object, "metadata", "uid");
+  ServiceTrack& track = services_[uid];
+  const auto observed = status.value("observedGeneration", std::int64_t{0});
+  const auto generation = write.object["metadata"].value("generation", std::int64_t{0});
+  if (observed > generation)
+    violate("status-truth", fmt::format("observedGeneration {} of generation {}", observed, generation));
+  if (observed < track.observed_generation) {
+    violate("status-truth", fmt::format("observedGeneration fell from {} to {}", track.observed_generation, observed));
+  }
+  track.observed_generation = std::max(track.observed_generation, observed);
+  const json workers = status.value("workers", json::object());
+  const int current = workers.value("current", 0);
+  const int parts = workers.value("ready", 0) + workers.value("starting", 0) + workers.value("draining", 0);
+  if (parts > current) violate("status-truth", fmt::format("workers: {}", workers.dump()));
+  for (const json& condition : status.value("conditions", json::array())) {
+    if (condition.value("status", "") != "True" && condition.value("message", "").empty()) {
+      violate("reasons",
+              fmt::format("condition {} is {} and says nothing", condition.value("type", ""), condition.value("status", "")));
+    }
+  }
+}
+
+void Invariants::refused_create(const std::string& service) {
+  auto& times = refused_[service];
+  const double now_s = timeline_.now_s();
+  std::erase_if(times, [&](double at_s) { return at_s < now_s - 60; });
+  times.push_back(now_s);
+  if (times.size() > kMostRefusedAMinute) {
+    violate("quota-backoff", fmt::format("{} creates for {} were refused within a minute", times.size(), service));
+  }
+}
+
+void Invariants::stepped(const SimController& controller, const std::vector<SimController*>& controllers) {
+  const auto leaders =
+      std::count_if(controllers.begin(), controllers.end(), [](const SimController* one) { return one->leading(); });
+  if (leaders > 1) violate("one-leader", "two controllers lead at once");
+  if (controller.leading()) check_plan(controller);
+}
+
+void Invariants::check_plan(const SimController& controller) {
+  const auto& plan = controller.core().last_plan();
+  const auto& snapshot = controller.core().last_snapshot();
+  if (!plan || !snapshot || plans_seen_[controller.identity()] == controller.core().plans_made()) return;
+  plans_seen_[controller.identity()] = controller.core().plans_made();
+  const double now_s = timeline_.now_s();
+  for (std::size_t i = 0; i < plan->services.size(); ++i) {
+    const planner::ServicePlan& one = plan->services[i];
+    const planner::Service& seen = snapshot->services[i];
+    const bool denied = std::any_of(plan->denied.begin(), plan->denied.end(), [&](const auto& no) { return no.id == one.id; });
+    const int desired = one.desired_workers();
+    const bool fresh = one.metrics_fresh.status == planner::Truth::kTrue;
+    const auto key = std::pair(controller.identity(), one.id.uid);
+    if (const auto last = plans_.find(key); last != plans_.end()) {
+      if (last->second.desired != desired) {
+        ++changes_[one.id.uid];
+        journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
+                      last->second.desired, one.reasons.empty() ? "" : one.reasons.back().message);
+      }
+      const bool same_spec = last->second.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
+      if (!fresh && same_spec && !denied && desired < last->second.desired && one.recommended_pools.empty() &&
+          one.feasible.status == planner::Truth::kTrue && !last->second.denied) {
+        std::string why;
+        for (const auto& reason : one.reasons) why += reason.code + " ";
+        violate("hold-on-missing-signals", fmt::format("{}: {} workers after {} while {} ({})", one.id.name, desired,
+                                                       last->second.desired, one.metrics_fresh.message, why));
+      }
+    }
+    plans_[key] = {desired, one.generation, denied};
+    if (fresh) {
+      for (const controller::GatewayPeer& peer : controller.gateways()) {
+        const auto read = pages_.find({controller.identity(), peer.id});
+        const double age_s = now_s - (read == pages_.end() ? controller.started_s() : read->second);
+        if (age_s > kFreshS) {
+          violate("fresh-means-read", fmt::format("{}: the signals of {} count as fresh, but {} was last read {:.0f} s ago",
+                                                  controller.identity(), one.id.name, peer.id, age_s));
+        }
+      }
+    }
+    // Demand is what arrived: never more than came, however counters are reset.
+    if (const auto& rate = seen.demand.arrivals_per_s; rate && std::isfinite(rate->value)) {
+      const auto& times = arrivals_[seen.served_name];
+      // A reader that has just begun divides by the little time that it has seen: the busiest second is the bound.
+      std::size_t most = 0;
+      std::size_t begin = 0;
+      for (std::size_t end = 0; end < times.size(); ++end) {
+        while (times[end] - times[begin] > 1) ++begin;
+        most = std::max(most, end - begin + 1);
+      }
+      if (rate->value > 1.2 * static_cast<double>(most) + 1) {
+        violate("demand-is-arrivals",
+                fmt::format("{}: {:.2f} requests/s are seen, at most {} came within a second", one.id.name, rate->value, most));
+      }
+    }
+  }
+}
+
+int Invariants::changes_of_desired(const std::string& uid) const {
+  const auto found = changes_.find(uid);
+  return found == changes_.end() ? 0 : found->second;
+}
+
+void Invariants::killed_by_deletion(const json& pod, std::size_t calls) {
+  const auto worker = controller::worker_of(pod);
+  if (!worker) return;
+  const auto track = services_.find(worker->service_uid);
+  const std::string uid = text(pod, "metadata", "uid");
+  if (const auto by = pods_ended_by_people_.find(uid); by != pods_ended_by_people_.end() && timeline_.now_s() >= by->second - 1)
+    return;
+  double shortest_s = 1800;
+  if (track != services_.end()) {
+    for (const Limits& limits : track->second.limits) shortest_s = std::min(shortest_s, limits.drain_timeout_s);
+  }
+  // From the mark, or from the deletion where there was no mark.
+  const double wall_s = api_.wall_now();
+  const double grace_s = pod["metadata"].value("deletionGracePeriodSeconds", 0.0);
+  double since_s = controller::unix_seconds(text(pod, "metadata", "deletionTimestamp")) - grace_s;
+  if (const auto marked = marked_.find(uid); marked != marked_.end()) since_s = std::min(since_s, marked->second);
+  if (wall_s - since_s < shortest_s - 2) {
+    violate("finish-in-flight",
+            fmt::format("worker {} was killed with {} requests {:.0f} s after its drain began, drainTimeout is {:.0f} s",
+                        worker->name, calls, wall_s - since_s, shortest_s));
+  }
+}
+
+void Invariants::request_began(const std::string& model) {
+  Tally& tally = tallies_[model];
+  ++tally.arrived;
+  ++tally.open;
+  auto& times = arrivals_[model];
+  times.push_back(timeline_.now_s());
+  if (times.size() > 4096) {
+    const double old_s = timeline_.now_s() - kArrivalsKeptS;
+    times.erase(times.begin(), std::lower_bound(times.begin(), times.end(), old_s));
+  }
+}
+
+void Invariants::request_ended(const std::string& model, int code, double arrived_s) {
+  Tally& tally = tallies_[model];
+  --tally.open;
+  ++tally.ended[code];
+  if (tally.open < 0)
+    violate("request-once", fmt::format("a request for {} that came at {:.2f} ended twice", model, arrived_s));
+  if (code == 200 || code == 499 || code == 0 || code == 429 || code == 502 || code == 503 || code == 504 || code == 404)
+    return;
+  violate("request-once", fmt::format("a request for {} ended with status {}", model, code));
+}
+
+void Invariants::gateways_hold(const std::vector<const dispatch::RoutingTable*>& tables) {
+  // Gateways that obey one table share every chain's slots: no more together than the chain has.
+  for (std::size_t a = 0; a < tables.size(); ++a) {
+    for (std::size_t b = a + 1; b < tables.size(); ++b) {
+      if (tables[a] == nullptr || tables[b] == nullptr || tables[a]->version != tables[b]->version) continue;
+      if (tables[a]->models.size() != tables[b]->models.size())
+        violate("one-table", "two gateways hold different tables of one version");
+      for (std::size_t m = 0; m < std::min(tables[a]->models.size(), tables[b]->models.size()); ++m) {
+        const auto& left = tables[a]->models[m].chains;
+        const auto& right = tables[b]->models[m].chains;
+        if (left.size() != right.size()) violate("one-table", "two gateways hold different chains of one version");
+        for (std::size_t k = 0; k < std::min(left.size(), right.size()); ++k) {
+          if (left[k].id != right[k].id || left[k].draining != right[k].draining || left[k].hops != right[k].hops)
+            violate("one-table", "two gateways hold different chains of one version: " + left[k].id);
+        }
+      }
+    }
+  }
+}
+
+void Invariants::page_read(const std::string& controller, const std::string& gateway) {
+  pages_[{controller, gateway}] = timeline_.now_s();
+}
+
+}  // namespace windlass::simulation

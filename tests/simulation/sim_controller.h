@@ -1,0 +1,105 @@
+// SimController: one controller process of a simulated world: the real store, runtime, lease, publisher and loop on one
+// client's wire to the fake API server. It may die between two steps or between two writes, and stand still anywhere, also with
+// a write under way: the rest of the world goes on meanwhile.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "controller/app/lease_leadership.h"
+#include "controller/kube/credentials.h"
+#include "controller/reconcile/controller.h"
+#include "controller/runtime/kubernetes_runtime.h"
+#include "controller/store/kubernetes_store.h"
+#include "metrics/bundles.h"
+#include "planner/base/rng.h"
+#include "tests/fakes/fake_api_server.h"
+#include "tests/simulation/journal.h"
+#include "tests/simulation/sim_gateway.h"
+#include "tests/simulation/timeline.h"
+
+namespace windlass::simulation {
+
+class SimController {
+ public:
+  static constexpr const char* kLeaseNamespace = "windlass-system";
+
+  SimController(Timeline& timeline, fakes::FakeApiServer& api, Journal& journal, std::string name, std::uint64_t seed,
+                const FaultPlan& faults);
+  ~SimController();
+
+  // How it reads /metrics: of gateways by admin address, of workers by theirs.
+  std::function<Result<kube::HttpResponse>(const kube::HttpRequest&)> scrape;
+
+  void start();  // a new process with nothing remembered; whatever ran is gone
+  // One step if it is due. Dies where the chaos wants it, and starts anew at once.
+  void run();
+
+  // ---- what may be done to it
+  void set_faults(bool on);
+  void pause_until(double until_s) { paused_until_s_ = until_s; }
+  void jump_wall(double by_s) { wall_offset_s_ += by_s; }
+  void partition(bool on);
+  void steady();  // no fault at all any more
+
+  // ---- what it is
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const std::string& identity() const { return identity_; }
+  [[nodiscard]] double monotonic_s() const { return timeline_.now_s() + skew_s_; }
+  [[nodiscard]] double wall_s() const { return api_.wall_now() + wall_offset_s_; }
+  [[nodiscard]] bool leading() const { return leadership_->leading(monotonic_s()); }
+  [[nodiscard]] bool busy() const { return busy_; }  // in the middle of a step, standing still
+  [[nodiscard]] bool answers() const { return !busy_ && timeline_.now_s() >= paused_until_s_; }
+  [[nodiscard]] TableSource table_source() const;
+  [[nodiscard]] std::vector<controller::GatewayPeer> gateways() const { return publisher_->gateways(monotonic_s()); }
+  // Whether the gate was open when the write that is being applied was sent, although it may have shut since.
+  [[nodiscard]] bool sent_while_leading() const { return sent_while_leading_; }
+  [[nodiscard]] const controller::Controller& core() const { return *core_; }
+  [[nodiscard]] const controller::KubernetesStore& store() const { return *store_; }
+  [[nodiscard]] const controller::KubernetesRuntime& runtime() const { return *runtime_; }
+  [[nodiscard]] double started_s() const { return started_s_; }
+  [[nodiscard]] double due_s() const;  // when run() would do something
+
+  std::function<void(const std::string& check, const std::string& what)> on_violation;
+  std::function<void(SimController&)> after_step;
+
+ private:
+  struct Death {};  // thrown through a step: the process ends where it stands
+
+  void before_request(const kube::HttpRequest& request);
+
+  Timeline& timeline_;
+  fakes::FakeApiServer& api_;
+  Journal& journal_;
+  std::string name_;
+  const FaultPlan& faults_;
+  Rng random_;    // of the process itself: identities, jitter
+  Rng troubles_;  // of what is done to it
+  double skew_s_;
+  double wall_offset_s_ = 0;
+  bool faults_on_ = false;
+
+  std::string identity_;
+  std::unique_ptr<fakes::FakeConnection> wire_;
+  std::unique_ptr<fakes::FakeConnection> scraper_;
+  std::unique_ptr<kube::CredentialSource> credentials_;
+  std::unique_ptr<kube::KubeClient> client_;
+  std::unique_ptr<controller::LeaseLeadership> leadership_;
+  std::unique_ptr<controller::KubernetesStore> store_;
+  std::unique_ptr<controller::KubernetesRuntime> runtime_;
+  std::unique_ptr<metrics::Registry> registry_;
+  std::unique_ptr<metrics::ControllerMetrics> metrics_;
+  std::unique_ptr<controller::RoutingPublisher> publisher_;
+  std::unique_ptr<controller::Controller> core_;
+
+  double started_s_ = 0;
+  double next_step_s_ = 0;
+  double paused_until_s_ = 0;
+  bool busy_ = false;
+  bool dies_before_next_write_ = false;
+  bool sent_while_leading_ = false;
+  bool partitioned_ = false;
+};
+
+}  // namespace windlass::simulation

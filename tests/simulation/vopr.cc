@@ -1,0 +1,172 @@
+// See vopr.h. What a world must look like once its faults have stopped stands here; what must hold all the time, in
+// invariants.h.
+#include "tests/simulation/vopr.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/runtime/pod.h"
+#include "tests/simulation/sim_world.h"
+
+namespace windlass::simulation {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kSettleS = 260;  // longer than a half-open watch can go unnoticed (180 s) and a pod's last back-off
+constexpr double kServedS = 60;   // then this long every request must be answered
+constexpr double kToRestS = 200;  // without load: until nothing is written any more
+constexpr double kRestS = 40;
+constexpr double kDeletedS = 150;      // from the services' deletion until nothing is left
+constexpr double kCalmRatePerS = 0.3;  // one worker serves it with ease
+
+void violate(SimWorld& world, const std::string& check, const std::string& what) {
+  world.journal().violate(world.now_s(), check, what);
+}
+
+// Given calm: every request of a service that can have a worker is answered.
+void check_served(SimWorld& world) {
+  std::map<std::string, Tally> before = world.invariants().tallies();
+  world.run(kServedS);
+  for (const ServiceScenario& service : world.scenario().services) {
+    if (service.broken_image) continue;
+    const planner::ServicePlan* plan = world.plan(service.name);
+    if (plan == nullptr) {
+      violate(world, "serves-again", fmt::format("nobody plans for {}", service.name));
+      continue;
+    }
+    // Too few GPUs for all: those of lower priority may have none, and must say so.
+    if (plan->desired_workers() == 0) {
+      if (plan->able_to_scale.status != planner::Truth::kFalse && plan->feasible.status != planner::Truth::kFalse)
+        violate(world, "reasons", fmt::format("{} has no workers and no condition says why", service.name));
+      continue;
+    }
+    if (world.ready_workers(service.name) == 0) {
+      violate(world, "serves-again",
+              fmt::format("{} has load, a plan of {} workers and none ready: {}", service.name, plan->desired_workers(),
+                          world.status(service.name).value("conditions", json::array()).dump()));
+      continue;
+    }
+    const Tally now = world.tally(service.name);
+    Tally& old = before[service.name];
+    for (const auto& [code, count] : now.ended) {
+      if (code != 200 && count > old.with(code)) {
+        violate(world, "serves-again",
+                fmt::format("{}: {} requests ended with {} although all is calm", service.name, count - old.with(code), code));
+      }
+    }
+    if (now.with(200) == old.with(200) && now.arrived - old.arrived > 10)
+      violate(world, "serves-again", fmt::format("{}: nothing was served in {:.0f} s", service.name, kServedS));
+  }
+}
+
+// Given no load: nothing moves, and what is there is what is planned and what the status says.
+void check_rest(SimWorld& world) {
+  for (const ServiceScenario& service : world.scenario().services) world.set_load(service.name, 0);
+  world.run(kToRestS);
+  const bool all_pull = std::none_of(world.scenario().services.begin(), world.scenario().services.end(),
+                                     [](const auto& one) { return one.broken_image; });
+  const long writes = world.invariants().writes_besides_leases();
+  world.run(kRestS);
+  if (world.leader() == nullptr) {
+    violate(world, "comes-to-rest", "nobody leads");
+    return;
+  }
+  if (all_pull && world.invariants().writes_besides_leases() > writes) {
+    violate(world, "comes-to-rest",
+            fmt::format("{} writes within {:.0f} s without load, the last: {}",
+                        world.invariants().writes_besides_leases() - writes, kRestS, world.invariants().last_write()));
+  }
+  for (const ServiceScenario& service : world.scenario().services) {
+    const planner::ServicePlan* plan = world.plan(service.name);
+    if (plan == nullptr) {
+      violate(world, "comes-to-rest", fmt::format("nobody plans for {}", service.name));
+      continue;
+    }
+    const int active = world.active_workers(service.name);
+    if (active != plan->desired_workers())
+      violate(world, "comes-to-rest",
+              fmt::format("{}: {} workers, planned are {}", service.name, active, plan->desired_workers()));
+    const json status = world.status(service.name);
+    const json workers = status.value("workers", json::object());
+    if (workers.value("desired", -1) != plan->desired_workers())
+      violate(world, "status-truth",
+              fmt::format("{}: planned are {}, the status says {}", service.name, plan->desired_workers(), workers.dump()));
+    if (workers.value("ready", -1) != world.ready_workers(service.name))
+      violate(
+          world, "status-truth",
+          fmt::format("{}: {} are ready, the status says {}", service.name, world.ready_workers(service.name), workers.dump()));
+    const json* object = world.api().peek(kube::resources::kModelServices, kNamespace, service.name);
+    const std::int64_t generation = (*object)["metadata"].value("generation", std::int64_t{0});
+    if (status.value("observedGeneration", std::int64_t{0}) != generation)
+      violate(world, "status-truth", fmt::format("{}: generation {} was not observed", service.name, generation));
+    const json& scaling = (*object)["spec"]["scaling"];
+    if (scaling.value("minWorkers", 1) == 0 && scaling.contains("idleToZeroAfter") && active > 0 && all_pull)
+      violate(world, "scales-to-zero", fmt::format("{} keeps {} workers without load", service.name, active));
+  }
+  for (auto& gateway : world.gateways()) {
+    if (gateway->open_requests() > 0)
+      violate(
+          world, "request-once",
+          fmt::format("{} still holds {} requests: {}", gateway->name(), gateway->open_requests(), gateway->describe_open()));
+  }
+  for (const auto& [model, tally] : world.invariants().tallies()) {
+    if (tally.open != 0) violate(world, "request-once", fmt::format("{} requests for {} never ended", tally.open, model));
+  }
+  world.api().visit(kube::resources::kPods, [&](const json& pod) {
+    const auto worker = controller::worker_of(pod);
+    if (worker && (worker->draining_since_s || worker->terminating))
+      violate(world, "comes-to-rest", fmt::format("worker {} is still on its way out", worker->name));
+  });
+}
+
+void check_deletion(SimWorld& world) {
+  for (const ServiceScenario& service : world.scenario().services) {
+    world.api().delete_object(kube::resources::kModelServices, kNamespace, service.name);
+  }
+  world.run(kDeletedS);
+  world.api().visit(kube::resources::kPods, [&](const json& pod) {
+    if (controller::worker_of(pod))
+      violate(world, "deletion-leaves-nothing", "pod " + pod["metadata"].dump() + " is still there");
+  });
+}
+
+}  // namespace
+
+SeedResult run_seed(std::uint64_t seed, bool verbose, const std::string& notes_until) {
+  Scenario scenario = draw_scenario(seed);
+  scenario.verbose = verbose;
+  SimWorld world(std::move(scenario));
+  world.journal().notes_until = notes_until;
+  world.run(world.scenario().faults_until_s);
+  world.stop_faults();
+  for (const ServiceScenario& service : world.scenario().services) world.set_load(service.name, kCalmRatePerS);
+  world.run(kSettleS);
+  check_served(world);
+  check_rest(world);
+  check_deletion(world);
+
+  SeedResult result;
+  result.seed = seed;
+  result.violations = world.journal().violations();
+  result.notes.assign(world.journal().notes().begin(), world.journal().notes().end());
+  result.simulated_s = world.now_s();
+  result.writes = world.invariants().writes_besides_leases();
+  for (const auto& [model, tally] : world.invariants().tallies()) {
+    result.requests += tally.arrived;
+    result.served += tally.with(200);
+  }
+  return result;
+}
+
+std::string describe(const SeedResult& result) {
+  std::string out;
+  for (const Violation& one : result.violations)
+    out += fmt::format("seed {} at {:.2f} s: {}: {}\n", result.seed, one.at_s, one.check, one.what);
+  if (!out.empty()) out += fmt::format("again, with a trace: scripts/bench vopr --seed {}\n", result.seed);
+  return out;
+}
+
+}  // namespace windlass::simulation
