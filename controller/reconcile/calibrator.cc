@@ -70,7 +70,7 @@ std::optional<std::pair<double, double>> line_through(const IterationModel& of, 
   const double like_a = like.iteration_s(a), like_b = like.iteration_s(b);
   double scale = (like_b - like_a) / (of_b - of_a);
   double offset = like_a - scale * of_a;
-  if (!(of_b > of_a) || !(scale > 0.1)) {  // one of them does not grow with the batch: their ratio is all there is to learn
+  if (!(of_b > of_a) || !(scale > 0.1) || !(scale < 10)) {  // they grow too differently for a line: the ratio under load
     scale = like_b / of_b;
     offset = 0;
   }
