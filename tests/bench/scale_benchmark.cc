@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,8 +20,6 @@
 
 #include "controller/kube/credentials.h"
 #include "controller/reconcile/controller.h"
-#include "controller/reconcile/observe.h"
-#include "controller/reconcile/routes.h"
 #include "controller/runtime/kubernetes_runtime.h"
 #include "controller/store/kubernetes_store.h"
 #include "metrics/bundles.h"
@@ -173,16 +170,6 @@ class World {
     for (int i = 0; i < 5; ++i) step();
   }
 
-  [[nodiscard]] controller::Observation observe() {
-    return controller::observe(*store_, *runtime_, signals(), controller::ControllerState{}, {api_.wall_now(), now_s_}, now_s_);
-  }
-  void scrape() {
-    now_s_ += 1;
-    (void)publisher_.ask("gateway-0", kGatewayAdmin, version_, now_s_);
-    std::set<std::string> models;
-    for (const api::ModelService& service : store_->model_services()) models.insert(service.served_name());
-    signals().scrape(publisher_.gateways(now_s_), runtime_->workers(), models, now_s_);
-  }
   [[nodiscard]] const planner::Snapshot& snapshot() const { return *core_->last_snapshot(); }
   [[nodiscard]] std::vector<controller::Worker> workers() const { return runtime_->workers(); }
   [[nodiscard]] std::map<std::string, controller::GpuCapacity> capacity() const {
@@ -192,19 +179,8 @@ class World {
     }
     return runtime_->capacity(selectors);
   }
-  [[nodiscard]] std::vector<dispatch::ModelRoute> routes() {
-    if (!observed_) observed_ = std::make_unique<controller::Observation>(observe());
-    return controller::routes(*observed_, controller::ControllerState{}, 1024);
-  }
 
  private:
-  controller::Signals& signals() {
-    if (!signals_) {
-      signals_ = std::make_unique<controller::Signals>(pages_, *metrics_, controller::SignalOptions{});
-    }
-    return *signals_;
-  }
-
   void fill_pages() {
     metrics::Registry gateway;
     metrics::GatewayMetrics of_gateway(gateway);
@@ -250,8 +226,6 @@ class World {
   controller::RoutingPublisher publisher_;
   Pages pages_;
   std::unique_ptr<controller::Controller> core_;
-  std::unique_ptr<controller::Signals> signals_;
-  std::unique_ptr<controller::Observation> observed_;
   dispatch::TableVersion version_;
   std::map<std::string, int> used_;
   double now_s_ = 0;
@@ -279,14 +253,6 @@ void step(benchmark::State& state) {
   World& one = world(state);
   for (auto _ : state) one.step();
 }
-void observe(benchmark::State& state) {
-  World& one = world(state);
-  for (auto _ : state) benchmark::DoNotOptimize(one.observe());
-}
-void scrape(benchmark::State& state) {
-  World& one = world(state);
-  for (auto _ : state) one.scrape();
-}
 void workers(benchmark::State& state) {
   const World& one = world(state);
   for (auto _ : state) benchmark::DoNotOptimize(one.workers());
@@ -295,15 +261,9 @@ void capacity(benchmark::State& state) {
   const World& one = world(state);
   for (auto _ : state) benchmark::DoNotOptimize(one.capacity());
 }
-void routes(benchmark::State& state) {
-  World& one = world(state);
-  for (auto _ : state) benchmark::DoNotOptimize(one.routes());
-}
-
 void register_all() {
   const std::pair<const char*, void (*)(benchmark::State&)> all[] = {
-      {"make_plan", make_plan}, {"step", step},         {"observe", observe}, {"scrape", scrape},
-      {"workers", workers},     {"capacity", capacity}, {"routes", routes}};
+      {"make_plan", make_plan}, {"step", step}, {"workers", workers}, {"capacity", capacity}};
   // By size first, so that each world is built once.
   for (const auto& [services, workers_each] : {std::pair{10, 10}, {100, 10}, {300, 10}, {1000, 10}}) {
     for (const auto& [name, function] : all) {

@@ -26,10 +26,12 @@ struct SimulatedClass {
   const char* price;
 };
 
-// A tenth of what the data sheets of an H100, an A100 and an L40S say: the trace's five requests a second, spread over fifty
-// services, would leave one real GPU for each of them idle.
-constexpr std::array<SimulatedClass, 3> kFigures = {
-    {{"80Gi", 98.9e12, 335e9, "3.69"}, {"80Gi", 31.2e12, 204e9, "1.79"}, {"48Gi", 36.2e12, 86.4e9, "0.86"}}};
+// A twentieth of what the data sheets of an H100, an A100 and an L40S say: the trace's five requests a second, spread over
+// fifty services, would leave one real GPU for each of them idle.
+constexpr double kShare = 1.0 / 20;
+constexpr std::array<SimulatedClass, 3> kFigures = {{{"80Gi", 989e12 * kShare, 3350e9 * kShare, "3.69"},
+                                                     {"80Gi", 312e12 * kShare, 2039e9 * kShare, "1.79"},
+                                                     {"48Gi", 362e12 * kShare, 864e9 * kShare, "0.86"}}};
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
@@ -152,7 +154,8 @@ Result<void> KwokCluster::create_classes() {
                  {"gpusPerNode", options_.gpus_per_node},
                  {"pricePerHour", figures.price}};
     if (options_.links) {
-      spec["intraNodeLink"] = {{"bandwidthBytesPerSecond", quantity(30e9 * options_.acceleration)}, {"latencyMicroseconds", 5}};
+      spec["intraNodeLink"] = {{"bandwidthBytesPerSecond", quantity(300e9 * kShare * options_.acceleration)},
+                               {"latencyMicroseconds", 5}};
     }
     const json object = {{"apiVersion", "windlass.dev/v1alpha1"},
                          {"kind", "AcceleratorClass"},

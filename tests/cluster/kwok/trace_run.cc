@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // Of a service in the trace's own time.
-constexpr double kTtftSloS = 5;
-constexpr double kTpotSloS = 0.3;
+constexpr double kTtftSloS = 8;
+constexpr double kTpotSloS = 0.4;
 constexpr double kWindowS = 300;
 constexpr double kStabilizationS = 300;
 constexpr double kDrainTimeoutS = 1800;

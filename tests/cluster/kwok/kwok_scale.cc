@@ -1,0 +1,209 @@
+// kwok_scale: the controller with 1,000 ModelServices and 10,000 pods on a real API server, as `scripts/bench scale` runs it:
+// how long its decisions and steps take, from an edit to the pod that follows from it, how much it asks of the API server, its
+// memory.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "tests/cluster/harness/wait.h"
+#include "tests/cluster/kwok/kwok_cluster.h"
+#include "tests/cluster/kwok/trace_load.h"
+
+namespace windlass::testing {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+struct Flags {
+  int services = 1000;
+  int workers_each = 10;
+  int edits = 200;
+  double steady_s = 60;
+  std::string out = ".";
+};
+
+// What the controller says of itself, and what the kernel says of it.
+struct Reading {
+  double at_s = 0;
+  double requests = 0, steps = 0, steps_s = 0, plans = 0, plans_s = 0, scrapes = 0, scrapes_s = 0;
+  double cpu_s = 0, rss_mib = 0, peak_mib = 0;
+};
+
+double monotonic_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double kib_of(const std::string& status, const std::string& key) {
+  const std::size_t at = status.find(key);
+  return at == std::string::npos ? 0 : std::stod(status.substr(at + key.size()));
+}
+
+Reading read(const Program& controller) {
+  Reading now;
+  now.at_s = monotonic_s();
+  const std::string page = http_get(controller.url + "/metrics", 20).body;
+  const std::string part = "windlass_controller_reconcile_step_duration_seconds";
+  now.requests = sample(page, "windlass_controller_api_requests_total").value;
+  now.steps = sample(page, "windlass_controller_reconcile_duration_seconds_count").value;
+  now.steps_s = sample(page, "windlass_controller_reconcile_duration_seconds_sum").value;
+  now.plans = sample(page, part + "_count", {{"step", "plan"}}).value;
+  now.plans_s = sample(page, part + "_sum", {{"step", "plan"}}).value;
+  now.scrapes = sample(page, part + "_count", {{"step", "scrape"}}).value;
+  now.scrapes_s = sample(page, part + "_sum", {{"step", "scrape"}}).value;
+  const std::string process = fmt::format("/proc/{}", controller.process->pid());
+  const std::string status = read_text_file(process + "/status");
+  now.rss_mib = kib_of(status, "VmRSS:") / 1024;
+  now.peak_mib = kib_of(status, "VmHWM:") / 1024;
+  // Fields 14 and 15, counted behind the name in brackets.
+  std::string stat = read_text_file(process + "/stat");
+  stat.erase(0, stat.rfind(')') + 2);
+  double ticks = 0;
+  std::size_t from = 0;
+  for (int field = 3; field <= 15 && from != std::string::npos; ++field) {
+    const std::size_t end = stat.find(' ', from);
+    if (field >= 14) ticks += std::stod(stat.substr(from, end - from));
+    from = end == std::string::npos ? end : end + 1;
+  }
+  now.cpu_s = ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return now;
+}
+
+int ready_workers(const Program& controller) {
+  return static_cast<int>(sample(http_get(controller.url + "/metrics", 20).body, "windlass_controller_ready_workers").value);
+}
+
+// "2026-01-01T10:20:30.123456Z" as seconds of its day.
+double second_of_day(const std::string& rfc3339) {
+  if (rfc3339.size() < 20) return 0;
+  return std::stod(rfc3339.substr(11, 2)) * 3600 + std::stod(rfc3339.substr(14, 2)) * 60 + std::stod(rfc3339.substr(17));
+}
+
+std::string name_of(int index) { return fmt::format("svc-{:04}", index); }
+
+Result<void> run(const Flags& flags) {
+  const int wanted = flags.services * flags.workers_each;
+  KwokOptions options;
+  options.gpus_per_node = std::max(8, (wanted + flags.edits) / 200 + 14);
+  options.links = false;  // a worker is one GPU
+  options.start_min_s = 0.5;
+  options.start_spread_s = 0.5;
+  WINDLASS_ASSIGN_OR_RETURN(const auto cluster, KwokCluster::start(options));
+  for (int i = 0; i < flags.services; ++i) {
+    WINDLASS_RETURN_IF_ERROR(cluster->create_service(
+        name_of(i), {{"slo", {{"timeToFirstToken", "60s"}, {"timePerOutputToken", "2s"}}},
+                     {"accelerators", json::array({{{"class", kSimulatedClasses[static_cast<std::size_t>(i) % 3]}}})},
+                     {"scaling", {{"minWorkers", flags.workers_each}, {"maxWorkers", 2 * flags.workers_each}}}}));
+  }
+  fmt::print(stderr, "{} ModelServices are there\n", flags.services);
+  WINDLASS_ASSIGN_OR_RETURN(const Program controller, cluster->start_controller("controller"));
+  WINDLASS_ASSIGN_OR_RETURN(const Program gateway, cluster->start_gateway("gateway", {&controller}));
+  const double begin_s = monotonic_s();
+  const Reading before = read(controller);
+  const bool full = eventually(
+      seconds(900),
+      [&] {
+        const int ready = ready_workers(controller);
+        fmt::print(stderr, "{:.0f} s: {} workers are ready\n", monotonic_s() - begin_s, ready);
+        return ready >= wanted;
+      },
+      std::chrono::milliseconds(5000));
+  const Reading filled = read(controller);
+  if (!full) return Error{ErrorCode::kUnavailable, "not all workers became ready\n" + cluster->tails()};
+  if (!controller.leads())
+    return Error{ErrorCode::kUnavailable, "the controller lost its lease on the way\n" + cluster->tails()};
+
+  // What is still on its way (statuses, events) comes to rest first.
+  double last_requests = filled.requests;
+  (void)eventually(
+      seconds(120),
+      [&] {
+        const double now = read(controller).requests;
+        const double since = now - last_requests;
+        last_requests = now;
+        return since < flags.services / 10.0;
+      },
+      std::chrono::milliseconds(3000));
+  const Reading rest = read(controller);
+  std::this_thread::sleep_for(std::chrono::duration<double>(flags.steady_s));  // the span that is measured
+  const Reading steady = read(controller);
+  fmt::print(stderr, "steady state measured; {} edits follow\n", flags.edits);
+
+  const Reading calm = read(controller);
+  for (int i = 0; i < flags.edits; ++i) {
+    const HttpAnswer edited = cluster->plane().send(
+        "PATCH",
+        fmt::format("/apis/windlass.dev/v1alpha1/namespaces/default/modelservices/{}",
+                    name_of(i * flags.services / flags.edits)),
+        {{"spec", {{"scaling", {{"minWorkers", flags.workers_each + 1}}}}}}, "application/merge-patch+json");
+    if (!edited.ok()) return Error{ErrorCode::kUnavailable, edited.describe()};
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // five edits a second
+  }
+  const bool grown = eventually(
+      seconds(120), [&] { return ready_workers(controller) >= wanted + flags.edits; }, std::chrono::milliseconds(2000));
+  const Reading busy = read(controller);
+  if (!grown) return Error{ErrorCode::kUnavailable, "the edits did not come to ready workers\n" + cluster->tails()};
+
+  std::map<std::string, double> edited_s;
+  std::vector<double> latencies_s;
+  for (const AuditEvent& event : cluster->plane().audit_log()) {
+    if (event.resource == "modelservices" && event.verb == "patch" && event.subresource.empty() && event.code == 200) {
+      edited_s[event.name] = second_of_day(event.received);
+    }
+    if (event.resource != "pods" || event.verb != "create" || !event.subresource.empty() || event.code != 201) continue;
+    if (event.credential != controller.credential) continue;
+    const auto edit = edited_s.find(event.name.substr(0, 8));
+    if (edit == edited_s.end()) continue;
+    latencies_s.push_back(second_of_day(event.received) - edit->second);
+    edited_s.erase(edit);
+  }
+  std::sort(latencies_s.begin(), latencies_s.end());
+
+  std::string table = "| figure | value |\n|---|---|\n";
+  const auto row = [&](const std::string& name, const std::string& value) {
+    table += fmt::format("| {} | {} |\n", name, value);
+  };
+  const auto rate = [](double more, const Reading& a, const Reading& b) { return more / (b.at_s - a.at_s); };
+  const auto mean_ms = [](double sum_s, double count) { return count > 0 ? sum_s / count * 1e3 : 0; };
+  row("ModelServices / pods", fmt::format("{} / {}", flags.services, wanted));
+  row("from no pod to all ready", fmt::format("{:.0f} s, {:.0f} API requests/s of the controller", filled.at_s - begin_s,
+                                              rate(filled.requests - before.requests, before, filled)));
+  row("one global decision (make_plan and what it is remembered by), mean",
+      fmt::format("{:.0f} ms", mean_ms(steady.plans_s - rest.plans_s, steady.plans - rest.plans)));
+  row("whole step, steady, mean", fmt::format("{:.0f} ms", mean_ms(steady.steps_s - rest.steps_s, steady.steps - rest.steps)));
+  row("of it scraping the gateway and up to 1,000 workers, mean",
+      fmt::format("{:.0f} ms", mean_ms(steady.scrapes_s - rest.scrapes_s, steady.scrapes - rest.scrapes)));
+  row("edit of a ModelService to the pod's creation, p50 / p99",
+      fmt::format("{:.2f} s / {:.2f} s ({} of {} edits, 5 a second)", quantile(latencies_s, 0.5), quantile(latencies_s, 0.99),
+                  latencies_s.size(), flags.edits));
+  row("API requests of the controller, steady", fmt::format("{:.1f} /s", rate(steady.requests - rest.requests, rest, steady)));
+  row("API requests of the controller, during the edits",
+      fmt::format("{:.1f} /s", rate(busy.requests - calm.requests, calm, busy)));
+  row("CPU of the controller, steady", fmt::format("{:.2f} cores", rate(steady.cpu_s - rest.cpu_s, rest, steady)));
+  row("resident memory of the controller, steady / most", fmt::format("{:.0f} / {:.0f} MiB", steady.rss_mib, busy.peak_mib));
+  write_text_file(flags.out + "/scale.md", table);
+  fmt::print("{}", table);
+  return {};
+}
+
+}  // namespace
+}  // namespace windlass::testing
+
+int main(int argc, char** argv) {
+  windlass::testing::Flags flags;
+  CLI::App app{"The controller at 1,000 ModelServices and 10,000 pods on KWOK's nodes"};
+  app.add_option("--services", flags.services, "ModelServices")->check(CLI::Range(1, 2000));
+  app.add_option("--workers", flags.workers_each, "workers of each")->check(CLI::Range(1, 10));
+  app.add_option("--edits", flags.edits, "ModelServices that are edited")->check(CLI::Range(1, 1000));
+  app.add_option("--steady", flags.steady_s, "seconds of the steady state that are measured");
+  app.add_option("--out", flags.out, "folder for scale.md");
+  CLI11_PARSE(app, argc, argv);
+  flags.edits = std::min(flags.edits, flags.services);
+  const auto result = windlass::testing::run(flags);
+  if (!result.ok()) fmt::print(stderr, "kwok_scale: {}\n", result.error().message);
+  return result.ok() ? 0 : 1;
+}
