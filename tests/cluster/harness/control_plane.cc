@@ -32,7 +32,7 @@ constexpr const char* kControllers =
     "serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,namespace-controller,"
     "garbage-collector-controller,pod-garbage-collector-controller,deployment-controller,replicaset-controller,"
     "persistentvolume-binder-controller,persistentvolume-protection-controller,persistentvolumeclaim-protection-controller,"
-    "node-lifecycle-controller";
+    "node-lifecycle-controller,resourcequota-controller,disruption-controller";
 
 std::string text_at(const nlohmann::json& object, const char* pointer) {
   const nlohmann::json::json_pointer path(pointer);
