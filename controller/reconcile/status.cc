@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -49,20 +50,46 @@ api::Condition condition(const api::ModelService& service, const char* type, pla
   return out;
 }
 
+bool has_trouble(const Worker& worker) {
+  if (worker.finished || worker.terminating) return false;
+  return worker.trouble != planner::WorkerTrouble::kNone || (!worker.ready && !worker.message.empty());
+}
+
+// "2 CrashLoop, 1 ImagePull: chat-h100-1-0: back-off pulling image": how many of each, and one of them in its own words.
+std::string troubles(const std::vector<Worker>& all) {
+  std::map<std::string, int> counts;
+  const Worker* first = nullptr;
+  for (const Worker& worker : all) {
+    if (!has_trouble(worker)) continue;
+    if (worker.trouble != planner::WorkerTrouble::kNone) ++counts[planner::to_string(worker.trouble)];
+    if (first == nullptr || (first->message.empty() && !worker.message.empty())) first = &worker;
+  }
+  if (first == nullptr) return "";
+  std::string text;
+  for (const auto& [trouble, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, trouble);
+  if (!first->message.empty()) text += fmt::format("{}{}: {}", text.empty() ? "" : ": ", first->name, first->message);
+  return text;
+}
+
 planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Worker>& all) {
   if (workers.desired == 0 && workers.current == 0) {
     return {planner::Truth::kFalse, "ScaledToZero",
             "no workers: nothing has asked for the model; the first request starts one"};
   }
   const std::string count = fmt::format("{} of {} workers ready", workers.ready, workers.desired);
-  if (workers.ready > 0) return {planner::Truth::kTrue, workers.ready >= workers.desired ? "WorkersReady" : "Scaling", count};
+  const std::string trouble = troubles(all);
+  const std::string message = trouble.empty() ? count : count + "; " + trouble;
+  if (workers.ready > 0) return {planner::Truth::kTrue, workers.ready >= workers.desired ? "WorkersReady" : "Scaling", message};
   for (const Worker& worker : all) {
-    if (!worker.message.empty()) {
-      return {planner::Truth::kFalse, worker.unschedulable ? "Unschedulable" : "WorkersNotReady",
-              fmt::format("{}; {}: {}", count, worker.name, worker.message)};
-    }
+    if (!has_trouble(worker)) continue;
+    const bool told_apart =
+        worker.trouble != planner::WorkerTrouble::kNone && worker.trouble != planner::WorkerTrouble::kFailed;
+    const char* reason = told_apart             ? planner::to_string(worker.trouble)
+                         : worker.unschedulable ? "Unschedulable"
+                                                : "WorkersNotReady";
+    return {planner::Truth::kFalse, reason, message};
   }
-  return {planner::Truth::kFalse, "WorkersStarting", count};
+  return {planner::Truth::kFalse, "WorkersStarting", message};
 }
 
 // Keeps `value` out of the status where it is no number.

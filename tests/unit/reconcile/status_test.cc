@@ -57,6 +57,42 @@ TEST(Status, AQuotasRefusalIsACondition) {
   EXPECT_THAT(able->message, HasSubstr("exceeded quota: gpus"));
 }
 
+// Given: one worker that serves, two in a crash loop and one whose image cannot be pulled. Expected: Ready stays True and
+// counts the troubles; without the one that serves it is False with the trouble's name as its reason.
+TEST(Status, TroublesAreToldApartInWords) {
+  std::vector<Worker> workers = {worker("a", true), worker("b", false), worker("c", false), worker("d", false)};
+  workers[1].trouble = workers[2].trouble = planner::WorkerTrouble::kCrashLoop;
+  workers[1].message = "CrashLoopBackOff: exit code 1";
+  workers[3].trouble = planner::WorkerTrouble::kImagePull;
+  const auto ready = [&] {
+    const auto status = status_of({}, {}, workers, plan(4), nullptr, "2026-05-01T10:00:00Z");
+    return *api::find_condition(status.conditions, api::kReady);
+  };
+  EXPECT_EQ(ready().status, api::ConditionStatus::kTrue);
+  EXPECT_EQ(ready().message, "1 of 4 workers ready; 2 CrashLoop, 1 ImagePull: b: CrashLoopBackOff: exit code 1");
+  workers.erase(workers.begin());
+  EXPECT_EQ(ready().status, api::ConditionStatus::kFalse);
+  EXPECT_EQ(ready().reason, "CrashLoop");
+  workers.clear();
+  EXPECT_EQ(ready().reason, "WorkersStarting");
+}
+
+// Given: a condition that says an object cannot be read, and that object read again. Expected: it is put right, with its time;
+// where there was none, none is made.
+TEST(Status, WhatCanBeReadAgainSaysSo) {
+  const api::Condition broken =
+      unreadable_condition({"AcceleratorClass", "", "h100", "u", 3, "spec.memory: found 5"}, "2026-05-01T10:00:00Z");
+  EXPECT_THAT(broken.message, HasSubstr("spec.memory"));
+  std::vector<api::Condition> conditions = {broken};
+  mark_readable(conditions, 4, "2026-05-01T11:00:00Z");
+  EXPECT_EQ(conditions[0].status, api::ConditionStatus::kTrue);
+  EXPECT_EQ(conditions[0].last_transition_time, "2026-05-01T11:00:00Z");
+  EXPECT_EQ(conditions[0].observed_generation, 4);
+  conditions.clear();
+  mark_readable(conditions, 4, "2026-05-01T11:00:00Z");
+  EXPECT_TRUE(conditions.empty());
+}
+
 // Given: statuses that differ in load and messages alone, and one that differs in workers. Expected: only the latter counts.
 TEST(Status, LoadAloneIsNoMeaningfulChange) {
   api::ModelServiceStatus a;
