@@ -85,8 +85,10 @@ struct Need {
 
 // Requests that will wait when a worker that is started now serves: what waits and what comes until then, less what those that
 // serve and those that are starting do by then. All that waits, once it has waited for that long: then the model flatters them.
+// None while nothing waits: then it slights them.
 double expected_queue(const Service& service, const DemandView& view, const PolicyMemory& memory, double now_s, double start_s,
                       double worker_rate_per_s, double demand_per_s) {
+  if (view.queued < 1) return 0;
   double worker_seconds = 0;
   for (const Worker& worker : service.workers) {
     if (serves(worker)) worker_seconds += start_s;
@@ -394,13 +396,12 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   sizing.wait_budget_s = service.slo.ttft_s - configuration.times.ttft_s;
   sizing.percentile = service.slo.percentile;
   // Many slots even out what few cannot: the room to keep falls with their root, as in any square-root staffing rule.
-  sizing.max_utilisation = kMostUtilisation;
-  const double slots = static_cast<double>(workers_needed(sizing, kMostWorkers)) * configuration.pool.slots;
+  const double busy = arrivals_per_s * configuration.times.service_s;
+  const double slots = std::ceil(busy / kMostUtilisation / configuration.pool.slots) * configuration.pool.slots;
   const double room = kStaffingRoom / std::sqrt(std::max(1.0, slots));
   sizing.max_utilisation = std::min(kMostTolerated, std::clamp(1 - room, kMaxUtilisation, kMostUtilisation) / (1 - tolerance));
   // The busy slots of an arrival process with so many times Poisson's variance have about as many times its variance (the
   // peakedness of Hayward's approximation).
-  const double busy = arrivals_per_s * configuration.times.service_s;
   const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
   const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.slots * (1 + tolerance)) - 1e-9));
   return std::max(static_cast<int>(workers_needed(sizing, kMostWorkers)), for_bursts);

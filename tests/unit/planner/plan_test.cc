@@ -104,7 +104,7 @@ TEST(Plan, WhatWaitsIsDemand) {
 // Given arrivals far above what serves and workers that take long to start, expect workers also for the queue that builds up
 // until then; given that enough are on their way already, no more for it.
 TEST(Plan, TheQueueThatBuildsUpIsDemand) {
-  Service service = running_service(1, 3 * one_workers_rate());
+  Service service = running_service(1, 3 * one_workers_rate(), 20);
   service.starts = StartTimes{100, 3};
   const ServicePlan plan = make_plan(one(service)).services[0];
   EXPECT_TRUE(has_reason(plan, "Backlog"));
