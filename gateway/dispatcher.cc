@@ -200,14 +200,25 @@ Dispatcher::ModelMetrics& Dispatcher::of(const std::string& model) {
 }
 
 void Dispatcher::refresh_gauges() {
-  std::map<std::pair<std::string, std::string>, int> in_flight;
-  for (const auto& load : router_.chain_loads()) in_flight[{load.model, load.chain}] += load.in_flight;
+  struct Use {
+    int in_flight = 0;
+    int slots = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Use> chains;
+  for (const auto& load : router_.chain_loads()) {
+    Use& use = chains[{load.model, load.chain}];
+    use.in_flight += load.in_flight;
+    if (!load.draining) use.slots += load.capacity;
+  }
   for (const auto& [model, chain] : shown_chains_) {
-    if (!in_flight.contains({model, chain})) metrics_.requests_in_flight.remove({{"model", model}, {"chain", chain}});
+    if (chains.contains({model, chain})) continue;
+    metrics_.requests_in_flight.remove({{"model", model}, {"chain", chain}});
+    metrics_.chain_slots.remove({{"model", model}, {"chain", chain}});
   }
   shown_chains_.clear();
-  for (const auto& [key, count] : in_flight) {
-    metrics_.requests_in_flight.with({{"model", key.first}, {"chain", key.second}}).set(count);
+  for (const auto& [key, use] : chains) {
+    metrics_.requests_in_flight.with({{"model", key.first}, {"chain", key.second}}).set(use.in_flight);
+    metrics_.chain_slots.with({{"model", key.first}, {"chain", key.second}}).set(use.slots);
     shown_chains_.insert(key);
   }
   const auto queues = router_.queue_lengths();

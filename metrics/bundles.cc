@@ -69,6 +69,9 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
                                      request_latency_bounds_s())),
       requests_in_flight(
           registry.gauges("windlass_gateway_requests_in_flight", "Requests that a chain holds for this gateway.")),
+      chain_slots(
+          registry.gauges("windlass_gateway_chain_slots",
+                          "Requests that a chain may hold for this gateway: its share of the slots, 0 while it drains.")),
       time_to_first_token(registry.histograms("windlass_gateway_time_to_first_token_seconds",
                                               "Time from a streamed request's arrival to its first token, the queue included.",
                                               time_to_first_token_bounds_s())),

@@ -47,6 +47,7 @@ struct GatewayMetrics {
   GaugeFamily queue_length;                 // windlass_gateway_queue_length{model}
   HistogramFamily queue_wait;               // windlass_gateway_queue_wait_seconds{model}
   GaugeFamily requests_in_flight;           // windlass_gateway_requests_in_flight{model,chain}
+  GaugeFamily chain_slots;                  // windlass_gateway_chain_slots{model,chain}: this gateway's share of them
   HistogramFamily time_to_first_token;      // windlass_gateway_time_to_first_token_seconds{model}: streamed requests
   HistogramFamily time_per_output_token;    // windlass_gateway_time_per_output_token_seconds{model}: streamed requests, n > 1
   CounterFamily request_prompt_tokens;      // windlass_gateway_request_prompt_tokens_total{model}
