@@ -187,11 +187,15 @@ TEST(Gateway, NoWorkerYet) {
   auto client = Connection::connect(gateway.port());
   ASSERT_TRUE(client && client->write(kRequest));
   ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == 1; }));
+  auto streaming = Connection::connect(gateway.port());  // it stays connected while it waits
+  ASSERT_TRUE(streaming && streaming->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == 2; }));
   controller.set_table(table(2, {chain("w", worker.address())}));
   const auto answer = read_message(*client);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status(), 200);
   EXPECT_EQ(text_of(*answer), "late");
+  EXPECT_EQ(read_message(*streaming)->status(), 200);
   auto starting = table(3, {});
   starting.models[0].expected_start_s = 90;
   controller.set_table(starting);
