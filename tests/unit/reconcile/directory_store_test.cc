@@ -105,5 +105,42 @@ TEST_F(DirectoryStoreTest, OneObjectInTwoFilesIsAProblem) {
   EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.5);
 }
 
+// Given: a PerformanceProfile whose calibration is written, then a restart, then a changed fit. Expected: the status is found
+// again, and the generation grows with the spec alone.
+TEST_F(DirectoryStoreTest, KeepsProfilesAndTheirStatus) {
+  const auto profile = [](const std::string& constant) {
+    const std::string range =
+        "range: {sequences: {from: '1', to: '9'}, meanTokens: {from: '1', to: '9'}, tokens: {from: '1', to: '9'}}";
+    return "apiVersion: windlass.dev/v1alpha1\nkind: PerformanceProfile\nmetadata: {name: fast}\nspec:\n  model: {name: tiny}\n"
+           "  accelerator: local-cpu\n  gpusPerWorker: 1\n  fit:\n    type: Linear\n    linear:\n      form: Aladdin\n"
+           "      prefill: {constantSeconds: '" +
+           constant + "', " + range + "}\n      decode: {constantSeconds: '0.01', " + range + "}\n";
+  };
+  auto store = DirectoryStore::open(directory_);
+  ASSERT_TRUE(store.ok());
+  write("p.yaml", profile("0.5"));
+  store->step({1000, 1});
+  ASSERT_EQ(store->performance_profiles().size(), 1U) << store->problem();
+  api::PerformanceProfileStatus status;
+  status.calibration.last_update_time = "2026-05-01T10:00:00Z";
+  status.calibration.decode.scale = 1.25;
+  status.calibration.decode.samples = 40;
+  ASSERT_TRUE(store->write_status(store->performance_profiles()[0], status).ok());
+  const api::ObjectMeta first = store->performance_profiles()[0].metadata;
+
+  auto again = DirectoryStore::open(directory_);
+  ASSERT_TRUE(again.ok());
+  again->step({2000, 1});
+  ASSERT_EQ(again->performance_profiles().size(), 1U) << again->problem();
+  EXPECT_EQ(again->performance_profiles()[0].metadata.uid, first.uid);
+  EXPECT_EQ(again->performance_profiles()[0].metadata.generation, 1);
+  EXPECT_EQ(again->performance_profiles()[0].status, status);
+  write("p.yaml", profile("0.25"));
+  again->step({2000, 2});
+  again->step({2000, 3});
+  EXPECT_EQ(again->performance_profiles()[0].metadata.generation, 2);
+  EXPECT_EQ(again->performance_profiles()[0].status, status);
+}
+
 }  // namespace
 }  // namespace windlass::controller
