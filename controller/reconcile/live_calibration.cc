@@ -28,10 +28,23 @@ planner::Lengths lengths_of(const planner::Service& service) {
           or_assumed(service.demand.output_tokens, service.workload.output_tokens)};
 }
 
-bool speaks_of(const api::PerformanceProfile& profile, const api::ModelService& service, const std::string& accelerator,
-               int gpus) {
-  return profile.metadata.name_space == service.metadata.name_space && profile.spec.accelerator == accelerator &&
-         profile.spec.gpus_per_worker == gpus &&
+using Specs = std::map<std::string, const planner::AcceleratorSpec*>;  // by AcceleratorClass
+
+// The AcceleratorClass that the profile means: of its name, or, where it was measured under the catalog's name (h100-80gb), the
+// class that ends in it (nvidia-h100-80gb).
+std::string class_of(const api::PerformanceProfile& profile, const Specs& specs) {
+  const std::string& name = profile.spec.accelerator;
+  if (specs.contains(name)) return name;
+  for (const auto& [known, spec] : specs) {
+    if (known.ends_with("-" + name)) return known;
+  }
+  return name;
+}
+
+bool speaks_of(const api::PerformanceProfile& profile, const api::ModelService& service, const Specs& specs,
+               const std::string& accelerator, int gpus) {
+  return profile.metadata.name_space == service.metadata.name_space && profile.spec.gpus_per_worker == gpus &&
+         class_of(profile, specs) == accelerator &&
          (profile.spec.model == profile_model(service) || profile.spec.model == service.served_name());
 }
 
@@ -65,7 +78,7 @@ const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfil
 
 void LiveCalibration::step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
                            const std::vector<api::PerformanceProfile>& profiles, const Signals& signals) {
-  std::map<std::string, const planner::AcceleratorSpec*> specs;
+  Specs specs;
   for (const planner::AcceleratorState& one : accelerators) specs[one.spec.name] = &one.spec;
   std::set<std::string> workers;
   std::set<Configuration> asked_for;
@@ -84,7 +97,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       if (!fresh) return &found->second;
       found->second.of_planner = planner_model(*view.planned->shape, *spec->second, gpus);
       for (const api::PerformanceProfile& profile : profiles) {
-        if (!speaks_of(profile, *view.service, accelerator, gpus)) continue;
+        if (!speaks_of(profile, *view.service, specs, accelerator, gpus)) continue;
         // Of two engines that run the same, the one that is listed first is the one that was measured.
         if (profile_of_.emplace(profile.metadata.uid, configuration).first->second != configuration) continue;
         const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, *found->second.of_planner);
@@ -97,8 +110,9 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     };
     // A profile speaks before its first worker does.
     for (const api::PerformanceProfile& profile : profiles) {
-      if (!speaks_of(profile, *view.service, profile.spec.accelerator, profile.spec.gpus_per_worker)) continue;
-      static_cast<void>(models_of(profile.spec.accelerator, profile.spec.gpus_per_worker));
+      const std::string accelerator = class_of(profile, specs);
+      if (!speaks_of(profile, *view.service, specs, accelerator, profile.spec.gpus_per_worker)) continue;
+      static_cast<void>(models_of(accelerator, profile.spec.gpus_per_worker));
     }
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {

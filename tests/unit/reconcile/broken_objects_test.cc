@@ -179,6 +179,19 @@ TEST_F(BrokenObjects, AProfileIsUsedByWhatItMeasured) {
   EXPECT_EQ(writes("/other/status"), 1);
 }
 
+// Given a profile under the catalog's name of an accelerator, whose class has its vendor in front; it is the class's.
+TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameIsItsClasss) {
+  using namespace kube::resources;
+  api_.seed_object(service("good"));
+  api_.seed_object(accelerator("nvidia-h100"));
+  api_.seed_object(profile("mine", "llama3-8b"));
+  run(20);
+  EXPECT_EQ(condition(kPerformanceProfiles, "mine", kUsable).value("reason", ""), "InUse");
+  const auto& corrections = core_.last_snapshot()->services.at(0).corrections;
+  ASSERT_EQ(corrections.size(), 1U);
+  EXPECT_EQ(corrections[0].accelerator, "nvidia-h100");
+}
+
 // Given a vLLM worker that decodes slower than planned; after some minutes the profile's status holds what was learnt, written
 // seldom, and a new controller goes on from it.
 TEST_F(BrokenObjects, WhatIsLearntStandsInTheProfile) {
