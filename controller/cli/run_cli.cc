@@ -80,7 +80,8 @@ int run_cli(const std::vector<std::string>& arguments, Console& console, const s
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
-    console.out << deepest(app).help();
+    const CLI::App& command = deepest(app);
+    console.out << command.help(command.get_parent() ? full_name(*command.get_parent()) : "");
     return kDone;
   } catch (const CLI::CallForVersion&) {
     console.out << kVersion << "\n";
