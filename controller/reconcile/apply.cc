@@ -38,7 +38,8 @@ class Applier {
       const std::vector<Worker>& workers = context_.observation.workers.at(service.metadata.uid);
       for (const Worker& worker : workers) finish(service, worker);
       const planner::Mode mode = context_.observation.snapshot.services[i].scaling.mode;
-      if (mode == planner::Mode::kApply) scale(service, context_.plan.services.at(i), workers);
+      if (mode != planner::Mode::kApply) continue;
+      scale(service, context_.plan.services.at(i), workers);
       budgets_.push_back(budget(service, context_.plan.services.at(i), workers));
     }
     if (const auto set = context_.runtime.set_disruption_budgets(budgets_); !set.ok()) {
@@ -87,7 +88,7 @@ class Applier {
         if (before == nullptr || before->message != what) applied_.happenings.push_back({&service, true, "WorkerFailed", what});
         (void)backoffs.failed(place, now_s(), "WorkerFailed", what);
       }
-      note(context_.runtime.release(worker), "releasing " + chain_id(worker));
+      if (may_write()) note(context_.runtime.release(worker), "releasing " + chain_id(worker));
       return;
     }
     const bool draining = worker.draining_since_s.has_value();
@@ -105,6 +106,7 @@ class Applier {
     }
     if (!draining) return;
     applied_.waiting = true;
+    if (!may_write()) return;
     if (drained_s >= drain_timeout_s) {
       note(context_.runtime.terminate(worker, kOverdueGraceS), "ending " + chain_id(worker));
     } else if (quiet(worker)) {
@@ -150,6 +152,7 @@ class Applier {
 
   // Nobody's worker any more. It is told to end and finishes what it has in flight by itself.
   void let_go(const Worker& worker) {
+    if (!may_write()) return;
     if (worker.finished) {
       note(context_.runtime.release(worker), "releasing " + chain_id(worker));
     } else if (!worker.terminating) {

@@ -56,7 +56,7 @@ class Backoffs {
   void accepted(const std::string& pool, int slot);
   // Forgets all refusals of workers; failures of workers that were made stay.
   void forget_refusals();
-  // Forgets what has been quiet for long enough, and what is of pools or slots that nobody plans any more.
+  // Forgets what has been quiet for long enough.
   void expire(double now_s);
 
   // What a person should know first: a refusal before a worker that failed, the latest of equals. nullptr: nothing.

@@ -422,6 +422,16 @@ TEST(Apply, DisruptionBudgetFollowsThePlan) {
   EXPECT_FALSE(budget());
 }
 
+// Given: a service in mode Recommend that has a worker. Expected: nothing at all is written for it.
+TEST(Apply, RecommendWritesNothing) {
+  ApplyWorld world;
+  world.mode = planner::Mode::kRecommend;
+  world.plan.pools = {ApplyWorld::pool(3)};
+  const std::uint64_t before = world.api.version();
+  world.run(5);
+  EXPECT_EQ(world.api.version(), before);
+}
+
 // Given: two installations in one cluster, with a service each and the pods of both in one namespace. Expected: each sees,
 // makes and ends its own alone, and counts the other's GPUs as in use.
 TEST(Apply, TwoInstallationsNeverTouchEachOthersPods) {

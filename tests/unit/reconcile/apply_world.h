@@ -79,6 +79,7 @@ class ApplyWorld {
       if (worker.service_uid == service.metadata.uid) observation.workers[service.metadata.uid].push_back(std::move(worker));
     }
     observation.snapshot.services.resize(1);
+    observation.snapshot.services[0].scaling.mode = mode;
     planner::Plan whole;
     whole.services = {plan};
     const ApplyContext context{observation, whole, runtime, signals, gateways, {1, 1}, now};
@@ -148,6 +149,7 @@ class ApplyWorld {
   Signals signals{*wire, bundle, {}};
   std::vector<GatewayPeer> gateways;
   double wall_skew_s = 0;
+  planner::Mode mode = planner::Mode::kApply;
 
  private:
   double now_s_ = 0;
