@@ -156,7 +156,8 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   ok(helm({"install", "windlass-crds", kCrdChart, "--namespace", "default"}));
 }
 
-// Given Secrets of the user's own, the chart makes none and mounts those; TLS switched off, probes and gateways speak HTTP.
+// Given Secrets of the user's own, the chart makes none and mounts those, with flags that the programs have; TLS switched off,
+// probes and gateways speak HTTP.
 TEST_F(HelmTest, SecretsOfOnesOwn) {
   ok(chart("install",
            {"--set",
@@ -168,6 +169,16 @@ TEST_F(HelmTest, SecretsOfOnesOwn) {
     EXPECT_THAT(gateway, HasSubstr(fmt::format("\"secretName\":\"{}\"", name)));
   }
   EXPECT_THAT(gateway, HasSubstr("--api-keys=/etc/windlass/api-keys/keys.json"));
+  // Whatever the chart passes, the programs know.
+  for (const std::string program : {"windlass-controller", "windlass-gateway"}) {
+    const std::string help = run_command({WINDLASS_BINARY_DIR "/" + program, "--help"}).out;
+    const json made = deployment(program);
+    const json arguments = made["spec"]["template"]["spec"]["containers"][0]["args"];
+    EXPECT_GE(arguments.size(), 10U);
+    for (const std::string argument : arguments) {
+      EXPECT_THAT(help, HasSubstr(argument.substr(0, argument.find('=')))) << program;
+    }
+  }
   ok(chart("upgrade", {"--set", "security.tls.enabled=false"}));
   const std::string plain = deployment("windlass-gateway").dump();
   EXPECT_THAT(plain, HasSubstr(fmt::format("--controller=http://windlass-controller.{}.svc:9401", name_space())));
