@@ -168,7 +168,13 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     if (const auto mine = pages.find(model->second); mine != pages.end()) mine->second.samples.push_back(std::move(sample));
   }
   for (const auto& [model, mine] : pages) {
-    // A series that is absent from a page read in full stands at 0: no such request has come yet.
+    // A gateway shows both from the table that lists the model on, at 0 if need be. Without them it has no table yet or is
+    // broken: nothing is known then, and that is no quiet gateway.
+    if (!mine.sum("windlass_gateway_requests_started_total") || !mine.sum("windlass_gateway_queue_length")) {
+      gateway.models.try_emplace(model, windows.at(model));
+      continue;
+    }
+    // Of the others, one that is absent from a page read in full stands at 0: no such request has come yet.
     const auto value = [&page = mine](const char* name) { return page.sum(name).value_or(0); };
     const double window_s = windows.at(model);
     ModelSeries& series = gateway.models.try_emplace(model, window_s).first->second;

@@ -105,7 +105,9 @@ void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimCo
     journal_.note(timeline_.now_s(), "the lease goes to {}", writer->identity());
   if (writer == nullptr || write.resource.plural == "leases") return;
   if (write.resource.plural != "events") {
-    ++writes_;
+    const bool status = write.subresource == "status";
+    if (status) ++status_writes_;
+    if (!status) ++writes_;
     last_write_ = fmt::format("{} {} {}/{} {}", writer->identity(), write.verb, write.resource.plural,
                               text(write.object, "metadata", "name"), write.subresource);
     journal_.note(timeline_.now_s(), "{}", last_write_);
@@ -161,13 +163,17 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
   int workers = 0;
   double cost = 0;
   std::map<std::string, int> gpus_of_service;
-  int gpus_of_class = 0;
+  int gpus_that_stay = 0;
   api_.visit(kube::resources::kPods, [&](const json& pod) {
     const auto worker = controller::worker_of(pod);
     if (!worker || ended(pod)) return;
-    if (worker->accelerator == created->accelerator) gpus_of_class += worker->gpus;
+    if (worker->accelerator == created->accelerator) {
+      const bool on_its_way_out = draining(pod) || deleting(pod) || worker->failed || worker->unschedulable;
+      gpus_that_stay += on_its_way_out ? 0 : worker->gpus;
+    }
     if (worker->service_uid != created->service_uid || draining(pod) || deleting(pod)) return;
-    ++workers;
+    // Of this configuration: those of a former one stay beside it until it is ready (findings in docs/simulation-tests.md).
+    workers += worker->pool == created->pool ? 1 : 0;
     cost += worker->gpus * prices[worker->accelerator];
     gpus_of_service[worker->accelerator] += worker->gpus;
   });
@@ -193,22 +199,25 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
   const json* kind = api_.peek(kube::resources::kAcceleratorClasses, "", created->accelerator);
   if (kind == nullptr) return;
   const json capacity = kind->at("spec").value("capacity", json::object());
-  int limit = 0;
   if (capacity.value("mode", "Observed") == "Elastic") {
-    limit = capacity.value("maxGPUs", 0);
-  } else {
-    int now = 0;
-    api_.visit(kube::resources::kNodes, [&](const json& node) {
-      if (node["metadata"]["labels"].value("class", "") == created->accelerator)
-        now += std::stoi(node["status"]["allocatable"].value("nvidia.com/gpu", std::string("0")));
-    });
-    limit = now;
-    const auto known = writer.runtime().capacity({{created->accelerator, "nvidia.com/gpu", {{"class", created->accelerator}}}});
-    limit = std::max(limit, known.at(created->accelerator).allocatable);
+    const int limit = capacity.value("maxGPUs", 0);
+    if (gpus_that_stay > limit) {
+      violate("gpu-budget", fmt::format("with {} workers hold {} GPUs of {}, maxGPUs is {}", created->name, gpus_that_stay,
+                                        created->accelerator, limit));
+    }
+    return;
   }
-  if (gpus_of_class > limit) {
-    violate("gpu-budget", fmt::format("with {} workers hold {} GPUs of {}, which has {}", created->name, gpus_of_class,
-                                      created->accelerator, limit));
+  // A successor may wait for the GPUs of one that is on its way out; it never asks for more than the nodes have.
+  int limit = 0;
+  api_.visit(kube::resources::kNodes, [&](const json& node) {
+    if (node["metadata"]["labels"].value("class", "") == created->accelerator)
+      limit += std::stoi(node["status"]["allocatable"].value("nvidia.com/gpu", std::string("0")));
+  });
+  const auto known = writer.runtime().capacity({{created->accelerator, "nvidia.com/gpu", {{"class", created->accelerator}}}});
+  limit = std::max(limit, known.at(created->accelerator).allocatable);
+  if (gpus_that_stay > limit) {
+    violate("gpu-budget", fmt::format("with {} workers hold {} of {} GPUs of {}", created->name, gpus_that_stay, limit,
+                                      created->accelerator));
   }
 }
 

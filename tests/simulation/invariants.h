@@ -53,7 +53,9 @@ class Invariants {
   void gateways_hold(const std::vector<const dispatch::RoutingTable*>& tables);
 
   [[nodiscard]] const std::map<std::string, Tally>& tallies() const { return tallies_; }
+  // Of controllers; neither leases nor events nor statuses, whose figures follow the windows for minutes.
   [[nodiscard]] long writes_besides_leases() const { return writes_; }
+  [[nodiscard]] long status_writes() const { return status_writes_; }
   // Of the last such write: who, what.
   [[nodiscard]] const std::string& last_write() const { return last_write_; }
   [[nodiscard]] int changes_of_desired(const std::string& uid) const;
@@ -102,6 +104,7 @@ class Invariants {
   std::map<std::string, int> changes_;                             // of the desired count, by service UID
   std::map<std::string, std::vector<double>> refused_;             // creates, by service
   long writes_ = 0;
+  long status_writes_ = 0;
   std::string last_write_;
 };
 

@@ -69,7 +69,11 @@ void check_rest(SimWorld& world) {
   const bool all_pull = std::none_of(world.scenario().services.begin(), world.scenario().services.end(),
                                      [](const auto& one) { return one.broken_image; });
   const long writes = world.invariants().writes_besides_leases();
+  const long statuses = world.invariants().status_writes();
   world.run(kRestS);
+  // Figures that move are written every 30 s at most: two of each service, profile and class, and a change or two.
+  if (const long count = world.invariants().status_writes() - statuses; all_pull && count > 30)
+    violate(world, "quiet-status", fmt::format("{} statuses were written within {:.0f} s without load", count, kRestS));
   if (world.leader() == nullptr) {
     violate(world, "comes-to-rest", "nobody leads");
     return;
