@@ -177,21 +177,19 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   demand.arrivals_window_s = options_.rate_window_s;
   const auto raw = answers_.find(series(kStarted));
   if (raw == answers_.end()) return demand;
-  const Reading zero{0, raw->second.at_s};
   const auto arrivals = arrivals_.find(query.model);
   const bool seen = arrivals != arrivals_.end() && !arrivals->second.series.empty();
-  // A model without a series on any gateway has had no request. One with a series but without a rate has too few samples yet.
+  // Every gateway shows a model's series from the table that lists it on, so none at all is unknown, and not idle; as is a
+  // series without a rate, which has too few samples yet.
   demand.arrivals_per_s = reading(by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))), query.model);
-  if (!seen) demand.arrivals_per_s = zero;
   double total = 0;
   if (arrivals != arrivals_.end()) {
     total = arrivals->second.total;
     for (const auto& [labels, tracker] : arrivals->second.series) total += tracker.total();
     demand.last_arrival_at_s = arrivals->second.last_arrival_s;
   }
-  demand.arrivals_total = Reading{total, zero.at_s};
+  if (seen) demand.arrivals_total = Reading{total, raw->second.at_s};
   demand.queued = reading(by_model(series(kQueued)), query.model);
-  if (!demand.queued && !seen) demand.queued = zero;
   const auto measured = reading(increase(kMeasured, options_.lengths_window_s), query.model);
   if (measured && measured->value >= options_.min_measured) {
     demand.input_tokens = ratio(reading(increase(kPromptTokens, options_.lengths_window_s), query.model), measured);

@@ -114,15 +114,16 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   }
 }
 
-// Given gateways without a series of the model; it stands at 0, which is known. Given arrivals without a rate yet, there is
-// none.
-TEST_F(PromqlDemandTest, NoSeriesIsZeroAndNoRateIsUnknown) {
+// Given gateways without a series of the model, then with arrivals that have no rate yet; neither is called idle.
+TEST_F(PromqlDemandTest, NoSeriesIsUnknown) {
   scraped(1);
-  EXPECT_EQ(at(10).arrivals_per_s, (planner::Reading{0, 9}));
-  EXPECT_EQ(at(10).queued, (planner::Reading{0, 9}));
+  EXPECT_FALSE(at(10).arrivals_per_s);
+  EXPECT_FALSE(at(10).queued);
+  EXPECT_FALSE(at(10).arrivals_total);
   answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "5"));
   EXPECT_FALSE(at(20).arrivals_per_s);
   EXPECT_FALSE(at(20).queued);
+  EXPECT_EQ(at(20).arrivals_total, (planner::Reading{0, 19}));
 }
 
 // Given counters of two gateways of which one restarts and the other ends; the total goes on and never falls.

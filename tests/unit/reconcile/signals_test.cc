@@ -39,6 +39,11 @@ class SignalsTest : public ::testing::Test {
     silence(id + ":1/metrics");
     serve(id + ":1/metrics", registry.exposition());
   }
+  // As a gateway does from the first routing table on that lists the model.
+  static void lists_tiny(const metrics::GatewayMetrics& gateway) {
+    gateway.requests_started.with({{"model", "tiny"}}).add(0);
+    gateway.queue_length.with({{"model", "tiny"}}).set(0);
+  }
   Worker& worker(const std::string& uid, const std::string& engine) {
     Worker one;
     one.uid = uid;
@@ -144,6 +149,8 @@ TEST_F(SignalsTest, ArrivalsSurviveTheGateways) {
   metrics::Registry two;
   auto gateway_one = std::make_unique<metrics::GatewayMetrics>(*one);
   metrics::GatewayMetrics gateway_two(two);
+  lists_tiny(*gateway_one);
+  lists_tiny(gateway_two);
   gateway_page("g1", *one);
   gateway_page("g2", two);
   EXPECT_EQ(at(1).arrivals_total, (planner::Reading{0, 1}));
@@ -155,6 +162,7 @@ TEST_F(SignalsTest, ArrivalsSurviveTheGateways) {
 
   one = std::make_unique<metrics::Registry>();  // g1 restarts, and has counted three since
   gateway_one = std::make_unique<metrics::GatewayMetrics>(*one);
+  lists_tiny(*gateway_one);
   gateway_one->requests_started.with({{"model", "tiny"}}).add(3);
   gateway_page("g1", *one);
   EXPECT_EQ(at(3).arrivals_total, (planner::Reading{18, 3}));
@@ -173,6 +181,7 @@ TEST_F(SignalsTest, HalfTheGatewaysAreNoDemand) {
   gateway("g2");
   metrics::Registry registry;
   metrics::GatewayMetrics bundle(registry);
+  lists_tiny(bundle);
   gateway_page("g1", registry);
   static_cast<void>(at(1));
   EXPECT_FALSE(at(2).arrivals_per_s);
