@@ -127,12 +127,12 @@ TEST(RoutingPublisher, SharesFollowTheQueue) {
   EXPECT_GE(share_b, 1);
 }
 
-// Given 300 random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander and chains
+// Given 100 random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander and chains
 // whose capacity is fixed. What the gateways hold (the table that each obeys, or has been given) never adds up to more than a
 // chain's capacity; and when all is quiet the shares add up to it.
 TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
   const std::vector<int> capacities = {1, 2, 5, 16};
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Rng rng(seed, "publisher");
     RoutingPublisher publisher;
     struct Peer {
