@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iostream>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -19,13 +21,32 @@ namespace {
 
 constexpr const char* kOverTime = "day";  // the workload whose workers are drawn over time
 
-void write_minutes(const OutcomeRun& run, const std::filesystem::path& path) {
+// A run as a file: its figures, then a line a minute. What is written is read again by read_run().
+void write_run(const OutcomeRun& run, const std::filesystem::path& path) {
   std::ofstream file(path);
+  file << fmt::format("attained\tgpu_hours\tttft_p99_s\ttpot_p99_s\tmost_workers\n{}\t{}\t{}\t{}\t{}\n", run.attainment,
+                      run.gpu_hours, run.ttft_p99_s, run.tpot_p99_s, run.most_workers);
   file << "minute\tarrived\tmissed_ttft\tmissed_tpot\tready\theld\n";
   for (std::size_t i = 0; i < run.minutes.size(); ++i) {
     const OutcomeMinute& m = run.minutes[i];
     file << fmt::format("{}\t{}\t{}\t{}\t{:.1f}\t{:.1f}\n", i, m.arrived, m.missed_ttft, m.missed_tpot, m.ready, m.held);
   }
+}
+
+// None where there is no such file, or it is none of ours.
+std::optional<OutcomeRun> read_run(const std::string& rule, const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string header;
+  OutcomeRun run;
+  run.rule = rule;
+  if (!std::getline(file, header) || header.rfind("attained\t", 0) != 0) return std::nullopt;
+  if (!(file >> run.attainment >> run.gpu_hours >> run.ttft_p99_s >> run.tpot_p99_s >> run.most_workers)) return std::nullopt;
+  std::getline(file, header);
+  std::getline(file, header);
+  std::size_t minute = 0;
+  OutcomeMinute m;
+  while (file >> minute >> m.arrived >> m.missed_ttft >> m.missed_tpot >> m.ready >> m.held) run.minutes.push_back(m);
+  return run;
 }
 
 void write_decisions(const OutcomeRun& run, const std::filesystem::path& path) {
@@ -92,14 +113,21 @@ int run(const std::string& data, const std::filesystem::path& out, const std::ve
       return 1;
     }
     const std::string name = row.workload->name + "." + tasks[i].rule;
-    write_minutes(*run, out / (name + ".tsv"));
+    write_run(*run, out / (name + ".tsv"));
     if (!run->decisions.empty()) write_decisions(*run, out / (name + ".decisions.txt"));
     row.runs.push_back(*run);
   }
   for (OutcomeRow& row : rows) {
-    std::stable_sort(row.runs.begin(), row.runs.end(), [&](const OutcomeRun& a, const OutcomeRun& b) {
-      return std::find(rules.begin(), rules.end(), a.rule) < std::find(rules.begin(), rules.end(), b.rule);
-    });
+    std::vector<OutcomeRun> ordered;
+    for (const std::string& rule : outcome_rules()) {
+      const auto made = std::find_if(row.runs.begin(), row.runs.end(), [&](const OutcomeRun& r) { return r.rule == rule; });
+      if (made != row.runs.end()) {
+        ordered.push_back(std::move(*made));
+      } else if (auto kept = read_run(rule, out / (row.workload->name + "." + rule + ".tsv"))) {
+        ordered.push_back(std::move(*kept));
+      }
+    }
+    row.runs = std::move(ordered);
   }
   std::ofstream(out / "outcome.md") << outcome_table(rows);
   std::ofstream(out / "outcome.svg") << outcome_chart(rows, kOverTime);
@@ -116,7 +144,8 @@ int main(int argc, char** argv) {
   int threads = 0;
   app.add_option("--data", data, "Folder with traces/")->capture_default_str();
   app.add_option("--out", out, "Folder for tables and charts")->required();
-  app.add_option("--rules", rules, "Which rules")->check(CLI::IsMember(windlass::bench::outcome_rules()));
+  app.add_option("--rules", rules, "Which rules; of the others table and chart show what an earlier run left in OUT")
+      ->check(CLI::IsMember(windlass::bench::outcome_rules()));
   app.add_option("--threads", threads, "0: one a core")->capture_default_str();
   app.add_option("workloads", workloads, "Which workloads; all when none is named");
   CLI11_PARSE(app, argc, argv);

@@ -102,8 +102,8 @@ std::string title_of(const std::string& rule) {
 
 std::string outcome_table(const std::vector<OutcomeRow>& rows) {
   std::string text =
-      "| workload | requests/s | rule | attained | GPU-hours | of the clairvoyant's | TTFT P99 | TPOT P99 | most workers |\n"
-      "|---|---|---|---|---|---|---|---|---|\n";
+      "| workload | requests/s | rule | attained | GPU-hours | of the clairvoyant's | most workers |\n"
+      "|---|---|---|---|---|---|---|\n";
   for (const OutcomeRow& row : rows) {
     const OutcomeRun* best = find_run(row, "clairvoyant");
     const auto share = [&](double gpu_hours) {
@@ -111,14 +111,12 @@ std::string outcome_table(const std::vector<OutcomeRow>& rows) {
     };
     for (const OutcomeRun& run : row.runs) {
       const bool ours = run.rule == "windlass";
-      text += fmt::format("| {} | {:.1f} | {} | {} | {} | {} | {:.2f} s | {:.0f} ms | {} |\n", row.workload->title,
-                          row.workload->rate_per_s(), bold(title_of(run.rule), ours),
-                          bold(fmt::format("{:.2f} %", run.attainment * 100), ours),
-                          bold(fmt::format("{:.1f}", run.gpu_hours), ours), bold(share(run.gpu_hours), ours), run.ttft_p99_s,
-                          run.tpot_p99_s * 1e3, run.most_workers);
+      text += fmt::format("| {} | {:.1f} | {} | {} | {} | {} | {} |\n", row.workload->title, row.workload->rate_per_s(),
+                          bold(title_of(run.rule), ours), bold(fmt::format("{:.2f} %", run.attainment * 100), ours),
+                          bold(fmt::format("{:.1f}", run.gpu_hours), ours), bold(share(run.gpu_hours), ours), run.most_workers);
     }
     const double floor_hours = floor_gpu_hours(row);
-    text += fmt::format("| {} | {:.1f} | bound: the work itself | 99 % | {:.1f} | {} | | | |\n", row.workload->title,
+    text += fmt::format("| {} | {:.1f} | bound: the work itself | 99 % | {:.1f} | {} | |\n", row.workload->title,
                         row.workload->rate_per_s(), floor_hours, share(floor_hours));
   }
   return text;
