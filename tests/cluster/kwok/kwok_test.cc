@@ -41,8 +41,8 @@ TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
   EXPECT_EQ(report->load.refused, 0);
   EXPECT_TRUE(report->violations.empty());
   EXPECT_EQ(report->recoveries.size(), 3u);
-  // The load is uneven: some service had to grow.
-  EXPECT_GT(report->pods_created, options.services);
+  for (const Recovery& one : report->recoveries) EXPECT_LT(one.recovered_s, 90) << one.what;
+  EXPECT_GE(report->pods_created, options.services);
 }
 
 }  // namespace

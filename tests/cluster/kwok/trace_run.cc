@@ -224,7 +224,8 @@ class TraceRun {
     }
   }
 
-  // Writes of the controllers in the audit log: once another has begun to write, the one before it never does again.
+  // Writes of the controllers in the audit log: who writes changes at most as often as something was killed. Two that write in
+  // turn show as many changes.
   void check_audit() {
     std::vector<std::string> order;
     int deleted = 0;
@@ -235,13 +236,13 @@ class TraceRun {
       if (!ours) continue;
       if (event.verb == "delete" && event.resource == "pods") ++deleted;
       if (!order.empty() && order.back() == event.credential) continue;
-      if (std::find(order.begin(), order.end(), event.credential) != order.end()) {
-        // It may lead again, but not while the other does: that shows as a third change and is counted, not judged, here.
-        ++handovers_back_;
-      }
       order.push_back(event.credential);
     }
     report_.pods_deleted = deleted;
+    const std::size_t changes = order.empty() ? 0 : order.size() - 1;
+    if (changes > options_.kills.size()) {
+      report_.violations.push_back(fmt::format("the writer changed {} times, with {} kills", changes, options_.kills.size()));
+    }
   }
 
   Result<TraceRunReport> conclude() {
@@ -251,10 +252,6 @@ class TraceRun {
     check_audit();
     if (const auto broken = cluster_->broken_requests(); broken > 0) {
       report_.violations.push_back(fmt::format("{} requests were broken by the end of their worker", broken));
-    }
-    if (handovers_back_ > 0 &&
-        std::none_of(options_.kills.begin(), options_.kills.end(), [](const Kill& one) { return one.what != "leader"; })) {
-      report_.violations.push_back("a deposed leader wrote again");
     }
     return std::move(report_);
   }
@@ -268,7 +265,6 @@ class TraceRun {
   std::set<std::string> pods_;
   std::map<std::string, int> desired_;
   double retired_decisions_ = 0;
-  int handovers_back_ = 0;
   int looks_ = 0;
 };
 
