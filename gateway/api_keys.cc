@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "metrics/security/secrets.h"
 #include "planner/base/json_reader.h"
-#include "security/secrets.h"
 
 namespace windlass::gateway {
 namespace {

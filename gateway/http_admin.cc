@@ -2,7 +2,7 @@
 #include "gateway/http_admin.h"
 
 #include "gateway/http_text.h"
-#include "security/secrets.h"
+#include "metrics/security/secrets.h"
 
 namespace windlass::gateway {
 namespace {

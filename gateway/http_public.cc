@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "gateway/http_text.h"
-#include "security/secrets.h"
+#include "metrics/security/secrets.h"
 
 namespace windlass::gateway {
 namespace {

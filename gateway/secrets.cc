@@ -3,8 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include "security/secrets.h"
-#include "security/tls.h"
+#include "metrics/security/secrets.h"
+#include "metrics/security/tls.h"
 
 namespace windlass::gateway {
 namespace {

@@ -8,7 +8,7 @@
 #include "gateway/api_keys.h"
 #include "gateway/net_stream.h"
 #include "gateway/options.h"
-#include "security/reloaded.h"
+#include "metrics/security/reloaded.h"
 
 namespace windlass::gateway {
 

@@ -28,9 +28,9 @@
 #include "controller/runtime/local_runtime.h"
 #include "controller/store/directory_store.h"
 #include "controller/store/kubernetes_store.h"
-#include "security/reloaded.h"
-#include "security/secrets.h"
-#include "security/tls.h"
+#include "metrics/security/reloaded.h"
+#include "metrics/security/secrets.h"
+#include "metrics/security/tls.h"
 
 namespace windlass::controller {
 namespace fs = std::filesystem;
@@ -119,6 +119,7 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   if (options.leader_elect) {
     kube::LeaseOptions lease;
     lease.name_space = options.name_space.empty() ? parts->cluster->name_space() : options.name_space;
+    lease.name = kube::lease_name(options.instance);
     lease.identity = identity;
     lease.seed = seed;
     auto leadership = std::make_unique<LeaseLeadership>(client, lease);
@@ -135,9 +136,11 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
     if (leader->leading(at.monotonic_s) && at.monotonic_s >= leader->next_step_at()) leader->step(at);
     return leader->leading(now().monotonic_s);
   });
-  parts->store_ = std::make_unique<KubernetesStore>(client, identity, seed + 1);
-  parts->runtime_ =
-      std::make_unique<KubernetesRuntime>(client, PodDefaults{options.worker_image, options.fetch_image}, seed + 3);
+  parts->store_ = std::make_unique<KubernetesStore>(
+      client, identity, seed + 1,
+      StoreScope{options.instance, {options.watch_namespaces.begin(), options.watch_namespaces.end()}});
+  parts->runtime_ = std::make_unique<KubernetesRuntime>(
+      client, PodDefaults{options.worker_image, options.fetch_image, options.instance}, seed + 3);
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

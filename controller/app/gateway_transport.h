@@ -12,7 +12,7 @@
 #include "controller/kube/curl_transport.h"
 #include "controller/kube/http_transport.h"
 #include "controller/reconcile/routing_publisher.h"
-#include "security/reloaded.h"
+#include "metrics/security/reloaded.h"
 
 namespace windlass::controller {
 

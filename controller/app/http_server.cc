@@ -16,8 +16,8 @@
 
 #include "controller/api/duration.h"
 #include "controller/app/clock.h"
+#include "metrics/security/secrets.h"
 #include "planner/policy/json.h"
-#include "security/secrets.h"
 
 namespace windlass::controller {
 namespace {

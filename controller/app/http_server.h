@@ -16,9 +16,9 @@
 
 #include "controller/reconcile/routing_publisher.h"
 #include "metrics/registry.h"
+#include "metrics/security/reloaded.h"
+#include "metrics/security/tls.h"
 #include "planner/policy/plan.h"
-#include "security/reloaded.h"
-#include "security/tls.h"
 
 namespace windlass::controller {
 

@@ -31,8 +31,7 @@ const std::vector<Direction>& directions() {
       {"planner/dispatch/", {"planner/base/"}},
       {"planner/", {"planner/"}},
       {"metrics/", {"planner/base/"}},
-      {"security/", {"planner/base/"}},
-      {"gateway/", {"planner/base/", "planner/dispatch/", "metrics/", "security/"}},
+      {"gateway/", {"planner/base/", "planner/dispatch/", "metrics/"}},
       {"worker/", {"planner/base/", "metrics/"}},
       {"controller/api/", {"planner/"}},
       {"controller/kube/", {"planner/base/"}},
@@ -41,8 +40,8 @@ const std::vector<Direction>& directions() {
       {"controller/reconcile/",
        {"planner/", "metrics/", "controller/api/", "controller/kube/", "controller/store/", "controller/runtime/"}},
       {"controller/cli/load/", {"planner/base/"}},
-      {"controller/", {"planner/", "metrics/", "security/", "controller/"}},
-      {"tests/", {"planner/", "metrics/", "security/", "gateway/", "worker/", "controller/"}},
+      {"controller/", {"planner/", "metrics/", "controller/"}},
+      {"tests/", {"planner/", "metrics/", "gateway/", "worker/", "controller/"}},
   };
   return kDirections;
 }

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "metrics/security/secrets.h"
 #include "planner/base/rng.h"
-#include "security/secrets.h"
 
 namespace windlass::gateway {
 namespace {

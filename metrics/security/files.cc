@@ -1,5 +1,5 @@
 // See files.h.
-#include "security/files.h"
+#include "metrics/security/files.h"
 
 #include <cerrno>
 #include <cstring>

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/security/files.h"
 #include "planner/base/result.h"
-#include "security/files.h"
 
 namespace windlass::security {
 

@@ -1,5 +1,5 @@
 // See secrets.h.
-#include "security/secrets.h"
+#include "metrics/security/secrets.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // See tls.h.
-#include "security/tls.h"
+#include "metrics/security/tls.h"
 
 #include <memory>
 

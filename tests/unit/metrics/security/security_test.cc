@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "security/reloaded.h"
-#include "security/secrets.h"
-#include "security/tls.h"
+#include "metrics/security/reloaded.h"
+#include "metrics/security/secrets.h"
+#include "metrics/security/tls.h"
 #include "tests/unit/kube/test_certificates.h"
 
 namespace windlass::security {
