@@ -19,9 +19,11 @@
 namespace windlass::planner {
 
 struct Configuration {
-  PoolPlan pool;                // workers: 0
-  WorkerTimes times;            // at pool.slots, for the lengths that are believed now
-  double price_per_hour = 0;    // of one worker
+  PoolPlan pool;              // workers: 0
+  WorkerTimes times;          // at pool.slots, for the lengths that are believed now
+  double price_per_hour = 0;  // of one worker
+  double rate_within_tpot_per_s =
+      0;                        // of one worker, at which slo.percentile of the requests keep timePerOutputToken; 0: unknown
   std::optional<int> max_gpus;  // of the class, for the whole service
 };
 

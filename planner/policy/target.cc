@@ -378,6 +378,17 @@ class Decision {
   Target target_;
 };
 
+// Workers at which the tail of timePerOutputToken holds: each may take what rate_within_tpot says, less what uneven numbers of
+// requests on few workers take from it (kUnevenShare of a standard deviation of a worker's batch).
+int workers_within_tpot(const Configuration& configuration, double arrivals_per_s) {
+  const double most_per_s = configuration.rate_within_tpot_per_s;
+  if (!(most_per_s > 0) || !(arrivals_per_s > 0)) return 0;
+  const double batch =
+      std::clamp(most_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.slots));
+  // n * (1 - u / (n sqrt(batch))) * most = arrivals
+  return to_int(std::ceil(arrivals_per_s / most_per_s + kUnevenShare / std::sqrt(batch) - 1e-9));
+}
+
 }  // namespace
 
 int current_workers(const Service& service) {
@@ -404,7 +415,8 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   // peakedness of Hayward's approximation).
   const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
   const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.slots * (1 + tolerance)) - 1e-9));
-  return std::max(static_cast<int>(workers_needed(sizing, kMostWorkers)), for_bursts);
+  return std::max({static_cast<int>(workers_needed(sizing, kMostWorkers)), for_bursts,
+                   workers_within_tpot(configuration, arrivals_per_s / (1 + tolerance))});
 }
 
 PolicyMemory advance_memory(const Service& service, double now_s) {

@@ -38,7 +38,7 @@ inline constexpr double kBurstinessMemoryS = 1800;
 // One step of the load must not look like half an hour of bursts.
 inline constexpr double kMostBurstiness = 200;
 // Standard deviations of the busy slots that are kept free for what bursts add to them.
-inline constexpr double kBurstDeviations = 2.5;
+inline constexpr double kBurstDeviations = 1.75;
 
 // What waits should be gone after this time, or after this share of a start if that is longer: shorter asks for workers that
 // start for longer than they serve.
@@ -58,6 +58,10 @@ inline constexpr double kRiseSigmas = 3;
 inline constexpr double kLengthsAfterS = 60;
 // Observed mean lengths are rounded to powers of this, so that slots and rates move in steps and not with every request.
 inline constexpr double kLengthStep = 1.03;
+
+// What uneven shares of the requests take from workers' rates, in standard deviations of one worker's batch: fitted on
+// simulated fleets of 1 to 24 workers (tests/bench/outcome).
+inline constexpr double kUnevenShare = 1.3;
 
 // ---- stability
 
