@@ -54,7 +54,7 @@ void Chaos::add(const std::string& name, double rate_per_s, Fault what) {
 void Chaos::begin() {
   on_ = true;
   for (SimController* one : controllers_) one->set_faults(true);
-  for (auto& gateway : gateways_) gateway->impatient = 0.01;
+  for (auto& gateway : gateways_) gateway->impatient = scenario_.faults.impatient_client;
   step();
 }
 

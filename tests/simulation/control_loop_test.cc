@@ -60,6 +60,16 @@ class ControlLoop : public testing::Test {
         (*world->api().peek(kube::resources::kModelServices, kNamespace, "chat"))["metadata"]["uid"]);
   }
 
+  // Every request was served, was turned away by a full queue or waited too long, or ended with its gateway: none is missing
+  // and none broke at a worker.
+  static testing::AssertionResult all_ended_by_load(const Tally& tally) {
+    if (tally.with(200) + tally.with(429) + tally.with(503) + tally.with(0) == tally.arrived)
+      return testing::AssertionSuccess();
+    auto failure = testing::AssertionFailure() << tally.arrived << " arrived";
+    for (const auto& [code, count] : tally.ended) failure << ", " << count << " ended with " << code;
+    return failure;
+  }
+
   std::unique_ptr<SimWorld> world;
   double worker_rate = 0;
 };
@@ -74,11 +84,13 @@ TEST_F(ControlLoop, FollowsABurstAndComesBack) {
   EXPECT_GE(world->active_workers("chat"), 3);
   EXPECT_LE(world->active_workers("chat"), 6);
   run(300, 0.4 * worker_rate);
+  EXPECT_LE(world->active_workers("chat"), 2);
+  run(240, 0);
   EXPECT_EQ(world->active_workers("chat"), 1);
-  run(120, 0);
   const Tally tally = world->tally("chat");
   EXPECT_GT(tally.arrived, 100);
-  EXPECT_EQ(tally.with(200), tally.arrived);
+  EXPECT_TRUE(all_ended_by_load(tally));
+  EXPECT_GE(tally.with(200), tally.arrived * 99 / 100);
   const nlohmann::json status = world->status("chat");
   EXPECT_EQ(status["workers"]["desired"], 1);
   EXPECT_EQ(status["workers"]["ready"], 1);
@@ -156,7 +168,7 @@ TEST_F(ControlLoop, ReplacesOutdatedWorkersOneByOne) {
   EXPECT_LE(most, 5U);
   run(60, 0);
   const Tally tally = world->tally("chat");
-  EXPECT_EQ(tally.with(200) + tally.with(504), tally.arrived);  // three of four workers may let some wait too long
+  EXPECT_TRUE(all_ended_by_load(tally));
   EXPECT_EQ(world->cluster().calls_broken(), 0);
 }
 
@@ -188,7 +200,8 @@ TEST_F(ControlLoop, TheOtherGatewayTakesOver) {
   run(60, 0);
   const Tally tally = world->tally("chat");
   EXPECT_LE(tally.with(0), held);
-  EXPECT_EQ(tally.with(200) + tally.with(0), tally.arrived);
+  EXPECT_TRUE(all_ended_by_load(tally));
+  EXPECT_GE(tally.with(200) + tally.with(0), tally.arrived * 99 / 100);
 }
 
 }  // namespace

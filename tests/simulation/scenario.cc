@@ -68,6 +68,7 @@ FaultPlan draw_faults(std::uint64_t seed) {
   faults.recreate_per_s = swarm.rate(0.02);
   faults.broken_object_per_s = swarm.rate(0.02);
   faults.table_late_s = swarm.rate(8);
+  faults.impatient_client = swarm.rate(0.05);
   return faults;
 }
 

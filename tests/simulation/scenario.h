@@ -62,6 +62,7 @@ struct FaultPlan {
   double recreate_per_s = 0;       // a person deletes a ModelService and makes it anew under the same name
   double broken_object_per_s = 0;  // an object that cannot be read appears, or one turns so for a while
   double table_late_s = 0;         // a gateway gets its table up to so late
+  double impatient_client = 0;     // chance per request that its client leaves early
 };
 
 struct Scenario {

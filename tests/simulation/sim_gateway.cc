@@ -57,6 +57,7 @@ void SimGateway::start() {
 }
 
 void SimGateway::reset_counters() {
+  page_is_old_ = true;
   models_.clear();
   shown_chains_.clear();
   metrics_.reset();
@@ -112,6 +113,7 @@ void SimGateway::request(const std::string& model, int tokens) {
 }
 
 void SimGateway::perform(const gateway::Actions& actions) {
+  page_is_old_ = true;
   for (const gateway::Action& action : actions) {
     if (const auto* dispatch = std::get_if<gateway::Dispatch>(&action)) {
       timeline_.after(kHopS, [this, life = lives_, to = *dispatch] {
@@ -194,6 +196,7 @@ void SimGateway::first_token(gateway::RequestId id, CallId call, double rest_s) 
     });
     return;
   }
+  page_is_old_ = true;
   router_->response_started(id);
   router_->tokens_sent(timeline_.now_s(), id, 1);
   of(found->second.model).time_to_first_token.observe(timeline_.now_s() - found->second.arrived_s);
@@ -316,8 +319,12 @@ Result<kube::HttpResponse> SimGateway::metrics_page() {
   if (!up() || partitioned || page_fault == PageFault::kUnreadable) {
     return Error{ErrorCode::kUnavailable, name_ + " does not answer"};
   }
-  refresh_gauges();
-  std::string page = registry_->exposition();
+  if (page_is_old_) {
+    refresh_gauges();
+    page_ = registry_->exposition();
+    page_is_old_ = false;
+  }
+  std::string page = page_;
   if (page_fault == PageFault::kNone) return kube::HttpResponse{200, {}, std::move(page)};
   std::string spoilt;
   std::size_t begin = 0;

@@ -97,6 +97,8 @@ class SimGateway {
   std::unique_ptr<metrics::Registry> registry_;
   std::unique_ptr<metrics::GatewayMetrics> metrics_;
   std::map<std::string, std::unique_ptr<ModelMetrics>> models_;
+  std::string page_;  // what was last exposed, while nothing has happened since
+  bool page_is_old_ = true;
   std::set<std::pair<std::string, std::string>> shown_chains_;
   std::map<gateway::RequestId, Open> open_;
   gateway::RequestId next_id_ = 1;
