@@ -99,7 +99,8 @@ struct Router::Request {
   std::shared_ptr<ChainSlot> queued_at;  // the chain in whose queue it waits; null: in the model's
   bool known_model = false;
   bool response_started = false;
-  bool moved = false;  // it was taken back from a worker that may have worked on it
+  bool moved = false;       // it was taken back from a worker that may have worked on it
+  double wait_until_s = 0;  // as long as no worker has taken it
   int tokens = 0;
   std::multimap<double, RequestId>::iterator deadline;
 };
@@ -179,7 +180,8 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
   request.known_model = found != models_.end() && found->second->listed;
   const bool from_nothing = request.known_model && !found->second->started();
   const double wait_s = from_nothing ? std::max(options_.queue_timeout_s, options_.start_timeout_s) : options_.queue_timeout_s;
-  request.deadline = deadlines_.emplace(now_s + std::min(wait_s, options_.request_timeout_s), id);
+  request.wait_until_s = now_s + std::min(wait_s, options_.request_timeout_s);
+  request.deadline = deadlines_.emplace(request.wait_until_s, id);
   if (shutting_down_) {
     reject(now_s, id, Reject{id, 503, "shutting_down", kShuttingDown, 1}, actions);
     return actions;
@@ -216,7 +218,7 @@ Actions Router::refused(double now_s, RequestId id, Refusal why) {
   Actions actions;
   Request& request = found->second;
   block(now_s, request.slot, request.record.model, why);
-  wait_again(now_s, id, request.record.arrived_s + std::min(options_.queue_timeout_s, options_.request_timeout_s), actions);
+  wait_again(now_s, id, request.wait_until_s, actions);
   return actions;
 }
 

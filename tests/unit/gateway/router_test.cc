@@ -103,6 +103,22 @@ TEST_F(RouterTest, WaitsForAWorker) {
   EXPECT_EQ(all<Dispatch>(use(302, table(2, {chain("a", 1, 4)}))).at(0).id, 2U);
 }
 
+// Given a request that waited for the start of the first worker longer than the queue time-out, and is then refused by it; it
+// goes on waiting as long as a start may take.
+TEST_F(RouterTest, RefusedAfterALongStart) {
+  use(0, table(1, {}));
+  EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
+  EXPECT_EQ(all<Dispatch>(use(200, table(2, {chain("a", 1, 1)}))).size(), 1U);
+  EXPECT_TRUE(router.refused(200, 1, Refusal::kConnect).empty());
+  const auto again = router.tick(201);
+  EXPECT_TRUE(all<Reject>(again).empty());
+  EXPECT_EQ(all<Dispatch>(again).size(), 1U);
+  EXPECT_TRUE(router.refused(201, 1, Refusal::kFull).empty());
+  use(202, table(3, {chain("a", 1, 0)}));
+  EXPECT_TRUE(router.tick(299).empty());
+  EXPECT_EQ(all<Reject>(router.tick(300)).size(), 1U);
+}
+
 // Given tables out of order; older and equal ones are ignored, a higher term wins with any counter.
 TEST_F(RouterTest, TableVersions) {
   use(0, table(5, {chain("a", 1, 1)}));
