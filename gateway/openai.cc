@@ -13,9 +13,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+// More than any schema of a tool has. Bodies that are written anew are walked recursively, here and in most engines.
+constexpr int kMaxDepth = 256;
+
 std::string clipped(std::string_view text) { return std::string(text.substr(0, 64)) + (text.size() > 64 ? "..." : ""); }
 
-// What stands at the few members that matter: a description for errors, and the value where it is of use.
+// What stands at the few members that matter: a description for errors, and the value where it is of use. Of a member that
+// stands twice the last one counts.
 struct Member {
   std::string found;  // "a number", "null", "'text'"; empty: not there
   std::optional<std::string> text;
@@ -30,27 +34,29 @@ class HeadReader final : public Json::json_sax_t {
   std::string top_found;
   std::string parse_message;
   std::size_t parse_byte = 0;
+  bool too_deep = false;
 
   bool null() override { return value("null"); }
   bool boolean(bool flag) override {
+    value(flag ? "true" : "false");
     if (Member* member = target()) member->flag = flag;
-    return value(flag ? "true" : "false");
+    return true;
   }
   bool number_integer(std::int64_t) override { return value("a number"); }
   bool number_unsigned(std::uint64_t) override { return value("a number"); }
   bool number_float(double, const std::string&) override { return value("a number"); }
   bool string(std::string& text) override {
+    value("a string");
     if (Member* member = target()) member->text = text;
-    return value("a string");
+    return true;
   }
   bool binary(Json::binary_t&) override { return value("bytes"); }
   bool start_object(std::size_t) override {
     if (depth_ == 0) is_object = true;
-    if (Member* member = target()) member->object = true;
     value("an object");
+    if (Member* member = target()) member->object = true;
     if (depth_ == 1) in_options_ = key_ == "stream_options";
-    ++depth_;
-    return true;
+    return deeper();
   }
   bool end_object() override {
     --depth_;
@@ -59,9 +65,8 @@ class HeadReader final : public Json::json_sax_t {
   }
   bool start_array(std::size_t) override {
     value("a list");
-    ++depth_;
     ++lists_;
-    return true;
+    return deeper();
   }
   bool end_array() override {
     --depth_;
@@ -91,8 +96,16 @@ class HeadReader final : public Json::json_sax_t {
   }
   bool value(const char* found) {
     if (depth_ == 0) top_found = found;
-    if (Member* member = target()) member->found = found;
+    Member* const member = target();
+    if (member == nullptr) return true;
+    *member = Member{found, std::nullopt, std::nullopt, false};
+    if (member == &stream_options) include_usage = {};
     return true;
+  }
+  bool deeper() {
+    ++depth_;
+    too_deep = depth_ > kMaxDepth;
+    return !too_deep;
   }
 
   int depth_ = 0;
@@ -154,6 +167,11 @@ Inspected inspect_request(std::string body) {
   HeadReader reader;
   const bool parsed = Json::sax_parse(body, &reader);
   if (!parsed) {
+    if (reader.too_deep) {
+      return problem(fmt::format("The request's body: found lists or objects nested deeper than {}, allowed are {}.", kMaxDepth,
+                                 kMaxDepth),
+                     "");
+    }
     if (body.empty()) return problem("The request's body: found nothing, allowed is a JSON object.", "");
     return problem(
         fmt::format("The request's body is not JSON at byte {}: {}", reader.parse_byte, clipped(reader.parse_message)), "");

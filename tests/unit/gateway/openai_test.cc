@@ -71,11 +71,44 @@ TEST(InspectRequest, BadOnes) {
   }
 }
 
-// Given a body nested a hundred thousand deep; it is refused or taken, and the stack holds.
+// Given bodies nested a hundred thousand deep, streamed ones that have to be written anew among them; all are refused, whether
+// or not they are well-formed, and the stack holds. As deep as tools really go is taken.
 TEST(InspectRequest, DeepNesting) {
-  const std::string deep = R"({"model":"a","x":)" + std::string(100000, '[') + std::string(100000, ']') + "}";
-  EXPECT_EQ(inspect_request(deep).problem.message, "");
-  EXPECT_NE(inspect_request(R"({"model":"a","x":)" + std::string(100000, '[')).problem.message, "");
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string deep, end;
+    for (int i = 0; i < 100000; ++i) {
+      deep += open;
+      end += *open == '[' ? ']' : '}';
+    }
+    for (const char* head : {R"({"model":"a","x":)", R"({"model":"a","stream":true,"stream_options":{},"x":)",
+                             R"({"model":"a","stream":true,"stream_options":{"x":1},"y":)"}) {
+      EXPECT_THAT(inspect_request(head + deep + "1" + end + "}").problem.message, HasSubstr("nested deeper than")) << head;
+      EXPECT_THAT(inspect_request(head + deep).problem.message, HasSubstr("nested deeper than")) << head;
+    }
+  }
+  const std::string tools =
+      R"({"model":"a","stream":true,"stream_options":{},"tools":)" + std::string(100, '[') + std::string(100, ']') + "}";
+  EXPECT_EQ(inspect_request(tools).problem.message, "");
+}
+
+// Given members that stand twice; the last one counts, as it does for every worker, and nothing is left of the first.
+TEST(InspectRequest, MembersThatStandTwice) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {R"({"model":"a","stream":true,"stream_options":{},"stream_options":"x"})", "'stream_options': found a string"},
+      {R"({"model":"a","stream":true,"stream_options":{},"stream_options":[]})", "'stream_options': found a list"},
+      {R"({"model":"a","model":5})", "'model': found a number"},
+      {R"({"model":"a","model":{}})", "'model': found an object"},
+      {R"({"model":"a","stream":true,"stream":"x"})", "'stream': found a string"},
+      {R"({"model":"a","stream":true,"stream_options":{"include_usage":true,"include_usage":1}})",
+       "'stream_options.include_usage': found a number"},
+  };
+  for (const auto& [body, message] : bad) EXPECT_THAT(inspect_request(body).problem.message, HasSubstr(message)) << body;
+  EXPECT_EQ(inspect_request(R"({"model":"a","model":"b"})").head.model, "b");
+  const auto again =
+      inspect_request(R"({"model":"a","stream":true,"stream_options":{"include_usage":true},"stream_options":null})");
+  ASSERT_EQ(again.problem.message, "");
+  EXPECT_FALSE(again.head.include_usage);
+  EXPECT_EQ(Json::parse(again.head.upstream_body)["stream_options"]["include_usage"], true);
 }
 
 // Given errors; the body is OpenAI's shape, with null where nothing is known, and bytes that are not UTF-8 do no harm.
