@@ -111,7 +111,8 @@ class Definition {
       if (chains[k].in_flight < chains[k].capacity) free.push_back(k);
     }
     switch (kind_) {
-      case PolicyKind::kJffc: return least(free, [&](std::size_t k) { return -chains[k].service_rate_per_s; });
+      case PolicyKind::kJffc:
+        return least(free, [&](std::size_t k) { return std::pair(-chains[k].service_rate_per_s, load(chains[k])); });
       case PolicyKind::kJsq: return least(open, [&](std::size_t k) { return load(chains[k]); });
       case PolicyKind::kSaJsq:
         return least(open, [&](std::size_t k) { return std::pair(load(chains[k]), -chains[k].service_rate_per_s); });
