@@ -64,16 +64,6 @@ int settled_slots(const PolicyMemory& memory, const std::string& pool, int slots
   return slots;
 }
 
-// rate_within_tpot where its sum over stalls is short; where prompts are so small beside the answers that more than this many
-// fit into one, the stalls average out and the mean, which the slots keep, decides.
-double rate_within_tail(const Service& service, const LatencyModel& model, const Lengths& lengths, int slots) {
-  constexpr double kMostStalls = 500;
-  const double prompt_s = model.prefill_s(lengths.input_tokens) - model.prefill_s(0);
-  const double answer_s = std::max(0.0, lengths.output_tokens - 1) * service.slo.tpot_s;
-  if (!(prompt_s > 0) || !(answer_s / prompt_s <= kMostStalls)) return 0;
-  return rate_within_tpot(model, objective_of(service), lengths, slots);
-}
-
 // Slots and times for the lengths that are believed now.
 void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model) {
   const int most = std::max(1, configuration.pool.max_concurrency);
@@ -86,7 +76,8 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
   }
   configuration.pool.slots = settled_slots(*input.memory, configuration.pool.name, std::max(1, slots), most);
   configuration.times = worker_times(model, configuration.pool.slots, input.believed);
-  configuration.rate_within_tpot_per_s = rate_within_tail(*input.service, model, input.believed, configuration.pool.slots);
+  configuration.rate_within_tpot_per_s =
+      rate_within_tpot(model, objective_of(*input.service), input.believed, configuration.pool.slots);
   configuration.pool.service_rate_per_s = 1 / configuration.times.service_s;
   configuration.pool.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
 }

@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kBisections = 40;
 constexpr double kMostPrefillShare = 0.95;
+// Terms of the Poisson sum; above it the Wilson-Hilferty approximation is off by less than 1e-5.
+constexpr double kMostTerms = 500;
 
 // Of requests in the worker when `rate_per_s` come, with the iterations that they bring.
 struct Steady {
@@ -36,15 +38,22 @@ Steady steady_state(const LatencyModel& model, const Lengths& lengths, double pr
   return at;
 }
 
-// P[Poisson(mean) > k].
+}  // namespace
+
 double poisson_above(double mean, double k) {
   if (k < 0) return 1;
+  if (!(mean > 0)) return 0;
+  const double most = std::floor(k);
+  if (most > kMostTerms) {
+    // Poisson(mean) > k where a Gamma(k + 1) variable is below the mean; its cube root is about normal.
+    const double shape = most + 1;
+    const double deviations = 3 * std::sqrt(shape) * (std::cbrt(mean / shape) - 1 + 1 / (9 * shape));
+    return 0.5 * std::erfc(-deviations / std::sqrt(2.0));
+  }
   double sum = 0;
-  for (double i = 0; i <= std::floor(k); ++i) sum += std::exp(i * std::log(std::max(mean, 1e-300)) - mean - std::lgamma(i + 1));
+  for (double i = 0; i <= most; ++i) sum += std::exp(i * std::log(mean) - mean - std::lgamma(i + 1));
   return std::max(0.0, 1 - sum);
 }
-
-}  // namespace
 
 double rate_within_tpot(const LatencyModel& model, const Objective& objective, const Lengths& lengths, int slots) {
   const double steps = lengths.output_tokens - 1;
@@ -57,13 +66,18 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
     const double room = steps * (objective.tpot_s - at.decode_s) / prompt_s;
     return poisson_above(rate_per_s * steps * objective.tpot_s, room) <= 1 - objective.percentile / 100;
   };
-  double low = 0, high = kMostPrefillShare / prompt_s;
+  // No batch decodes faster than one request, so that more never fit into the slots.
+  const double alone_s =
+      lengths.output_tokens * model.decode_s(1, lengths.input_tokens + kContextGrowth * lengths.output_tokens);
+  const double most_per_s = std::min(kMostPrefillShare / prompt_s, slots / std::max(1e-9, alone_s));
+  double low = 0;
+  double high = most_per_s;
   if (inside(high)) return high;
   for (int i = 0; i < kBisections; ++i) {
     const double middle = (low + high) / 2;
     (inside(middle) ? low : high) = middle;
   }
-  return low > 1e-6 * kMostPrefillShare / prompt_s ? low : 0;
+  return low > 1e-6 * most_per_s ? low : 0;
 }
 
 }  // namespace windlass::planner

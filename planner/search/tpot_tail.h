@@ -19,4 +19,8 @@ namespace windlass::planner {
 // unlimited by TPOT with answers of a single token.
 [[nodiscard]] double rate_within_tpot(const LatencyModel& model, const Objective& objective, const Lengths& lengths, int slots);
 
+// P[Poisson(mean) > k]: a sum of at most 500 terms, beyond them the Wilson-Hilferty approximation. The work is bounded whatever
+// the arguments.
+[[nodiscard]] double poisson_above(double mean, double k);
+
 }  // namespace windlass::planner
