@@ -137,7 +137,8 @@ void Invariants::check_fence(const fakes::WriteAttempt& write, const SimControll
   // A write that was on its way when the lease went: only what is bound to a version may not come through, for it says that
   // nothing has changed since it was decided. A create is named by its slot; an event is for people.
   const bool under_way = writer.sent_while_leading();
-  if (under_way && (write.verb == "create" || write.resource.plural == "events")) return;
+  // A status carries the version that it was decided from: where it comes through, nobody has said anything newer.
+  if (under_way && (write.verb == "create" || write.resource.plural == "events" || write.subresource == "status")) return;
   violate(under_way ? "deposed-write" : "lease-fence",
           fmt::format("{} wrote {} {} {} while the lease was {}'s", writer.identity(), write.verb, write.resource.plural,
                       text(write.object, "metadata", "name"), holder));
@@ -165,14 +166,9 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
   int workers = 0;
   double cost = 0;
   std::map<std::string, int> gpus_of_service;
-  int gpus_that_stay = 0;
   api_.visit(kube::resources::kPods, [&](const json& pod) {
     const auto worker = controller::worker_of(pod);
     if (!worker || ended(pod)) return;
-    if (worker->accelerator == created->accelerator) {
-      const bool on_its_way_out = draining(pod) || deleting(pod) || worker->failed || worker->unschedulable;
-      gpus_that_stay += on_its_way_out ? 0 : worker->gpus;
-    }
     if (worker->service_uid != created->service_uid || draining(pod) || deleting(pod)) return;
     // Of this configuration: those of a former one stay beside it until it is ready (findings in docs/simulation-tests.md).
     workers += worker->pool == created->pool ? 1 : 0;
@@ -200,6 +196,13 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
   // The class: what its nodes have, as the writer could know it, or up to maxGPUs where it is Elastic.
   const json* kind = api_.peek(kube::resources::kAcceleratorClasses, "", created->accelerator);
   if (kind == nullptr) return;
+  // By what the writer knows: a cache that is late is no reason to forbid, the scheduler has the last word.
+  int gpus_that_stay = created->gpus;
+  for (const controller::Worker& worker : writer.runtime().workers()) {
+    const bool leaves = worker.draining_since_s || worker.terminating || worker.finished || worker.failed ||
+                        worker.trouble != planner::WorkerTrouble::kNone;
+    if (worker.accelerator == created->accelerator && !leaves && worker.name != created->name) gpus_that_stay += worker.gpus;
+  }
   const json capacity = kind->at("spec").value("capacity", json::object());
   if (capacity.value("mode", "Observed") == "Elastic") {
     const int limit = capacity.value("maxGPUs", 0);
@@ -252,7 +255,7 @@ void Invariants::check_status(const fakes::WriteAttempt& write) {
     const json old = write.before.is_object() ? write.before.value("status", json::object()) : json::object();
     std::string differs;
     for (const json& step : json::diff(old, status)) differs += step.value("path", "") + " ";
-    journal_.note(timeline_.now_s(), "    in {}", differs.substr(0, 300));
+    journal_.note(timeline_.now_s(), "    in {}", differs.empty() ? "nothing: " + status.dump() : differs.substr(0, 300));
   }
   const std::string uid = text(write.object, "metadata", "uid");
   ServiceTrack& track = services_[uid];
@@ -324,6 +327,9 @@ void Invariants::check_plan(const SimController& controller) {
     plans_[key] = {desired, one.generation, denied};
     if (fresh) {
       for (const controller::GatewayPeer& peer : controller.gateways()) {
+        // One that has made itself known since the plan was made is none of it.
+        const auto known = peers_.try_emplace({controller.identity(), peer.id}, now_s).first;
+        if (now_s - known->second < 2) continue;
         const auto read = pages_.find({controller.identity(), peer.id});
         const double age_s = now_s - (read == pages_.end() ? controller.started_s() : read->second);
         if (age_s > kFreshS) {

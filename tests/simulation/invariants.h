@@ -94,6 +94,7 @@ class Invariants {
   std::map<std::string, double> pods_ended_by_people_;           // UID -> when the grace ends
   std::map<std::string, double> marked_;                         // pod's UID -> true Unix time of its drain mark
   std::map<std::pair<std::string, std::string>, double> pages_;  // (controller, gateway) -> when last read
+  std::map<std::pair<std::string, std::string>, double> peers_;  // (identity, gateway) -> since when a plan may know of it
   struct LastPlan {
     int desired = 0;
     std::int64_t generation = 0;
