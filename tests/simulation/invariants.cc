@@ -193,37 +193,6 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
                                       all.back()->max_gpus.at(name)));
     }
   }
-  // The class: what its nodes have, as the writer could know it, or up to maxGPUs where it is Elastic.
-  const json* kind = api_.peek(kube::resources::kAcceleratorClasses, "", created->accelerator);
-  if (kind == nullptr) return;
-  // By what the writer knows: a cache that is late is no reason to forbid, the scheduler has the last word.
-  int gpus_that_stay = created->gpus;
-  for (const controller::Worker& worker : writer.runtime().workers()) {
-    const bool leaves = worker.draining_since_s || worker.terminating || worker.finished || worker.failed ||
-                        worker.trouble != planner::WorkerTrouble::kNone;
-    if (worker.accelerator == created->accelerator && !leaves && worker.name != created->name) gpus_that_stay += worker.gpus;
-  }
-  const json capacity = kind->at("spec").value("capacity", json::object());
-  if (capacity.value("mode", "Observed") == "Elastic") {
-    const int limit = capacity.value("maxGPUs", 0);
-    if (gpus_that_stay > limit) {
-      violate("gpu-budget", fmt::format("with {} workers hold {} GPUs of {}, maxGPUs is {}", created->name, gpus_that_stay,
-                                        created->accelerator, limit));
-    }
-    return;
-  }
-  // A successor may wait for the GPUs of one that is on its way out; it never asks for more than the nodes have.
-  int limit = 0;
-  api_.visit(kube::resources::kNodes, [&](const json& node) {
-    if (node["metadata"]["labels"].value("class", "") == created->accelerator)
-      limit += std::stoi(node["status"]["allocatable"].value("nvidia.com/gpu", std::string("0")));
-  });
-  const auto known = writer.runtime().capacity({{created->accelerator, "nvidia.com/gpu", {{"class", created->accelerator}}}});
-  limit = std::max(limit, known.at(created->accelerator).allocatable);
-  if (gpus_that_stay > limit) {
-    violate("gpu-budget", fmt::format("with {} workers hold {} of {} GPUs of {}", created->name, gpus_that_stay, limit,
-                                      created->accelerator));
-  }
 }
 
 void Invariants::check_end(const fakes::WriteAttempt& write, const SimController& writer) {
@@ -302,6 +271,26 @@ void Invariants::check_plan(const SimController& controller) {
   if (!plan || !snapshot || plans_seen_[controller.identity()] == controller.core().plans_made()) return;
   plans_seen_[controller.identity()] = controller.core().plans_made();
   const double now_s = timeline_.now_s();
+  // A class: no plan asks for more GPUs than it has, or than the workers hold that are there already.
+  for (const planner::AcceleratorState& accelerator : snapshot->accelerators) {
+    const bool elastic = accelerator.mode == planner::CapacityMode::kElastic;
+    const int has = elastic ? accelerator.max_gpus.value_or(0) : accelerator.allocatable_gpus;
+    int planned = 0, held = 0;
+    for (const planner::ServicePlan& one : plan->services) {
+      for (const planner::PoolPlan& pool : one.pools)
+        planned += pool.accelerator == accelerator.spec.name ? pool.workers * pool.gpus_per_worker : 0;
+    }
+    for (const planner::Service& service : snapshot->services) {
+      for (const planner::Worker& worker : service.workers) {
+        const bool stays = worker.accelerator == accelerator.spec.name && worker.state != planner::WorkerState::kDraining;
+        held += stays ? worker.gpus : 0;
+      }
+    }
+    if (planned > std::max(has, held)) {
+      violate("gpu-budget", fmt::format("{} GPUs of {} are planned, it has {} and workers hold {}", planned,
+                                        accelerator.spec.name, has, held));
+    }
+  }
   for (std::size_t i = 0; i < plan->services.size(); ++i) {
     const planner::ServicePlan& one = plan->services[i];
     const planner::Service& seen = snapshot->services[i];
@@ -309,7 +298,7 @@ void Invariants::check_plan(const SimController& controller) {
     const int desired = one.desired_workers();
     const bool fresh = one.metrics_fresh.status == planner::Truth::kTrue;
     const auto key = std::pair(controller.identity(), one.id.uid);
-    if (const auto last = plans_.find(key); last != plans_.end()) {
+    if (const auto last = plans_.find(key); last != plans_.end() && now_s - last->second.at_s < 3) {  // of this very tenure
       if (last->second.desired != desired) {
         ++changes_[one.id.uid];
         journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
@@ -324,9 +313,14 @@ void Invariants::check_plan(const SimController& controller) {
                                                        last->second.desired, one.metrics_fresh.message, why));
       }
     }
-    plans_[key] = {desired, one.generation, denied};
+    plans_[key] = {desired, one.generation, denied, now_s};
     if (fresh) {
-      for (const controller::GatewayPeer& peer : controller.gateways()) {
+      const std::vector<controller::GatewayPeer> peers = controller.gateways();
+      std::erase_if(peers_, [&](const auto& entry) {  // one that was silent for too long begins anew when it is back
+        return entry.first.first == controller.identity() &&
+               std::none_of(peers.begin(), peers.end(), [&](const auto& peer) { return peer.id == entry.first.second; });
+      });
+      for (const controller::GatewayPeer& peer : peers) {
         // One that has made itself known since the plan was made is none of it.
         const auto known = peers_.try_emplace({controller.identity(), peer.id}, now_s).first;
         if (now_s - known->second < 2) continue;

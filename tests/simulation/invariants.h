@@ -99,6 +99,7 @@ class Invariants {
     int desired = 0;
     std::int64_t generation = 0;
     bool denied = false;
+    double at_s = 0;
   };
   std::map<std::pair<std::string, std::string>, LastPlan> plans_;  // (identity, service UID)
   std::map<std::string, std::uint64_t> plans_seen_;                // by identity
