@@ -35,7 +35,7 @@ bool has_text(std::string_view json, std::string_view key) {
 
 bool carries_content(std::string_view json) {
   return has_text(json, "\"content\"") || has_text(json, "\"text\"") || has_text(json, "\"reasoning_content\"") ||
-         has_text(json, "\"arguments\"");
+         has_text(json, "\"reasoning\"") || has_text(json, "\"arguments\"");
 }
 
 int count_of(const nlohmann::json& usage, const char* key) {

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace windlass::gateway {
@@ -50,6 +51,22 @@ TEST(SseFilter, ACompleteEventIsNotHeldBack) {
   EXPECT_EQ(filter.feed(kToken).forward, kToken);
   EXPECT_EQ(filter.feed(kToken + "data: {").forward, kToken);
   EXPECT_FALSE(filter.done());
+}
+
+// Given generated text under every name that engines give it (vLLM renamed its thinking), and fields without any; the former
+// count as tokens, the latter do not.
+TEST(SseFilter, NamesOfGeneratedText) {
+  for (const char* delta :
+       {R"({"content":"a"})", R"({"reasoning_content":"a"})", R"({"reasoning":"a","content":null})",
+        R"({"reasoning":"a","reasoning_content":"a"})", R"({"tool_calls":[{"function":{"arguments":"{"}}]})"}) {
+    SseFilter filter(true);
+    EXPECT_EQ(filter.feed(fmt::format("data: {{\"choices\":[{{\"delta\":{}}}]}}\n\n", delta)).content_events, 1) << delta;
+  }
+  for (const char* delta :
+       {R"({})", R"({"content":""})", R"({"reasoning":null})", R"({"reasoning":""})", R"({"role":"assistant"})"}) {
+    SseFilter filter(true);
+    EXPECT_EQ(filter.feed(fmt::format("data: {{\"choices\":[{{\"delta\":{}}}]}}\n\n", delta)).content_events, 0) << delta;
+  }
 }
 
 // Given a client that asked for usage; its chunk passes too. One with choices and usage always passes.
