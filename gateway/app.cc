@@ -50,7 +50,7 @@ class App {
         pool_(io_),
         prober_(io_, dispatcher_, pool_),
         proxy_{dispatcher_, pool_, [this](const std::string& address) { prober_.heard(address); }},
-        public_(io_, public_handler(proxy_), context_of(secrets_.public_tls)),
+        public_(io_, public_handler(proxy_), context_of(secrets_.public_tls), options.max_body_bytes),
         admin_(io_, admin_handler(proxy_, dispatcher_, registry_, secrets_, options_.open_metrics),
                context_of(secrets_.admin_tls)),
         signals_(io_, SIGTERM, SIGINT),
@@ -122,14 +122,20 @@ class App {
   asio::awaitable<void> wait_for_end(TableClient& tables) {
     error_code error;
     co_await signals_.async_wait(to(error));
-    spdlog::info("draining {} request(s), up to {} s", dispatcher_.router().open_requests(), options_.drain_timeout_s);
-    proxy_.draining = true;
-    public_.stop_accepting();
     signals_.async_wait([this](const error_code& failed, int) {
       if (!failed) io_.stop();
     });
-    const double end_s = Dispatcher::now_s() + options_.drain_timeout_s;
+    proxy_.leaving = true;
     asio::steady_timer timer(io_);
+    if (options_.drain_delay_s > 0) {
+      spdlog::info("serving on for {} s", options_.drain_delay_s);
+      timer.expires_after(std::chrono::milliseconds(static_cast<std::int64_t>(options_.drain_delay_s * 1000)));
+      co_await timer.async_wait(to(error));
+    }
+    spdlog::info("draining {} request(s), up to {} s", dispatcher_.router().open_requests(), options_.drain_timeout_s);
+    proxy_.draining = true;
+    public_.stop_accepting();
+    const double end_s = Dispatcher::now_s() + options_.drain_timeout_s;
     // Answers are written a moment after their request is over for the router: closing comes a round later.
     while (dispatcher_.router().open_requests() > 0 && Dispatcher::now_s() < end_s) {
       timer.expires_after(std::chrono::milliseconds(20));

@@ -29,7 +29,7 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
   }
   if (path == "/health") return simple_response(200, "text/plain", "ok\n", keep);
   if (path == "/ready") {
-    if (proxy.draining) return simple_response(503, "text/plain", "draining\n", keep);
+    if (proxy.leaving) return simple_response(503, "text/plain", "draining\n", keep);
     if (!dispatcher.router().has_table()) return simple_response(503, "text/plain", "no routing table yet\n", keep);
     return simple_response(200, "text/plain", "ok\n", keep);
   }

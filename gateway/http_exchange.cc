@@ -85,7 +85,7 @@ asio::awaitable<bool> Exchange::run() {
   } else if (ticket_->reject.has_value()) {
     co_await answer_error();
   }
-  co_return request_.keep_alive && !client_broken_ && !(request_.http10 && head_sent_);
+  co_return keep_alive_ && !client_broken_ && !(request_.http10 && head_sent_);
 }
 
 // Notices a client that leaves while the exchange waits for something else. One that pipelines its next request, or says
@@ -165,7 +165,8 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
       complete = co_await pass_whole(parser);
     }
     if (interrupted() || again_) co_return after_break();
-    if (complete && parser.is_done() && parser.keep_alive()) {
+    // Bytes behind the answer would be taken for the next one's.
+    if (complete && parser.is_done() && parser.keep_alive() && upstream_->buffer.size() == 0) {
       proxy_.pool.release(to_chain.address, std::move(upstream_));
     }
     co_return Outcome::kOver;
@@ -234,7 +235,7 @@ asio::awaitable<void> Exchange::forward(http::response_parser<http::buffer_body>
   if (output.forward.empty()) co_return;
   std::string head;
   if (!head_sent_) {
-    head = response_head(parser, request_.http10 ? "Connection: close\r\n" : "Transfer-Encoding: chunked\r\n");
+    head = response_head(parser, request_.http10 ? "" : "Transfer-Encoding: chunked\r\n");
     head_sent_ = true;
     proxy_.dispatcher.response_started(*ticket_);
   }
@@ -266,8 +267,7 @@ asio::awaitable<bool> Exchange::pass_whole(http::response_parser<http::buffer_bo
       co_return false;
     }
   }
-  std::string framing = fmt::format("Content-Length: {}\r\n", answer.size());
-  if (!request_.keep_alive) framing += "Connection: close\r\n";
+  const std::string framing = fmt::format("Content-Length: {}\r\n", answer.size());
   dispatcher.response_started(*ticket_);
   head_sent_ = true;
   const bool written = co_await send(response_head(parser, framing), answer, false);
@@ -292,7 +292,7 @@ asio::awaitable<void> Exchange::answer_error() {
   std::string extra = fmt::format("X-Request-Id: {}\r\n", request_.request_id);
   if (reject.retry_after_s > 0) extra += fmt::format("Retry-After: {}\r\n", reject.retry_after_s);
   const std::string text = simple_response(reject.status, "application/json",
-                                           error_body(reject.status, reject.message, reject.code), request_.keep_alive, extra);
+                                           error_body(reject.status, reject.message, reject.code), stays_open(), extra);
   client_.expires_after(kFinalWriteTimeout);
   error_code error;
   co_await asio::async_write(client_, asio::buffer(text), to(error));
@@ -325,10 +325,11 @@ std::string Exchange::own_headers() const {
   return fmt::format("X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.request_id, chain_);
 }
 
-std::string Exchange::response_head(const http::response_parser<http::buffer_body>& parser, const std::string& framing) const {
+std::string Exchange::response_head(const http::response_parser<http::buffer_body>& parser, const std::string& framing) {
   const int status = static_cast<int>(parser.get().result_int());
-  return fmt::format("HTTP/1.1 {} {}\r\n{}{}{}\r\n", status, reason_phrase(status), end_to_end_headers(parser.get()),
-                     own_headers(), framing);
+  const bool close = !stays_open() || request_.http10;
+  return fmt::format("HTTP/1.1 {} {}\r\n{}{}{}{}\r\n", status, reason_phrase(status), end_to_end_headers(parser.get()),
+                     own_headers(), framing, close ? "Connection: close\r\n" : "");
 }
 
 }  // namespace windlass::gateway

@@ -24,8 +24,9 @@ struct Proxy {
   Dispatcher& dispatcher;
   UpstreamPool& pool;
   std::function<void(const std::string& address)> heard = [](const std::string&) {};  // a byte came from that worker
-  bool draining = false;
-  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
+  bool leaving = false;                                                               // each answer is its connection's last
+  bool draining = false;                                                              // no new requests
+  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;                     // null: the API is open
   KeyLimits limits = {};
 };
 
@@ -63,9 +64,10 @@ class Exchange {
   [[nodiscard]] Outcome after_break();
   void failed(const char* reason, const std::string& message, bool may_move = true);
   void watch_client();
-  [[nodiscard]] std::string response_head(const http::response_parser<http::buffer_body>& parser,
-                                          const std::string& framing) const;
+  [[nodiscard]] std::string response_head(const http::response_parser<http::buffer_body>& parser, const std::string& framing);
   [[nodiscard]] std::string own_headers() const;
+  // Whether the answer whose head is written now leaves the connection open.
+  bool stays_open() { return keep_alive_ = request_.keep_alive && !proxy_.leaving; }
 
   Proxy& proxy_;
   Stream& client_;
@@ -76,6 +78,7 @@ class Exchange {
   bool head_sent_ = false;
   bool writing_to_client_ = false;
   bool client_broken_ = false;
+  bool keep_alive_ = false;  // so its head said
   bool again_ = false;       // it broke off, and the request waits again
   bool retry_used_ = false;  // a worker may have worked on it once already, in vain
 };

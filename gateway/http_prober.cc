@@ -43,7 +43,7 @@ asio::awaitable<void> Prober::run() {
         continue;
       }
       it->second->wanted = false;
-      tell(it->first, it->second->tracker.contact(), Contact::kAnswers);  // forgotten: should it return, it starts anew
+      dispatcher_.contact_changed(it->first, Contact::kAnswers);  // forgotten: should it return, it starts anew
       it = targets_.erase(it);
     }
     for (const std::string& address : addresses) {

@@ -149,7 +149,7 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
   }
   if (keys != nullptr) proxy.dispatcher.count_key(caller.key.has_value() ? caller.key->id : "", answer.status, 0);
   answer.extra += fmt::format("X-Request-Id: {}\r\n", id);
-  const bool go_on = co_await write_answer(stream, std::move(answer), keep_alive);
+  const bool go_on = co_await write_answer(stream, std::move(answer), keep_alive && !proxy.leaving);
   co_return go_on;
 }
 

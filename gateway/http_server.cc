@@ -14,16 +14,17 @@ namespace windlass::gateway {
 namespace {
 
 constexpr std::uint32_t kMaxHeadBytes = 16U << 10U;
-constexpr std::uint64_t kMaxBodyBytes = 16U << 20U;
 constexpr auto kRequestTimeout = std::chrono::seconds(30);
 constexpr auto kIdleTimeout = std::chrono::seconds(75);
 constexpr auto kLingerTimeout = std::chrono::seconds(2);
-constexpr std::size_t kMaxLingerBytes = 4U << 20U;
+constexpr std::size_t kMaxLingerBytes = kMaxBodyBytes;
+constexpr auto kWarnPeriod = std::chrono::seconds(10);
 
 struct Refused {
   int status = 0;  // 0: close without an answer
   std::string message;
   const char* code = "";
+  std::string_view extra = {};  // header lines
 };
 
 Refused explain(const error_code& error) {
@@ -44,8 +45,8 @@ Refused explain(const error_code& error) {
 
 // Answers, then reads on for a moment: closing with unread bytes would reset the connection, and the answer with it.
 asio::awaitable<void> refuse(Stream& stream, Refused refused) {
-  const std::string text =
-      simple_response(refused.status, "application/json", error_body(refused.status, refused.message, refused.code), false);
+  const std::string text = simple_response(refused.status, "application/json",
+                                           error_body(refused.status, refused.message, refused.code), false, refused.extra);
   stream.expires_after(kLingerTimeout);
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
@@ -66,8 +67,52 @@ struct HttpServer::Session {
   bool idle = true;  // between two requests
 };
 
-HttpServer::HttpServer(asio::io_context& io, Handler handler, TlsContext tls)
-    : io_(io), handler_(std::move(handler)), tls_(std::move(tls)), acceptor_(io) {}
+// What the bodies of all requests in hand hold; outlives the server in coroutines that are never resumed.
+struct HttpServer::Bodies {
+  explicit Bodies(std::size_t max_bytes) : most(max_bytes) {}
+
+  const std::size_t most;
+  std::size_t held = 0;
+  std::chrono::steady_clock::time_point warned{};
+
+  // One request's part.
+  class Part {
+   public:
+    explicit Part(std::shared_ptr<Bodies> all) : all_(std::move(all)) {}
+    ~Part() { all_->held -= bytes_; }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+    // False: it does not fit.
+    bool grow_to(std::size_t bytes) {
+      if (bytes > bytes_ && all_->held + (bytes - bytes_) > all_->most) return false;
+      all_->held += bytes - bytes_;
+      bytes_ = bytes;
+      return true;
+    }
+
+   private:
+    std::shared_ptr<Bodies> all_;
+    std::size_t bytes_ = 0;
+  };
+
+  Refused refuse() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - warned > kWarnPeriod) {
+      warned = now;
+      spdlog::warn("requests are refused: the bodies in hand hold {} bytes, allowed are {} (--max-body-memory)", held, most);
+    }
+    return {503, fmt::format("The gateway holds {} bytes of requests, allowed are {}.", held, most), "too_many_bytes",
+            "Retry-After: 1\r\n"};
+  }
+};
+
+HttpServer::HttpServer(asio::io_context& io, Handler handler, TlsContext tls, std::size_t max_body_bytes)
+    : io_(io),
+      handler_(std::move(handler)),
+      tls_(std::move(tls)),
+      acceptor_(io),
+      bodies_(std::make_shared<Bodies>(max_body_bytes)) {}
 HttpServer::~HttpServer() = default;
 
 Result<void> HttpServer::listen(const HostPort& address) {
@@ -158,7 +203,14 @@ asio::awaitable<bool> HttpServer::serve_one(std::shared_ptr<Session> session) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     co_await asio::async_write(stream, asio::buffer(kContinue.data(), kContinue.size()), to(error));
   }
-  if (!error) co_await http::async_read(stream, session->buffer, parser, to(error));
+  Bodies::Part part(bodies_);
+  parser.eager(true);
+  while (!error && !parser.is_done()) {
+    co_await http::async_read_some(stream, session->buffer, parser, to(error));
+    if (part.grow_to(parser.get().body().size())) continue;
+    co_await refuse(stream, bodies_->refuse());
+    co_return false;
+  }
   if (error) {
     Refused refused = explain(error);
     if (refused.status != 0) co_await refuse(stream, std::move(refused));

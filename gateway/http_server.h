@@ -2,7 +2,7 @@
 //
 // HTTP/1.1 with keep-alive, over TLS where a context is given. Pipelined requests wait in their order: the next one is read
 // when the last answer is written. Limits: a head of 16 KiB (431), a body of 16 MiB (413), 30 s to send a request once begun,
-// 75 s of idleness between two. One thread.
+// 75 s of idleness between two; and the bodies of all requests in hand together (503). One thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class HttpServer {
   // Asked for every connection; null: no TLS.
   using TlsContext = std::function<std::shared_ptr<ssl::context>()>;
 
-  HttpServer(asio::io_context& io, Handler handler, TlsContext tls = nullptr);
+  HttpServer(asio::io_context& io, Handler handler, TlsContext tls = nullptr, std::size_t max_body_bytes = kMaxBodyBytes);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -41,6 +41,7 @@ class HttpServer {
 
  private:
   struct Session;
+  struct Bodies;
   asio::awaitable<void> accept_loop();
   asio::awaitable<void> serve(std::shared_ptr<Session> session);
   asio::awaitable<bool> serve_one(std::shared_ptr<Session> session);
@@ -51,6 +52,7 @@ class HttpServer {
   tcp::acceptor acceptor_;
   HostPort bound_;
   bool stopping_ = false;
+  std::shared_ptr<Bodies> bodies_;
   std::set<Session*> sessions_;
 };
 

@@ -100,7 +100,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string advertise;
   std::vector<std::string> controllers;
   std::string policy = dispatch::to_string(options.policy);
-  std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s";
+  std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s", drain_delay = "0";
   app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);
   app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
   app.add_option("--admin-listen", admin_listen, "/metrics, /health and /ready, HOST:PORT")->capture_default_str();
@@ -121,6 +121,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
                  "how long a request may wait for a model that has no worker yet, if that is longer than --queue-timeout")
       ->capture_default_str();
   app.add_option("--request-timeout", request_timeout, "how long a request may take in all")->capture_default_str();
+  app.add_option("--max-body-memory", options.max_body_bytes,
+                 "for the bodies of all requests in hand, such as 512MiB; a request beyond it gets 503")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("512MiB");
+  app.add_option("--drain-delay", drain_delay,
+                 "how long to serve on after SIGTERM, not ready any more, until nobody sends requests here")
+      ->capture_default_str();
   app.add_option("--drain-timeout", drain_timeout, "how long to finish what is in flight after SIGTERM")->capture_default_str();
   app.add_option("--tls-cert", options.tls_cert,
                  "PEM certificate of --listen, followed by its chain; read again when it changes");
@@ -163,8 +170,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
   take("--start-timeout", parse_duration_s(start_timeout), options.start_timeout_s);
   take("--request-timeout", parse_duration_s(request_timeout), options.request_timeout_s);
+  take("--drain-delay", parse_duration_s(drain_delay), options.drain_delay_s);
   take("--drain-timeout", parse_duration_s(drain_timeout), options.drain_timeout_s);
   if (problem.empty() && options.request_timeout_s <= 0) problem = "--request-timeout: found 0, allowed is more than 0";
+  if (problem.empty() && options.max_body_bytes < kMaxBodyBytes) {
+    problem = fmt::format("--max-body-memory: found {} bytes, allowed are {} (one body) or more", options.max_body_bytes,
+                          kMaxBodyBytes);
+  }
   if (problem.empty() && options.id.find_first_of(" \t\r\n&?#%/") != std::string::npos) {
     problem = fmt::format("--id: found '{}', allowed is a name without spaces and the characters &?#%/", options.id);
   }

@@ -35,6 +35,8 @@ struct Url {
 // Go's: "500ms", "30s", "1h30m", "1.5s", "0". In seconds, not negative.
 [[nodiscard]] Result<double> parse_duration_s(std::string_view text);
 
+inline constexpr std::size_t kMaxBodyBytes = std::size_t{16} << 20U;  // of one request
+
 struct Options {
   HostPort listen{"127.0.0.1", "8080"};
   HostPort admin_listen{"127.0.0.1", "8081"};
@@ -45,7 +47,9 @@ struct Options {
   double queue_timeout_s = 60;
   double start_timeout_s = 300;  // for a model that has no worker yet
   double request_timeout_s = 600;
+  double drain_delay_s = 0;  // after SIGTERM it serves on for this long: others may not know yet that it goes
   double drain_timeout_s = 30;
+  std::size_t max_body_bytes = std::size_t{512} << 20U;  // of all requests in hand
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
 
   // Files of docs/security.md; empty: none.

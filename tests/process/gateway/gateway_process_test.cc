@@ -300,6 +300,51 @@ TEST(Gateway, WrongRequests) {
   EXPECT_EQ(read_message(*endless)->status(), 413);
 }
 
+// Given a worker that sends a second answer behind the first, which nobody asked for; the next request gets its own answer.
+TEST(Gateway, AnswersNobodyAskedForReachNobody) {
+  std::atomic<int> calls = 0;
+  FakeServer worker([&](Connection& connection, const Message&) {
+    if (++calls == 1) {
+      connection.write(json_response(200, completion("first")) + json_response(200, completion("left over")));
+    } else {
+      connection.write(json_response(200, completion("second")));
+    }
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  EXPECT_THAT(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))->body, HasSubstr("first"));
+  EXPECT_THAT(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))->body, HasSubstr("second"));
+}
+
+// Given less memory for bodies than two large ones need, and one of them with a worker; the second gets 503 and a Retry-After
+// before it was read to its end, a small one is answered, and after the first one's end a large one is, too.
+TEST(Gateway, BodiesAreBounded) {
+  Gate go_on;
+  FakeServer worker([&](Connection& connection, const Message& request) {
+    if (request.body.size() > 1000 && !go_on.wait()) return;
+    connection.write(json_response(200, completion("ok")));
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()}, {"--max-body-memory", "20MiB"});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const std::string large = post("/v1/chat/completions", chat("tiny", std::string(12U << 20U, 'x'), false));
+  auto first = Connection::connect(gateway.port());
+  ASSERT_TRUE(first && first->write(large));
+  ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight") == 1; }));
+  const auto second = ask(gateway.port(), large);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->status(), 503);
+  EXPECT_EQ(second->header("retry-after"), "1");
+  EXPECT_THAT(second->body, HasSubstr("allowed are 20971520"));
+  EXPECT_EQ(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))->status(), 200);
+  go_on.open();
+  EXPECT_EQ(read_message(*first)->status(), 200);
+  EXPECT_EQ(ask(gateway.port(), large)->status(), 200);
+}
+
 // Given requests sent one behind the other without waiting, on one connection, byte by byte at their seams; answers come in
 // order.
 TEST(Gateway, Pipelining) {

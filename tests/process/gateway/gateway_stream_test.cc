@@ -213,6 +213,45 @@ TEST(GatewayStream, Drain) {
   EXPECT_EQ(gateway.wait_exit(), 0);
 }
 
+// Given SIGTERM and a time for which others may not know of it yet; new connections are accepted and their requests answered,
+// each answer says that it is the connection's last, and the gateway is not ready. A second SIGTERM ends it.
+TEST(GatewayStream, ServesWhileOthersLearnThatItGoes) {
+  FakeServer worker([&](Connection& connection, const Message& request) {
+    if (request.body.find("\"stream\":true") == std::string::npos) {
+      connection.write(json_response(200, completion("ok")));
+    } else {
+      connection.write(stream_head() + chunk(token_event("one")) + chunk(kDoneEvent) + kLastChunk);
+    }
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()}, {"--drain-delay", "10m"});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto open = Connection::connect(gateway.port());
+  ASSERT_TRUE(open && open->write(get("/v1/models")));
+  const auto before = read_message(*open);
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->header("connection"), "");
+  gateway.signal(SIGTERM);
+  ASSERT_TRUE(wait_until([&] { return !gateway.ready(); }));
+  for (const std::string& request : {post("/v1/chat/completions", chat("tiny", "hi", false)),
+                                     post("/v1/chat/completions", chat("tiny", "hi", true)), get("/v1/models")}) {
+    auto client = Connection::connect(gateway.port());
+    ASSERT_TRUE(client && client->write(request));
+    const auto answer = read_message(*client);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status(), 200);
+    EXPECT_EQ(answer->header("connection"), "close");
+    EXPECT_TRUE(client->peer_closes());
+  }
+  ASSERT_TRUE(open->write(get("/v1/models")));
+  const auto last = read_message(*open);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->header("connection"), "close");
+  gateway.signal(SIGTERM);
+  EXPECT_EQ(gateway.wait_exit(), 0);
+}
+
 // Given a drain that takes longer than allowed; the stream ends with an error event and the exit code is still 0.
 TEST(GatewayStream, DrainTimeout) {
   FakeServer worker([&](Connection& connection, const Message&) {

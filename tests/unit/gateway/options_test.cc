@@ -38,6 +38,10 @@ TEST(CommandLine, AllFlags) {
                            "a.key",
                            "--start-timeout",
                            "2m",
+                           "--drain-delay",
+                           "5s",
+                           "--max-body-memory",
+                           "32MiB",
                            "--id",
                            "g1",
                            "--max-queued",
@@ -63,6 +67,8 @@ TEST(CommandLine, AllFlags) {
   EXPECT_EQ(to_string(line.options->controllers[1]), "https://[::1]:9");
   EXPECT_EQ(line.options->request_timeout_s, 90);
   EXPECT_EQ(line.options->drain_timeout_s, 0);
+  EXPECT_EQ(line.options->drain_delay_s, 5);
+  EXPECT_EQ(line.options->max_body_bytes, 32U << 20U);
   EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSaJsq);
 }
 
@@ -85,6 +91,11 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--queue-timeout", "-5s"}, "--queue-timeout"},
       {{"--controller", "http://a", "--request-timeout", "0"}, "--request-timeout"},
       {{"--controller", "http://a", "--max-queued", "-1"}, "--max-queued"},
+      {{"--controller", "http://a", "--drain-delay", "5"}, "--drain-delay: found '5', allowed is a duration"},
+      {{"--controller", "http://a", "--max-body-memory", "1MiB"},
+       "--max-body-memory: found 1048576 bytes, allowed are 16777216 (one body) or more"},
+      {{"--controller", "http://a", "--max-body-memory", "lots"}, "--max-body-memory"},
+      {{"--controller", "http://a", "--max-body-memory", "-32MiB"}, "--max-body-memory"},
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
