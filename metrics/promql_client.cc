@@ -77,6 +77,10 @@ Result<std::vector<PromqlSample>> read_promql_answer(int status, std::string_vie
     return Error{text("errorType") == "bad_data" ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable, message};
   }
   if (status != 200) return no_answer(fmt::format("HTTP status {}", status));
+  // Thanos answers with what its other stores have and a warning, VictoriaMetrics with a mark: half of the gateways.
+  if (answer.contains("isPartial") && answer["isPartial"] == true) return no_answer("found a part of the answer only");
+  if (const auto warnings = answer.find("warnings"); warnings != answer.end() && !warnings->empty())
+    return no_answer("found an answer with warnings: " + shortened(warnings->dump()));
   const auto data = answer.find("data");
   if (data == answer.end() || !data->is_object() || !data->contains("resultType") || !data->contains("result"))
     return no_answer("found no data.result");

@@ -26,7 +26,8 @@ struct PromqlSample {
 
 // A vector's samples, or a scalar's one without labels; empty where the query matches nothing.
 // Errors: kPermissionDenied (401, 403), kInvalidArgument (a query that the server refuses, or one whose answer is no vector or
-// scalar), kUnavailable (everything else that is no answer). The message holds the server's own words, never a header.
+// scalar), kUnavailable (everything else that is no answer, or a part of it: one that came with warnings). The message holds
+// the server's own words, never a header.
 [[nodiscard]] Result<std::vector<PromqlSample>> read_promql_answer(int status, std::string_view body);
 
 // What stands between the quotes of a label matcher.

@@ -129,10 +129,13 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
       fail(fmt::format("Prometheus: found {} gateways scraped in the last {} s, but {} are there", scraped, kSampleMostS,
                        gateways));
     } else {
-      if (const auto arrivals = fresh.find(asked[1]); arrivals != fresh.end())
-        take_arrivals(arrivals->second, now_s - oldest_s);
+      // The same scrape seen again is some milliseconds older or younger by what the network takes: no reading goes back for
+      // it.
+      sampled_s_ = std::max(sampled_s_, now_s - oldest_s);
+      gateways_ = gateways;
+      if (const auto arrivals = fresh.find(asked[1]); arrivals != fresh.end()) take_arrivals(models, arrivals->second);
       for (const auto& [query, samples] : fresh) {
-        Answer& answer = answers_[query] = Answer{{}, now_s - oldest_s};
+        Answer& answer = answers_[query] = Answer{{}, sampled_s_};
         for (const PromqlSample& sample : samples) {
           if (usable(sample.value)) answer.by_model.emplace(label_of(sample, "model"), sample.value);
         }
@@ -144,17 +147,21 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
   if (problem_ != before && !problem_.empty()) spdlog::warn("demand from Prometheus: {}", problem_);
 }
 
-void PromqlDemand::take_arrivals(const Samples& samples, double now_s) {
+void PromqlDemand::take_arrivals(const std::vector<ServiceQuery>& models, const Samples& samples) {
   std::map<std::string, std::set<Labels>> seen;
+  for (const ServiceQuery& query : models) seen[query.model];
   for (const PromqlSample& sample : samples) {
     const std::string model = label_of(sample, "model");
-    seen[model].insert(sample.labels);
+    const auto mine = seen.find(model);
+    if (mine == seen.end()) continue;  // nobody asks for it
+    mine->second.insert(sample.labels);
     Arrivals& arrivals = arrivals_[model];
     metrics::CounterTracker& tracker = arrivals.series.try_emplace(sample.labels, kArrivalsHistoryS).first->second;
     const double before = tracker.total();
-    tracker.observe(now_s, sample.value);
-    if (tracker.total() > before) arrivals.last_arrival_s = now_s;
+    tracker.observe(sampled_s_, sample.value);
+    if (tracker.total() > before) arrivals.last_arrival_s = sampled_s_;
   }
+  std::erase_if(arrivals_, [&](const auto& one) { return !seen.contains(one.first); });
   for (auto& [model, arrivals] : arrivals_) {
     const std::set<Labels>& there = seen[model];
     std::erase_if(arrivals.series, [&](const auto& one) {
@@ -178,10 +185,11 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   const auto raw = answers_.find(series(kStarted));
   if (raw == answers_.end()) return demand;
   const auto arrivals = arrivals_.find(query.model);
-  const bool seen = arrivals != arrivals_.end() && !arrivals->second.series.empty();
-  // Every gateway shows a model's series from the table that lists it on, so none at all is unknown, and not idle; as is a
-  // series without a rate, which has too few samples yet.
-  demand.arrivals_per_s = reading(by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))), query.model);
+  // Every gateway shows a model's series from the table that lists it on: where one does not, its part is unknown, and so is
+  // the sum; as is a series without a rate, which has too few samples yet.
+  const bool seen = arrivals != arrivals_.end() && arrivals->second.series.size() >= std::max<std::size_t>(1, gateways_);
+  if (seen)
+    demand.arrivals_per_s = reading(by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))), query.model);
   double total = 0;
   if (arrivals != arrivals_.end()) {
     total = arrivals->second.total;
@@ -189,7 +197,7 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
     demand.last_arrival_at_s = arrivals->second.last_arrival_s;
   }
   if (seen) demand.arrivals_total = Reading{total, raw->second.at_s};
-  demand.queued = reading(by_model(series(kQueued)), query.model);
+  if (seen) demand.queued = reading(by_model(series(kQueued)), query.model);
   const auto measured = reading(increase(kMeasured, options_.lengths_window_s), query.model);
   if (measured && measured->value >= options_.min_measured) {
     demand.input_tokens = ratio(reading(increase(kPromptTokens, options_.lengths_window_s), query.model), measured);

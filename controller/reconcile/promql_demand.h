@@ -2,12 +2,14 @@
 // that the controller cannot reach, or where one source of numbers is wanted for people and machine.
 //
 // What is asked stands in docs/metrics.md. A reading is as old as the sample that Prometheus took, by Prometheus' own clock,
-// not as old as the query. Where an answer fails, the last readings stay and grow old. Prometheus must have scraped as many
-// gateways as are known, each within the last half minute: half of the gateways would look like half of the demand.
+// not as old as the query, and never older than one that was given before. Where an answer fails, the last readings stay and
+// grow old. Prometheus must have scraped as many gateways as are known, each within the last half minute, and must have found
+// the model at as many: half of the gateways would look like half of the demand.
 //
 // Times are monotonic seconds of the caller's clock. Single-threaded.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,7 +61,7 @@ class PromqlDemand {
   [[nodiscard]] std::string increase(const std::string& name, double window_s) const;
   // Of the newest answer to it that there is.
   [[nodiscard]] std::optional<planner::Reading> reading(const std::string& query, const std::string& model) const;
-  void take_arrivals(const Samples& samples, double now_s);
+  void take_arrivals(const std::vector<ServiceQuery>& models, const Samples& samples);
 
   struct Answer {
     std::map<std::string, double> by_model;
@@ -75,6 +77,9 @@ class PromqlDemand {
   metrics::ControllerMetrics& metrics_;
   PromqlOptions options_;
   double next_s_ = 0;
+  // Of the last round that counted: when Prometheus had taken its oldest sample, and how many gateways there were.
+  double sampled_s_ = -std::numeric_limits<double>::infinity();
+  std::size_t gateways_ = 0;
   std::map<std::string, Answer> answers_;     // by query; those of the last round that succeeded for each
   std::map<std::string, Arrivals> arrivals_;  // by model
   std::string problem_;

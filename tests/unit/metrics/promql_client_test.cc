@@ -68,6 +68,11 @@ TEST(PromqlClient, ErrorsAreValues) {
        ErrorCode::kUnavailable, "histogram"},
       {200, R"({"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[5,"1"]}]}})",
        ErrorCode::kUnavailable, "label"},
+      // What Thanos says when one of its stores did not answer, and VictoriaMetrics: a part would pass for the whole.
+      {200, R"({"status":"success","warnings":["store 10.0.0.7 is gone"],"data":{"resultType":"vector","result":[]}})",
+       ErrorCode::kUnavailable, "store 10.0.0.7 is gone"},
+      {200, R"({"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}})", ErrorCode::kUnavailable,
+       "part"},
   };
   for (const auto& one : kCases) {
     const auto read = read_promql_answer(one.status, one.body);

@@ -160,10 +160,43 @@ TEST_F(PromqlDemandTest, EveryGatewayMustBeScraped) {
   EXPECT_GE(metrics_.scrape_errors.with({{"target_kind", "prometheus"}}).value(), 2);
 }
 
+// Given two gateways that were scraped, one of which shows nothing of the model yet; there is no demand of it, rather than
+// half.
+TEST_F(PromqlDemandTest, EveryGatewayMustShowTheModel) {
+  scraped(0, 2);
+  answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
+  answers_[kRate] = of_tiny("2.5");
+  answers_[kQueue] = of_tiny("3");
+  EXPECT_FALSE(at(10, 2).arrivals_per_s);
+  EXPECT_FALSE(at(10, 2).arrivals_total);
+  EXPECT_FALSE(at(10, 2).queued);
+  EXPECT_EQ(demand_.problem(), "");
+  answers_[kRaw] =
+      vector(sample(R"("model":"tiny","instance":"g0")", "110") + "," + sample(R"("model":"tiny","instance":"g1")", "0"));
+  EXPECT_EQ(at(20, 2).arrivals_per_s, (planner::Reading{2.5, 20}));
+  EXPECT_EQ(at(20, 2).arrivals_total, (planner::Reading{10, 20}));
+  EXPECT_EQ(at(20, 2).queued, (planner::Reading{3, 20}));
+}
+
+// Given rounds that meet the same scrape again, whose age differs by what the network takes; readings' times never go back, or
+// who counts by them would begin anew each time.
+TEST_F(PromqlDemandTest, ReadingsNeverGoBackInTime) {
+  answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
+  answers_[kQueue] = of_tiny("3");
+  scraped(3);
+  EXPECT_EQ(at(10).arrivals_total->at_s, 7);
+  scraped(8.25);
+  EXPECT_EQ(at(15).arrivals_total->at_s, 7);
+  EXPECT_EQ(at(15).queued->at_s, 7);
+  scraped(1);
+  EXPECT_EQ(at(20).arrivals_total->at_s, 19);
+}
+
 // Given a round that succeeded, then a Prometheus that refuses the token, one that fails and one that is gone; the readings
 // stay and grow old.
 TEST_F(PromqlDemandTest, FailedRoundsLeaveReadingsToAge) {
   scraped(0);
+  answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "5"));
   answers_[kQueue] = of_tiny("3");
   EXPECT_EQ(at(10).queued, (planner::Reading{3, 10}));
   status_ = 401;
