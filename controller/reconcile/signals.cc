@@ -226,7 +226,8 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     }
     const ModelSeries& series = found->second;
     const auto counted_at_s = series.started.last_reading_s();
-    arrivals.add(series.started.rate_per_s(now_s, options_.arrivals_window_s), counted_at_s);
+    // Of the time before it was last read: then it grows old, and is not missing.
+    arrivals.add(series.started.rate_per_s(counted_at_s.value_or(now_s), options_.arrivals_window_s), counted_at_s);
     total.add(series.started.total(), counted_at_s);
     queued.add(series.queued ? std::optional(series.queued->value) : std::nullopt,
                series.queued ? std::optional(series.queued->at_s) : std::nullopt);

@@ -195,6 +195,8 @@ TEST_F(SignalsTest, HalfTheGatewaysAreNoDemand) {
   EXPECT_EQ(demand.queued->at_s, 4);
   ASSERT_TRUE(demand.arrivals_total);
   EXPECT_EQ(demand.arrivals_total->at_s, 4);
+  ASSERT_TRUE(demand.arrivals_per_s);  // stale, not missing
+  EXPECT_EQ(demand.arrivals_per_s->at_s, 4);
 }
 
 // Given a gateway page with a malformed line, then one whose counters are NaN; neither is read as 0: readings keep their age.
