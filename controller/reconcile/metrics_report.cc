@@ -97,28 +97,44 @@ void MetricsReport::sweep() {
 
 void MetricsReport::clear() {
   sweep();  // nothing was put since the last one
+  for (const auto& [uid, counted] : counted_) forget(counted);
   counted_.clear();
 }
 
+void MetricsReport::forget(const Counted& counted) {
+  for (const std::string& reason : counted.decided) metrics_.decisions.remove(with(counted.labels, "reason", reason));
+  for (const std::string& direction : counted.directions)
+    metrics_.scale_changes.remove(with(counted.labels, "direction", direction));
+}
+
 void MetricsReport::count(const planner::Plan& plan) {
-  std::map<std::string, Counted> next;
+  std::set<std::string> there;
+  for (const planner::ServicePlan& service : plan.services) there.insert(service.id.uid);
+  // Those that ended first: another of the same name may have come.
+  std::erase_if(counted_, [&](const auto& one) {
+    if (there.contains(one.first)) return false;
+    forget(one.second);
+    return true;
+  });
   for (const planner::ServicePlan& service : plan.services) {
-    const Labels labels = {{"namespace", service.id.name_space}, {"name", service.id.name}};
-    Counted now;
-    now.desired = service.desired_workers();
-    for (const planner::Reason& reason : service.reasons) now.reasons.insert(reason.code);
-    const auto before = counted_.find(service.id.uid);
-    for (const std::string& code : now.reasons) {
-      if (before != counted_.end() && before->second.reasons.contains(code)) continue;
-      metrics_.decisions.with(with(labels, "reason", code)).add();
+    Counted& counted = counted_[service.id.uid];
+    counted.labels = {{"namespace", service.id.name_space}, {"name", service.id.name}};
+    std::set<std::string> reasons;
+    for (const planner::Reason& reason : service.reasons) reasons.insert(reason.code);
+    for (const std::string& code : reasons) {
+      if (counted.reasons.contains(code)) continue;
+      counted.decided.insert(code);
+      metrics_.decisions.with(with(counted.labels, "reason", code)).add();
     }
-    if (before != counted_.end() && before->second.desired != now.desired) {
-      const char* direction = now.desired > before->second.desired ? "up" : "down";
-      metrics_.scale_changes.with(with(labels, "direction", direction)).add();
+    counted.reasons = std::move(reasons);
+    const int desired = service.desired_workers();
+    if (counted.desired && *counted.desired != desired) {
+      const char* direction = desired > *counted.desired ? "up" : "down";
+      counted.directions.insert(direction);
+      metrics_.scale_changes.with(with(counted.labels, "direction", direction)).add();
     }
-    next.emplace(service.id.uid, std::move(now));
+    counted.desired = desired;
   }
-  counted_ = std::move(next);
 }
 
 void MetricsReport::publish(const Observation& observation, const planner::Plan& plan,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,8 +39,10 @@ class MetricsReport {
     std::uint64_t round = 0;
   };
   struct Counted {
-    std::set<std::string> reasons;  // that stood in the last plan
-    int desired = 0;
+    metrics::Labels labels;
+    std::set<std::string> reasons;              // that stood in the last plan
+    std::optional<int> desired;                 // by the last plan
+    std::set<std::string> decided, directions;  // of which there are series
   };
   struct ServiceView;
 
@@ -50,6 +53,7 @@ class MetricsReport {
   void put_calibration(const ControllerState& state);
   void put_accelerators(const Observation& observation);
   void sweep();
+  void forget(const Counted& counted);
 
   metrics::ControllerMetrics& metrics_;
   std::map<const metrics::GaugeFamily*, std::map<metrics::Labels, Series>> series_;

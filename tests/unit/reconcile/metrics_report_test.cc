@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -176,6 +177,31 @@ TEST_F(MetricsReportTest, NothingStaysOfWhatIsGone) {
   observation_.snapshot.services.clear();
   plan_.services.clear();
   EXPECT_THAT(published(), Not(HasSubstr("name=\"chat\"")));
+}
+
+// Given decisions and changes that were counted of a service; their series end with it and with the lead, and a service of the
+// same name that comes after begins at its own.
+TEST_F(MetricsReportTest, CountersEndWithTheirService) {
+  const auto counted = [&] { return registry_.exposition(); };
+  decided().reasons = {{"Holding", "", {}}};
+  pool(1);
+  report_.count(plan_);
+  pool(2);
+  report_.count(plan_);
+  EXPECT_THAT(counted(), HasSubstr("name=\"chat\""));
+  decided().id.uid = "another";
+  report_.count(plan_);
+  EXPECT_EQ(value("decisions_total", with("reason", "Holding")), 1);
+  EXPECT_TRUE(std::isnan(value("scale_changes_total", with("direction", "up"))));
+  const auto services = std::exchange(plan_.services, {});
+  report_.count(plan_);
+  report_.clear();
+  EXPECT_THAT(counted(), Not(HasSubstr("name=\"chat\"")));
+  plan_.services = services;
+  report_.count(plan_);
+  EXPECT_THAT(counted(), HasSubstr("name=\"chat\""));
+  report_.clear();
+  EXPECT_THAT(counted(), Not(HasSubstr("name=\"chat\"")));
 }
 
 // Given docs/metrics.md; every metric of the controller that the bundle makes stands there, and none that it does not make.
