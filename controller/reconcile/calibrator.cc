@@ -8,6 +8,7 @@
 
 #include "planner/perf/linear_iteration_model.h"
 #include "planner/perf/linear_model.h"
+#include "planner/policy/tuning.h"
 
 namespace windlass::controller {
 namespace {
@@ -122,7 +123,7 @@ WindowReader::Step WindowReader::take(const WorkerPage& page) {
     running_squares_ += *now.requests_running * *now.requests_running;
   }
   const double seconds = page.at_s - first_->at_s;
-  if (seconds < kWindowS) return {};
+  if (seconds < kWindowS || readings_ < kLeastReadings) return {};
 
   WorkerWindow window;
   window.seconds = seconds;
@@ -244,15 +245,24 @@ std::optional<planner::LatencyCorrection> Calibrator::correction(const Configura
   const planner::PhaseCalibration& prefill = known->of_planner.prefill;
   const planner::PhaseCalibration& decode = known->of_planner.decode;
   planner::LatencyCorrection out;
-  out.samples = prefill.learned + decode.learned + known->profile_samples;
+  const auto samples_of = [&](const planner::PhaseCalibration& phase) { return phase.learned + known->profile_samples; };
+  out.samples = std::max(samples_of(prefill), samples_of(decode));
   if (out.samples == 0) return std::nullopt;
   out.accelerator = configuration.accelerator;
   out.gpus_per_worker = configuration.gpus_per_worker;
-  out.prefill_scale = prefill.scale;
-  out.prefill_offset_s = prefill.offset_s;
-  out.decode_scale = decode.scale;
-  out.decode_offset_s = decode.offset_s;
-  out.relative_error = std::sqrt(std::max(prefill.learned > 0 ? prefill.noise_variance : 0, decode.noise_variance));
+  // Many observations of one phase make few of the other no better: it stays as the model has it until it has enough of its
+  // own.
+  const std::int64_t enough = std::min(out.samples, planner::kCorrectionSamples);
+  double noise_variance = 0;
+  const auto take = [&](const planner::PhaseCalibration& phase, double& scale, double& offset_s) {
+    if (samples_of(phase) < enough) return;
+    scale = phase.scale;
+    offset_s = phase.offset_s;
+    noise_variance = std::max(noise_variance, phase.noise_variance);
+  };
+  take(prefill, out.prefill_scale, out.prefill_offset_s);
+  take(decode, out.decode_scale, out.decode_offset_s);
+  out.relative_error = std::sqrt(noise_variance);
   return out;
 }
 

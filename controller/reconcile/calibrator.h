@@ -52,7 +52,8 @@ struct WorkerWindow {
 
 class WindowReader {
  public:
-  static constexpr double kWindowS = 10;
+  static constexpr double kWindowS = 10;  // at least; longer where pages come so seldom that fewer than these would be in it
+  static constexpr int kLeastReadings = 3;
   static constexpr double kColdS = 30;
 
   // Takes the worker's newest page. A window when one is complete. `restarted` is set when the process began anew.

@@ -133,6 +133,38 @@ TEST_F(CalibratorTest, QueueingIsNoPrefillTime) {
   EXPECT_EQ(known->of_planner.prefill.learned, 0);
 }
 
+// Given a worker whose requests wait until much is known of its decoding, and of which a few odd prefills are seen then
+// (prompts that its cache held); the planner's prefills stay as they are until there are as many observations of them.
+TEST_F(CalibratorTest, WhatIsKnownOfDecodingSaysNothingOfPrefills) {
+  LiveWorker worker(*model_, 1.3, 0.4);
+  worker.waiting = 3;
+  run(worker, 1200);
+  worker.waiting = 0;
+  run(worker, 50);
+  ASSERT_GT(calibrator_.find(kHere)->of_planner.prefill.learned, 0);
+  auto correction = calibrator_.correction(kHere);
+  ASSERT_TRUE(correction);
+  EXPECT_GE(correction->samples, 100);
+  EXPECT_NE(correction->decode_scale, 1);
+  EXPECT_EQ(correction->prefill_scale, 1);
+  EXPECT_EQ(correction->prefill_offset_s, 0);
+  run(worker, 1200);
+  correction = calibrator_.correction(kHere);
+  EXPECT_LT(correction->prefill_scale, 0.8);
+}
+
+// Given pages that come every eight seconds only, as they do of very many workers; windows last until they hold enough of them,
+// and decoding is learnt.
+TEST_F(CalibratorTest, SeldomPagesMakeLongerWindows) {
+  LiveWorker worker(*model_, 1.5, 1);
+  for (int i = 0; i < 200; ++i) {
+    for (int second = 0; second < 7; ++second) static_cast<void>(worker.second());
+    run(worker, 1);
+  }
+  ASSERT_NE(calibrator_.find(kHere), nullptr);
+  EXPECT_GT(calibrator_.find(kHere)->of_planner.decode.learned, 20);
+}
+
 // Given a batch that swings between 2 and 20 inside every window; no batch can be named for its times, so nothing is learnt.
 TEST_F(CalibratorTest, AnUnsteadyBatchTeachesNothing) {
   LiveWorker worker(*model_, 2, 2);
