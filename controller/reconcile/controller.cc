@@ -25,6 +25,7 @@ constexpr double kMostStatusS = 1;
 
 constexpr double kReportPeriodS = 1;  // of the gauges
 constexpr double kStatusGapS = 1;     // between two writes of one service's status: what flaps is not followed faster
+constexpr double kStatusAgainS = 5;   // a status that could not be written is tried again
 constexpr double kTellAgainS = 30;    // a condition that could not be written is tried again
 
 }  // namespace
@@ -162,7 +163,9 @@ void Controller::remember(const Observation& observation, const planner::Plan& p
 std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observation& observation, const planner::Plan& plan,
                                                                 Instant now, std::vector<std::string>& errors) {
   const std::string time = kube::rfc3339(now.wall_s);
+  std::erase_if(state_.status_again_s, [&](const auto& one) { return one.second <= now.monotonic_s; });
   const auto write = [&](const api::ModelService& service, const api::ModelServiceStatus& status, ServiceMemory& memory) {
+    if (state_.status_again_s.contains(service.metadata.uid)) return;
     const double since_s =
         memory.status_written_s ? now.monotonic_s - *memory.status_written_s : std::numeric_limits<double>::infinity();
     const bool new_spec = service.status.observed_generation != status.observed_generation;
@@ -173,7 +176,8 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
       memory.status_written_s = now.monotonic_s;
       metrics_.status_writes.with({{"kind", api::ModelService::kKind}}).add();
     } else if (written.error().code != ErrorCode::kNotFound) {
-      errors.push_back(written.error().within("writing the status of " + service.metadata.name).message);
+      status_failed(service.metadata.uid, written.error().within("writing the status of " + service.metadata.name), now,
+                    errors);
     }
   };
   const std::function<bool()> time_is_up = within(kMostStatusS);
@@ -209,13 +213,21 @@ void Controller::write_class_statuses(const Observation& observation, Instant no
     api::AcceleratorClassStatus status =
         status_of(*object, capacity == observation.capacity.end() ? GpuCapacity{} : capacity->second, observation);
     mark_readable(status.conditions, object->metadata.generation, kube::rfc3339(now.wall_s));
-    if (status == object->status) continue;
+    const std::string& uid = object->metadata.uid;
+    if (status == object->status || state_.status_again_s.contains(uid)) continue;
+    state_.status_again_s[uid] = now.monotonic_s + kStatusGapS;
     if (const auto written = store_.write_status(*object, status); written.ok()) {
       metrics_.status_writes.with({{"kind", api::AcceleratorClass::kKind}}).add();
     } else if (written.error().code != ErrorCode::kNotFound) {
-      errors.push_back(written.error().within("writing the status of AcceleratorClass " + name).message);
+      status_failed(uid, written.error().within("writing the status of AcceleratorClass " + name), now, errors);
     }
   }
+}
+
+// What was decided from an old state is soon decided anew; what else refuses one status refuses the next.
+void Controller::status_failed(const std::string& uid, const Error& error, Instant now, std::vector<std::string>& errors) {
+  state_.status_again_s[uid] = now.monotonic_s + (error.code == ErrorCode::kConflict ? kStatusGapS : kStatusAgainS);
+  errors.push_back(error.message);
 }
 
 void Controller::write_profile_statuses(Instant now, std::vector<std::string>& errors) {

@@ -55,6 +55,7 @@ class Controller {
   std::vector<api::ModelServiceStatus> write_statuses(const Observation& observation, const planner::Plan& plan, Instant now,
                                                       std::vector<std::string>& errors);
   void write_class_statuses(const Observation& observation, Instant now, std::vector<std::string>& errors);
+  void status_failed(const std::string& uid, const Error& error, Instant now, std::vector<std::string>& errors);
   void write_profile_statuses(Instant now, std::vector<std::string>& errors);
   void tell_broken(Instant now, std::vector<std::string>& errors);
   void calibrate(const Observation& observation);

@@ -52,6 +52,8 @@ struct ControllerState {
   std::set<std::string> failing;                  // UIDs of workers that fail, and whose back-off runs
   LiveCalibration calibration;
   std::map<std::string, ToldBroken> told_broken;  // by kind, namespace and name
+  // When objects' statuses may be written again, by UID; monotonic. Of those that failed lately, and of classes.
+  std::map<std::string, double> status_again_s;
   // Of the observation's services, the first that the last step had no time to act on, or whose status it had none to write.
   std::size_t first_service = 0;
   std::size_t first_status = 0;

@@ -128,7 +128,10 @@ Result<void> KubernetesStore::write_status(const api::ModelService& object, cons
 
 Result<void> KubernetesStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
   const nlohmann::json* stored = class_cache_.find("", object.metadata.name);
-  if (stored != nullptr && kube::instance_of(*stored) != scope_.instance) return {};  // its own installation says it
+  if (stored != nullptr && kube::instance_of(*stored) != scope_.instance) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("AcceleratorClass {} is another installation's, which writes its status", object.metadata.name)};
+  }
   return apply_status(client_, kube::resources::kAcceleratorClasses, object.metadata, status, class_cache_);
 }
 

@@ -192,6 +192,54 @@ TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameIsItsClasss) {
   EXPECT_EQ(corrections[0].accelerator, "nvidia-h100");
 }
 
+// Given an API server that refuses every status of one service; the loop goes on, and tries again every few seconds, not at
+// every step. Once it is allowed, the status is written.
+TEST_F(BrokenObjects, ARefusedStatusIsTriedSeldom) {
+  using namespace kube::resources;
+  api_.seed_object(service("good"));
+  api_.seed_object(service("refused"));
+  api_.seed_object(accelerator("h100"));
+  bool refuses = true;
+  api_.admit = [&](const fakes::WriteAttempt& attempt) -> std::optional<fakes::Refusal> {
+    if (refuses && attempt.subresource == "status" && attempt.object["metadata"]["name"] == "refused")
+      return fakes::Refusal{403, "Forbidden", "no"};
+    return std::nullopt;
+  };
+  run(60);
+  EXPECT_GE(status(kModelServices, "good").value("observedGeneration", 0), 1);
+  EXPECT_GE(writes("/refused/status"), 5);
+  EXPECT_LE(writes("/refused/status"), 13);
+  refuses = false;
+  run(10);
+  EXPECT_GE(status(kModelServices, "refused").value("observedGeneration", 0), 1);
+}
+
+// Given a class whose nodes' GPUs come and go at every step; its status is written once a second, and ends with the truth.
+TEST_F(BrokenObjects, AClassThatFlapsIsNotFollowedFaster) {
+  using namespace kube::resources;
+  api_.seed_object(accelerator("h100"));
+  const auto node = [&](int gpus) {
+    return json{{"apiVersion", "v1"},
+                {"kind", "Node"},
+                {"metadata", {{"name", "n"}}},
+                {"status",
+                 {{"allocatable", {{"nvidia.com/gpu", std::to_string(gpus)}}},
+                  {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}};
+  };
+  for (int i = 0; i < 100; ++i) {
+    api_.seed_object(node(4 + i % 2));
+    now_.monotonic_s += 0.1;
+    now_.wall_s += 0.1;
+    api_.set_now(now_.monotonic_s);
+    static_cast<void>(core_.step(now_));
+  }
+  EXPECT_GE(writes("/h100/status"), 5);
+  EXPECT_LE(writes("/h100/status"), 12);
+  api_.seed_object(node(7));
+  run(5);
+  EXPECT_EQ(status(kAcceleratorClasses, "h100").value("allocatableGPUs", 0), 7);
+}
+
 // Given a vLLM worker that decodes slower than planned; after some minutes the profile's status holds what was learnt, written
 // seldom, and a new controller goes on from it.
 TEST_F(BrokenObjects, WhatIsLearntStandsInTheProfile) {
