@@ -25,6 +25,11 @@ Result<std::string> read_file(const fs::path& path) {
   return text.str();
 }
 
+// What is no UTF-8 (a worker's last words, cut anywhere) is replaced: dump() would throw.
+std::string to_text(const nlohmann::json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
 bool earlier(const api::ObjectMeta& a, const api::ObjectMeta& b) {
@@ -206,8 +211,7 @@ Result<void> DirectoryStore::write_status(const api::ModelService& object, const
   }
   api::ModelService whole = *held;
   whole.status = status;
-  WINDLASS_RETURN_IF_ERROR(
-      write_file(status_file(api::ModelService::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+  WINDLASS_RETURN_IF_ERROR(write_file(status_file(api::ModelService::kKind, whole.metadata), to_text(api::to_json(whole), 2)));
   held->status = status;
   return {};
 }
@@ -220,7 +224,7 @@ Result<void> DirectoryStore::write_status(const api::AcceleratorClass& object, c
   api::AcceleratorClass whole = *held;
   whole.status = status;
   WINDLASS_RETURN_IF_ERROR(
-      write_file(status_file(api::AcceleratorClass::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+      write_file(status_file(api::AcceleratorClass::kKind, whole.metadata), to_text(api::to_json(whole), 2)));
   held->status = status;
   return {};
 }
@@ -233,7 +237,7 @@ Result<void> DirectoryStore::write_status(const api::PerformanceProfile& object,
   api::PerformanceProfile whole = *held;
   whole.status = status;
   WINDLASS_RETURN_IF_ERROR(
-      write_file(status_file(api::PerformanceProfile::kKind, whole.metadata), api::to_json(whole).dump(2) + "\n"));
+      write_file(status_file(api::PerformanceProfile::kKind, whole.metadata), to_text(api::to_json(whole), 2)));
   held->status = status;
   return {};
 }
@@ -246,7 +250,7 @@ Result<void> DirectoryStore::record_event(const api::ModelService& object, bool 
                                {"reason", reason},
                                {"message", message}};
   std::ofstream file(directory_ / "events.jsonl", std::ios::app);
-  file << line.dump() << '\n';
+  file << to_text(line, -1);
   if (!file.flush()) {
     return Error{ErrorCode::kUnavailable, fmt::format("{}: cannot be written", (directory_ / "events.jsonl").string())};
   }

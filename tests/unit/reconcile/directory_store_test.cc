@@ -142,5 +142,29 @@ TEST_F(DirectoryStoreTest, KeepsProfilesAndTheirStatus) {
   EXPECT_EQ(again->performance_profiles()[0].status, status);
 }
 
+// Given a message with bytes that are no UTF-8 (a worker's last words, cut anywhere); the status and the event are written,
+// with these bytes replaced, and are read after a restart.
+TEST_F(DirectoryStoreTest, BytesThatAreNoTextAreReplaced) {
+  auto store = DirectoryStore::open(directory_);
+  ASSERT_TRUE(store.ok());
+  write("a.yaml", service("chat", "500ms"));
+  store->step({1000, 1});
+  ASSERT_EQ(store->model_services().size(), 1U) << store->problem();
+  api::ModelServiceStatus status;
+  api::Condition ready;
+  ready.type = "Ready";
+  ready.reason = "CrashLoop";
+  ready.message = "it said \xc3";
+  status.conditions = {ready};
+  EXPECT_TRUE(store->write_status(store->model_services()[0], status).ok());
+  EXPECT_TRUE(store->record_event(store->model_services()[0], true, "WorkerFailed", "it said \xff\xfe", {1000, 1}).ok());
+  auto again = DirectoryStore::open(directory_);
+  ASSERT_TRUE(again.ok());
+  again->step({1001, 1});
+  ASSERT_EQ(again->model_services().size(), 1U);
+  ASSERT_EQ(again->model_services()[0].status.conditions.size(), 1U);
+  EXPECT_THAT(again->model_services()[0].status.conditions[0].message, HasSubstr("it said "));
+}
+
 }  // namespace
 }  // namespace windlass::controller
