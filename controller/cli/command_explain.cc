@@ -72,7 +72,7 @@ Result<std::string> explain_status(const ExplainOptions& options, const std::vec
   return explanation(service) +
          "\nThis is what stands in the object's status. The whole decision, what was weighed and what would change it is at "
          "the\n"
-         "controller that leads: forward a port to it and say --url (docs/control-loop.md).\n";
+         "controller that leads: forward a port to it and say --url (docs/operations.md).\n";
 }
 
 Result<std::string> explain(const ExplainOptions& options) {

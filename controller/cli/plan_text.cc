@@ -1,6 +1,8 @@
 // Prints plans for people; see plan_text.h.
 #include "controller/cli/plan_text.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "controller/cli/text_table.h"
@@ -23,7 +25,8 @@ void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector
 std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 std::string predicted_figures(const planner::Predicted& predicted) {
-  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}, {} an hour", seconds_text(predicted.ttft_s),
+  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}, {} an hour",
+                     std::isinf(predicted.ttft_s) ? "without bound" : seconds_text(predicted.ttft_s),
                      seconds_text(predicted.tpot_s), number_text(predicted.requests_per_s), percent_text(predicted.utilisation),
                      count_text(predicted.gpus, "GPU"), number_text(predicted.cost_per_hour));
 }

@@ -1,6 +1,8 @@
 // Plans as a table: what `windlass plan` prints.
 #include "controller/cli/plan_text.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +60,13 @@ TEST(PlanText, TableTellsPoolsPredictionsAndReasons) {
   EXPECT_THAT(text, HasSubstr("DemandGrew: 4 requests a second need two workers"));
   EXPECT_THAT(text, HasSubstr("denied (GPULimit): wanted 3 workers, granted 2 of local-cpu: maxGPUs is 2"));
   EXPECT_THAT(text, Not(HasSubstr("Feasible")));
+}
+
+// Given a demand beyond what the workers can serve: the wait has no bound, and that is said; a dash would read as "not known".
+TEST(PlanText, ADemandBeyondTheWorkersWaitsWithoutBound) {
+  Case c = two_workers();
+  c.plan.services[0].predicted.ttft_s = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(plan_table(c.snapshot, c.plan), HasSubstr("predicted: TTFT without bound, TPOT 50.0ms"));
 }
 
 // Given a service that can't be placed: the table says so in place of a pool.
