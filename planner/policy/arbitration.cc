@@ -25,7 +25,10 @@ class Arbiter {
     for (std::size_t i : order_) {
       if (asked[claims_[i].accelerator] <= free_gpus_[claims_[i].accelerator]) raise(i, claims_[i].wanted);
     }
-    for (std::size_t i : order_) raise(i, std::min(claims_[i].floor, now_most(i)));
+    for_equals([&](auto begin, auto end) {
+      for (auto i = begin; i != end; ++i) raise(*i, std::min(claims_[*i].floor, claims_[*i].keep));
+      for (auto i = begin; i != end; ++i) raise(*i, std::min(claims_[*i].floor, now_most(*i)));
+    });
     for_equals([&](auto begin, auto end) {
       for (auto i = begin; i != end; ++i) raise(*i, claims_[*i].keep);
       grow(begin, end, [&](std::size_t i) { return now_most(i); });

@@ -1,8 +1,9 @@
 // Arbitration: who gets the GPUs when there are too few for all. One decision over all services.
 //
-// First every service its floor (minWorkers), by priority. Then, from the highest priority down: what a service has already and
-// still wants, before any growth; then growth, each time for the worker that saves most violations of the objective per GPU, by
-// the prediction. What a claim yields (the cluster refuses its new workers, or no node takes them) comes after everybody.
+// First every service its floor (minWorkers), by priority; of equals, what runs of their floors before what does not. Then,
+// from the highest priority down: what a service has already and still wants, before any growth; then growth, each time for the
+// worker that saves most violations of the objective per GPU, by the prediction. What a claim yields (the cluster refuses its
+// new workers, or no node takes them) comes after everybody.
 //
 // A worker that runs is never taken from one equal for another, however much more the other would gain: the loser wants it by
 // the same prediction, would fall below its objective for sure and at once, while the winner gains only after a drain and a

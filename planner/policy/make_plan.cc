@@ -311,7 +311,7 @@ void deny(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& c
   const Service& service = *draft.service;
   const Target& target = draft.target;
   const std::string& accelerator = draft.chosen->pool.accelerator;
-  const int wanted = std::max(target.wanted, target.allowed);
+  const int wanted = std::max({target.wanted, target.allowed, service.scaling.min_workers});
   if (!target.limited_by.empty()) {
     plan.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
   }

@@ -30,6 +30,14 @@ TEST(Arbitration, EqualsKeepWhatTheyHave) {
   EXPECT_EQ(arbitrate({{0, "a", 1, 0, 0, 9}, {0, "a", 1, 0, 0, 9}}, {{"a", 5}}), (std::vector<int>{3, 2}));
 }
 
+// Given equals whose floors do not all fit, expect what runs of them to stay, wherever it is listed, and the rest to go round;
+// given a higher priority, its floor first.
+TEST(Arbitration, FloorsOfEqualsKeepWhatRuns) {
+  EXPECT_EQ(arbitrate({{0, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 4}}), (std::vector<int>{0, 4}));
+  EXPECT_EQ(arbitrate({{0, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 5}}), (std::vector<int>{1, 4}));
+  EXPECT_EQ(arbitrate({{1, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 4}}), (std::vector<int>{4, 0}));
+}
+
 // Given a wide worker that does not fit, expect the narrow one to get the rest; given an unknown class or less than nothing,
 // expect nothing.
 TEST(Arbitration, NoRoom) {

@@ -268,6 +268,35 @@ TEST(Plan, LimitsHoldAndAreNamed) {
   EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientGpus");
 }
 
+// Given minWorkers 3 and a maxGPUs of 2 while hardly anything comes, expect the denial to tell of 3.
+TEST(Plan, ADenialTellsWhatWasWantedBeforeLimits) {
+  Service service = running_service(2, 0.01);
+  service.scaling.min_workers = 3;
+  service.accelerators[0].max_gpus = 2;
+  const Plan plan = make_plan(one(service));
+  ASSERT_EQ(plan.denied.size(), 1U);
+  EXPECT_EQ(plan.denied[0].code, "MaxGpus");
+  EXPECT_EQ(plan.denied[0].wanted_workers, 3);
+  EXPECT_EQ(plan.denied[0].granted_workers, 2);
+}
+
+// Given 4 GPUs, all with a service whose minimum is 6, and a newcomer of equal priority listed first that has the same minimum,
+// expect nobody's worker to go; given a higher priority, the newcomer to have them.
+TEST(Plan, ANewcomerTakesNoFloorFromAnEqual) {
+  Snapshot snapshot = one(running_service(4, 0.01), 4);
+  snapshot.services[0].scaling.min_workers = 6;
+  Service newcomer = chat_service("a-newcomer");
+  newcomer.scaling.min_workers = 6;
+  snapshot.services.insert(snapshot.services.begin(), newcomer);
+  Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 0);
+  EXPECT_EQ(plan.services[1].desired_workers(), 4);
+  snapshot.services[0].priority = 1;
+  plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 4);
+  EXPECT_EQ(plan.services[1].desired_workers(), 0);
+}
+
 // Given a minimum above what the load needs, expect the minimum; given a budget below the minimum, the budget.
 TEST(Plan, MinimumHoldsUnlessABudgetForbids) {
   Service service = running_service(1, 0.01);
