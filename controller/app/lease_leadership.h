@@ -11,9 +11,7 @@ class LeaseLeadership final : public Leadership {
   // `client` outlives this.
   LeaseLeadership(kube::KubeClient& client, kube::LeaseOptions options) : elector_(client, std::move(options)) {}
 
-  void step(Instant now) override {
-    if (now.monotonic_s >= elector_.next_step_at()) elector_.step(now);
-  }
+  void step(Instant now) override { elector_.step(now); }
   [[nodiscard]] bool leading(double monotonic_s) const override { return elector_.leading(monotonic_s); }
   [[nodiscard]] std::int64_t term() const override { return elector_.term(); }
   [[nodiscard]] double next_step_at() const override { return elector_.next_step_at(); }

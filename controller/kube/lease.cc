@@ -137,9 +137,9 @@ Result<void> LeaderElector::acquire(Instant now) {
 }
 
 void LeaderElector::step(Instant now) {
+  if (!observed_at_s_) observed_at_s_ = now.monotonic_s;
   if (now.monotonic_s < next_step_at_) return;
   if (leading_ && !leading(now.monotonic_s)) leading_ = false;
-  if (!observed_at_s_) observed_at_s_ = now.monotonic_s;
   next_step_at_ = now.monotonic_s + (leading_ ? 1.0 : random_.uniform(0.8, 1.2)) * options_.retry_period_s;
 
   Result<void> outcome;

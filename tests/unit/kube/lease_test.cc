@@ -104,6 +104,30 @@ TEST(LeaderElector, RivalTakesOverAfterTheLeaseRanOut) {
   EXPECT_EQ(a.elector.holder(), "b");
 }
 
+// Given a candidate that stands still for 34 s within its look at the lease, while another takes it and renews it, expects it
+// not to take what it saw for 34 s old: two would lead.
+TEST(LeaderElector, ALongRequestDoesNotMakeTheRivalLookDead) {
+  fakes::FakeApiServer api;
+  Candidate a(api, "a"), b(api, "b");
+  a.step(0);
+  ASSERT_TRUE(a.leading(0));
+  bool stood_still = false;
+  a.wire->drop_request = [&](const HttpRequest&) {
+    if (!stood_still) {
+      stood_still = true;
+      for (double t = 2; t < 36; t += 0.5) b.step(t);
+    }
+    return false;
+  };
+  a.step(2);
+  ASSERT_TRUE(stood_still);
+  ASSERT_TRUE(b.leading(36));
+  a.step(36);
+  a.step(38);
+  EXPECT_FALSE(a.leading(38));
+  EXPECT_EQ(a.elector.holder(), "b");
+}
+
 // Given a release, expects the leader to stop at once and a rival to lead at its next step, not after the lease's duration.
 TEST(LeaderElector, ReleaseLetsTheNextOneIn) {
   fakes::FakeApiServer api;
