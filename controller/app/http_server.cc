@@ -154,10 +154,12 @@ struct HttpServer::Impl {
       if (!seconds.ok()) return refuse(request, 400, "query wait: " + seconds.error().message);
       wait_s = std::clamp(*seconds, 0.0, kLongestWaitS);
     }
-    if (!publisher.serving()) return refuse(request, status_codes::ServiceUnavailable, "this controller does not lead");
     const double now_s = now().monotonic_s;
     const bool tls = parameter("tls") == "1";
-    if (const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(request)}, now_s)) {
+    // A standby notes who asks, too: should it lead next, it knows from its first table on among whom slots are shared.
+    const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(request)}, now_s);
+    if (!publisher.serving()) return refuse(request, status_codes::ServiceUnavailable, "this controller does not lead");
+    if (table.has_value()) {
       answer(request, 200, dispatch::to_json(*table), kJson);
     } else {
       waiting.until_s = now_s + wait_s;

@@ -9,6 +9,7 @@ namespace windlass::controller {
 
 std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const GatewayQuestion& question, double now_s) {
   const std::lock_guard lock(mutex_);
+  if (!serving_) forget_silent(now_s);  // else publish() does
   const bool known = gateways_.contains(question.id);
   Gateway& gateway = gateways_[question.id];
   stirred_ = stirred_ || !known || !is_sharing(question.id) || gateway.peer.acknowledged != question.after;

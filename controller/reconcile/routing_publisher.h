@@ -8,8 +8,8 @@
 //     asking for a newer one)
 //   - therefore the sum of what they may hold is at most the capacity, or what it was before the capacity itself shrank; and
 //     requests in flight beyond a share that shrank end by themselves, without new ones in their place
-// It does not hold across two events: a new leader does not know its predecessor's shares, so until each gateway has its first
-// table the old ones count beside the new; and a gateway that is silent for kGatewayTimeoutS loses its share to the others
+// It does not hold across two events: a new leader does not know its predecessor's shares, only who asked him before he led, so
+// until each gateway has its first table the old ones count beside the new; and a gateway that is silent for kGatewayTimeoutS loses its share to the others
 // though it may still serve clients with it. In both cases workers that are Windlass's own refuse what is beyond their own
 // limit.
 #pragma once
@@ -48,8 +48,8 @@ class RoutingPublisher {
   // Several of a gateway's polls (2 s; those of older gateways, 20 s, count as seen while they wait).
   static constexpr double kGatewayTimeoutS = 10;
 
-  // A gateway asks. Notes it, and returns its table if that is newer than `after`; nullopt if it has to wait.
-  // REQUIRES: serving().
+  // A gateway asks. Notes it, and returns its table if that is newer than `after`; nullopt if it has to wait. While nothing is
+  // served it is noted all the same: who leads next shares slots with those who asked him before.
   [[nodiscard]] std::optional<dispatch::RoutingTable> ask(const GatewayQuestion& question, double now_s);
   [[nodiscard]] std::optional<dispatch::RoutingTable> ask(const std::string& id, const std::string& admin_address,
                                                           dispatch::TableVersion after, double now_s) {

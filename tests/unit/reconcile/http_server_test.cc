@@ -1,0 +1,53 @@
+// The controller's HTTP, asked over loopback: what a standby learns from those whom it refuses.
+#include "controller/app/http_server.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "controller/app/clock.h"
+#include "controller/kube/curl_transport.h"
+
+namespace windlass::controller {
+namespace {
+
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ::bind(fd, reinterpret_cast<const sockaddr*>(&address), size);
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+// Given two gateways that hold an earlier leader's table and ask a standby, which sends them away and then leads; the first
+// table that one of them gets has its part of the slots only, because the other one is known to hold the rest.
+TEST(ControllerHttp, AStandbyKnowsTheGatewaysBeforeItLeads) {
+  RoutingPublisher publisher;
+  metrics::Registry registry;
+  HttpServer server(publisher, registry, {}, [] {});
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  ASSERT_TRUE(server.open(address).ok());
+  kube::CurlTransport client{kube::CurlOptions{}};
+  for (const char* id : {"a", "b"}) {
+    const auto answer = client.send(
+        {"GET", "http://" + address + "/v1/routing-table?gateway=" + id + "&admin=127.0.0.1:1&after=3.7&wait=0s", {}, ""});
+    ASSERT_TRUE(answer.ok()) << answer.error().message;
+    EXPECT_EQ(answer->status, 503);
+  }
+  dispatch::ModelRoute route;
+  route.served_name = "chat";
+  route.chains = {{"ns/w", {"127.0.0.1:2"}, dispatch::Role::kUnified, 1, 8, false}};
+  const double now_s = now().monotonic_s;
+  (void)publisher.publish({route}, 4, now_s);
+  const auto table = publisher.ask("a", "127.0.0.1:1", {3, 7}, now_s);
+  ASSERT_TRUE(table.has_value());
+  EXPECT_EQ(table->models.at(0).chains.at(0).capacity, 4);
+}
+
+}  // namespace
+}  // namespace windlass::controller
