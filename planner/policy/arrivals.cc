@@ -47,6 +47,10 @@ void learn_burstiness(PolicyMemory& memory, const workload::RateSample& sample, 
   // A start owes nothing to its first count: what was seen so far is a plain mean until there is more than the memory holds.
   const double watched_s = std::clamp(sample.time_s - memory.history_since_s.value_or(sample.time_s), kLevelWindowS * 5, 1e9);
   const double gain = std::max(-std::expm1(-seconds / kBurstinessMemoryS), seconds / watched_s);
+  const double excess = std::max(0.0, seen - 1);
+  const double above = memory.burstiness - 1 + gain * excess;
+  const double rate_per_s = std::max(level->per_s, sample.rate_per_s);
+  memory.bursts_per_s += (excess > 0 ? gain * excess / above : 0) * (rate_per_s - memory.bursts_per_s);
   memory.burstiness = std::clamp(memory.burstiness + gain * (seen - memory.burstiness), 1.0, kMostBurstiness);
 }
 
@@ -102,6 +106,13 @@ std::optional<ArrivalsLevel> arrivals_level(const PolicyMemory& memory, double n
   }
   level.per_s = requests / level.window_s;
   return level;
+}
+
+double burstiness_at(const PolicyMemory& memory, double rate_per_s) {
+  const double above = std::max(0.0, memory.burstiness - 1);
+  const double faded_per_s = kBurstsFade * memory.bursts_per_s;
+  const double share = rate_per_s < faded_per_s ? rate_per_s / faded_per_s : 1;
+  return 1 + above * share * share;
 }
 
 std::optional<DemandForecast> forecast_arrivals(const PolicyMemory& memory, const Service& service, double now_s) {

@@ -28,6 +28,9 @@ struct ArrivalsLevel {
 // The mean of the closed intervals of the last minute. None: nothing was counted.
 [[nodiscard]] std::optional<ArrivalsLevel> arrivals_level(const PolicyMemory& memory, double now_s);
 
+// How bursty arrivals of this rate are taken to be, by what was learned at others.
+[[nodiscard]] double burstiness_at(const PolicyMemory& memory, double rate_per_s);
+
 // Over start_time_s. None: nothing was counted lately.
 [[nodiscard]] std::optional<DemandForecast> forecast_arrivals(const PolicyMemory& memory, const Service& service, double now_s);
 

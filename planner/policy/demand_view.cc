@@ -52,10 +52,10 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
     view.level_per_s = level->per_s;
     view.level_window_s = level->window_s;
   }
-  view.burstiness = std::max(1.0, memory.burstiness);
   view.forecast = forecast_arrivals(memory, service, now_s);
   const bool observed = level || is_usable(demand.arrivals_per_s, now_s);
   view.believed_per_s = observed ? std::max(view.level_per_s, view.arrivals_per_s) : service.workload.requests_per_s;
+  view.burstiness = burstiness_at(memory, view.believed_per_s);
 
   view.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
   // The first answers to end are the short ones, and few: they say little of the mean.

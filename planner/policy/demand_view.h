@@ -18,7 +18,7 @@ struct DemandView {
   double arrivals_window_s = 60;
   double level_per_s = 0;  // the mean of the last minute where counts are at hand; else arrivals_per_s
   double level_window_s = 60;
-  double burstiness = 1;  // PolicyMemory::burstiness
+  double burstiness = 1;  // of arrivals that come as believed_per_s
   std::optional<DemandForecast> forecast;
   double believed_per_s = 0;  // the arrival rate to predict with: the observed one, or else what the spec assumes
   Lengths lengths;            // observed where fresh, rounded to a step; else what the spec assumes

@@ -261,6 +261,7 @@ Json fields_of(const PolicyMemory& memory) {
     object["arrivals"] = std::move(arrivals);
   }
   if (memory.burstiness != 1) object["burstiness"] = number(memory.burstiness);
+  if (memory.bursts_per_s != 0) object["burstsPerS"] = number(memory.bursts_per_s);
   if (memory.forecast) object["forecast"] = fields_of(*memory.forecast);
   return object;
 }
@@ -299,6 +300,10 @@ Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
     if (!(memory.burstiness >= 1 && memory.burstiness <= 1e6)) {
       reader.fail("burstiness", json_number(memory.burstiness), "from 1 to 1e6");
     }
+  }
+  if (reader.find("burstsPerS") != nullptr) {
+    memory.bursts_per_s = reader.number("burstsPerS");
+    if (!(memory.bursts_per_s >= 0)) reader.fail("burstsPerS", json_number(memory.bursts_per_s), "0 or more");
   }
   if (reader.find("forecast") != nullptr) {
     memory.forecast = child<BestForecastState>(reader, "forecast", read_forecast_state);

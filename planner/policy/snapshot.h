@@ -216,6 +216,7 @@ struct PolicyMemory {
   std::vector<workload::RateSample> arrivals;
   double burstiness =
       1;  // variance of the counts around the last minute's mean, over that of Poisson arrivals; of half an hour
+  double bursts_per_s = 0;  // arrivals at which that was seen, weighted by what it was above 1; 0: not known
   std::optional<workload::BestForecastState> forecast;
 
   bool operator==(const PolicyMemory&) const = default;

@@ -169,7 +169,8 @@ class Decision {
     const double observed = sure_now > view_.level_per_s ? view_.arrivals_per_s : view_.level_per_s;
     double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));
     need.demand_per_s = observed;
-    if (view_.forecast && view_.forecast->judged >= kForecastsToBelieve) {
+    if (view_.forecast && view_.forecast->judged >= kForecastsToBelieve &&
+        view_.forecast->relative_error <= kForecastMostError) {
       const DemandForecast& forecast = *view_.forecast;
       const double expected = std::min(forecast.requests_per_s, kForecastMostRise * observed);
       if (expected > observed) {
@@ -379,14 +380,15 @@ class Decision {
 };
 
 // Workers at which the tail of timePerOutputToken holds: each may take what rate_within_tpot says, less what uneven numbers of
-// requests on few workers take from it (kUnevenShare of a standard deviation of a worker's batch).
+// requests on few workers take from it (kUnevenShare of a standard deviation of a worker's batch, as far as its slots allow).
 int workers_within_tpot(const Configuration& configuration, double arrivals_per_s) {
   const double most_per_s = configuration.rate_within_tpot_per_s;
   if (!(most_per_s > 0) || !(arrivals_per_s > 0)) return 0;
   const double batch =
       std::clamp(most_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.slots));
   // n * (1 - u / (n sqrt(batch))) * most = arrivals
-  return to_int(std::ceil(arrivals_per_s / most_per_s + kUnevenShare / std::sqrt(batch) - 1e-9));
+  const double uneven = std::min(kUnevenShare / std::sqrt(batch), configuration.pool.slots / batch - 1);
+  return to_int(std::ceil(arrivals_per_s / most_per_s + uneven - 1e-9));
 }
 
 }  // namespace

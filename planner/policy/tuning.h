@@ -30,6 +30,8 @@ inline constexpr int kStartsToBelieve = 3;
 
 // Forecasts must have been judged this often before one may raise a plan. One start-up time has 8.
 inline constexpr std::int64_t kForecastsToBelieve = 8;
+// One that was off by more than what came says nothing.
+inline constexpr double kForecastMostError = 1;
 // And never above so many times what comes now: a trend that is extended further is a guess.
 inline constexpr double kForecastMostRise = 2;
 
@@ -37,6 +39,10 @@ inline constexpr double kForecastMostRise = 2;
 inline constexpr double kBurstinessMemoryS = 1800;
 // One step of the load must not look like half an hour of bursts.
 inline constexpr double kMostBurstiness = 200;
+// What arrivals have above Poisson's variance goes with their rate (as of any process that is thinned out). Below this share of
+// the rate at which bursts were seen they count for less, with the square of what is left of it (a quarter of that rate: as
+// much as thinning leaves), or one burst would keep workers for half an hour of quiet.
+inline constexpr double kBurstsFade = 0.5;
 // Standard deviations of the busy slots that are kept free for what bursts add to them.
 inline constexpr double kBurstDeviations = 1.75;
 

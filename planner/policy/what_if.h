@@ -1,5 +1,6 @@
-// what_if: what would change the decision about one service. Asks make_plan about snapshots that differ in the arrival rate
-// alone, as if that rate had been seen for longer than every window, and searches for the rates at which the answer changes.
+// what_if: what would change the decision about one service. Sizes its configuration as the policy does, by what it has learned
+// of lengths and bursts, for other arrival rates as if they had been seen for longer than every window while nothing waits, and
+// searches for those at which the answer changes.
 #pragma once
 
 #include <cstddef>

@@ -63,6 +63,7 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
     const Steady at = steady_state(model, lengths, prompt_s, rate_per_s);
     if (at.batch > slots) return false;
     if (steps <= 0) return true;
+    if (slots <= 1) return at.decode_s <= objective.tpot_s;  // nobody else's prompt comes in
     const double room = steps * (objective.tpot_s - at.decode_s) / prompt_s;
     return poisson_above(rate_per_s * steps * objective.tpot_s, room) <= 1 - objective.percentile / 100;
   };

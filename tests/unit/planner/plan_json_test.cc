@@ -38,6 +38,7 @@ PolicyMemory full_memory() {
   memory.configuration_since_s = 100;
   memory.counted = Reading{4700, 4995};
   memory.burstiness = 2.5;
+  memory.bursts_per_s = 7.5;
   memory.arrivals = {{4985, 3.25}, {4995, 3.5}};
   workload::BestForecastOptions options;
   options.methods.holt_winters.season_s = 1000;

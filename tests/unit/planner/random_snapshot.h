@@ -69,6 +69,7 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
     memory.arrivals.push_back({at_s, rng.uniform(0, 60)});
   }
   if (chance(rng, 0.5)) memory.burstiness = rng.uniform(1, 20);
+  if (chance(rng, 0.5)) memory.bursts_per_s = rng.uniform(0, 100);
   if (chance(rng, 0.2)) {
     auto forecaster = workload::BestForecaster::make({}).value();
     const double rate = rng.uniform(0, 60);

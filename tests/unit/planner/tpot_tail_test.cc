@@ -70,6 +70,15 @@ TEST(TpotTail, PoissonAgreesWithTheExactSum) {
   EXPECT_EQ(poisson_above(0, 0), 0);
 }
 
+// Given: a worker with a single slot, and prompts that take longer than the objective leaves room for. Expected: all that its
+// slot serves, since no other prompt comes in while one decodes.
+TEST(TpotTail, ASingleSlotIsStalledByNobody) {
+  const Lengths lengths{2048, 28};
+  const double prompt_s = model().prefill_s(2048) - model().prefill_s(0);
+  const double rate = rate_within_tpot(model(), {20, 0.02, 99}, lengths, 1);
+  EXPECT_NEAR(rate, (1 - rate * prompt_s) / (28 * model().decode_s(1, 2048 + 14)), 0.01);
+}
+
 // Given: prompts of one token and answers so long that a hundred million of them fit into one. Expected: an answer at once, and
 // the rate that fills the slots, since so many stalls even out.
 TEST(TpotTail, TinyPromptsAreTheMean) {

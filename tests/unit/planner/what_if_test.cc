@@ -1,6 +1,9 @@
 // What would change a decision: held to the plans themselves.
 #include "planner/policy/what_if.h"
 
+#include <algorithm>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "planner/policy/make_plan.h"
@@ -48,6 +51,23 @@ TEST(WhatIf, NamesTheRatesAtWhichThePlanChanges) {
     EXPECT_EQ(at(*answer->fewer_at_per_s), answer->fewer_workers);
     EXPECT_LE(at(*answer->more_at_per_s * 0.98), answer->workers);
     EXPECT_GE(at(*answer->fewer_at_per_s * 1.02), answer->workers);
+  }
+}
+
+// Given: loads from a fraction of a worker to many, and bursty ones.
+// Expected: the count at the present rate is the one that the plan itself gives for it.
+TEST(WhatIf, SaysWhatThePlanSays) {
+  for (const double rate_per_s : {0.5, 16.0, 60.0, 200.0}) {
+    for (const double burstiness : {1.0, 30.0}) {
+      Snapshot snapshot = busy(rate_per_s, 4);
+      snapshot.services[0].memory.history_since_s = snapshot.now_s - 3600;
+      snapshot.services[0].memory.burstiness = burstiness;
+      const Plan plan = make_plan(snapshot);
+      const auto& reasons = plan.services[0].reasons;
+      const auto demand = std::find_if(reasons.begin(), reasons.end(), [](const Reason& r) { return r.code == "Demand"; });
+      ASSERT_NE(demand, reasons.end());
+      EXPECT_EQ(std::to_string(what_if(snapshot, 0)->workers), demand->inputs.at("workers")) << rate_per_s;
+    }
   }
 }
 
