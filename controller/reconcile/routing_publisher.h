@@ -9,9 +9,9 @@
 //   - therefore the sum of what they may hold is at most the capacity, or what it was before the capacity itself shrank; and
 //     requests in flight beyond a share that shrank end by themselves, without new ones in their place
 // It does not hold across two events: a new leader does not know its predecessor's shares, only who asked him before he led, so
-// until each gateway has its first table the old ones count beside the new; and a gateway that is silent for kGatewayTimeoutS loses its share to the others
-// though it may still serve clients with it. In both cases workers that are Windlass's own refuse what is beyond their own
-// limit.
+// until each gateway has its first table the old ones count beside the new; and a gateway that is silent for kGatewayTimeoutS
+// loses its share to the others though it may still serve clients with it. In both cases workers that are Windlass's own refuse
+// what is beyond their own limit.
 #pragma once
 
 #include <deque>
