@@ -1,6 +1,7 @@
 // See live_calibration.h.
 #include "controller/reconcile/live_calibration.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -18,6 +19,19 @@ constexpr double kSamplesGrowth = 1.1;  // or its samples have grown
 
 Configuration configuration_of(const api::ModelService& service, const std::string& accelerator, int gpus) {
   return {service.metadata.name_space, profile_model(service), api::to_string(service.spec.engine.type), accelerator, gpus};
+}
+
+// Those of the service: they stand together. To look at all of them for every service would take a million looks.
+template <class Known, class See>
+void for_each_of(const Known& all, const api::ModelService& service, See see) {
+  const Configuration first = configuration_of(service, "", 0);
+  for (auto one = all.lower_bound(first); one != all.end(); ++one) {
+    const Configuration& configuration = one->first;
+    if (std::tie(configuration.name_space, configuration.model, configuration.engine) !=
+        std::tie(first.name_space, first.model, first.engine))
+      return;
+    see(configuration);
+  }
 }
 
 planner::Lengths lengths_of(const planner::Service& service) {
@@ -41,11 +55,22 @@ std::string class_of(const api::PerformanceProfile& profile, const Specs& specs)
   return name;
 }
 
-bool speaks_of(const api::PerformanceProfile& profile, const api::ModelService& service, const Specs& specs,
-               const std::string& accelerator, int gpus) {
-  return profile.metadata.name_space == service.metadata.name_space && profile.spec.gpus_per_worker == gpus &&
-         class_of(profile, specs) == accelerator &&
-         (profile.spec.model == profile_model(service) || profile.spec.model == service.served_name());
+// A profile and its AcceleratorClass.
+struct Measured {
+  const api::PerformanceProfile* profile = nullptr;
+  std::string accelerator;
+};
+using MeasuredByModel = std::map<std::pair<std::string, std::string>, std::vector<Measured>>;  // by namespace and model
+
+// The profiles that speak of the service's model, in the order that they are listed in.
+std::vector<Measured> measured_for(const api::ModelService& service, const MeasuredByModel& all) {
+  std::vector<Measured> out;
+  for (const std::string& model : std::set<std::string>{profile_model(service), service.served_name()}) {
+    if (const auto found = all.find({service.metadata.name_space, model}); found != all.end())
+      out.insert(out.end(), found->second.begin(), found->second.end());
+  }
+  std::sort(out.begin(), out.end(), [](const Measured& a, const Measured& b) { return a.profile < b.profile; });
+  return out;
 }
 
 bool moved(const api::PhaseCalibrationStatus& before, const api::PhaseCalibrationStatus& now) {
@@ -83,8 +108,12 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
   std::set<std::string> workers;
   std::set<Configuration> asked_for;
   profile_of_.clear();
+  MeasuredByModel by_model;
+  for (const api::PerformanceProfile& profile : profiles)
+    by_model[{profile.metadata.name_space, profile.spec.model}].push_back({&profile, class_of(profile, specs)});
   for (const ServiceView& view : services) {
     if (!view.planned->shape) continue;
+    const std::vector<Measured> measured = measured_for(*view.service, by_model);
     struct Models {
       std::shared_ptr<const planner::IterationModel> of_planner, of_profile;
     };
@@ -96,8 +125,9 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       const auto [found, fresh] = models.try_emplace(configuration);
       if (!fresh) return &found->second;
       found->second.of_planner = planner_model(*view.planned->shape, *spec->second, gpus);
-      for (const api::PerformanceProfile& profile : profiles) {
-        if (!speaks_of(profile, *view.service, specs, accelerator, gpus)) continue;
+      for (const Measured& one : measured) {
+        const api::PerformanceProfile& profile = *one.profile;
+        if (one.accelerator != accelerator || profile.spec.gpus_per_worker != gpus) continue;
         // Of two engines that run the same, the one that is listed first is the one that was measured.
         if (profile_of_.emplace(profile.metadata.uid, configuration).first->second != configuration) continue;
         const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, *found->second.of_planner);
@@ -109,11 +139,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       return &found->second;
     };
     // A profile speaks before its first worker does.
-    for (const api::PerformanceProfile& profile : profiles) {
-      const std::string accelerator = class_of(profile, specs);
-      if (!speaks_of(profile, *view.service, specs, accelerator, profile.spec.gpus_per_worker)) continue;
-      static_cast<void>(models_of(accelerator, profile.spec.gpus_per_worker));
-    }
+    for (const Measured& one : measured) static_cast<void>(models_of(one.accelerator, one.profile->spec.gpus_per_worker));
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
       workers.insert(worker.uid);
@@ -125,11 +151,9 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     }
     for (const auto& [configuration, unused] : models) asked_for.insert(configuration);
     // Nothing runs there now, but what was learnt is the service's for as long as the class is there.
-    for (const auto& [configuration, unused] : calibrator_.all()) {
-      if (specs.contains(configuration.accelerator) &&
-          configuration == configuration_of(*view.service, configuration.accelerator, configuration.gpus_per_worker))
-        asked_for.insert(configuration);
-    }
+    for_each_of(calibrator_.all(), *view.service, [&](const Configuration& configuration) {
+      if (specs.contains(configuration.accelerator)) asked_for.insert(configuration);
+    });
   }
   calibrator_.keep(workers, asked_for);
   std::set<std::string> there;
@@ -140,15 +164,9 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
 
 std::vector<planner::LatencyCorrection> LiveCalibration::corrections(const api::ModelService& service) const {
   std::vector<planner::LatencyCorrection> out;
-  const Configuration first = configuration_of(service, "", 0);
-  const auto& all = calibrator_.all();
-  for (auto one = all.lower_bound(first); one != all.end(); ++one) {
-    const Configuration& configuration = one->first;
-    if (std::tie(configuration.name_space, configuration.model, configuration.engine) !=
-        std::tie(first.name_space, first.model, first.engine))
-      break;
+  for_each_of(calibrator_.all(), service, [&](const Configuration& configuration) {
     if (const auto correction = calibrator_.correction(configuration)) out.push_back(*correction);
-  }
+  });
   return out;
 }
 
