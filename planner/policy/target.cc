@@ -160,6 +160,15 @@ class Decision {
     return memory_.last_change && memory_.last_change->direction == direction && now_s_ - memory_.last_change->at_s < start_s_;
   }
 
+  // Whether measured requests miss the objective with the workers that are there. Misses from before the last workers were
+  // added say nothing of those that are there now.
+  [[nodiscard]] bool misses() const {
+    const bool answered = memory_.last_change && memory_.last_change->direction == Direction::kUp &&
+                          now_s_ - memory_.last_change->at_s < service_.slo.window_s + start_s_;
+    const auto& attainment = service_.demand.attainment;
+    return !answered && is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
+  }
+
   Need assess() {
     Need need;
     const auto below = [&](double rate_per_s, double window_s) {
@@ -186,6 +195,8 @@ class Decision {
              {"relativeError", figure(forecast.relative_error)}});
       }
     }
+    // A rise that requests suffer from is no noise, however few they are.
+    if (misses()) sure = need.demand_per_s;
     // Deficits count only where they are sure: noise must not start workers for a queue that never comes.
     const double waits =
         expected_queue(service_, view_, memory_, now_s_, start_s_, worker_rate_per_s_, std::min(sure, need.demand_per_s));
@@ -330,11 +341,7 @@ class Decision {
                  fmt::format("{} workers would do, but {} were needed within the last {:.0f} s", recommended, down, window_s));
     }
     // The step must keep the objective, by the prediction and with room for the demand to be a little more than it seems.
-    const auto& attainment = service_.demand.attainment;
-    // Misses from before the last workers were added say nothing of those that are there now.
-    const bool answered = memory_.last_change && memory_.last_change->direction == Direction::kUp &&
-                          now_s_ - memory_.last_change->at_s < service_.slo.window_s + start_s_;
-    const bool missed = !answered && is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
+    const bool missed = misses();
     const double headroom = std::max(missed ? kMissedHeadroom : 1, 1 + scaling_.tolerance / 2);
     int safe =
         std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom, view_.burstiness, kObjectiveAlone));

@@ -91,6 +91,22 @@ TEST(ControlLoop, AForecastRaisesAndNeverLowers) {
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
 }
 
+// Given few requests, so that a rise of a half may be chance: expect it to be passed over while requests attain, and believed
+// once they miss; but not again because of misses from before the last worker came.
+TEST(ControlLoop, MissesMakeARiseCertain) {
+  const double rate = full_rate();
+  Service service = running_service(2, 0);
+  service.demand.arrivals_window_s = 1;
+  const double arrivals_per_s = 2.5 * rate;
+  observe(service, kNow, arrivals_per_s);
+  service.memory.burstiness = arrivals_per_s;  // so bursty that the rise is inside three of its deviations
+  ASSERT_EQ(plan_of(service).desired_workers(), 2);
+  service.demand.attainment = Reading{0.64, kNow};
+  EXPECT_GT(plan_of(service).desired_workers(), 2);
+  service.memory.last_change = Change{kNow - 10, Direction::kUp};
+  EXPECT_EQ(plan_of(service).desired_workers(), 2);
+}
+
 // Given a scale-up that must wait a minute, expect a small rise to wait and a burst of twice what serves not to; and after it,
 // nothing goes until the window is over.
 TEST(ControlLoop, ABurstDoesNotWait) {
