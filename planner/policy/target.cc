@@ -322,10 +322,10 @@ class Decision {
   void go_down(int recommended, const Need& need, bool panic) {
     const double window_s = scaling_.scale_down_stabilization_s;
     const double known_s = now_s_ - *memory_.history_since_s;
-    if (known_s < window_s) {
+    if (const double enough_s = std::max(window_s, kLeastHistoryS); known_s < enough_s) {
       return hold(
           "HeldOnShortHistory",
-          fmt::format("the demand is known for {:.0f} s, and {:.0f} s must be seen before fewer are kept", known_s, window_s));
+          fmt::format("the demand is known for {:.0f} s, and {:.0f} s must be seen before fewer are kept", known_s, enough_s));
     }
     if (view_.silent_workers > 0) {
       return hold("HeldOnSilentWorkers", fmt::format("{} of them give no fresh figures of what they do", view_.silent_workers));

@@ -71,6 +71,10 @@ inline constexpr double kUnevenShare = 1.3;
 
 // ---- stability
 
+// Nothing goes before the demand has been known for so long, whatever the window: in a new leader's first seconds not every
+// gateway may have found it.
+inline constexpr double kLeastHistoryS = 30;
+
 // Demand for so many times what serves is a burst: the scale-up's stabilisation does not hold it up, and nothing goes for a
 // while.
 inline constexpr double kPanicFactor = 2;

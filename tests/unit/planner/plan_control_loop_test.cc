@@ -107,6 +107,20 @@ TEST(ControlLoop, MissesMakeARiseCertain) {
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
 }
 
+// Given a service that may shrink at once, and a controller that has just begun to look: expect it to hold for half a minute,
+// since history that was lost in a restart is no reason to shrink; then it shrinks.
+TEST(ControlLoop, ANewLeaderLooksBeforeItShrinksAnything) {
+  Service service = shrinking_service(4, 0.5 * full_rate());
+  service.scaling.scale_down_stabilization_s = 0;
+  service.memory.history_since_s = kNow - 29;
+  service.memory.recommendations = {Recommendation{kNow - 29, 1}};
+  const ServicePlan held = plan_of(service);
+  EXPECT_EQ(held.desired_workers(), 4);
+  EXPECT_TRUE(has_reason(held, "HeldOnShortHistory"));
+  service.memory.history_since_s = kNow - 31;
+  EXPECT_EQ(plan_of(service).desired_workers(), 1);
+}
+
 // Given a scale-up that must wait a minute, expect a small rise to wait and a burst of twice what serves not to; and after it,
 // nothing goes until the window is over.
 TEST(ControlLoop, ABurstDoesNotWait) {
