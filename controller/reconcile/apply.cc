@@ -203,7 +203,9 @@ class Applier {
         const int live = static_cast<int>(
             std::count_if(active.begin(), active.end(), [&](const Worker* worker) { return worker->pool == pool.name; }));
         const bool replacing = live > static_cast<int>(mine.size());
-        const bool room = (replacing || !lost.empty()) && room_for_one_more(service, pool, *accelerator->second, active, lost);
+        // A surge comes on top of those that the plan is owed; beside a lost worker they come one by one.
+        const int more = lost.empty() ? std::max(0, pool.workers - live) + 1 : 1;
+        const bool room = (replacing || !lost.empty()) && room_for(more, service, pool, *accelerator->second, active, lost);
         const int surge = replacing && room ? 1 : 0;
         int may = std::clamp(pool.workers + surge - live, 0, -surplus);
         if (may > 0 && !lost.empty()) {
@@ -339,19 +341,19 @@ class Applier {
     mass_loss_ = count >= kMassLossWorkers && count > kMassLoss * placed;
   }
 
-  // Whether a worker beyond the plan would stay inside the service's limits and what the class has free.
-  bool room_for_one_more(const api::ModelService& service, const planner::PoolPlan& pool,
-                         const api::AcceleratorClass& accelerator, std::vector<const Worker*> active,
-                         const std::vector<const Worker*>& lost) const {
+  // Whether so many new workers beside those that are there would stay inside the service's limits and what the class has free.
+  bool room_for(int more, const api::ModelService& service, const planner::PoolPlan& pool,
+                const api::AcceleratorClass& accelerator, std::vector<const Worker*> active,
+                const std::vector<const Worker*>& lost) const {
     active.insert(active.end(), lost.begin(), lost.end());
     const api::ScalingSpec& scaling = service.spec.scaling;
-    if (scaling.max_workers && static_cast<std::int64_t>(active.size()) + 1 > *scaling.max_workers) return false;
+    if (scaling.max_workers && static_cast<std::int64_t>(active.size()) + more > *scaling.max_workers) return false;
     const auto price = [&](const std::string& name) {
       const auto found = context_.observation.classes.find(name);
       return found == context_.observation.classes.end() ? 0.0 : found->second->spec.price_per_hour.value_or(0);
     };
-    double cost = pool.gpus_per_worker * price(pool.accelerator);
-    std::int64_t of_service = pool.gpus_per_worker;
+    double cost = more * pool.gpus_per_worker * price(pool.accelerator);
+    std::int64_t of_service = std::int64_t{more} * pool.gpus_per_worker;
     for (const Worker* worker : active) {
       cost += worker->gpus * price(worker->accelerator);
       if (worker->accelerator == pool.accelerator) of_service += worker->gpus;
@@ -361,7 +363,7 @@ class Applier {
       if (choice.accelerator_class == pool.accelerator && choice.max_gpus && of_service > *choice.max_gpus) return false;
     }
     const bool elastic = accelerator.spec.capacity.mode == api::CapacityMode::kElastic;
-    std::int64_t held = pool.gpus_per_worker;
+    std::int64_t held = std::int64_t{more} * pool.gpus_per_worker;
     const auto add = [&](const Worker& worker) {
       // What the nodes offer does not count nodes that are lost or being emptied, nor then what is held on them.
       const bool counted = elastic || (worker.trouble != planner::WorkerTrouble::kNodeLost && !worker.node_leaving);
