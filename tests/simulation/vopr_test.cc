@@ -3,6 +3,7 @@
 #include "tests/simulation/vopr.h"
 
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -20,17 +21,39 @@ constexpr int kSeedsALot = 2;  // the sanitizer makes a seed many times slower
 constexpr int kSeedsALot = 25;
 #endif
 
+// Faults that are known and not mended yet: open.txt.
+std::map<std::uint64_t, std::string> open_faults() {
+  std::map<std::uint64_t, std::string> faults;
+  std::ifstream file(WINDLASS_SOURCE_DIR "/tests/simulation/open.txt");
+  EXPECT_TRUE(file);
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::uint64_t seed = 0;
+    std::string check;
+    EXPECT_TRUE(std::istringstream(line) >> seed >> check) << line;
+    faults[seed] = check;
+  }
+  return faults;
+}
+
 class Vopr : public testing::TestWithParam<int> {
  protected:
   void SetUp() override { spdlog::set_level(spdlog::level::off); }
 };
 
 // Given: a lot of seeds, each with its own cluster, services, load and faults.
-// Expected: nothing that must not happen happens, and each comes to rest once its faults stop.
+// Expected: nothing that must not happen happens, and each comes to rest once its faults stop. A seed of open.txt breaks the
+// check named there and no other; one that no longer does belongs into regressions.txt.
 TEST_P(Vopr, KeepsItsPromisesAndComesToRest) {
+  const std::map<std::uint64_t, std::string> open = open_faults();
   for (int i = 0; i < kSeedsALot; ++i) {
     const auto seed = static_cast<std::uint64_t>(GetParam() * kSeedsALot + i + 1);
-    EXPECT_EQ(describe(run_seed(seed)), "");
+    SeedResult result = run_seed(seed);
+    if (const auto known = open.find(seed); known != open.end()) {
+      const auto broken = std::erase_if(result.violations, [&](const Violation& one) { return one.check == known->second; });
+      EXPECT_GT(broken, 0U) << "seed " << seed << " no longer breaks " << known->second;
+    }
+    EXPECT_EQ(describe(result), "");
   }
 }
 
