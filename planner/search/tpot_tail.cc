@@ -11,6 +11,7 @@ constexpr int kBisections = 40;
 constexpr double kMostPrefillShare = 0.95;
 // Terms of the Poisson sum; above it the Wilson-Hilferty approximation is off by less than 1e-5.
 constexpr double kMostTerms = 500;
+constexpr double kLeastTermShare = 1e-18;  // of the largest term
 
 // Of requests in the worker when `rate_per_s` come, with the iterations that they bring.
 struct Steady {
@@ -50,8 +51,15 @@ double poisson_above(double mean, double k) {
     const double deviations = 3 * std::sqrt(shape) * (std::cbrt(mean / shape) - 1 + 1 / (9 * shape));
     return 0.5 * std::erfc(-deviations / std::sqrt(2.0));
   }
-  double sum = 0;
-  for (double i = 0; i <= most; ++i) sum += std::exp(i * std::log(mean) - mean - std::lgamma(i + 1));
+  // From the largest term of 0 ... most to both sides, each from its neighbour, until they no longer count.
+  const double top = std::min(most, std::floor(mean));
+  const double largest = std::exp(top * std::log(mean) - mean - std::lgamma(top + 1));
+  const double least = largest * kLeastTermShare;
+  double sum = largest;
+  double term = largest;
+  for (double i = top; i >= 1 && term > least; --i) sum += term *= i / mean;
+  term = largest;
+  for (double i = top + 1; i <= most && term > least; ++i) sum += term *= mean / i;
   return std::max(0.0, 1 - sum);
 }
 

@@ -1,0 +1,122 @@
+// See deployment.h.
+#include "planner/search/deployment.h"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "planner/policy/configuration.h"
+
+namespace windlass::search {
+namespace {
+
+// A sum over the pools' workers.
+template <class Of>
+auto sum(const Problem& problem, const Deployment& deployment, const Of& of) {
+  decltype(of(problem.kinds.front())) total = 0;
+  for (const PlannedPool& pool : deployment.pools) total += pool.workers * of(kind_of(problem, pool));
+  return total;
+}
+
+std::string worker_text(const Problem& problem, const WorkerKind& kind) {
+  const std::string name = planner::pool_name(problem.spec(kind).name, kind.gpus());
+  return kind.pipeline_stages == 1 ? name : fmt::format("{} (PP {})", name, kind.pipeline_stages);
+}
+
+sim::ServingPool serving_pool(const Problem& problem, const PlannedPool& from) {
+  const WorkerKind& kind = kind_of(problem, from);
+  const planner::AcceleratorSpec& spec = problem.spec(kind);
+  sim::ServingPool pool;
+  const std::string role = from.role == sim::WorkerRole::kUnified ? "" : fmt::format("{} ", sim::to_string(from.role));
+  pool.name = role + worker_text(problem, kind);
+  pool.accelerator = spec.name;
+  pool.role = from.role;
+  pool.workers = from.workers;
+  pool.model = kind.model.get();
+  pool.engine = from.engine;
+  if (pool.engine.kv_blocks == 0) {
+    pool.engine.kv_blocks = static_cast<std::int64_t>(kind.kv_capacity_tokens) / pool.engine.block_tokens;
+  }
+  pool.gpus_per_worker = kind.gpus();
+  pool.price_per_gpu_hour = spec.price_per_hour;
+  pool.power_per_gpu_watts = spec.power_watts;
+  return pool;
+}
+
+}  // namespace
+
+const WorkerKind& kind_of(const Problem& problem, const PlannedPool& pool) {
+  return problem.kinds[static_cast<std::size_t>(pool.kind)];
+}
+
+int gpus_of(const Problem& problem, const Deployment& deployment) {
+  return sum(problem, deployment, [](const WorkerKind& kind) { return kind.gpus(); });
+}
+
+double cost_per_hour(const Problem& problem, const Deployment& deployment) {
+  return sum(problem, deployment, [&](const WorkerKind& kind) { return problem.price_per_hour(kind); });
+}
+
+double power_watts(const Problem& problem, const Deployment& deployment) {
+  return sum(problem, deployment, [&](const WorkerKind& kind) { return problem.power_watts(kind); });
+}
+
+double worth_of(const Problem& problem, const Deployment& deployment) {
+  switch (problem.goal) {
+    case Goal::kCost: return cost_per_hour(problem, deployment);
+    case Goal::kPower: return power_watts(problem, deployment);
+    case Goal::kThroughput: return gpus_of(problem, deployment);
+  }
+  return 0;
+}
+
+Result<void> check_room(const Problem& problem, const Deployment& deployment) {
+  const auto refused = [](const std::string& what) { return Error{ErrorCode::kResourceExhausted, what}; };
+  std::map<int, int> gpus;
+  for (const PlannedPool& pool : deployment.pools) {
+    const WorkerKind& kind = kind_of(problem, pool);
+    gpus[kind.accelerator] += pool.workers * kind.gpus();
+  }
+  for (const auto& [accelerator, wanted] : gpus) {
+    const AcceleratorChoice& choice = problem.accelerators[static_cast<std::size_t>(accelerator)];
+    if (wanted > choice.gpus) {
+      return refused(fmt::format("needs {} GPUs of {}, {} may be used", wanted, choice.spec.name, choice.gpus));
+    }
+  }
+  const int all = gpus_of(problem, deployment);
+  if (all > problem.max_gpus) return refused(fmt::format("needs {} GPUs, {} may be used", all, problem.max_gpus));
+  const double cost = cost_per_hour(problem, deployment);
+  if (cost > problem.max_cost_per_hour) {
+    return refused(fmt::format("costs {:.6g} an hour, {:.6g} may be spent", cost, problem.max_cost_per_hour));
+  }
+  return {};
+}
+
+std::string describe(const Problem& problem, const Deployment& deployment) {
+  std::string text;
+  for (const PlannedPool& pool : deployment.pools) {
+    if (!text.empty()) text += " + ";
+    if (pool.role != sim::WorkerRole::kUnified) text += fmt::format("{} ", sim::to_string(pool.role));
+    text += fmt::format("{} x {}", pool.workers, worker_text(problem, kind_of(problem, pool)));
+  }
+  return text;
+}
+
+sim::ServingService serving_service(const Problem& problem, const Deployment& deployment) {
+  sim::ServingService service;
+  service.name = problem.name;
+  for (const PlannedPool& pool : deployment.pools) service.pools.push_back(serving_pool(problem, pool));
+  service.link.path = deployment.pairs_share_a_node ? problem.within_node : problem.between_nodes;
+  service.link.kv_bytes_per_token = planner::kv_bytes_per_token(problem.shape);
+  service.dispatch = deployment.dispatch;
+  service.decode_choice = deployment.decode_choice;
+  service.heavy_decode_tokens = deployment.heavy_decode_tokens;
+  service.prediction = deployment.prediction;
+  service.mixed_pool_threshold_tokens = deployment.mixed_pool_threshold_tokens;
+  service.flip = deployment.flip;
+  service.objectives = problem.objectives.both;
+  service.slowdown_reference = problem.slowdown_reference.get();
+  return service;
+}
+
+}  // namespace windlass::search

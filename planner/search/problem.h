@@ -1,0 +1,121 @@
+// Problem: what a placement strategy is asked: a model, its requests, objectives, and the workers that it may use.
+//
+// Plain data beside one interface (Requests). A strategy chooses among `kinds`, whose latency models are built before the
+// search: it builds none itself, and all strategies see the same predictions. Immutable during a search and shared between its
+// threads. Pure.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/catalog/accelerator.h"
+#include "planner/catalog/model_shape.h"
+#include "planner/perf/iteration_model.h"
+#include "planner/perf/transfer_times.h"
+#include "planner/sim/engine_options.h"
+#include "planner/sim/serving_options.h"
+#include "planner/workload/request_source.h"
+
+namespace windlass::search {
+
+enum class Goal { kCost, kPower, kThroughput };
+const char* to_string(Goal goal);  // "cost", "power", "throughput"
+
+// GPUs of one class: price and power are the spec's, per GPU.
+struct AcceleratorChoice {
+  planner::AcceleratorSpec spec;
+  int gpus = std::numeric_limits<int>::max();  // that a plan may use
+};
+
+// A worker that a plan may be made of.
+struct WorkerKind {
+  int accelerator = 0;  // index in Problem::accelerators
+  int tensor_parallel = 1;
+  int pipeline_stages = 1;
+  std::shared_ptr<const planner::IterationModel> model;  // of the whole worker
+  double kv_capacity_tokens = 0;                         // of the whole worker
+
+  [[nodiscard]] int gpus() const { return tensor_parallel * pipeline_stages; }
+};
+
+// A kind that was left out, and why: "v100-32gb, TP 1: ...".
+struct UnfitKind {
+  int accelerator = 0;
+  int tensor_parallel = 1;
+  int pipeline_stages = 1;
+  std::string why;
+};
+
+// The requests that are to be served. Implementations are immutable.
+class Requests {
+ public:
+  virtual ~Requests() = default;
+  // `count` requests that arrive at this mean rate, fewer where a trace ends before. One seed, one sequence; lengths do not
+  // depend on the rate. REQUIRES: rate > 0, count >= 1. Borrows from this.
+  [[nodiscard]] virtual std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double requests_per_s,
+                                                                        std::int64_t count) const = 0;
+  [[nodiscard]] virtual double mean_input_tokens() const = 0;
+  [[nodiscard]] virtual double mean_output_tokens() const = 0;
+};
+
+// (input, output) tokens of `count` requests of the seed, fewer where a trace ends before.
+[[nodiscard]] std::vector<std::pair<int, int>> lengths_of(const Requests& requests, std::uint64_t seed, std::int64_t count);
+
+// A figure of a run that an objective may bound. TPOT is a request's mean gap between tokens, TBT too (what Vidur bounds is the
+// gap of each token: docs/algorithms/planner.md). Slowdowns are relative to the request alone on the problem's reference.
+enum class Metric { kTtft, kTpot, kE2e, kSchedulingDelay, kTtftSlowdown, kTbtSlowdown, kE2eSlowdown };
+const char* to_string(Metric metric);  // "TTFT", "TPOT", "E2E", "scheduling delay", "TTFT slowdown", ...
+[[nodiscard]] bool is_slowdown(Metric metric);
+
+// `percentile` percent of the requests are to have at most `most` (seconds, or a ratio for slowdowns).
+struct Limit {
+  Metric metric = Metric::kTtft;
+  double percentile = 95;  // 50, 90, 95 or 99
+  double most = 0;
+};
+
+struct Objectives {
+  // At least `attainment` of the requests are inside both (DistServe's SLO attainment). An objective that is not asked for is
+  // infinite; none of both: only `limits` count.
+  std::optional<sim::ServingObjectives> both;
+  double attainment = 0.95;
+  std::vector<Limit> limits;
+};
+
+struct Problem {
+  std::string name;  // for messages
+  planner::ModelShape shape;
+  std::vector<AcceleratorChoice> accelerators;
+  std::vector<WorkerKind> kinds;       // by accelerator, then GPUs, then tensor parallelism
+  std::vector<UnfitKind> unfit;        // of the same space
+  const Requests* requests = nullptr;  // borrowed
+  double requests_per_s = 0;           // that a plan has to serve
+  Objectives objectives;
+  Goal goal = Goal::kCost;
+  sim::EngineOptions engine;  // where a strategy does not choose them itself; kv_blocks follow from the kind
+  // KV caches between workers on one node and between nodes.
+  planner::KvTransferPath within_node, between_nodes;
+  std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns
+  int max_gpus = std::numeric_limits<int>::max();                     // of the whole plan
+  double max_cost_per_hour = std::numeric_limits<double>::infinity();
+  std::int64_t requests_per_trial = 2000;  // of one simulation, where a strategy has no number of its own
+  std::uint64_t seed = 0;
+
+  [[nodiscard]] const planner::AcceleratorSpec& spec(const WorkerKind& kind) const {
+    return accelerators[static_cast<std::size_t>(kind.accelerator)].spec;
+  }
+  [[nodiscard]] double price_per_hour(const WorkerKind& kind) const { return kind.gpus() * spec(kind).price_per_hour; }
+  [[nodiscard]] double power_watts(const WorkerKind& kind) const { return kind.gpus() * spec(kind).power_watts; }
+};
+
+// Names the field, what was found and what is allowed: no kind at all (with why each was unfit), a rate that is not positive,
+// a percentile that is not recorded, a slowdown without a reference.
+[[nodiscard]] Result<void> validate(const Problem& problem);
+
+}  // namespace windlass::search

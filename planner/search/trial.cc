@@ -1,0 +1,127 @@
+// See trial.h.
+#include "planner/search/trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace windlass::search {
+namespace {
+
+double at_percentile(const sim::TimeSummary& times, double percentile) {
+  if (percentile >= 99) return times.p99_s;
+  if (percentile >= 95) return times.p95_s;
+  if (percentile >= 90) return times.p90_s;
+  return times.p50_s;
+}
+
+double figure(const sim::ServingResult& result, const Limit& limit) {
+  const auto slowdown = [&](sim::TimeSummary sim::ServingResult::Slowdown::*member) {
+    return result.slowdown ? at_percentile(*result.slowdown.*member, limit.percentile)
+                           : std::numeric_limits<double>::infinity();
+  };
+  switch (limit.metric) {
+    case Metric::kTtft: return at_percentile(result.ttft, limit.percentile);
+    case Metric::kTpot: return at_percentile(result.tpot, limit.percentile);
+    case Metric::kE2e: return at_percentile(result.e2e, limit.percentile);
+    case Metric::kSchedulingDelay: return at_percentile(result.scheduling_delay, limit.percentile);
+    case Metric::kTtftSlowdown: return slowdown(&sim::ServingResult::Slowdown::ttft);
+    case Metric::kTbtSlowdown: return slowdown(&sim::ServingResult::Slowdown::tbt);
+    case Metric::kE2eSlowdown: return slowdown(&sim::ServingResult::Slowdown::e2e);
+  }
+  return 0;
+}
+
+// The share of requests outside the objectives, of the share that may be.
+double misses(const Objectives& objectives, const sim::ServingResult& result) {
+  return (1 - result.attainment) / (1 - objectives.attainment);
+}
+
+}  // namespace
+
+Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& deployment, const Trial& trial) {
+  sim::ServingOptions options;
+  static_cast<sim::ServingService&>(options) = serving_service(problem, deployment);
+  options.seed = trial.seed;
+  const auto source = problem.requests->source(trial.seed, trial.requests_per_s, trial.requests);
+  return sim::simulate_serving(*source, options);
+}
+
+Verdict judge(const Problem& problem, const sim::ServingResult& result) {
+  constexpr double kAsAllowed = 1 + 1e-9;  // attainment of exactly what is asked, less rounding
+  Verdict verdict;
+  const std::int64_t lost = result.refused + result.failed;
+  if (lost > 0 || result.completed == 0) {
+    verdict.worst = std::numeric_limits<double>::infinity();
+    verdict.broken = lost == 0 ? std::string("no request was served")
+                               : fmt::format("{} of {} requests fit no worker or were lost", lost, result.requests);
+    return verdict;
+  }
+  const Objectives& objectives = problem.objectives;
+  const auto worsen = [&](double share, const auto& text) {
+    if (share <= verdict.worst) return;
+    verdict.worst = share;
+    if (share > kAsAllowed) verdict.broken = text();
+  };
+  if (objectives.both) {
+    worsen(misses(objectives, result), [&] {
+      return fmt::format("{:.2f}% of the requests are inside the objectives, asked are {:.6g}%", 100 * result.attainment,
+                         100 * objectives.attainment);
+    });
+  }
+  for (const Limit& limit : objectives.limits) {
+    const double found = figure(result, limit);
+    worsen(found / limit.most, [&] {
+      const char* unit = is_slowdown(limit.metric) ? "x" : " s";
+      return fmt::format("{} P{:.0f} {:.4g}{}, allowed is {:.4g}{}", to_string(limit.metric), limit.percentile, found, unit,
+                         limit.most, unit);
+    });
+  }
+  verdict.holds = verdict.worst <= kAsAllowed;
+  return verdict;
+}
+
+double wilson_low(double successes, double trials) {
+  if (!(trials > 0)) return 0;
+  constexpr double kZ = 1.959963984540054;
+  const double share = successes / trials, z2 = kZ * kZ / trials;
+  const double low = (share + z2 / 2 - kZ * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials))) / (1 + z2);
+  return std::max(0.0, low);
+}
+
+Result<Capacity> capacity_of(const Problem& problem, const Deployment& deployment, const CapacitySearch& search) {
+  Capacity capacity;
+  const auto passes_at = [&](double rate) -> Result<bool> {
+    if (stop_requested(search.stop)) return Error{ErrorCode::kCancelled, "stopped before the capacity was found"};
+    WINDLASS_ASSIGN_OR_RETURN(auto result, try_out(problem, deployment, {rate, search.requests, search.seed}));
+    ++capacity.trials;
+    capacity.iterations += result.iterations;
+    const bool passes = search.passes ? search.passes(result) : judge(problem, result).holds;
+    if (passes && rate > capacity.requests_per_s) {
+      capacity.requests_per_s = rate;
+      capacity.at = std::move(result);
+    }
+    return passes;
+  };
+  double passed = 0, failed = std::numeric_limits<double>::infinity();
+  double rate = std::clamp(search.first_guess_per_s, search.least_per_s, search.most_per_s);
+  while (true) {
+    WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_at(rate));
+    (passes ? passed : failed) = rate;
+    if (passed >= search.most_per_s || failed <= search.least_per_s) return capacity;
+    if (std::isinf(failed)) {
+      rate = std::min(2 * passed, search.most_per_s);
+    } else if (passed == 0) {
+      rate = std::max(failed / 2, search.least_per_s);
+    } else if (failed - passed <= search.tolerance * passed) {
+      return capacity;
+    } else {
+      rate = std::sqrt(passed * failed);  // rates differ by factors
+    }
+  }
+}
+
+}  // namespace windlass::search

@@ -1,0 +1,88 @@
+// See worker_kinds.h.
+#include "planner/search/worker_kinds.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "planner/catalog/efficiency.h"
+#include "planner/perf/operator_model.h"
+#include "planner/perf/profile_operators.h"
+#include "planner/search/worker_config.h"
+
+namespace windlass::search {
+namespace {
+
+std::string kind_text(const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) {
+  return fmt::format("{}, TP {}{}", spec.name, tensor_parallel, stages == 1 ? "" : fmt::format(" x PP {}", stages));
+}
+
+}  // namespace
+
+Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<AcceleratorChoice>& accelerators, const KindSpace& space,
+                   const KindModelOf& model_of) {
+  Kinds made;
+  for (std::size_t a = 0; a < accelerators.size(); ++a) {
+    const planner::AcceleratorSpec& spec = accelerators[a].spec;
+    const int node = std::min(spec.gpus_per_node, accelerators[a].gpus);
+    const std::vector<int> even = planner::tensor_parallel_degrees(shape, spec.gpus_per_node);
+    std::vector<std::pair<int, int>> degrees;  // tensor parallelism, stages
+    for (const int tensor_parallel : space.tensor_parallel.empty() ? even : space.tensor_parallel) {
+      for (const int stages : space.pipeline_stages) degrees.emplace_back(tensor_parallel, stages);
+    }
+    std::sort(degrees.begin(), degrees.end(), [](const auto& x, const auto& y) {
+      return std::tuple(x.first * x.second, x.first) < std::tuple(y.first * y.second, y.first);
+    });
+    for (const auto& [tensor_parallel, stages] : degrees) {
+      const auto unfit = [&, tp = tensor_parallel, pp = stages](const std::string& why) {
+        made.unfit.push_back({static_cast<int>(a), tp, pp, fmt::format("{}: {}", kind_text(spec, tp, pp), why)});
+      };
+      const int gpus = tensor_parallel * stages;
+      if (space.most_gpus > 0 && gpus > space.most_gpus) continue;
+      if (tensor_parallel > node || gpus > accelerators[a].gpus) {
+        unfit(fmt::format("needs {} GPUs, there are {}{}", tensor_parallel > node ? tensor_parallel : gpus,
+                          tensor_parallel > node ? node : accelerators[a].gpus, tensor_parallel > node ? " on a node" : ""));
+        continue;
+      }
+      if (std::find(even.begin(), even.end(), tensor_parallel) == even.end()) {
+        unfit(fmt::format("{} heads and {} KV heads are not cut evenly", shape.heads, shape.kv_heads));
+        continue;
+      }
+      if (stages > shape.layers) {
+        unfit(fmt::format("the model has {} layers", shape.layers));
+        continue;
+      }
+      auto model = model_of(spec, tensor_parallel, stages);
+      if (!model.ok()) {
+        unfit(model.error().message);
+        continue;
+      }
+      if (model->kv_capacity_tokens < space.least_kv_tokens) {
+        unfit(fmt::format("its KV cache holds {:.0f} tokens, {:.0f} are needed", std::max(0.0, model->kv_capacity_tokens),
+                          space.least_kv_tokens));
+        continue;
+      }
+      made.kinds.push_back({static_cast<int>(a), tensor_parallel, stages, std::move(model->model), model->kv_capacity_tokens});
+    }
+  }
+  return made;
+}
+
+KindModelOf roofline_models(const planner::ModelShape& shape) {
+  return [shape](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
+    const planner::OperatorHardware hardware = planner::operator_hardware(spec);
+    planner::OperatorModelOptions options;
+    options.tensor_parallel = tensor_parallel;
+    options.pipeline_parallel = stages;
+    WINDLASS_ASSIGN_OR_RETURN(options.weights, planner::gemm_kind(shape));
+    const auto entry = planner::efficiency_of(spec.name, hardware.flops_8bit > 0);
+    const planner::OperatorTimes times(hardware, entry.efficiency, {});
+    WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(shape, spec, times, options));
+    auto shared = std::make_shared<const planner::OperatorModel>(std::move(model));
+    const double kv_capacity_tokens = shared->kv_capacity_tokens();
+    return KindModel{std::move(shared), kv_capacity_tokens};
+  };
+}
+
+}  // namespace windlass::search

@@ -1,0 +1,84 @@
+// Problems: what is refused, and how the kinds of workers are made.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/search/deployment.h"
+#include "tests/unit/search/fixtures.h"
+
+namespace windlass::search {
+namespace {
+
+using testing::HasSubstr;
+
+// Given problems that lack something, expect an error that names the field, what was found and what is allowed.
+TEST(Problem, NamesWhatIsWrong) {
+  const OwnedProblem owned = make_problem();
+  ASSERT_TRUE(validate(owned.problem).ok());
+  const auto refused = [&](const auto& spoil) {
+    Problem problem = owned.problem;
+    spoil(problem);
+    const auto checked = validate(problem);
+    return checked.ok() ? std::string() : checked.error().message;
+  };
+  EXPECT_THAT(refused([](Problem& p) { p.requests_per_s = 0; }), HasSubstr("requestsPerSecond: found 0, allowed is"));
+  EXPECT_THAT(refused([](Problem& p) { p.objectives.both.reset(); }), HasSubstr("slo: found none"));
+  EXPECT_THAT(refused([](Problem& p) { p.objectives.attainment = 1; }), HasSubstr("slo.percentile: found 100"));
+  EXPECT_THAT(refused([](Problem& p) { p.objectives.limits = {{Metric::kTtft, 80, 1}}; }), HasSubstr("found percentile 80"));
+  EXPECT_THAT(refused([](Problem& p) {
+                p.objectives.limits = {{Metric::kE2eSlowdown, 90, 2}};
+              }),
+              HasSubstr("found no slowdownReference"));
+  EXPECT_THAT(refused([](Problem& p) { p.requests = nullptr; }), HasSubstr("found no requests"));
+}
+
+// Given a model of 70 billion weights and single GPUs of 80 GB, expect no kind, and an error that says why each was unfit.
+TEST(Problem, SaysWhyNothingFits) {
+  ProblemSpec spec;
+  spec.model = "llama3.1-70b";
+  spec.tensor_parallel = {1};
+  const OwnedProblem owned = make_problem(spec);
+  const auto checked = validate(owned.problem);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_EQ(checked.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(checked.error().message, HasSubstr("a100-80gb, TP 1"));
+  EXPECT_THAT(checked.error().message, HasSubstr("h100-80gb, TP 1"));
+}
+
+// Given degrees that do not cut the heads evenly and more stages than layers, expect those kinds among the unfit, the others in
+// the order of their GPUs.
+TEST(WorkerKinds, AreOrderedAndChecked) {
+  ProblemSpec spec;
+  spec.accelerators = {"h100-80gb"};
+  spec.tensor_parallel = {4, 3, 1, 2};
+  spec.pipeline_stages = {2, 1, 64};
+  const OwnedProblem owned = make_problem(spec);
+  std::vector<std::pair<int, int>> made;
+  for (const WorkerKind& kind : owned.problem.kinds) made.emplace_back(kind.tensor_parallel, kind.pipeline_stages);
+  EXPECT_THAT(made, testing::ElementsAre(std::pair(1, 1), std::pair(1, 2), std::pair(2, 1), std::pair(2, 2), std::pair(4, 1),
+                                         std::pair(4, 2)));
+  EXPECT_EQ(std::count_if(owned.problem.unfit.begin(), owned.problem.unfit.end(),
+                          [](const UnfitKind& kind) { return kind.tensor_parallel == 3; }),
+            3);
+}
+
+// Given a deployment of two pools, expect its GPUs, cost and power to be the sums, and the room that there is to bound it.
+TEST(Deployment, AddsUp) {
+  OwnedProblem owned = make_problem();
+  Problem& problem = owned.problem;
+  Deployment deployment;
+  deployment.pools = {{sim::WorkerRole::kPrefill, 0, 2, {}}, {sim::WorkerRole::kDecode, 4, 3, {}}};  // a100 TP 1, h100 TP 2
+  EXPECT_EQ(gpus_of(problem, deployment), 2 * 1 + 3 * 2);
+  const double a100 = problem.accelerators[0].spec.price_per_hour, h100 = problem.accelerators[1].spec.price_per_hour;
+  EXPECT_NEAR(cost_per_hour(problem, deployment), 2 * a100 + 6 * h100, 1e-9);
+  EXPECT_EQ(describe(problem, deployment), "prefill 2 x a100-80gb-1 + decode 3 x h100-80gb-2");
+  EXPECT_TRUE(check_room(problem, deployment).ok());
+  problem.accelerators[1].gpus = 5;
+  const auto room = check_room(problem, deployment);
+  ASSERT_FALSE(room.ok());
+  EXPECT_THAT(room.error().message, HasSubstr("needs 6 GPUs of h100-80gb, 5 may be used"));
+}
+
+}  // namespace
+}  // namespace windlass::search

@@ -1,0 +1,90 @@
+// Trials: verdicts, and capacity by bisection.
+#include "planner/search/trial.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/search/fixtures.h"
+
+namespace windlass::search {
+namespace {
+
+using testing::HasSubstr;
+
+Deployment one_pool(int kind, int workers) {
+  Deployment deployment;
+  deployment.pools = {{sim::WorkerRole::kUnified, kind, workers, {}}};
+  return deployment;
+}
+
+// Given one worker far below and far above what it can take, expect it to hold and to break, and the text to name the
+// objective.
+TEST(Trial, HoldsUntilItIsOverloaded) {
+  const OwnedProblem owned = make_problem();
+  const Deployment deployment = one_pool(3, 1);
+  const auto light = try_out(owned.problem, deployment, {0.5, 300, 1});
+  ASSERT_TRUE(light.ok()) << light.error().message;
+  EXPECT_TRUE(judge(owned.problem, *light).holds);
+  const auto heavy = try_out(owned.problem, deployment, {500, 300, 1});
+  ASSERT_TRUE(heavy.ok());
+  const Verdict verdict = judge(owned.problem, *heavy);
+  EXPECT_FALSE(verdict.holds);
+  EXPECT_GT(verdict.worst, 1);
+  EXPECT_THAT(verdict.broken, HasSubstr("of the requests are inside the objectives, asked are 95%"));
+}
+
+// Given a limit that is broken beside joint objectives that hold, expect the limit to be told.
+TEST(Trial, LimitsCount) {
+  OwnedProblem owned = make_problem();
+  owned.problem.objectives.limits = {{Metric::kTtft, 50, 1e-6}};
+  const auto run = try_out(owned.problem, one_pool(3, 1), {0.5, 300, 1});
+  ASSERT_TRUE(run.ok());
+  const Verdict verdict = judge(owned.problem, *run);
+  EXPECT_FALSE(verdict.holds);
+  EXPECT_THAT(verdict.broken, HasSubstr("TTFT P50"));
+}
+
+// Given a deployment, expect its capacity to hold, a rate beyond the tolerance above not to, and the guess not to matter.
+TEST(Capacity, IsTheEdge) {
+  const OwnedProblem owned = make_problem();
+  const Deployment deployment = one_pool(3, 1);
+  CapacitySearch search;
+  search.requests = 400;
+  search.tolerance = 0.01;
+  const auto found = capacity_of(owned.problem, deployment, search);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  ASSERT_GT(found->requests_per_s, 0);
+  EXPECT_TRUE(judge(owned.problem, *try_out(owned.problem, deployment, {found->requests_per_s, 400, 0})).holds);
+  EXPECT_FALSE(judge(owned.problem, *try_out(owned.problem, deployment, {1.02 * found->requests_per_s, 400, 0})).holds);
+  search.first_guess_per_s = 300;
+  const auto again = capacity_of(owned.problem, deployment, search);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NEAR(again->requests_per_s, found->requests_per_s, 0.02 * found->requests_per_s);
+}
+
+// Given an objective that not even one request alone meets, expect a capacity of 0; given a stop, expect Cancelled.
+TEST(Capacity, MayBeNone) {
+  ProblemSpec spec;
+  spec.tpot_s = 1e-5;
+  const OwnedProblem owned = make_problem(spec);
+  CapacitySearch search;
+  search.requests = 50;
+  const auto found = capacity_of(owned.problem, one_pool(3, 1), search);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->requests_per_s, 0);
+  search.stop = [] { return true; };
+  const auto stopped = capacity_of(owned.problem, one_pool(3, 1), search);
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+}
+
+// Wilson's interval: 10 of 10 leave 0.7225 (1 / (1 + z^2 / n)), none leaves 0, and more trials come nearer to the share.
+TEST(Trial, WilsonsLowerEnd) {
+  EXPECT_NEAR(wilson_low(10, 10), 0.72247, 1e-4);
+  EXPECT_EQ(wilson_low(0, 10), 0);
+  EXPECT_EQ(wilson_low(0, 0), 0);
+  EXPECT_GT(wilson_low(990, 1000), wilson_low(99, 100));
+}
+
+}  // namespace
+}  // namespace windlass::search
