@@ -16,16 +16,6 @@
 #include "planner/workload/composed_source.h"
 
 namespace windlass::sim {
-namespace {
-
-// BLOOM's ALiBi positions have no table: what the catalog gives is the length it was trained on, not a limit.
-std::optional<int> context_limit(const ScenarioModel& model, const planner::ModelShape& shape) {
-  if (model.max_context_tokens) return model.max_context_tokens;
-  if (shape.architecture == "bloom") return std::nullopt;
-  return shape.max_context_tokens;
-}
-
-}  // namespace
 
 const char* to_string(LatencySource source) {
   switch (source) {

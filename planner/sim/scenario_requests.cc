@@ -39,6 +39,12 @@ class LimitedSource final : public workload::RequestSource {
 
 }  // namespace
 
+std::optional<int> context_limit(const ScenarioModel& model, const planner::ModelShape& shape) {
+  if (model.max_context_tokens) return model.max_context_tokens;
+  if (shape.architecture == "bloom") return std::nullopt;
+  return shape.max_context_tokens;
+}
+
 Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, const ScenarioService& service, std::string_view text,
                                                 std::optional<int> context_tokens) {
   ScenarioRequests requests;

@@ -14,6 +14,10 @@
 
 namespace windlass::sim {
 
+// Tokens that a request may have at most; none: BLOOM's ALiBi positions have no table, and what the catalog gives is the length
+// that it was trained on.
+[[nodiscard]] std::optional<int> context_limit(const ScenarioModel& model, const planner::ModelShape& shape);
+
 class ScenarioRequests {
  public:
   // `text` is of the scenario's trace or length file; empty without one. `context` none: no limit. Errors name FILE and line,

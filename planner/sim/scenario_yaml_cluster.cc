@@ -14,6 +14,7 @@ namespace windlass::sim {
 namespace {
 
 constexpr int kMostPools = 1000;
+constexpr std::size_t kMostChoices = 32;  // of accelerators
 
 }  // namespace
 
@@ -82,6 +83,32 @@ void ServiceReader::read_pools(YamlReader& reader) {
     const char* found = unified ? "unified pools beside others" : prefill ? "no decode pool" : "no prefill pool";
     mistake_.keep(pools->line, fmt::format("{}: found {}, allowed are pools that are all unified, or prefill and decode pools",
                                            reader.path_of("pools"), found));
+  }
+}
+
+void ServiceReader::read_choices(YamlReader& reader) {
+  const std::string allowed = fmt::format("a list of 1 to {} maps with accelerator", kMostChoices);
+  const YamlValue* choices = reader.require("accelerators", allowed);
+  if (choices == nullptr) return;
+  if (choices->kind != YamlValue::Kind::kList || choices->items.empty() || choices->items.size() > kMostChoices) {
+    reader.refuse("accelerators", *choices, allowed);
+    return;
+  }
+  for (std::size_t i = 0; i < choices->items.size() && mistake_.what.empty(); ++i) {
+    YamlReader fields(choices->items[i], fmt::format("{}[{}]", reader.path_of("accelerators"), i), mistake_);
+    ScenarioPool pool;
+    pool.line = choices->items[i].line;
+    if (auto spec = read_accelerator(fields)) pool.accelerator = std::move(*spec);
+    note(fields, "gpus", "as many as are asked for");
+    pool.workers = static_cast<int>(fields.whole("gpus", 1, kMostWorkers, kMostWorkers));
+    pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
+    fields.finish();
+    for (std::size_t j = 0; j < i && mistake_.what.empty(); ++j) {
+      if (service_.pools[j].accelerator.name != pool.accelerator.name) continue;
+      mistake_.keep(pool.line, fmt::format("{}[{}].accelerator: found {} a second time, allowed are different ones",
+                                           reader.path_of("accelerators"), i, pool.accelerator.name));
+    }
+    service_.pools.push_back(std::move(pool));
   }
 }
 
@@ -192,7 +219,7 @@ void ServiceReader::check_together() {
     }
   };
   for (std::size_t i = 0; i < service_.pools.size(); ++i) {
-    check(service_.pools[i].accelerator, service_.pools[i].line, fmt::format("{}[{}]", at("cluster.pools"), i));
+    check(service_.pools[i].accelerator, service_.pools[i].line, fmt::format("{}[{}]", at(for_plan_ ? "accelerators" : "cluster.pools"), i));
   }
   if (service_.slowdown_reference) {
     check(service_.slowdown_reference->accelerator, service_.slowdown_reference->line, at("slowdownReference"));

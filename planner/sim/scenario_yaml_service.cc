@@ -13,12 +13,28 @@
 namespace windlass::sim {
 
 void ServiceReader::read(YamlReader& reader, const std::function<RunNeeds(YamlReader& cluster)>& read_run) {
+  read_parts(reader, [&] {
+    if (const auto* cluster = reader.require("cluster", "a map with pools")) read_cluster(*cluster, read_run);
+  });
+}
+
+void ServiceReader::read_for_plan(YamlReader& reader) {
+  for_plan_ = true;
+  read_parts(reader, [&] { read_choices(reader); });
+  // The search chooses what these would be noted for.
+  std::erase_if(defaults_, [](const std::string& told) {
+    return told.starts_with("latency.tensorParallel:") || told.starts_with("latency.pipelineParallel:") ||
+           told.starts_with("latency.kvCapacityTokens:");
+  });
+}
+
+void ServiceReader::read_parts(YamlReader& reader, const std::function<void()>& read_workers) {
   if (const auto* model = reader.require("model", "a map with name or config")) read_model(*model);
   if (const auto* latency = reader.require("latency", "a map with source")) read_latency(*latency);
   if (const auto* workload = reader.require("workload", "a map with trace, lengths or inputTokens and outputTokens")) {
     read_workload(*workload);
   }
-  if (const auto* cluster = reader.require("cluster", "a map with pools")) read_cluster(*cluster, read_run);
+  read_workers();
   static const YamlValue kNothing = [] {
     YamlValue map;
     map.kind = YamlValue::Kind::kMap;
@@ -189,7 +205,15 @@ void ServiceReader::read_latency(const YamlValue& value) {
                                             reader.path_of("model")));
     }
   }
-  read_parallelism(reader);
+  if (for_plan_) {
+    for (const char* key : {"tensorParallel", "pipelineParallel"}) {
+      if (const auto* found = reader.find(key)) {
+        reader.refuse(key, *found, "nothing: a plan chooses it among search.tensorParallel and search.pipelineStages");
+      }
+    }
+  } else {
+    read_parallelism(reader);
+  }
   read_cpu(reader);
   if (reader.find("kvCapacityTokens") != nullptr) {
     latency.kv_capacity_tokens = reader.number("kvCapacityTokens", {1, 1e12});

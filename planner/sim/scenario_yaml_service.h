@@ -33,7 +33,13 @@ class ServiceReader {
   // `read_run` reads the keys of `cluster` that are of the whole run.
   void read(YamlReader& reader, const std::function<RunNeeds(YamlReader& cluster)>& read_run);
 
+  // What a plan is asked for (planner/search/plan_scenario.h): no cluster, but `accelerators` to choose among, which become
+  // pools of one GPU each; the workload needs no end, and parallelism is for the search to choose.
+  void read_for_plan(YamlReader& reader);
+
  private:
+  void read_parts(YamlReader& reader, const std::function<void()>& read_workers);
+  void read_choices(YamlReader& reader);
   // Tells the value that is taken for a key that is not there.
   void note(YamlReader& reader, const char* key, const std::string& value) {
     if (reader.find(key) == nullptr) defaults_.push_back(reader.path_of(key) + ": " + value);
@@ -86,6 +92,7 @@ class ServiceReader {
   YamlMistake& mistake_;
   std::optional<int> tensor_parallel_;
   RunNeeds needs_;
+  bool for_plan_ = false;
 };
 
 }  // namespace windlass::sim

@@ -179,8 +179,8 @@ void ServiceReader::read_workload(const YamlValue& value) {
   if (reader.find("requests") != nullptr) workload.requests = reader.whole("requests", 1, 1'000'000'000);
   if (!workload.duration_s && !workload.requests) {
     if (workload.arrivals == ArrivalKind::kTrace) {
-      note(reader, "duration", "the trace's own");
-    } else {
+      if (!for_plan_) note(reader, "duration", "the trace's own");
+    } else if (!for_plan_) {
       mistake_.keep(value.line, fmt::format("{}: missing, allowed is a time such as 120s, or workload.requests in its place",
                                             reader.path_of("duration")));
     }

@@ -1,9 +1,13 @@
 // Trials: verdicts, and capacity by bisection.
 #include "planner/search/trial.h"
 
+#include <array>
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/base/rng.h"
 #include "tests/unit/search/fixtures.h"
 
 namespace windlass::search {
@@ -42,6 +46,51 @@ TEST(Trial, LimitsCount) {
   const Verdict verdict = judge(owned.problem, *run);
   EXPECT_FALSE(verdict.holds);
   EXPECT_THAT(verdict.broken, HasSubstr("TTFT P50"));
+}
+
+// Given light and heavy rates, joint objectives and limits on every figure, tight and loose, unified and split workers, expect
+// a run that ends when its verdict is sure to give the verdict of the whole run, and most to end early.
+TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
+  OwnedProblem owned = make_problem();
+  Problem& problem = owned.problem;
+  problem.slowdown_reference = problem.kinds.front().model;
+  Deployment split;
+  split.pools = {{sim::WorkerRole::kPrefill, 3, 1, {}}, {sim::WorkerRole::kDecode, 4, 1, {}}};
+  constexpr double kLoose[] = {0.5, 0.03, 4, 0.4, 8, 2, 2};  // by Metric
+  Rng rng(7, "early verdicts");
+  int early = 0, holding = 0;
+  constexpr int kCases = 200;
+  for (int i = 0; i < kCases; ++i) {
+    problem.objectives = {};
+    problem.objectives.attainment = rng.uniform(0.5, 0.99);
+    if (rng.uniform() < 0.5) {
+      problem.objectives.both = sim::ServingObjectives{0.5 * std::exp(rng.uniform(-2, 1)), 0.03 * std::exp(rng.uniform(-1, 1))};
+    }
+    const int limits = static_cast<int>(rng.uniform(0, 3)) + (problem.objectives.both ? 0 : 1);
+    for (int limit = 0; limit < limits; ++limit) {
+      const auto metric = static_cast<Metric>(static_cast<int>(rng.uniform(0, 7)));
+      const double percentile = std::array{50.0, 90.0, 95.0, 99.0}[static_cast<std::size_t>(rng.uniform(0, 4))];
+      problem.objectives.limits.push_back(
+          {metric, percentile, kLoose[static_cast<int>(metric)] * std::exp(rng.uniform(-1.5, 0.5))});
+    }
+    const Deployment deployment = i % 2 == 0 ? one_pool(3, 1) : split;
+    Trial trial{std::exp(rng.uniform(1, 5)), static_cast<std::int64_t>(rng.uniform(1, 200)), static_cast<std::uint64_t>(i)};
+    const auto whole = try_out(problem, deployment, trial);
+    trial.verdict_only = true;
+    const auto cut = try_out(problem, deployment, trial);
+    ASSERT_TRUE(whole.ok() && cut.ok());
+    const bool holds = judge(problem, *whole).holds;
+    EXPECT_EQ(judge(problem, *cut).holds, holds) << "case " << i << ": " << judge(problem, *whole).broken;
+    EXPECT_LE(cut->iterations, whole->iterations);
+    if (cut->early != sim::EarlyVerdict::kNone) {
+      EXPECT_EQ(cut->early == sim::EarlyVerdict::kHolds, holds) << "case " << i;
+    }
+    early += cut->early != sim::EarlyVerdict::kNone ? 1 : 0;
+    holding += holds ? 1 : 0;
+  }
+  EXPECT_GT(early, kCases / 2);
+  EXPECT_GT(holding, kCases / 10);
+  EXPECT_LT(holding, kCases * 9 / 10);
 }
 
 // Given a deployment, expect its capacity to hold, a rate beyond the tolerance above not to, and the guess not to matter.
