@@ -40,12 +40,36 @@ double misses(const Objectives& objectives, const sim::ServingResult& result) {
   return (1 - result.attainment) / (1 - objectives.attainment);
 }
 
+sim::Figure figure_of(Metric metric) {
+  switch (metric) {
+    case Metric::kTtft: return sim::Figure::kTtft;
+    case Metric::kTpot: return sim::Figure::kTpot;
+    case Metric::kE2e: return sim::Figure::kE2e;
+    case Metric::kSchedulingDelay: return sim::Figure::kSchedulingDelay;
+    case Metric::kTtftSlowdown: return sim::Figure::kTtftSlowdown;
+    case Metric::kTbtSlowdown: return sim::Figure::kTbtSlowdown;
+    case Metric::kE2eSlowdown: return sim::Figure::kE2eSlowdown;
+  }
+  return sim::Figure::kTtft;
+}
+
+// What judge() looks at.
+sim::VerdictOnly judged_by(const Objectives& objectives, std::int64_t requests) {
+  sim::VerdictOnly verdict;
+  verdict.requests = requests;
+  if (objectives.both) verdict.attainment = objectives.attainment;
+  for (const Limit& limit : objectives.limits)
+    verdict.limits.push_back({figure_of(limit.metric), limit.percentile / 100, limit.most});
+  return verdict;
+}
+
 }  // namespace
 
 Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& deployment, const Trial& trial) {
   sim::ServingOptions options;
   static_cast<sim::ServingService&>(options) = serving_service(problem, deployment);
   options.seed = trial.seed;
+  if (trial.verdict_only) options.verdict_only = judged_by(problem.objectives, trial.requests);
   const auto source = problem.requests->source(trial.seed, trial.requests_per_s, trial.requests);
   return sim::simulate_serving(*source, options);
 }
@@ -53,12 +77,16 @@ Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& dep
 Verdict judge(const Problem& problem, const sim::ServingResult& result) {
   constexpr double kAsAllowed = 1 + 1e-9;  // attainment of exactly what is asked, less rounding
   Verdict verdict;
+  if (result.early == sim::EarlyVerdict::kHolds) return {true, 1, ""};
   const std::int64_t lost = result.refused + result.failed;
   if (lost > 0 || result.completed == 0) {
     verdict.worst = std::numeric_limits<double>::infinity();
     verdict.broken = lost == 0 ? std::string("no request was served")
                                : fmt::format("{} of {} requests fit no worker or were lost", lost, result.requests);
     return verdict;
+  }
+  if (result.early == sim::EarlyVerdict::kBroken) {
+    return {false, std::numeric_limits<double>::infinity(), "more requests are outside the objectives than may be"};
   }
   const Objectives& objectives = problem.objectives;
   const auto worsen = [&](double share, const auto& text) {
@@ -94,9 +122,18 @@ double wilson_low(double successes, double trials) {
 
 Result<Capacity> capacity_of(const Problem& problem, const Deployment& deployment, const CapacitySearch& search) {
   Capacity capacity;
+  const auto found = [&]() -> Result<Capacity> {
+    if (search.figures && capacity.at.early != sim::EarlyVerdict::kNone) {
+      WINDLASS_ASSIGN_OR_RETURN(capacity.at,
+                                try_out(problem, deployment, {capacity.requests_per_s, search.requests, search.seed}));
+      ++capacity.trials;
+      capacity.iterations += capacity.at.iterations;
+    }
+    return std::move(capacity);
+  };
   const auto passes_at = [&](double rate) -> Result<bool> {
     if (stop_requested(search.stop)) return Error{ErrorCode::kCancelled, "stopped before the capacity was found"};
-    WINDLASS_ASSIGN_OR_RETURN(auto result, try_out(problem, deployment, {rate, search.requests, search.seed}));
+    WINDLASS_ASSIGN_OR_RETURN(auto result, try_out(problem, deployment, {rate, search.requests, search.seed, !search.passes}));
     ++capacity.trials;
     capacity.iterations += result.iterations;
     const bool passes = search.passes ? search.passes(result) : judge(problem, result).holds;
@@ -111,13 +148,13 @@ Result<Capacity> capacity_of(const Problem& problem, const Deployment& deploymen
   while (true) {
     WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_at(rate));
     (passes ? passed : failed) = rate;
-    if (passed >= search.most_per_s || failed <= search.least_per_s) return capacity;
+    if (passed >= search.most_per_s || failed <= search.least_per_s) return found();
     if (std::isinf(failed)) {
       rate = std::min(2 * passed, search.most_per_s);
     } else if (passed == 0) {
       rate = std::max(failed / 2, search.least_per_s);
     } else if (failed - passed <= search.tolerance * passed) {
-      return capacity;
+      return found();
     } else {
       rate = std::sqrt(passed * failed);  // rates differ by factors
     }

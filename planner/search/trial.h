@@ -20,6 +20,9 @@ struct Trial {
   double requests_per_s = 0;
   std::int64_t requests = 2000;
   std::uint64_t seed = 0;
+  // The run ends as soon as judge() is sure of it (planner/sim/verdict_watch.h): its figures are those until then, and only
+  // Verdict::holds counts.
+  bool verdict_only = false;
 };
 
 // Errors (kInvalidArgument): what simulate_serving() refuses of the deployment.
@@ -48,8 +51,9 @@ struct CapacitySearch {
   double tolerance = 0.02;       // of the answer, relative
   double least_per_s = 1e-4;     // below it there is no capacity
   double most_per_s = 1e6;       // above it nobody looks
-  // What passes; empty: judge() says that it holds.
+  // What passes; empty: judge() says that it holds, and trials end as soon as that is sure.
   std::function<bool(const sim::ServingResult&)> passes;
+  bool figures = true;  // Capacity::at is of a whole run, which takes one trial more where trials end early
   StopCheck stop;
 };
 

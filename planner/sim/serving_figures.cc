@@ -13,6 +13,18 @@ void ServingFigures::worker_created() {
   counts.most_workers = std::max(counts.most_workers, workers_now_);
 }
 
+EarlyVerdict ServingFigures::early_verdict(std::int64_t in_system, bool all_under_way) const {
+  if (counts.refused + counts.failed > 0 || watch_->broken()) return EarlyVerdict::kBroken;
+  const bool holds = all_under_way && counts.completed > 0 && watch_->holds(counts.requests, in_system);
+  return holds ? EarlyVerdict::kHolds : EarlyVerdict::kNone;
+}
+
+void ServingFigures::first_token(double ttft_s) {
+  if (!watch_) return;
+  watch_->observe(Figure::kTtft, ttft_s);
+  if (service_->objectives && ttft_s > service_->objectives->ttft_s) watch_->missed();
+}
+
 bool ServingFigures::request_completed(int input_tokens, int output_tokens, double ttft_s, double gap_s, double e2e_s) {
   ++counts.completed;
   ttft_.observe(ttft_s);
@@ -23,17 +35,26 @@ bool ServingFigures::request_completed(int input_tokens, int output_tokens, doub
     const planner::IterationModel& alone = *service_->slowdown_reference;
     const double prefill_s = alone.iteration_s(planner::prefill_batch(1, input_tokens));
     slowdown_ttft_.observe(ttft_s / prefill_s);
+    if (watch_) watch_->observe(Figure::kTtftSlowdown, ttft_s / prefill_s);
     double decode_s = 0;
     if (output_tokens > 1) {
       // Its context grows evenly: the middle one stands for all.
       decode_s = alone.iteration_s(planner::decode_batch(1, input_tokens + output_tokens / 2.0));
       slowdown_tbt_.observe(gap_s / decode_s);
+      if (watch_) watch_->observe(Figure::kTbtSlowdown, gap_s / decode_s);
     }
-    slowdown_e2e_.observe(e2e_s / (prefill_s + (output_tokens - 1) * decode_s));
+    const double slowdown = e2e_s / (prefill_s + (output_tokens - 1) * decode_s);
+    slowdown_e2e_.observe(slowdown);
+    if (watch_) watch_->observe(Figure::kE2eSlowdown, slowdown);
   }
   const auto& objectives = service_->objectives;
   const bool attained = objectives && ttft_s <= objectives->ttft_s && gap_s <= objectives->tpot_s;
   if (attained) ++attained_;
+  if (!watch_) return attained;
+  watch_->observe(Figure::kE2e, e2e_s);
+  if (output_tokens > 1) watch_->observe(Figure::kTpot, gap_s);
+  if (attained) watch_->attained();
+  if (objectives && !attained && ttft_s <= objectives->ttft_s) watch_->missed();  // others are counted since the first token
   return attained;
 }
 

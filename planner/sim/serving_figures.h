@@ -8,6 +8,7 @@
 #include "planner/sim/recorder.h"
 #include "planner/sim/serving_simulation.h"
 #include "planner/sim/serving_worker.h"
+#include "planner/sim/verdict_watch.h"
 
 namespace windlass::sim {
 
@@ -17,7 +18,17 @@ class ServingFigures {
 
   ServingResult counts;  // what is only counted; the rest of it is filled in by result()
 
-  void request_started(double scheduling_delay_s) { scheduling_delay_.observe(scheduling_delay_s); }
+  // What it is judged by, before the first request.
+  void watch(const VerdictOnly& verdict) { watch_.emplace(verdict); }
+  // With `watch`: whether the verdict is sure, with so many requests in the system, and no other to come or to be lost when
+  // `all_under_way`.
+  [[nodiscard]] EarlyVerdict early_verdict(std::int64_t in_system, bool all_under_way) const;
+
+  void request_started(double scheduling_delay_s) {
+    scheduling_delay_.observe(scheduling_delay_s);
+    if (watch_) watch_->observe(Figure::kSchedulingDelay, scheduling_delay_s);
+  }
+  void first_token(double ttft_s);
   // `gap_s`: mean time between its tokens. Returns whether it was inside the objectives.
   bool request_completed(int input_tokens, int output_tokens, double ttft_s, double gap_s, double e2e_s);
   void worker_created();
@@ -32,6 +43,7 @@ class ServingFigures {
  private:
   const ServingService* service_;
   TimeRecorder scheduling_delay_, ttft_, tbt_, e2e_, normalised_, slowdown_ttft_, slowdown_tbt_, slowdown_e2e_;
+  std::optional<VerdictWatch> watch_;
   std::int64_t attained_ = 0;
   int workers_now_ = 0;
   double sequences_ = 0, busy_s_ = 0, ready_s_ = 0, held_s_ = 0, page_share_s_ = 0, flops_ = 0, peak_flops_ = 0;

@@ -15,6 +15,7 @@
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/engine.h"
 #include "planner/sim/length_prediction.h"
+#include "planner/sim/verdict_watch.h"
 
 namespace windlass::sim {
 
@@ -123,6 +124,9 @@ struct RunOptions {
   std::function<void(std::int64_t completed)> progress;  // every 2^14 completions; may be empty
   ServingObserver* observer = nullptr;                   // borrowed
   double sample_interval_s = 0;                          // 0: no samples
+  // The run ends as soon as this verdict is sure, and its figures are those until then. For one service, without failures and
+  // controller.
+  std::optional<VerdictOnly> verdict_only;
 };
 
 // One model and its run.

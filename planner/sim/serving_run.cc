@@ -32,12 +32,13 @@ ServingRun::ServingRun(workload::RequestSource& source, const std::vector<const 
   }
   for (const auto& failure : options.failures.at) push(after(0, failure.time_s), ServingEventKind::kFail, failure.worker);
   if (options.controller != nullptr) push(0, ServingEventKind::kTick, 0);
+  if (options.verdict_only) services_.front().figures.watch(*options.verdict_only);
 }
 
 std::vector<ServingResult> ServingRun::run() {
   next_ = take();
   if (options_.observer != nullptr && options_.sample_interval_s > 0) next_sample_ns_ = 0;
-  while (next_ || in_system_ > 0) {
+  while ((next_ || in_system_ > 0) && early_verdict() == EarlyVerdict::kNone) {
     if (next_ && (events_.empty() || next_->arrival_ns <= events_.top().time_ns)) {
       advance(next_->arrival_ns);
       progress();
@@ -62,6 +63,12 @@ std::vector<ServingResult> ServingRun::run() {
 
 bool ServingRun::hopeless() const {
   return !next_ && idle_looks_ > kMostIdleLooks && now_ns_ >= after(progress_ns_, longest_start_s_);
+}
+
+EarlyVerdict ServingRun::early_verdict() const {
+  if (!options_.verdict_only) return EarlyVerdict::kNone;
+  const ServiceState& of = services_.front();
+  return of.figures.early_verdict(in_system_, !next_ && of.queue.empty());
 }
 
 std::int64_t ServingRun::push(std::int64_t time_ns, ServingEventKind kind, int index, int lane) {
@@ -176,6 +183,7 @@ void ServingRun::end_iteration(int w, int lane) {
   for (const int request : outcome.first_tokens) {
     LiveRequest& of = live(request);
     of.first_ns = now_ns_;
+    in.figures.first_token(seconds_between(of.arrival_ns, now_ns_));
     of.prefill_ns = took_ns;
     of.stage = RequestStage::kDecode;
     --at.prompts;
@@ -342,8 +350,10 @@ void ServingRun::forget(int request) {
 
 std::vector<ServingResult> ServingRun::results() {
   std::vector<ServingResult> results;
+  const EarlyVerdict early = in_system_ > 0 || next_ ? early_verdict() : EarlyVerdict::kNone;
+  if (options_.verdict_only) services_.front().figures.counts.early = early;
   for (const auto& at : workers_) {
-    assert(at->phase == WorkerPhase::kEnded || at->rests());
+    assert(at->phase == WorkerPhase::kEnded || at->rests() || early != EarlyVerdict::kNone);
     service_of(*at).figures.add(*at, now_ns_);
   }
   for (ServiceState& of : services_) results.push_back(of.figures.result(now_ns_));

@@ -134,6 +134,8 @@ class ServingRun {
   }
   // No request is to come, and those that wait have done so for too long.
   [[nodiscard]] bool hopeless() const;
+  // The verdict is sure, where it is all that is asked.
+  [[nodiscard]] EarlyVerdict early_verdict() const;
   // Samples show the state before the event at their moment.
   void advance(std::int64_t to_ns);
   void sample();

@@ -16,7 +16,7 @@ constexpr const char* kTime = "a time of at least 0";
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
-Result<void> validate(const RunOptions& options) {
+Result<void> validate(const RunOptions& options, std::size_t services) {
   const auto wrong = [](const std::string& field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is {}", field, found, allowed)};
   };
@@ -28,6 +28,11 @@ Result<void> validate(const RunOptions& options) {
   }
   if (!is_time(failures.mean_time_between_s))
     return wrong("failures.meanTimeBetween", fmt::format("{} s", failures.mean_time_between_s), kTime);
+  const bool undisturbed = failures.at.empty() && failures.mean_time_between_s == 0 && options.controller == nullptr;
+  if (options.verdict_only && !(undisturbed && services == 1)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "found a run for its verdict only, allowed is one service, without failures and controller"};
+  }
   return {};
 }
 
@@ -117,7 +122,7 @@ const char* to_string(WorkerPhase phase) {
 }
 
 Result<std::vector<ServingResult>> simulate_cluster(workload::RequestSource& source, const ClusterOptions& options) {
-  WINDLASS_RETURN_IF_ERROR(validate(options));
+  WINDLASS_RETURN_IF_ERROR(validate(options, options.services.size()));
   std::vector<const ServingService*> services;
   for (std::size_t s = 0; s < options.services.size(); ++s) {
     WINDLASS_RETURN_IF_ERROR(validate(options.services[s], options.controller != nullptr,
@@ -128,7 +133,7 @@ Result<std::vector<ServingResult>> simulate_cluster(workload::RequestSource& sou
 }
 
 Result<ServingResult> simulate_serving(workload::RequestSource& source, const ServingOptions& options) {
-  WINDLASS_RETURN_IF_ERROR(validate(static_cast<const RunOptions&>(options)));
+  WINDLASS_RETURN_IF_ERROR(validate(static_cast<const RunOptions&>(options), 1));
   WINDLASS_RETURN_IF_ERROR(validate(options, options.controller != nullptr, ""));
   return std::move(ServingRun(source, {&options}, options).run().front());
 }
