@@ -114,7 +114,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option(
          "--policy", policy,
          "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sa-jsq, sed, jiq, "
-         "random or round-robin")
+         "random, round-robin, power-of-two or aladdin")
       ->capture_default_str();
   app.add_option("--queue-timeout", queue_timeout, "how long a request may wait for a worker")->capture_default_str();
   app.add_option("--start-timeout", start_timeout,

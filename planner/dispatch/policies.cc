@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "planner/dispatch/aladdin_policy.h"
 #include "planner/dispatch/jffc.h"
 #include "planner/dispatch/jiq.h"
 #include "planner/dispatch/jsq.h"
+#include "planner/dispatch/power_of_two.h"
 #include "planner/dispatch/random_choice.h"
 #include "planner/dispatch/round_robin.h"
 #include "planner/dispatch/sa_jsq.h"
@@ -24,9 +26,13 @@ const char* to_string(PolicyKind kind) {
     case PolicyKind::kSaJsq: return "sa-jsq";
     case PolicyKind::kRandom: return "random";
     case PolicyKind::kRoundRobin: return "round-robin";
+    case PolicyKind::kPowerOfTwo: return "power-of-two";
+    case PolicyKind::kAladdin: return "aladdin";
   }
   return "unknown";
 }
+
+bool keeps_requests_back(PolicyKind kind) { return kind == PolicyKind::kJffc || kind == PolicyKind::kAladdin; }
 
 Result<PolicyKind> policy_from_string(std::string_view name) {
   std::string allowed;
@@ -37,7 +43,7 @@ Result<PolicyKind> policy_from_string(std::string_view name) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
 }
 
-std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng) {
+std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PackingRules& rules) {
   switch (kind) {
     case PolicyKind::kJffc: return std::make_unique<Jffc>();
     case PolicyKind::kJsq: return std::make_unique<Jsq>();
@@ -46,6 +52,8 @@ std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng) {
     case PolicyKind::kSaJsq: return std::make_unique<SaJsq>();
     case PolicyKind::kRandom: return std::make_unique<RandomChoice>(rng);
     case PolicyKind::kRoundRobin: return std::make_unique<RoundRobin>();
+    case PolicyKind::kPowerOfTwo: return std::make_unique<PowerOfTwo>(rng);
+    case PolicyKind::kAladdin: return std::make_unique<AladdinPolicy>(rules);
   }
   return nullptr;
 }

@@ -99,7 +99,8 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
-       "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin"},
+       "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin"},
+      {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: found 'fifo', allowed are: objective, arrival"},
       {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
   };
   for (const auto& [args, expected] : cases) {
@@ -116,6 +117,7 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-timeout"));
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("--policy TEXT=jffc"));
+  EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-order TEXT=objective"));
   EXPECT_THAT(parse({"--version"}).text, HasSubstr("windlass-gateway 0."));
 }
 

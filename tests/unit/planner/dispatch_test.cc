@@ -131,6 +131,17 @@ class Definition {
         next_ = *chosen + 1;
         return *chosen;
       }
+      case PolicyKind::kPowerOfTwo: {
+        if (open.size() < 2) return any(open);
+        const auto last = static_cast<std::int64_t>(open.size()) - 1;
+        const std::int64_t first = rng_.integer(0, last);
+        const std::int64_t drawn = rng_.integer(0, last - 1);
+        const std::size_t a = open[static_cast<std::size_t>(first)];
+        const std::size_t b = open[static_cast<std::size_t>(drawn + (drawn >= first ? 1 : 0))];
+        return load(chains[b]) < load(chains[a]) ? b : a;
+      }
+      case PolicyKind::kAladdin:  // told of no request it fills one chain after the other
+        return least(free, [](std::size_t k) { return k; });
     }
     return std::nullopt;
   }
@@ -226,7 +237,8 @@ TEST(Policies, HaveNames) {
   for (const PolicyKind kind : kAllPolicies) EXPECT_EQ(policy_from_string(to_string(kind)).value(), kind);
   const auto wrong = policy_from_string("ws-rr");
   ASSERT_FALSE(wrong.ok());
-  EXPECT_EQ(wrong.error().message, "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin");
+  EXPECT_EQ(wrong.error().message, "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, "
+                                   "power-of-two, aladdin");
 }
 
 // Given random insertions and removals among up to 10,000 elements, expect both sets to agree with std::set.

@@ -120,7 +120,7 @@ TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
 // Given every dispatch policy and batching by name: accepted, and "jsq-tokens" counts tokens where "jsq" is
 // planner/dispatch's.
 TEST(ScenarioYaml, KnowsPoliciesByName) {
-  for (const char* policy : {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin"}) {
+  for (const char* policy : {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {dispatch: " + policy + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
     EXPECT_EQ(scenario->services[0].dispatch.has_value(), std::string(policy) != "jsq-tokens");

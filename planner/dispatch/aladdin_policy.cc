@@ -1,0 +1,107 @@
+// See aladdin_policy.h.
+#include "planner/dispatch/aladdin_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace windlass::dispatch {
+
+namespace {
+
+PackingModel model_of(const ChainState& chain) {
+  PackingModel model;
+  model.most_requests = chain.capacity;
+  if (chain.packing == nullptr) return model;
+  model = *chain.packing;
+  model.most_requests = std::min(model.most_requests, chain.capacity);
+  return model;
+}
+
+}  // namespace
+
+void AladdinPolicy::reset(std::span<const ChainState> chains) {
+  std::map<std::uint64_t, std::size_t> known;  // worker by key
+  for (std::size_t worker = 0; worker < keys_.size(); ++worker) {
+    if (workers_.worker(worker).requests() > 0) known.emplace(keys_[worker], worker);
+  }
+  const BestFit old = std::exchange(workers_, BestFit(workers_.rules()));
+  std::vector<std::size_t> now_at(old.workers(), 0);
+  keys_.clear();
+  for (std::size_t k = 0; k < chains.size(); ++k) {
+    const ChainState& chain = chains[k];
+    keys_.push_back(chain.key);
+    const auto found = known.find(chain.key);
+    if (found == known.end()) {
+      workers_.add_worker(model_of(chain));
+    } else {
+      now_at[found->second] = workers_.add_worker(old.worker(found->second));
+      known.erase(found);
+    }
+    update(k, chain);
+  }
+  for (const auto& [key, worker] : known) {
+    now_at[worker] = workers_.add_worker(old.worker(worker));
+    workers_.set_open(now_at[worker], false);
+    keys_.push_back(key);
+  }
+  for (auto& [id, placed] : placed_) placed.worker = now_at[placed.worker];
+}
+
+void AladdinPolicy::update(std::size_t index, const ChainState& state) {
+  workers_.set_open(index, state.has_free_slot());
+  workers_.set_model(index, model_of(state));
+}
+
+int AladdinPolicy::input_of(const RequestLengths& request) const {
+  if (request.input_tokens > 0) return request.input_tokens;
+  return std::max(1, static_cast<int>(std::lround(std::min(1e9, history_.mean_input_tokens()))));
+}
+
+int AladdinPolicy::prediction_for(const RequestLengths& request) const {
+  return request.output_tokens > 0 ? request.output_tokens : history_.predict(input_of(request));
+}
+
+std::optional<std::size_t> AladdinPolicy::choose_for(const RequestLengths& request, double now_s) {
+  return workers_.find(input_of(request), prediction_for(request), now_s);
+}
+
+void AladdinPolicy::placed(std::size_t chain, const RequestLengths& request) {
+  const Placed at{chain, next_handle_++, input_of(request)};
+  if (!placed_.emplace(request.id, at).second) return;
+  workers_.add(chain, at.handle, at.input_tokens, prediction_for(request));
+}
+
+void AladdinPolicy::first_token(std::uint64_t id, double now_s) {
+  const auto at = placed_.find(id);
+  if (at != placed_.end()) workers_.begin_decode(at->second.worker, at->second.handle, now_s);
+}
+
+void AladdinPolicy::predict_overdue(std::size_t worker) {
+  while (const auto overdue = workers_.worker(worker).overdue()) {
+    workers_.predict_again(worker, overdue->request, history_.predict(overdue->input_tokens, overdue->made));
+  }
+}
+
+void AladdinPolicy::iterated(std::size_t chain) {
+  workers_.iterated(chain);
+  predict_overdue(chain);
+}
+
+void AladdinPolicy::tokens_made(std::uint64_t id, int count) {
+  const auto at = placed_.find(id);
+  if (at == placed_.end()) return;
+  workers_.tokens_made(at->second.worker, at->second.handle, count);
+  predict_overdue(at->second.worker);
+}
+
+void AladdinPolicy::ended(std::uint64_t id, int output_tokens) {
+  const auto at = placed_.find(id);
+  if (at == placed_.end()) return;
+  workers_.remove(at->second.worker, at->second.handle);
+  if (output_tokens > 0) history_.observe(at->second.input_tokens, output_tokens);
+  placed_.erase(at);
+}
+
+}  // namespace windlass::dispatch

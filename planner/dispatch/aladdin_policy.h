@@ -1,0 +1,61 @@
+// AladdinPolicy: each request to the fullest worker that keeps every constraint with it: Nie, Fonseca, Liu 2024, Alg. 1
+// (best_fit.h), with lengths predicted from what has been served and predicted again when exceeded (output_history.h).
+//
+// A request that fits nowhere waits in the central queue; an empty worker takes any. Where a chain's latency is not known
+// (ChainState::packing), only its slots bound it: then the chains are filled one after the other.
+//
+// What it knows of requests it is told by the RequestTracker's calls; requests that it is not told of count for nothing but
+// their slots.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/dispatch/best_fit.h"
+#include "planner/dispatch/dispatch_policy.h"
+#include "planner/dispatch/output_history.h"
+
+namespace windlass::dispatch {
+
+class AladdinPolicy final : public DispatchPolicy, public RequestTracker {
+ public:
+  explicit AladdinPolicy(const PackingRules& rules) : workers_(rules) {}
+
+  void reset(std::span<const ChainState> chains) override;
+  void update(std::size_t index, const ChainState& state) override;
+  [[nodiscard]] std::optional<std::size_t> choose() override { return choose_for({}, 0); }
+  [[nodiscard]] std::optional<std::size_t> choose_for(const RequestLengths& request, double now_s) override;
+  [[nodiscard]] RequestTracker* tracker() override { return this; }
+
+  void placed(std::size_t chain, const RequestLengths& request) override;
+  void first_token(std::uint64_t id, double now_s) override;
+  void iterated(std::size_t chain) override;
+  void tokens_made(std::uint64_t id, int count) override;
+  void ended(std::uint64_t id, int output_tokens) override;
+
+  [[nodiscard]] const BestFit& workers() const { return workers_; }
+  [[nodiscard]] const OutputHistory& history() const { return history_; }
+
+ private:
+  struct Placed {
+    std::size_t worker = 0;
+    BestFit::Handle handle = 0;
+    int input_tokens = 0;
+  };
+
+  [[nodiscard]] int input_of(const RequestLengths& request) const;
+  [[nodiscard]] int prediction_for(const RequestLengths& request) const;
+  void predict_overdue(std::size_t worker);
+
+  BestFit workers_;                  // the chains, then closed ones that still hold requests
+  std::vector<std::uint64_t> keys_;  // of the workers
+  std::unordered_map<std::uint64_t, Placed> placed_;
+  BestFit::Handle next_handle_ = 0;
+  OutputHistory history_;
+};
+
+}  // namespace windlass::dispatch

@@ -1,0 +1,80 @@
+// BestFit: workers in the order of their capacity norm, and the first of them that a request fits: Aladdin's Alg. 1.
+//
+// Best fit: the fullest worker that still keeps all constraints of packed_worker.h. Of equally full ones the first.
+//
+// Workers stand in blocks, fullest first; a block knows the most room that any of its workers has for each constraint, so that
+// a search looks into few blocks and, there, at few workers. With W workers a placement costs O(W / kBlock) steps of some
+// nanoseconds, a change of a worker O(W / kBlock + kBlock + its requests). Results do not depend on the blocks.
+//
+// A worker's room changes with every iteration; told of each by iterated(). One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/dispatch/packed_worker.h"
+
+namespace windlass::dispatch {
+
+class BestFit {
+ public:
+  using Handle = PackedWorker::Handle;
+
+  explicit BestFit(const PackingRules& rules) : rules_(rules) {}
+
+  // Returns its number, counted from 0.
+  std::size_t add_worker(const PackingModel& model) { return add_worker(PackedWorker(model, rules_)); }
+  // With what it holds.
+  std::size_t add_worker(PackedWorker worker);
+  // A closed worker takes no new request; what it holds goes on.
+  void set_open(std::size_t worker, bool open);
+
+  // Where the request fits best; none: nowhere. Changes nothing.
+  [[nodiscard]] std::optional<std::size_t> find(int input_tokens, int predicted_tokens, double now_s) const;
+
+  // What happens at a worker: see PackedWorker. REQUIRES: worker < workers().
+  void add(std::size_t worker, Handle request, int input_tokens, int predicted_tokens);
+  void begin_decode(std::size_t worker, Handle request, double now_s);
+  void iterated(std::size_t worker);
+  void tokens_made(std::size_t worker, Handle request, int count);
+  void predict_again(std::size_t worker, Handle request, int predicted_tokens);
+  void remove(std::size_t worker, Handle request);
+  void set_model(std::size_t worker, const PackingModel& model);
+
+  [[nodiscard]] std::size_t workers() const { return slots_.size(); }
+  [[nodiscard]] const PackedWorker& worker(std::size_t index) const { return slots_[index].worker; }
+  [[nodiscard]] bool is_open(std::size_t index) const { return slots_[index].open; }
+  [[nodiscard]] const PackingRules& rules() const { return rules_; }
+
+ private:
+  static constexpr std::size_t kBlock = 32;
+
+  struct Slot {
+    PackedWorker worker;
+    PackedWorker::Rooms rooms;
+    double norm = 0;  // under which it stands in its block
+    bool open = true;
+  };
+  struct Block {
+    std::vector<std::uint32_t> workers;  // fullest first
+    PackedWorker::Rooms most;
+  };
+
+  [[nodiscard]] bool before(std::uint32_t a, std::uint32_t b) const {
+    return slots_[a].norm != slots_[b].norm ? slots_[a].norm > slots_[b].norm : a < b;
+  }
+  [[nodiscard]] std::size_t block_of(std::uint32_t worker) const;
+  void enter(std::uint32_t worker);
+  void leave(std::uint32_t worker);
+  void measure(Block& block) const;
+  template <class Change>
+  void change(std::size_t worker, const Change& what);
+
+  PackingRules rules_;
+  std::vector<Slot> slots_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace windlass::dispatch
