@@ -2,7 +2,10 @@
 #include "planner/perf/operator_model.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string_view>
@@ -22,14 +25,11 @@ constexpr double kActivationBytes = 2;
 
 double node(int index) { return std::exp2(static_cast<double>(index) / kAttentionStepsPerOctave); }
 
-const std::vector<double>& nodes() {
-  static const std::vector<double> kNodes = [] {
-    std::vector<double> result;
-    for (int i = 0; i < std::max(kBatchNodes, kLengthNodes); ++i) result.push_back(node(i));
-    return result;
-  }();
-  return kNodes;
-}
+const std::array<double, std::max(kBatchNodes, kLengthNodes)> kNodes = [] {
+  std::array<double, std::max(kBatchNodes, kLengthNodes)> result{};
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = node(static_cast<int>(i));
+  return result;
+}();
 
 // The interval of nodes around x, and how far x lies in it. REQUIRES: count >= 2.
 struct Place {
@@ -38,13 +38,11 @@ struct Place {
 };
 Place locate(double x, int count) {
   if (x <= 1) return {};
-  const std::vector<double>& at = nodes();
-  int octave = 0;
-  std::frexp(x, &octave);
-  int below = std::min((octave - 1) * kAttentionStepsPerOctave, count - 2);
-  while (below < count - 2 && at[static_cast<std::size_t>(below) + 1] <= x) ++below;
-  const double low = at[static_cast<std::size_t>(below)];
-  const double high = at[static_cast<std::size_t>(below) + 1];
+  const int octave = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52) - 1023;  // of a double's 52 bits of mantissa
+  int below = std::min(octave * kAttentionStepsPerOctave, count - 2);
+  while (below < count - 2 && kNodes[static_cast<std::size_t>(below) + 1] <= x) ++below;
+  const double low = kNodes[static_cast<std::size_t>(below)];
+  const double high = kNodes[static_cast<std::size_t>(below) + 1];
   return {below, std::min(1.0, (x - low) / (high - low))};
 }
 
@@ -119,8 +117,8 @@ double OperatorModel::Surface::at(double batch, double length) const {
   const double low = below[0] + column.share * (below[1] - below[0]);
   const double high = above[0] + column.share * (above[1] - above[0]);
   double time_s = low + row.share * (high - low);
-  const double most_batch = nodes()[kBatchNodes - 1];
-  const double most_length = nodes()[kLengthNodes - 1];
+  const double most_batch = kNodes[kBatchNodes - 1];
+  const double most_length = kNodes[kLengthNodes - 1];
   if (batch > most_batch) time_s *= batch / most_batch;
   if (length > most_length) time_s *= std::pow(length / most_length, growth);
   return time_s;
@@ -132,7 +130,7 @@ void OperatorModel::Surface::add_basis(double batch, double length, Basis& to) c
   const int nearest_row = row.below + (row.share > 0.5 ? 1 : 0);
   const int nearest_column = column.below + (column.share > 0.5 ? 1 : 0);
   const auto nearest = static_cast<std::size_t>(nearest_row) * kLengthNodes + static_cast<std::size_t>(nearest_column);
-  const bool beyond = batch > nodes()[kBatchNodes - 1] || length > nodes()[kLengthNodes - 1];
+  const bool beyond = batch > kNodes[kBatchNodes - 1] || length > kNodes[kLengthNodes - 1];
   const double time_s = at(batch, length);
   const double modelled_s = time_s * modelled[nearest];
   to.kernels_s += time_s;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include <boost/math/distributions/students_t.hpp>
 
@@ -32,7 +33,17 @@ double middle_of(std::size_t bucket) {
 
 }  // namespace
 
-TimeRecorder::TimeRecorder() : buckets_(kBuckets, 0) {}
+// Whole octaves, so that a run whose times lie together grows a few times at most.
+void TimeRecorder::grow_to(std::size_t bucket) {
+  const std::size_t octave = (bucket - 1) >> 8;
+  const std::size_t from = buckets_.empty() ? octave : std::min(octave, (first_ - 1) >> 8);
+  const std::size_t to = buckets_.empty() ? octave + 1 : std::max(octave + 1, (first_ - 1 + buckets_.size()) >> 8);
+  std::vector<std::int64_t> grown((to - from) << 8, 0);
+  std::copy(buckets_.begin(), buckets_.end(),
+            grown.begin() + static_cast<std::ptrdiff_t>(buckets_.empty() ? 0 : first_ - 1 - (from << 8)));
+  buckets_ = std::move(grown);
+  first_ = 1 + (from << 8);
+}
 
 void TimeRecorder::observe(double seconds) {
   assert(seconds >= 0);
@@ -43,7 +54,13 @@ void TimeRecorder::observe(double seconds) {
   squares_ += off * (seconds - mean_);
   min_ = count_ == 1 ? seconds : std::min(min_, seconds);
   max_ = std::max(max_, seconds);
-  ++buckets_[bucket_of(seconds)];
+  const std::size_t bucket = bucket_of(seconds);
+  if (bucket == 0) {
+    ++smallest_;
+    return;
+  }
+  if (bucket - first_ >= buckets_.size()) grow_to(bucket);  // below the first one the difference wraps around
+  ++buckets_[bucket - first_];
 }
 
 TimeSummary TimeRecorder::summary() const {
@@ -56,10 +73,11 @@ TimeSummary TimeRecorder::summary() const {
   // The smallest time that at least this share of all do not exceed.
   const auto quantile = [this](double share) {
     const auto rank = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(count_)));
-    std::int64_t seen = 0;
-    std::size_t bucket = 0;
-    while (bucket + 1 < buckets_.size() && (seen += buckets_[bucket]) < rank) ++bucket;
-    return std::clamp(middle_of(bucket), min_, max_);
+    std::int64_t seen = smallest_;
+    if (seen >= rank) return std::clamp(0.0, min_, max_);
+    std::size_t at = 0;
+    while (at + 1 < buckets_.size() && (seen += buckets_[at]) < rank) ++at;
+    return std::clamp(middle_of(first_ + at), min_, max_);
   };
   summary.p50_s = quantile(0.50);
   summary.p90_s = quantile(0.90);
