@@ -11,6 +11,8 @@
 namespace windlass::search {
 namespace {
 
+constexpr double kFirstStride = 0.08;  // of a rate, from a guess to the next
+
 double at_percentile(const sim::TimeSummary& times, double percentile) {
   if (percentile >= 99) return times.p99_s;
   if (percentile >= 95) return times.p95_s;
@@ -143,22 +145,32 @@ Result<Capacity> capacity_of(const Problem& problem, const Deployment& deploymen
     }
     return passes;
   };
-  double passed = 0, failed = std::numeric_limits<double>::infinity();
-  double rate = std::clamp(search.first_guess_per_s, search.least_per_s, search.most_per_s);
-  while (true) {
-    WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_at(rate));
-    (passes ? passed : failed) = rate;
-    if (passed >= search.most_per_s || failed <= search.least_per_s) return found();
-    if (std::isinf(failed)) {
-      rate = std::min(2 * passed, search.most_per_s);
-    } else if (passed == 0) {
-      rate = std::max(failed / 2, search.least_per_s);
-    } else if (failed - passed <= search.tolerance * passed) {
-      return found();
+  const double step = std::log1p(search.tolerance);
+  const auto place_of = [step](double rate) { return std::log(rate) / step; };
+  const auto passes_in = [&](std::int64_t place) { return passes_at(std::exp(static_cast<double>(place) * step)); };
+  const auto least = static_cast<std::int64_t>(std::ceil(place_of(search.least_per_s)));
+  const auto most = static_cast<std::int64_t>(std::floor(place_of(search.most_per_s)));
+  std::int64_t passed = least - 1, failed = most + 1;
+  if (search.only_above_per_s > search.least_per_s) {
+    const auto above = static_cast<std::int64_t>(std::floor(place_of(search.only_above_per_s))) + 1;
+    if (above > most) return found();
+    WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_in(above));
+    if (!passes) return found();
+    passed = above;
+  }
+  std::int64_t place = std::llround(place_of(search.first_guess_per_s)), stride = std::llround(kFirstStride / step) + 1;
+  while (failed - passed > 1) {
+    place = std::clamp(place, passed + 1, failed - 1);
+    WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_in(place));
+    (passes ? passed : failed) = place;
+    if (failed == most + 1 || passed == least - 1) {  // one side is open
+      place += passes ? stride : -stride;
+      stride *= 2;
     } else {
-      rate = std::sqrt(passed * failed);  // rates differ by factors
+      place = passed + (failed - passed) / 2;
     }
   }
+  return found();
 }
 
 }  // namespace windlass::search

@@ -43,11 +43,14 @@ struct Verdict {
 // Lower end of the Wilson score interval of a share of `successes` in `trials`, one-sided at 97.5 % (z = 1.96).
 [[nodiscard]] double wilson_low(double successes, double trials);
 
-// The largest rate at which trials pass, by bisection: rates that pass are taken to lie below those that do not.
+// The largest rate at which trials pass, by bisection: rates that pass are taken to lie below those that do not. Rates lie on a
+// grid, each `tolerance` above the one before, so that the answer does not depend on the guess: a good one, such as that of a
+// neighbour in a search, only saves trials.
 struct CapacitySearch {
   std::int64_t requests = 1000;  // of each trial
   std::uint64_t seed = 0;
-  double first_guess_per_s = 1;  // doubled or halved until it is bracketed
+  double first_guess_per_s = 1;  // steps away from it double until the answer is bracketed
+  double only_above_per_s = 0;   // capacities up to this need not be told apart: 0 stands for them, at the price of one trial
   double tolerance = 0.02;       // of the answer, relative
   double least_per_s = 1e-4;     // below it there is no capacity
   double most_per_s = 1e6;       // above it nobody looks

@@ -93,7 +93,8 @@ TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
   EXPECT_LT(holding, kCases * 9 / 10);
 }
 
-// Given a deployment, expect its capacity to hold, a rate beyond the tolerance above not to, and the guess not to matter.
+// Given a deployment, expect its capacity to hold, a rate beyond the tolerance above not to, and the guess
+// to change nothing but the trials.
 TEST(Capacity, IsTheEdge) {
   const OwnedProblem owned = make_problem();
   const Deployment deployment = one_pool(3, 1);
@@ -108,7 +109,26 @@ TEST(Capacity, IsTheEdge) {
   search.first_guess_per_s = 300;
   const auto again = capacity_of(owned.problem, deployment, search);
   ASSERT_TRUE(again.ok());
-  EXPECT_NEAR(again->requests_per_s, found->requests_per_s, 0.02 * found->requests_per_s);
+  EXPECT_EQ(again->requests_per_s, found->requests_per_s);
+  EXPECT_LT(again->trials, 25);
+  search.first_guess_per_s = found->requests_per_s;
+  EXPECT_LT(capacity_of(owned.problem, deployment, search)->trials, found->trials);
+}
+
+// Given a rate that the capacity is to beat, expect the same capacity from just below it, and 0 from itself at the price of one
+// trial.
+TEST(Capacity, OnlyAboveAnother) {
+  const OwnedProblem owned = make_problem();
+  const Deployment deployment = one_pool(3, 1);
+  CapacitySearch search;
+  search.requests = 200;
+  const double capacity = capacity_of(owned.problem, deployment, search)->requests_per_s;
+  search.only_above_per_s = 0.99 * capacity;
+  EXPECT_EQ(capacity_of(owned.problem, deployment, search)->requests_per_s, capacity);
+  search.only_above_per_s = 1.001 * capacity;
+  const auto none = capacity_of(owned.problem, deployment, search);
+  EXPECT_EQ(none->requests_per_s, 0);
+  EXPECT_EQ(none->trials, 1);
 }
 
 // Given an objective that not even one request alone meets, expect a capacity of 0; given a stop, expect Cancelled.
