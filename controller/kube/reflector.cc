@@ -45,6 +45,18 @@ bool older(const std::string& version, const std::string& than) {
 
 }  // namespace
 
+ReflectorOptions options_of(const Resource& resource, std::uint64_t seed) {
+  ReflectorOptions options;
+  options.resource = resource;
+  options.seed = seed;
+  return options;
+}
+
+std::string version_key(const json& object) {
+  const std::string version = version_of(object);
+  return version.empty() ? "" : text_in(object, "metadata", "uid") + "/" + version;
+}
+
 std::string object_key(const json& object) {
   return text_in(object, "metadata", "namespace") + "/" + text_in(object, "metadata", "name");
 }

@@ -39,6 +39,9 @@ struct ReflectorOptions {
   std::uint64_t seed = 1;        // of jitter and of watch lifetimes
 };
 
+// What a reflector of all objects of a resource needs to know; the rest stands at its default.
+[[nodiscard]] ReflectorOptions options_of(const Resource& resource, std::uint64_t seed);
+
 class Reflector {
  public:
   Reflector(KubeClient& client, ReflectorOptions options);
@@ -114,5 +117,8 @@ class Reflector {
 
 // "namespace/name" of an object.
 std::string object_key(const nlohmann::json& object);
+
+// Which state of which object this is: UID and resourceVersion. "" where it does not say, and nothing may be concluded then.
+std::string version_key(const nlohmann::json& object);
 
 }  // namespace windlass::kube

@@ -22,6 +22,7 @@ constexpr double kStandbyMaxS = 2;  // a standby looks at the lease at least thi
 // Of one step, after which the world is looked at again; what was left comes first then.
 constexpr double kMostApplyS = 2;
 constexpr double kMostStatusS = 1;
+constexpr double kMostEventsS = 0.25;
 
 constexpr double kReportPeriodS = 1;  // of the gauges
 constexpr double kStatusGapS = 1;     // between two writes of one service's status: what flaps is not followed faster
@@ -67,11 +68,13 @@ Outcome Controller::step(Instant now) {
   if (!store_.synced() || !runtime_.synced())
     return Retry{problem.empty() ? "reading the cluster for the first time" : problem};
 
+  std::vector<Worker> workers = runtime_.workers();
   if (now.monotonic_s >= next_scrape_s_) {
-    scrape(now);
+    scrape(workers, now);
     timed("scrape");
   }
-  const Observation observation = observe(store_, runtime_, *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
+  const Observation observation =
+      observe(store_, runtime_, std::move(workers), *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
   calibrate(observation);
   timed("observe");
   planner::Plan plan = planner::make_plan(observation.snapshot);
@@ -89,13 +92,7 @@ Outcome Controller::step(Instant now) {
   write_class_statuses(observation, now, applied.errors);
   write_profile_statuses(now, applied.errors);
   tell_broken(now, applied.errors);
-  for (const Happening& one : applied.happenings) {
-    spdlog::info("{}/{}: {}: {}", one.service->metadata.name_space, one.service->metadata.name, one.reason, one.message);
-    // An event is for people; that it could not be written changes nothing.
-    if (const auto told = store_.record_event(*one.service, one.warning, one.reason, one.message, now); !told.ok()) {
-      spdlog::debug("event not written: {}", told.error().message);
-    }
-  }
+  tell(applied, now);
   if (now.monotonic_s >= next_report_s_) {
     next_report_s_ = now.monotonic_s + kReportPeriodS;
     report_.publish(observation, plan, statuses, state_, store_.broken_objects(), now);
@@ -128,22 +125,32 @@ void Controller::take_lead(Instant now) {
 void Controller::lose_lead() {
   leading_ = false;
   publisher_.withdraw();
+  events_.clear();
   report_.clear();
   next_report_s_ = 0;
   const std::string problem = leadership_.problem();
   spdlog::warn("no longer leading{}{}", problem.empty() ? "" : ": ", problem);
 }
 
-void Controller::scrape(Instant now) {
+void Controller::tell(const Applied& applied, Instant now) {
+  for (const Happening& one : applied.happenings) {
+    spdlog::info("{}/{}: {}: {}", one.service->metadata.name_space, one.service->metadata.name, one.reason, one.message);
+    events_.add(one);
+  }
+  events_.write(store_, now, within(kMostEventsS));
+}
+
+void Controller::scrape(std::vector<Worker>& workers, Instant now) {
   next_scrape_s_ = now.monotonic_s + options_.scrape_period_s;
   ScrapeTargets targets;
   targets.gateways = publisher_.gateways(now.monotonic_s);
-  targets.workers = runtime_.workers();
+  targets.workers = std::move(workers);
   for (const api::ModelService& service : store_.model_services()) {
     targets.models.push_back(query_of(service));
     targets.engines[service.metadata.uid] = api::to_string(service.spec.engine.type);
   }
   signals_->scrape(targets, now.monotonic_s);
+  workers = std::move(targets.workers);
 }
 
 void Controller::remember(const Observation& observation, const planner::Plan& plan) {

@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "controller/kube/http_transport.h"
+#include "controller/reconcile/event_queue.h"
 #include "controller/reconcile/leadership.h"
 #include "controller/reconcile/metrics_report.h"
 #include "controller/reconcile/observe.h"
@@ -49,7 +51,8 @@ class Controller {
  private:
   void take_lead(Instant now);
   void lose_lead();
-  void scrape(Instant now);
+  void scrape(std::vector<Worker>& workers, Instant now);
+  void tell(const Applied& applied, Instant now);
   void remember(const Observation& observation, const planner::Plan& plan);
   // Returns what the services' statuses say, beside observation.services.
   std::vector<api::ModelServiceStatus> write_statuses(const Observation& observation, const planner::Plan& plan, Instant now,
@@ -79,6 +82,7 @@ class Controller {
   std::optional<planner::Snapshot> snapshot_;
   std::optional<planner::Plan> plan_;
   std::uint64_t plans_made_ = 0;
+  EventQueue events_;
   MetricsReport report_;
   double next_report_s_ = 0;
   double part_began_s_ = 0;

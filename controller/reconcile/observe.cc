@@ -84,8 +84,8 @@ ServiceQuery query_of(const api::ModelService& service) {
   return {service.served_name(), service.spec.slo.window_s, service.spec.slo.percentile};
 }
 
-Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Signals& signals, const ControllerState& state,
-                    Instant now, double plan_now_s) {
+Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vector<Worker> workers, const Signals& signals,
+                    const ControllerState& state, Instant now, double plan_now_s) {
   Observation out;
   const double to_plan_clock = plan_now_s - now.monotonic_s;
   out.snapshot.now_s = plan_now_s;
@@ -109,7 +109,7 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Sign
   }
   std::set<std::string> known = store.foreign_uids();
   for (const api::ModelService& service : store.model_services()) known.insert(service.metadata.uid);
-  for (Worker& worker : runtime.workers()) {
+  for (Worker& worker : workers) {
     if (const auto owner = out.workers.find(worker.service_uid); owner != out.workers.end()) {
       owner->second.push_back(std::move(worker));
       continue;

@@ -28,8 +28,9 @@ struct Observation {
 // What the service wants to know of its model.
 [[nodiscard]] ServiceQuery query_of(const api::ModelService& service);
 
-// `plan_now_s` is the clock of the snapshot: it only grows and is near wall time. REQUIRES: store and runtime are synced.
-[[nodiscard]] Observation observe(ObjectStore& store, const WorkerRuntime& runtime, const Signals& signals,
-                                  const ControllerState& state, Instant now, double plan_now_s);
+// `workers` are the runtime's. `plan_now_s` is the clock of the snapshot: it only grows and is near wall time. REQUIRES: store
+// and runtime are synced.
+[[nodiscard]] Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vector<Worker> workers,
+                                  const Signals& signals, const ControllerState& state, Instant now, double plan_now_s);
 
 }  // namespace windlass::controller

@@ -15,23 +15,17 @@ namespace {
 
 using nlohmann::json;
 
-kube::ReflectorOptions reflect(const kube::Resource& resource, std::uint64_t seed) {
-  kube::ReflectorOptions options;
-  options.resource = resource;
-  options.seed = seed;
-  return options;
-}
-
 const json& member(const json& object, const char* key) {
   static const json kNothing = json::object();
   const auto found = object.find(key);
   return found == object.end() ? kNothing : *found;
 }
 
-bool selected(const json& node, const std::map<std::string, std::string>& selector) {
-  const json& labels = member(member(node, "metadata"), "labels");
-  return std::all_of(selector.begin(), selector.end(),
-                     [&](const auto& want) { return labels.value(want.first, std::string("\0", 1)) == want.second; });
+bool selected(const std::map<std::string, std::string>& labels, const std::map<std::string, std::string>& selector) {
+  return std::all_of(selector.begin(), selector.end(), [&](const auto& want) {
+    const auto found = labels.find(want.first);
+    return found != labels.end() && found->second == want.second;
+  });
 }
 
 bool usable(const json& node) {
@@ -41,11 +35,20 @@ bool usable(const json& node) {
                      [](const json& one) { return one.value("type", "") == "Ready" && one.value("status", "") == "True"; });
 }
 
-int allocatable(const json& node, const std::string& resource) {
-  const json& all = member(member(node, "status"), "allocatable");
-  const auto found = all.find(resource);
-  if (found == all.end()) return 0;
-  return found->is_number_integer() ? found->get<int>() : std::atoi(found->get<std::string>().c_str());
+// Units of each resource that the pod holds on its node.
+std::map<std::string, int> held_by(const json& pod) {
+  std::map<std::string, int> held;
+  for (const char* containers : {"containers", "initContainers"}) {
+    for (const json& container : list_at(pod, {"spec", containers})) {
+      for (const char* kind : {"requests", "limits"}) {
+        const json* resources = at(container, {"resources", kind});
+        if (resources == nullptr || !resources->is_object()) continue;
+        for (const auto& one : resources->items()) held[one.key()];
+      }
+    }
+  }
+  for (auto& [resource, units] : held) units = requested(pod, resource);
+  return held;
 }
 
 // "... exceeded quota: gpus, requested: ...": which quota it is stands first.
@@ -65,35 +68,79 @@ Error with_quota_named(const Error& refusal, const std::string& name_space) {
 KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed)
     : client_(client),
       defaults_(std::move(defaults)),
-      pods_(client, reflect(kube::resources::kPods, seed)),
-      nodes_(client, reflect(kube::resources::kNodes, seed + 1)),
+      pods_(client, kube::options_of(kube::resources::kPods, seed)),
+      nodes_(client, kube::options_of(kube::resources::kNodes, seed + 1)),
       budgets_(client, [&] {
-        kube::ReflectorOptions options = reflect(kube::resources::kPodDisruptionBudgets, seed + 2);
+        kube::ReflectorOptions options = kube::options_of(kube::resources::kPodDisruptionBudgets, seed + 2);
         options.label_selector = fmt::format("{}={}", kInstanceLabel, defaults_.instance);
         return options;
       }()) {}
+
+KubernetesRuntime::PodView KubernetesRuntime::view_of_pod(const json& pod, const std::string& instance) {
+  PodView view;
+  view.node = text_at(pod, {"spec", "nodeName"});
+  view.worker = worker_of(pod);
+  if (view.worker && view.worker->instance != instance) view.worker.reset();
+  if (!view.worker && holds_resources(pod)) view.held = held_by(pod);
+  return view;
+}
+
+KubernetesRuntime::NodeView KubernetesRuntime::view_of_node(const json& node) {
+  NodeView view;
+  view.usable = usable(node);
+  if (const json* labels = at(node, {"metadata", "labels"}); labels != nullptr && labels->is_object()) {
+    for (const auto& one : labels->items()) {
+      if (one.value().is_string()) view.labels[one.key()] = one.value().get<std::string>();
+    }
+  }
+  if (const json* all = at(node, {"status", "allocatable"}); all != nullptr && all->is_object()) {
+    for (const auto& one : all->items()) {
+      const json& units = one.value();
+      view.allocatable[one.key()] = units.is_number_integer() ? units.get<int>()
+                                    : units.is_string()       ? std::atoi(units.get<std::string>().c_str())
+                                                              : 0;
+    }
+  }
+  return view;
+}
 
 void KubernetesRuntime::step(Instant now) {
   now_ = now;
   pods_.step(now.monotonic_s);
   nodes_.step(now.monotonic_s);
   budgets_.step(now.monotonic_s);
-  std::map<std::string, double> missing;
+  refresh();
+  look_for_missing_nodes();
+}
+
+void KubernetesRuntime::refresh() const {
+  const bool pods = pod_views_.update(pods_, [&](const json& pod) { return view_of_pod(pod, defaults_.instance); });
+  const bool nodes = node_views_.update(nodes_, view_of_node);
+  outdated_ = outdated_ || pods || nodes;
+}
+
+void KubernetesRuntime::look_for_missing_nodes() {
   // While the nodes cannot be read, nothing is known of who is missing.
-  if (nodes_.synced() && !nodes_.last_error()) {
-    for (const auto& [key, pod] : pods_.objects()) {
-      const std::string node = text_at(pod, {"spec", "nodeName"});
+  const bool readable = nodes_.synced() && !nodes_.last_error();
+  const std::tuple seen{pods_.generation(), nodes_.generation(), readable};
+  if (seen == looked_at_ && missing_since_.empty()) return;
+  looked_at_ = seen;
+  std::map<std::string, double> missing;
+  if (readable) {
+    for (const auto& [key, pod] : pod_views_.all()) {
+      const std::string& node = pod.value.node;
       if (node.empty() || nodes_.find("", node) != nullptr) continue;
       const auto before = missing_since_.find(node);
-      missing[node] = before == missing_since_.end() ? now.monotonic_s : before->second;
+      missing[node] = before == missing_since_.end() ? now_.monotonic_s : before->second;
     }
   }
   missing_since_ = std::move(missing);
-}
-
-bool KubernetesRuntime::missing_for_long(const std::string& node) const {
-  const auto since = missing_since_.find(node);
-  return since != missing_since_.end() && now_.monotonic_s - since->second >= kNodeMissingS;
+  std::set<std::string> for_long;
+  for (const auto& [node, since_s] : missing_since_) {
+    if (now_.monotonic_s - since_s >= kNodeMissingS) for_long.insert(node);
+  }
+  outdated_ = outdated_ || for_long != missing_for_long_;
+  missing_for_long_ = std::move(for_long);
 }
 
 std::string KubernetesRuntime::problem() const {
@@ -105,34 +152,47 @@ std::string KubernetesRuntime::problem() const {
 }
 
 std::vector<Worker> KubernetesRuntime::workers() const {
-  std::vector<Worker> all;
-  for (const auto& [key, pod] : pods_.objects()) {
-    auto worker = worker_of(pod);
-    if (!worker || worker->instance != defaults_.instance) continue;
-    judge_node(nodes_.find("", worker->node), missing_for_long(worker->node), *worker);
-    all.push_back(std::move(*worker));
+  put_together();
+  return workers_;
+}
+
+void KubernetesRuntime::put_together() const {
+  refresh();
+  if (!outdated_) return;
+  workers_.clear();
+  others_.clear();
+  for (const auto& [key, pod] : pod_views_.all()) {
+    if (!pod.value.worker) {
+      if (!pod.value.held.empty()) others_.push_back(&pod.value);
+      continue;
+    }
+    Worker& worker = workers_.emplace_back(*pod.value.worker);
+    judge_node(nodes_.find("", worker.node), missing_for_long_.contains(worker.node), worker);
   }
-  return all;
+  outdated_ = false;
 }
 
 std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector<ClassSelector>& classes) const {
+  put_together();
   std::map<std::string, GpuCapacity> all;
   for (const ClassSelector& one : classes) {
     GpuCapacity& sum = all[one.name];
-    std::map<std::string, bool> nodes;
-    for (const auto& [key, node] : nodes_.objects()) {
-      if (!selected(node, one.node_selector) || !usable(node)) continue;
-      const int units = allocatable(node, one.resource_name);
+    const auto units_on = [&](const NodeView& node) {
+      if (!node.usable || !selected(node.labels, one.node_selector)) return 0;
+      const auto units = node.allocatable.find(one.resource_name);
+      return units == node.allocatable.end() ? 0 : units->second;
+    };
+    for (const auto& [key, node] : node_views_.all()) {
+      const int units = units_on(node.value);
       if (units == 0) continue;
-      nodes[member(node, "metadata").value("name", "")] = true;
       ++sum.nodes;
       sum.allocatable += units;
     }
-    for (const auto& [key, pod] : pods_.objects()) {
-      if (!nodes.contains(text_at(pod, {"spec", "nodeName"})) || !holds_resources(pod)) continue;
-      const auto worker = worker_of(pod);
-      if (worker && worker->instance == defaults_.instance) continue;
-      sum.used_by_others += requested(pod, one.resource_name);
+    for (const PodView* pod : others_) {
+      const auto held = pod->held.find(one.resource_name);
+      if (held == pod->held.end()) continue;
+      const NodeView* node = node_views_.find("", pod->node);
+      if (node != nullptr && units_on(*node) != 0) sum.used_by_others += held->second;
     }
   }
   return all;
@@ -217,6 +277,7 @@ Result<void> KubernetesRuntime::set_disruption_budget(const DisruptionBudget& bu
   if (budget.min_available == 0) {
     kube::DeleteOptions options;
     options.uid = meta.value("uid", "");
+    options.resource_version = meta.value("resourceVersion", "");
     const auto removed = client_.remove(kube::resources::kPodDisruptionBudgets, budget.name_space, name, options);
     if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return heard(removed);
     return {};

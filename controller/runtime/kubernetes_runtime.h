@@ -4,9 +4,15 @@
 // and only those of this installation (label windlass.dev/instance); deletes carry uid and resourceVersion; a finalizer is held
 // only while draining, so that whoever deletes a draining pod cannot make it vanish before we have seen its end. A pod is
 // removed without its kubelet's word only when its node is no more.
+//
+// Pods and nodes are read once for each version (parsed_objects.h), and workers() is put together only when one has changed.
 #pragma once
 
+#include <set>
+#include <tuple>
+
 #include "controller/kube/kube_client.h"
+#include "controller/kube/parsed_objects.h"
 #include "controller/kube/reflector.h"
 #include "controller/runtime/pod.h"
 #include "controller/runtime/worker_runtime.h"
@@ -37,8 +43,23 @@ class KubernetesRuntime final : public WorkerRuntime {
   static constexpr double kRetryAfterMaxS = 60;  // a server that asks for more is asked again all the same
   static constexpr double kBudgetRetryS = 30;
 
+  struct PodView {
+    std::optional<Worker> worker;     // one of this installation's
+    std::string node;                 // it is bound to; empty: none
+    std::map<std::string, int> held;  // units of each resource that it holds there; of pods that are not ours
+  };
+  struct NodeView {
+    std::map<std::string, std::string> labels;
+    std::map<std::string, int> allocatable;
+    bool usable = false;
+  };
+
+  [[nodiscard]] static PodView view_of_pod(const nlohmann::json& pod, const std::string& instance);
+  [[nodiscard]] static NodeView view_of_node(const nlohmann::json& node);
+  void refresh() const;       // the views
+  void put_together() const;  // what comes from them
+  void look_for_missing_nodes();
   [[nodiscard]] Result<void> remove(const Worker& worker, std::optional<double> grace_s);
-  [[nodiscard]] bool missing_for_long(const std::string& node) const;
   [[nodiscard]] Result<void> set_disruption_budget(const DisruptionBudget& budget);
   template <class T>
   [[nodiscard]] Error heard(const kube::ApiResult<T>& refused);
@@ -51,7 +72,17 @@ class KubernetesRuntime final : public WorkerRuntime {
   Instant now_;
   double not_before_s_ = 0;
   std::map<std::string, double> budget_retry_s_;  // by "namespace/name": not to be tried before; monotonic
-  std::map<std::string, double> missing_since_;   // nodes that pods of ours name but the cache does not hold; monotonic
+  std::map<std::string, double> missing_since_;   // nodes that pods name but the cache does not hold; monotonic
+  std::set<std::string> missing_for_long_;        // of these, longer than kNodeMissingS
+  std::tuple<std::uint64_t, std::uint64_t, bool>
+      looked_at_{};  // generations of pods and nodes, and whether nodes were readable
+
+  // From the reflectors' copies, brought up to date by whoever looks: a write's answer changes them between two steps.
+  mutable kube::ParsedObjects<PodView> pod_views_;
+  mutable kube::ParsedObjects<NodeView> node_views_;
+  mutable std::vector<Worker> workers_;
+  mutable std::vector<const PodView*> others_;  // pods that hold something and are not ours
+  mutable bool outdated_ = true;                // workers_ and others_ are not what the views say
 };
 
 }  // namespace windlass::controller

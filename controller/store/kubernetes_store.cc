@@ -10,13 +10,6 @@
 namespace windlass::controller {
 namespace {
 
-kube::ReflectorOptions reflect(const kube::Resource& resource, std::uint64_t seed) {
-  kube::ReflectorOptions options;
-  options.resource = resource;
-  options.seed = seed;
-  return options;
-}
-
 nlohmann::json identity(const kube::Resource& resource, const api::ObjectMeta& meta) {
   nlohmann::json object = {
       {"apiVersion", resource.api_version()}, {"kind", resource.kind}, {"metadata", {{"name", meta.name}, {"uid", meta.uid}}}};
@@ -46,9 +39,9 @@ Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resour
 
 KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope)
     : client_(client),
-      service_cache_(client, reflect(kube::resources::kModelServices, seed)),
-      class_cache_(client, reflect(kube::resources::kAcceleratorClasses, seed + 1)),
-      profile_cache_(client, reflect(kube::resources::kPerformanceProfiles, seed + 2)),
+      service_cache_(client, kube::options_of(kube::resources::kModelServices, seed)),
+      class_cache_(client, kube::options_of(kube::resources::kAcceleratorClasses, seed + 1)),
+      profile_cache_(client, kube::options_of(kube::resources::kPerformanceProfiles, seed + 2)),
       events_(client,
               [&] {
                 kube::EventOptions options;
@@ -59,21 +52,46 @@ KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& in
 
 bool KubernetesStore::synced() const { return service_cache_.synced() && class_cache_.synced(); }
 
+// Whether the scope lets us see this object at all.
+template <class Object>
+bool KubernetesStore::serves(const std::string& key) const {
+  if (!std::is_same_v<Object, api::ModelService> || scope_.namespaces.empty()) return true;
+  return scope_.namespaces.contains(key.substr(0, key.find('/')));
+}
+
 template <class Object, class Parse>
-std::vector<Object> KubernetesStore::read_all(const kube::Reflector& cache, const std::vector<Object>& before, Parse parse) {
-  std::vector<Object> objects;
+bool KubernetesStore::read_changed(const kube::Reflector& cache, Kind<Object>& kind, Parse parse) {
+  if (kind.generation == cache.generation()) return false;
+  kind.generation = cache.generation();
+  // A list may come from a server that was set back to a backup, where a version can stand for another state.
+  const bool trusted = kind.lists == cache.counters().lists;
+  kind.lists = cache.counters().lists;
+  Kind<Object> fresh;
+  fresh.objects.reserve(cache.objects().size());
+  const auto keep = [&](auto& entry, Object&& object) {
+    entry.index = fresh.objects.size();
+    fresh.objects.push_back(std::move(object));
+  };
   for (const auto& [key, json] : cache.objects()) {
-    if (std::is_same_v<Object, api::ModelService>) {
-      const std::string name_space = key.substr(0, key.find('/'));
-      if (!scope_.namespaces.empty() && !scope_.namespaces.contains(name_space)) continue;
-      if (kube::instance_of(json) != scope_.instance) {
-        foreign_uids_.insert(json.at("metadata").value("uid", ""));
-        continue;
-      }
+    if (!serves<Object>(key)) continue;
+    auto& entry = fresh.entries.emplace_hint(fresh.entries.end(), key, typename Kind<Object>::Entry{})->second;
+    entry.version = kube::version_key(json);
+    const auto before = kind.entries.find(key);
+    const bool was_good = before != kind.entries.end() && before->second.index.has_value();
+    Object* const last_good = was_good ? &kind.objects[*before->second.index] : nullptr;
+    if (trusted && before != kind.entries.end() && !entry.version.empty() && entry.version == before->second.version) {
+      entry.broken = std::move(before->second.broken);
+      entry.foreign_uid = std::move(before->second.foreign_uid);
+      if (last_good != nullptr) keep(entry, std::move(*last_good));
+      continue;
+    }
+    if (std::is_same_v<Object, api::ModelService> && kube::instance_of(json) != scope_.instance) {
+      entry.foreign_uid = json.at("metadata").value("uid", "");
+      continue;
     }
     auto object = parse(json);
     if (object.ok()) {
-      objects.push_back(std::move(*object));
+      keep(entry, std::move(*object));
       continue;
     }
     // What is behind metadata may be anything, and so may parts of it.
@@ -85,41 +103,53 @@ std::vector<Object> KubernetesStore::read_all(const kube::Reflector& cache, cons
     BrokenObject broken{Object::kKind, text("namespace"), text("name"), text("uid"), 0, object.error().message};
     if (const auto found = meta.find("generation"); found != meta.end() && found->is_number_integer())
       broken.generation = found->template get<std::int64_t>();
+    entry.broken = std::move(broken);
     // Its last good state stays: an object that a newer version wrote must not look deleted to us.
-    const auto last_good = std::find_if(before.begin(), before.end(), [&](const Object& old) {
-      return old.metadata.name_space == broken.name_space && old.metadata.name == broken.name;
-    });
-    if (last_good != before.end()) {
-      objects.push_back(*last_good);
-    } else if (std::is_same_v<Object, api::ModelService>) {
-      unreadable_uids_.insert(broken.uid);
-    }
-    broken_.push_back(std::move(broken));
+    if (last_good != nullptr) keep(entry, std::move(*last_good));
   }
-  return objects;
+  kind.objects = std::move(fresh.objects);
+  kind.entries = std::move(fresh.entries);
+  return true;
+}
+
+// What is said of all kinds together.
+void KubernetesStore::sum_up() {
+  broken_.clear();
+  unreadable_uids_.clear();
+  foreign_uids_.clear();
+  const auto add_broken = [&](const auto& kind) {
+    for (const auto& [key, entry] : kind.entries) {
+      if (entry.broken) broken_.push_back(*entry.broken);
+    }
+  };
+  add_broken(services_);
+  add_broken(classes_);
+  add_broken(profiles_);
+  for (const auto& [key, entry] : services_.entries) {
+    if (entry.broken && !entry.index) unreadable_uids_.insert(entry.broken->uid);
+    if (!entry.foreign_uid.empty()) foreign_uids_.insert(entry.foreign_uid);
+  }
 }
 
 void KubernetesStore::step(Instant now) {
   for (kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->step(now.monotonic_s);
-  const bool changed = service_generation_ != service_cache_.generation() || class_generation_ != class_cache_.generation() ||
-                       profile_generation_ != profile_cache_.generation();
-  if (changed) {
-    service_generation_ = service_cache_.generation();
-    class_generation_ = class_cache_.generation();
-    profile_generation_ = profile_cache_.generation();
-    broken_.clear();
-    unreadable_uids_.clear();
-    foreign_uids_.clear();
-    services_ = read_all(service_cache_, services_, api::model_service_from_json);
-    classes_ = read_all(class_cache_, classes_, api::accelerator_class_from_json);
-    profiles_ = read_all(profile_cache_, profiles_, api::performance_profile_from_json);
-  }
+  const bool services = read_changed(service_cache_, services_, api::model_service_from_json);
+  const bool classes = read_changed(class_cache_, classes_, api::accelerator_class_from_json);
+  const bool profiles = read_changed(profile_cache_, profiles_, api::performance_profile_from_json);
+  if (services || classes || profiles) sum_up();
+  forget_old_look_ups(now);
   problem_.clear();
   const auto tell = [&](const std::string& what) { problem_ += (problem_.empty() ? "" : "\n") + what; };
   for (const BrokenObject& broken : broken_) tell(broken.message);
   for (const kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) {
     if (cache->last_error()) tell(cache->last_error()->message);
   }
+}
+
+void KubernetesStore::forget_old_look_ups(Instant now) {
+  if (now.monotonic_s < next_forget_s_) return;
+  next_forget_s_ = now.monotonic_s + kLookUpTtlS;
+  std::erase_if(look_ups_, [&](const auto& one) { return now.monotonic_s - one.second.asked_s >= kLookUpKeepS; });
 }
 
 Result<void> KubernetesStore::write_status(const api::ModelService& object, const api::ModelServiceStatus& status) {
@@ -168,6 +198,7 @@ Result<void> KubernetesStore::record_event(const api::ModelService& object, bool
 template <class Read>
 const Result<std::string>& KubernetesStore::look_up(const std::string& what, Instant now, Read read) {
   LookUp& cached = look_ups_[what];
+  cached.asked_s = now.monotonic_s;
   if (now.monotonic_s < cached.until_s) return cached.value;
   Result<std::string> fresh = read();
   const bool answered = fresh.ok() || fresh.error().code == ErrorCode::kNotFound;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "controller/kube/events.h"
 #include "controller/kube/instance.h"
@@ -30,9 +31,9 @@ class KubernetesStore final : public ObjectStore {
   [[nodiscard]] const std::set<std::string>& unreadable_uids() const override { return unreadable_uids_; }
   [[nodiscard]] const std::set<std::string>& foreign_uids() const override { return foreign_uids_; }
   [[nodiscard]] bool collects_garbage() const override { return true; }
-  [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
-  [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
-  [[nodiscard]] const std::vector<api::PerformanceProfile>& performance_profiles() const override { return profiles_; }
+  [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_.objects; }
+  [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_.objects; }
+  [[nodiscard]] const std::vector<api::PerformanceProfile>& performance_profiles() const override { return profiles_.objects; }
   [[nodiscard]] const std::vector<BrokenObject>& broken_objects() const override { return broken_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
   [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object,
@@ -48,36 +49,53 @@ class KubernetesStore final : public ObjectStore {
 
  private:
   static constexpr double kLookUpRetryS = 5;
-  static constexpr double kLookUpTtlS = 60;  // ConfigMaps and PriorityClasses are read again after this
+  static constexpr double kLookUpTtlS = 60;    // ConfigMaps and PriorityClasses are read again after this
+  static constexpr double kLookUpKeepS = 600;  // and forgotten when nobody has asked for so long
 
   // Answers from the cache; reads anew where that is due. A failed read leaves the last good value in force and is soon
-  // repeated.
+  // repeated. What nobody asks for any more is forgotten.
   template <class Read>
   const Result<std::string>& look_up(const std::string& what, Instant now, Read read);
 
   struct LookUp {
     double until_s = 0;  // monotonic
+    double asked_s = 0;  // when somebody last wanted to know
     bool known = false;  // value has been read, or is known not to exist
     Result<std::string> value = std::string();
   };
 
-  // The cache's objects; one that cannot be read keeps its last good state and goes to `broken_`.
+  // The objects of one kind. Each is read once for each of its versions; one that cannot be read keeps its last good state.
+  template <class Object>
+  struct Kind {
+    struct Entry {
+      std::string version;               // version_key(); "": is read at every change
+      std::optional<std::size_t> index;  // in `objects`
+      std::optional<BrokenObject> broken;
+      std::string foreign_uid = {};  // of another installation
+    };
+    std::vector<Object> objects;
+    std::map<std::string, Entry> entries;  // by the cache's keys
+    std::uint64_t generation = 0;
+    std::uint64_t lists = 0;
+  };
   template <class Object, class Parse>
-  [[nodiscard]] std::vector<Object> read_all(const kube::Reflector& cache, const std::vector<Object>& before, Parse parse);
+  [[nodiscard]] bool read_changed(const kube::Reflector& cache, Kind<Object>& kind, Parse parse);
+  template <class Object>
+  [[nodiscard]] bool serves(const std::string& key) const;
+  void sum_up();
+  void forget_old_look_ups(Instant now);
 
   kube::KubeClient& client_;
   kube::Reflector service_cache_;
   kube::Reflector class_cache_;
   kube::Reflector profile_cache_;
   kube::EventRecorder events_;
-  std::uint64_t service_generation_ = 0;
-  std::uint64_t class_generation_ = 0;
-  std::uint64_t profile_generation_ = 0;
-  std::vector<api::ModelService> services_;
-  std::vector<api::AcceleratorClass> classes_;
-  std::vector<api::PerformanceProfile> profiles_;
-  std::vector<BrokenObject> broken_;
+  Kind<api::ModelService> services_;
+  Kind<api::AcceleratorClass> classes_;
+  Kind<api::PerformanceProfile> profiles_;
+  std::vector<BrokenObject> broken_;  // of all kinds
   std::map<std::string, LookUp> look_ups_;
+  double next_forget_s_ = 0;
   std::string problem_;
   std::set<std::string> unreadable_uids_;
   std::set<std::string> foreign_uids_;

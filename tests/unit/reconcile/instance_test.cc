@@ -39,7 +39,7 @@ struct Installation {
     store.step(now);
     runtime.step(now);
     EXPECT_TRUE(store.synced() && runtime.synced());
-    return controller::observe(store, runtime, signals, state, now, now.wall_s);
+    return controller::observe(store, runtime, runtime.workers(), signals, state, now, now.wall_s);
   }
   std::vector<std::string> served() {
     std::vector<std::string> names;

@@ -1,0 +1,141 @@
+// KubernetesStore: its lists are what the server has, although only what changed is read anew.
+#include "controller/store/kubernetes_store.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/kube/credentials.h"
+#include "planner/base/rng.h"
+#include "tests/fakes/fake_api_server.h"
+
+namespace windlass::controller {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+json service(const std::string& name, int workers = 1) {
+  return {{"apiVersion", "windlass.dev/v1alpha1"},
+          {"kind", "ModelService"},
+          {"metadata", {{"name", name}, {"namespace", "default"}}},
+          {"spec",
+           {{"model", {{"uri", "pvc://models/llama"}, {"architecture", "llama3-8b"}}},
+            {"slo", {{"timeToFirstToken", "1s"}, {"timePerOutputToken", "50ms"}}},
+            {"scaling", {{"minWorkers", workers}}}}}};
+}
+
+struct Stored {
+  void step() {
+    api.set_now(api.now() + 1);
+    store.step({api.wall_now(), api.now()});
+  }
+  void settle() {
+    for (int i = 0; i < 3; ++i) step();
+  }
+  void edit(const std::string& name, const std::function<void(json&)>& change) {
+    ASSERT_TRUE(api.edit(kube::resources::kModelServices, "default", name, change));
+  }
+  // "name=minWorkers" of each.
+  [[nodiscard]] std::vector<std::string> services() const {
+    std::vector<std::string> all;
+    for (const api::ModelService& one : store.model_services()) {
+      all.push_back(fmt::format("{}={}", one.metadata.name, one.spec.scaling.min_workers));
+    }
+    return all;
+  }
+  [[nodiscard]] std::vector<std::string> broken() const {
+    std::vector<std::string> all;
+    for (const BrokenObject& one : store.broken_objects()) all.push_back(one.name);
+    return all;
+  }
+
+  fakes::FakeApiServer api;
+  std::unique_ptr<fakes::FakeConnection> wire = api.connect("controller");
+  std::unique_ptr<kube::CredentialSource> credentials = kube::no_credentials();
+  kube::KubeClient client{*wire, api.url(), *credentials};
+  KubernetesStore store{client, "test", 1};
+};
+
+// Given services of which one breaks, another never was readable and a third goes to another installation, each while others
+// change; expects the last good state to stay, what is wrong to stay said, and everything to follow when it is mended.
+TEST(KubernetesStore, EachObjectHasItsOwnFate) {
+  Stored w;
+  for (const char* name : {"a", "b", "c"}) w.api.seed_object(service(name));
+  json never = service("never");
+  never["spec"]["slo"] = "soon";
+  w.api.seed_object(never);
+  w.settle();
+  EXPECT_THAT(w.services(), ElementsAre("a=1", "b=1", "c=1"));
+  EXPECT_THAT(w.broken(), ElementsAre("never"));
+  EXPECT_EQ(w.store.unreadable_uids().size(), 1U);
+
+  w.edit("b", [](json& object) { object["spec"]["slo"] = "soon"; });
+  w.settle();
+  EXPECT_THAT(w.services(), ElementsAre("a=1", "b=1", "c=1"));
+  EXPECT_THAT(w.broken(), ElementsAre("b", "never"));
+  EXPECT_EQ(w.store.unreadable_uids().size(), 1U);
+
+  w.edit("a", [](json& object) { object["spec"]["scaling"]["minWorkers"] = 2; });
+  w.edit("c", [](json& object) { object["metadata"]["labels"][kube::kInstanceLabel] = "other"; });
+  w.settle();
+  EXPECT_THAT(w.services(), ElementsAre("a=2", "b=1"));
+  EXPECT_THAT(w.broken(), ElementsAre("b", "never"));
+  EXPECT_EQ(w.store.foreign_uids().size(), 1U);
+
+  w.edit("a", [](json& object) { object["spec"]["scaling"]["minWorkers"] = 3; });
+  w.settle();
+  EXPECT_EQ(w.store.foreign_uids().size(), 1U);
+  EXPECT_THAT(w.services(), ElementsAre("a=3", "b=1"));
+
+  w.edit("b", [](json& object) { object["spec"] = service("b", 4)["spec"]; });
+  w.edit("never", [](json& object) { object["spec"] = service("never", 5)["spec"]; });
+  w.edit("c", [](json& object) { object["metadata"]["labels"].erase(kube::kInstanceLabel); });
+  w.settle();
+  EXPECT_THAT(w.services(), ElementsAre("a=3", "b=4", "c=1", "never=5"));
+  EXPECT_THAT(w.broken(), IsEmpty());
+  EXPECT_THAT(w.store.unreadable_uids(), IsEmpty());
+  EXPECT_THAT(w.store.foreign_uids(), IsEmpty());
+}
+
+// Given hundreds of seeded changes (new, edited, broken, mended, deleted, made anew under the old name); expects after each the
+// same lists as of a store that has just begun, but for last good states, which only the old one can know.
+TEST(KubernetesStore, SameAsReadingEverythingAnew) {
+  Stored w;
+  Rng random(7, "changes");
+  const auto pick = [&](int count) { return static_cast<int>(random.uniform() * count); };
+  std::map<std::string, std::string> good;  // by name: what was last readable
+  for (int round = 0; round < 300; ++round) {
+    const std::string name = fmt::format("s{}", pick(8));
+    const bool there = w.api.peek(kube::resources::kModelServices, "default", name) != nullptr;
+    const int what = pick(4);
+    const int workers = pick(9);
+    if (!there) {
+      w.api.seed_object(service(name, workers));
+    } else if (what == 0) {
+      w.api.delete_object(kube::resources::kModelServices, "default", name, true);
+      w.settle();
+    } else if (what == 1) {
+      w.edit(name, [](json& object) { object["spec"]["slo"] = "soon"; });
+    } else {
+      w.edit(name, [&](json& object) { object["spec"] = service(name, workers)["spec"]; });
+    }
+    w.settle();
+    KubernetesStore fresh(w.client, "fresh", 2);
+    fresh.step({w.api.wall_now(), w.api.now()});
+    for (const api::ModelService& one : fresh.model_services()) {
+      good[one.metadata.name] = fmt::format("{}={}", one.metadata.name, one.spec.scaling.min_workers);
+    }
+    std::erase_if(
+        good, [&](const auto& one) { return w.api.peek(kube::resources::kModelServices, "default", one.first) == nullptr; });
+    std::vector<std::string> wanted;
+    for (const auto& [key, text] : good) wanted.push_back(text);
+    ASSERT_EQ(w.services(), wanted) << "round " << round;
+    ASSERT_EQ(w.store.broken_objects(), fresh.broken_objects()) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::controller
