@@ -1,4 +1,5 @@
-// `windlass plan`: what would be decided, from YAML files or from a snapshot of a live controller. Touches nothing.
+// `windlass plan`: what would be decided, from YAML files or from a snapshot of a live controller; or what a strategy finds for
+// a ModelService or a SCENARIO without `cluster`. Touches nothing.
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -8,9 +9,11 @@
 #include "controller/cli/commands.h"
 #include "controller/cli/object_files.h"
 #include "controller/cli/plan_text.h"
+#include "controller/cli/strategy_plan.h"
 #include "controller/cli/text_file.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
+#include "planner/search/strategies.h"
 
 namespace windlass::cli {
 namespace {
@@ -20,7 +23,18 @@ struct PlanOptions {
   std::string snapshot;
   std::string output = "table";
   double rate_per_s = -1;
+  StrategyFlags by_strategy;  // what it shares with the above is set when it runs
 };
+
+// A strategy was asked for, or a SCENARIO was given, which only strategies can plan.
+Result<bool> wants_strategy(const PlanOptions& options) {
+  const StrategyFlags& flags = options.by_strategy;
+  const bool asked =
+      !flags.strategy.empty() || !flags.goal.empty() || !flags.time_limit.empty() || flags.compare || !flags.report.empty();
+  if (asked || !options.snapshot.empty()) return asked;
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(options.files.front()));
+  return !objects;
+}
 
 Result<planner::Snapshot> snapshot_of(const PlanOptions& options) {
   if (!options.snapshot.empty()) {
@@ -56,7 +70,8 @@ void add_plan(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<PlanOptions>();
   auto* source = command->add_option_group("source", "What to plan from");
   auto* files =
-      source->add_option("-f,--file,FILE", options->files, "YAML file with ModelServices and AcceleratorClasses; repeatable");
+      source->add_option("-f,--file,FILE", options->files,
+                         "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster");
   source->add_option("--snapshot", options->snapshot, "What a controller saw (GET /v1/snapshot): gives the same plan again")
       ->excludes(files);
   source->require_option(1);
@@ -65,7 +80,35 @@ void add_plan(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->add_option("--rate", options->rate_per_s, "Requests per second to plan for, in place of what the files assume")
       ->check(CLI::Range(0.0, 1e9));
+  std::vector<std::string> names;
+  for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
+  StrategyFlags& flags = options->by_strategy;
+  const auto of_files = [&](CLI::Option* option) { option->needs(files); };
+  of_files(command->add_option("--strategy", flags.strategy, "Plan by one published strategy, or auto: the best of all")
+               ->check(CLI::IsMember(names)));
+  of_files(command->add_option("--goal", flags.goal, "What a strategy minimises: cost, power, or GPUs for the throughput")
+               ->check(CLI::IsMember({"cost", "power", "throughput"})));
+  of_files(
+      command->add_option("--time-limit", flags.time_limit, "For each strategy, such as 10s: the best plan found by then"));
+  of_files(command->add_flag("--compare", flags.compare, "Plan by every strategy and print them beside each other")
+               ->excludes("--strategy"));
+  of_files(command->add_option("--report", flags.report, "HTML page with cost over attainment and capacity over rate"));
+  command->add_option("--jobs", flags.jobs, "Threads of a strategy; all cores when left out")->check(CLI::Range(1, 1024));
   command->callback([&context, options] {
+    const auto by_strategy = wants_strategy(*options);
+    if (!by_strategy.ok()) {
+      context.console.err << by_strategy.error().message << "\n";
+      context.exit_code = kFailed;
+      return;
+    }
+    if (*by_strategy) {
+      StrategyFlags asked = options->by_strategy;
+      asked.files = options->files;
+      asked.output = options->output;
+      asked.rate_per_s = options->rate_per_s;
+      context.exit_code = plan_by_strategy(asked, context.console);
+      return;
+    }
     const auto text = plan_text(*options);
     if (!text.ok()) {
       context.console.err << text.error().message << "\n";

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/catalog/efficiency.h"
+#include "planner/perf/data_sheet_model.h"
 #include "planner/perf/operator_model.h"
 #include "planner/perf/profile_operators.h"
 #include "planner/search/worker_config.h"
@@ -67,6 +68,24 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
     }
   }
   return made;
+}
+
+KindModelOf data_sheet_models(const planner::ModelShape& shape) {
+  return [shape](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
+    const auto refused = [](const std::string& what) { return Error{ErrorCode::kInvalidArgument, what}; };
+    if (stages > 1) return refused("lines from data sheets know no pipeline stages");
+    if (!(planner::peak_flops_for(spec, shape.dtype) > 0)) {
+      return refused(fmt::format("cannot compute in {}", planner::to_string(shape.dtype)));
+    }
+    const planner::LinearCoefficients lines = planner::linear_coefficients(shape, spec, tensor_parallel);
+    if (!(lines.kv_capacity_tokens > 0)) {
+      return refused(fmt::format("weights of {:.0f} GB leave no KV cache in {:.0f} GB", planner::weight_bytes(shape) / 1e9,
+                                 tensor_parallel * spec.memory_bytes / 1e9));
+    }
+    return KindModel{
+        std::make_shared<const planner::LinearIterationModel>(planner::data_sheet_model(lines, lines.kv_capacity_tokens)),
+        lines.kv_capacity_tokens};
+  };
 }
 
 KindModelOf roofline_models(const planner::ModelShape& shape) {

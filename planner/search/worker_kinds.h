@@ -36,6 +36,9 @@ struct Kinds {
 [[nodiscard]] Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<AcceleratorChoice>& accelerators,
                                  const KindSpace& space, const KindModelOf& model_of);
 
+// Lines from data sheets, as the controller predicts; no pipeline stages.
+[[nodiscard]] KindModelOf data_sheet_models(const planner::ModelShape& shape);
+
 // Data sheets with fitted efficiencies (planner/perf/operator_model.h) and 90 % of the memory.
 [[nodiscard]] KindModelOf roofline_models(const planner::ModelShape& shape);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/perf/data_sheet_model.h"
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
 #include "planner/perf/operator_model.h"
@@ -55,13 +56,9 @@ Built from_linear_fit(const Asked& asked) {
   return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(std::move(fit.model)));
 }
 
-// Lines worked out from data sheets: nothing was measured, so every iteration counts as extrapolated.
 Built from_data_sheet(const Asked& asked) {
-  const planner::LinearCoefficients c = planner::linear_coefficients(asked.shape, asked.accelerator, asked.gpus);
-  const planner::LinearPhase prefill{{c.k1, 0, 0, c.c1}, {}};
-  const planner::LinearPhase decode{{c.k2, c.c2, 0, c.c3}, {}};
-  return std::shared_ptr<const IterationModel>(
-      std::make_shared<LinearIterationModel>(prefill, decode, asked.kv_capacity_tokens));
+  return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(planner::data_sheet_model(
+      planner::linear_coefficients(asked.shape, asked.accelerator, asked.gpus), asked.kv_capacity_tokens)));
 }
 
 Built from_distserve(const Asked& asked, const std::string* capacities_text) {

@@ -1,0 +1,98 @@
+// See strategy_page.h.
+#include "controller/cli/strategy_page.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "controller/cli/charts/svg_chart.h"
+
+namespace windlass::cli {
+namespace {
+
+using charts::Chart;
+using charts::ChartSeries;
+using charts::escaped;
+
+using CostPoint = std::pair<double, double>;  // dollars an hour, attainment
+
+// Points that nothing cheaper attains more than, by cost.
+std::vector<CostPoint> pareto_front(std::vector<CostPoint> points) {
+  std::sort(points.begin(), points.end(), [](const CostPoint& a, const CostPoint& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  });
+  std::vector<CostPoint> front;
+  for (const CostPoint& point : points) {
+    if (front.empty() || point.second > front.back().second) front.push_back(point);
+  }
+  return front;
+}
+
+ChartSeries series_of(std::string name, const std::vector<CostPoint>& points, bool joined) {
+  ChartSeries series{std::move(name), {}, joined};
+  for (const auto& [cost, attainment] : points) series.points.push_back({cost, attainment, {}, {}});
+  return series;
+}
+
+std::string figure(const Chart& chart, const std::string& caption) {
+  const bool any =
+      std::any_of(chart.series.begin(), chart.series.end(), [](const auto& series) { return !series.points.empty(); });
+  if (!any) return "";
+  return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", charts::svg_of(chart), escaped(caption));
+}
+
+std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
+  std::vector<CostPoint> all, weighed;
+  Chart chart{"Attainment over cost", "dollars an hour", "share of requests inside the objectives", {}};
+  std::vector<ChartSeries> plans;
+  for (const StrategyOutcome& outcome : outcomes) {
+    if (!outcome.plan) continue;
+    const CostPoint own{outcome.plan->cost_per_hour, outcome.plan->predicted.attainment};
+    plans.push_back(series_of(outcome.strategy, {own}, false));
+    all.push_back(own);
+    for (const search::Considered& other : outcome.plan->considered) {
+      if (!other.predicted.simulated) continue;
+      weighed.emplace_back(other.cost_per_hour, other.predicted.attainment);
+      all.push_back(weighed.back());
+    }
+  }
+  chart.series.push_back(series_of("weighed", weighed, false));
+  chart.series.push_back(series_of("Pareto front", pareto_front(all), true));
+  for (ChartSeries& plan : plans) chart.series.push_back(std::move(plan));
+  return figure(chart,
+                "Every deployment that was simulated at the rate asked for. Nothing cheaper attains more than the front.");
+}
+
+std::string rate_chart(const search::Problem& problem, const std::vector<RateCurve>& curves) {
+  Chart chart{"Attainment over the rate", "requests per second", "share of requests inside the objectives", {}};
+  for (const RateCurve& curve : curves) {
+    ChartSeries series{curve.name, {}};
+    for (const RateCurve::Point& point : curve.points)
+      series.points.push_back({point.requests_per_s, point.attainment, {}, {}});
+    chart.series.push_back(std::move(series));
+  }
+  return figure(chart, fmt::format("One run of {} requests at each rate; {:.4g} requests/s are asked for.",
+                                   problem.requests_per_trial, problem.requests_per_s));
+}
+
+}  // namespace
+
+std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
+                          const std::vector<RateCurve>& curves) {
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+      "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>Plan for {0}</title>\n"
+      "<style>body{{font-family:sans-serif;max-width:900px;margin:2em auto;padding:0 "
+      "1em;color:#111;background:#fff}}pre{{overflow-x:auto;background:#f6f6f6;padding:1em}}figure{{margin:2em "
+      "0}}svg{{max-width:100%;height:auto}}figcaption{{color:#444}}</style>\n</head>\n<body>\n<h1>Plan for {0}</h1>\n",
+      escaped(problem.name));
+  if (outcomes.size() > 1) page += fmt::format("<pre>{}</pre>\n", escaped(comparison_table(problem, outcomes)));
+  page += cost_chart(outcomes) + rate_chart(problem, curves);
+  for (const StrategyOutcome& outcome : outcomes) {
+    if (outcome.plan) page += fmt::format("<pre>{}</pre>\n", escaped(strategy_table(problem, outcome)));
+  }
+  return page + "</body>\n</html>\n";
+}
+
+}  // namespace windlass::cli

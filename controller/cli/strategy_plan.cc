@@ -1,0 +1,247 @@
+// See strategy_plan.h.
+#include "controller/cli/strategy_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/yaml.h"
+#include "controller/cli/clock.h"
+#include "controller/cli/object_files.h"
+#include "controller/cli/strategy_page.h"
+#include "controller/cli/strategy_text.h"
+#include "controller/cli/text_file.h"
+#include "controller/cli/thread_executor.h"
+#include "planner/base/yaml_reader.h"
+#include "planner/search/plan_json.h"
+#include "planner/search/plan_scenario.h"
+#include "planner/search/service_problem.h"
+#include "planner/search/strategies.h"
+#include "planner/search/trial.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr double kProgressAfter_s = 1;
+constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
+constexpr std::size_t kCurves = 4;  // of the plan and its nearest runners-up
+constexpr const char* kScenarioWanted = "a SCENARIO file without cluster (docs/plan.md), or YAML with a ModelService";
+
+// Either kind of file as a problem, with what it borrows.
+struct Asked {
+  std::optional<search::PreparedProblem> scenario;
+  std::optional<search::ServiceProblem> service;
+
+  [[nodiscard]] search::Problem& problem() { return scenario ? scenario->problem() : service->problem(); }
+};
+
+Result<Asked> read_scenario(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
+  WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
+  std::map<std::string, std::string> texts;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (const sim::ScenarioFile& file : sim::files_of(plan.scenario)) {
+    const std::filesystem::path named(file.path);
+    auto text = read_text_file((named.is_absolute() ? named : folder / named).string(), file.what);
+    if (!text.ok()) return text.error().within(fmt::format("{}:{}: {}", path, file.line, file.field));
+    WINDLASS_ASSIGN_OR_RETURN(texts[file.path], unpacked(std::move(text).value(), file.path));
+  }
+  Asked asked;
+  WINDLASS_ASSIGN_OR_RETURN(asked.scenario, search::PreparedProblem::make(std::move(plan), texts));
+  return asked;
+}
+
+Result<Asked> read_service(const StrategyFlags& flags) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto objects, read_object_files(flags.files));
+  WINDLASS_RETURN_IF_ERROR(check_references(objects));
+  planner::Snapshot snapshot = quiet_snapshot(objects);
+  if (snapshot.services.size() != 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("found {} ModelServices, allowed is one: a strategy plans one model", snapshot.services.size())};
+  }
+  planner::Service& service = snapshot.services.front();
+  if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
+  Asked asked;
+  WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));
+  return asked;
+}
+
+Result<Asked> read(const StrategyFlags& flags) {
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
+  if (objects) return read_service(flags);
+  if (flags.files.size() > 1) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one SCENARIO", flags.files.size())};
+  }
+  WINDLASS_ASSIGN_OR_RETURN(Asked asked, read_scenario(flags.files.front()));
+  if (flags.rate_per_s > 0) asked.problem().requests_per_s = flags.rate_per_s;
+  return asked;
+}
+
+// A line on stderr that renews itself, for a person who waits.
+class Progress {
+ public:
+  explicit Progress(Console& console) : console_(console), begin_s_(monotonic_s()) {}
+  ~Progress() {
+    if (drawn_) console_.err << "\r\x1b[K" << std::flush;
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void tell(std::string_view strategy, std::string_view what, double share) {
+    const double now_s = monotonic_s();
+    if (!console_.err_terminal || now_s - begin_s_ < kProgressAfter_s || now_s - last_s_ < 0.2) return;
+    last_s_ = now_s;
+    drawn_ = true;
+    console_.err << fmt::format("\r\x1b[K{}: {:.0f}%, {}", strategy, 100 * share, what) << std::flush;
+  }
+
+ private:
+  Console& console_;
+  double begin_s_, last_s_ = 0;
+  bool drawn_ = false;
+};
+
+StrategyOutcome run(const search::NamedStrategy& strategy, const search::Problem& problem, Executor& executor,
+                    double time_limit_s, Progress& progress) {
+  const double begin_s = monotonic_s();
+  search::Effort effort;
+  effort.executor = &executor;
+  if (time_limit_s > 0) effort.stop = [begin_s, time_limit_s] { return monotonic_s() - begin_s > time_limit_s; };
+  effort.progress = [&](std::string_view what, double share) { progress.tell(strategy.name, what, share); };
+  StrategyOutcome outcome;
+  outcome.strategy = strategy.name;
+  auto plan = strategy.plan(problem, effort);
+  outcome.wall_s = monotonic_s() - begin_s;
+  if (plan.ok()) {
+    outcome.plan = std::move(plan).value();
+  } else {
+    outcome.error = plan.error().message;
+  }
+  return outcome;
+}
+
+// Cheaper first among those that hold; those that do not behind them.
+const StrategyOutcome* best_of(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes) {
+  const StrategyOutcome* best = nullptr;
+  for (const StrategyOutcome& outcome : outcomes) {
+    if (!outcome.plan) continue;
+    if (best != nullptr) {
+      const bool better_class = outcome.plan->holds && !best->plan->holds;
+      const bool same_class = outcome.plan->holds == best->plan->holds;
+      const bool cheaper =
+          search::worth_of(problem, outcome.plan->deployment) < search::worth_of(problem, best->plan->deployment);
+      if (!better_class && !(same_class && cheaper)) continue;
+    }
+    best = &outcome;
+  }
+  return best;
+}
+
+std::vector<RateCurve> rate_curves(const search::Problem& problem, const search::Plan& plan, Executor& executor) {
+  std::vector<std::pair<std::string, search::Deployment>> shown = {
+      {"the plan: " + describe(problem, plan.deployment), plan.deployment}};
+  for (const search::Considered& other : plan.considered) {
+    if (shown.size() == kCurves) break;
+    shown.emplace_back(describe(problem, other.deployment), other.deployment);
+  }
+  const std::size_t count = shown.size() * kRateFactors.size();
+  const auto attained = parallel_map<std::optional<double>>(executor, count, [&](std::size_t i) -> std::optional<double> {
+    const double rate = problem.requests_per_s * kRateFactors[i % kRateFactors.size()];
+    const auto result =
+        search::try_out(problem, shown[i / kRateFactors.size()].second, {rate, problem.requests_per_trial, problem.seed});
+    return result.ok() ? std::optional(result->attainment) : std::nullopt;
+  });
+  std::vector<RateCurve> curves;
+  for (std::size_t c = 0; c < shown.size(); ++c) {
+    RateCurve curve{shown[c].first, {}};
+    for (std::size_t f = 0; f < kRateFactors.size(); ++f) {
+      const auto& share = (*attained)[c * kRateFactors.size() + f];
+      if (share) curve.points.push_back({problem.requests_per_s * kRateFactors[f], *share});
+    }
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+void print(const StrategyFlags& flags, const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
+           Console& console) {
+  if (flags.output == "table") {
+    console.out << (flags.compare ? comparison_table(problem, outcomes) : strategy_table(problem, outcomes.front()));
+    return;
+  }
+  nlohmann::ordered_json json;
+  if (flags.compare) {
+    json["strategies"] = nlohmann::ordered_json::array();
+    for (const StrategyOutcome& outcome : outcomes) {
+      json["strategies"].push_back(outcome.plan
+                                       ? search::to_json(problem, *outcome.plan, outcome.wall_s)
+                                       : nlohmann::ordered_json{{"strategy", outcome.strategy}, {"error", outcome.error}});
+    }
+  } else {
+    json = search::to_json(problem, *outcomes.front().plan, outcomes.front().wall_s);
+  }
+  if (flags.output == "json") {
+    console.out << json.dump(2) << "\n";
+  } else {
+    console.out << api::to_yaml(nlohmann::json::parse(json.dump()));
+  }
+}
+
+}  // namespace
+
+Result<bool> holds_objects(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, kScenarioWanted));
+  return text.find("apiVersion") != std::string::npos;
+}
+
+int plan_by_strategy(const StrategyFlags& flags, Console& console) {
+  const auto fail = [&](const std::string& message, int code) {
+    console.err << message << "\n";
+    return code;
+  };
+  double time_limit_s = 0;
+  if (!flags.time_limit.empty()) {
+    const auto limit = duration_seconds(flags.time_limit);
+    if (!limit || !(*limit > 0)) {
+      return fail(
+          fmt::format("windlass plan: --time-limit: found '{}', allowed is a time above 0 such as 10s", flags.time_limit),
+          kUsage);
+    }
+    time_limit_s = *limit;
+  }
+  auto asked = read(flags);
+  if (!asked.ok()) return fail(asked.error().message, kFailed);
+  search::Problem& problem = asked->problem();
+  for (const search::Goal goal : {search::Goal::kCost, search::Goal::kPower, search::Goal::kThroughput}) {
+    if (flags.goal == search::to_string(goal)) problem.goal = goal;
+  }
+
+  ThreadExecutor executor(flags.jobs);
+  std::vector<StrategyOutcome> outcomes;
+  {
+    Progress progress(console);
+    for (const search::NamedStrategy& strategy : search::strategies()) {
+      const bool wanted = flags.strategy.empty() ? std::string_view(strategy.name) == "auto" : flags.strategy == strategy.name;
+      if (flags.compare || wanted) outcomes.push_back(run(strategy, problem, executor, time_limit_s, progress));
+    }
+  }
+  const StrategyOutcome* best = best_of(problem, outcomes);
+  if (best == nullptr) {
+    for (const StrategyOutcome& outcome : outcomes) console.err << outcome.strategy << ": " << outcome.error << "\n";
+    return kFailed;
+  }
+  if (!flags.report.empty()) {
+    const std::string page = strategy_page(problem, outcomes, rate_curves(problem, *best->plan, executor));
+    const auto written = write_whole_file(flags.report, page);
+    if (!written.ok()) return fail(written.error().message, kFailed);
+  }
+  print(flags, problem, outcomes, console);
+  return best->plan->holds ? kDone : kInfeasible;
+}
+
+}  // namespace windlass::cli
