@@ -36,8 +36,8 @@ std::string default_id() {
 
 // Gateways draw apart: with one seed, all of them would send their n-th request to the same chain.
 RouterOptions router_options(const Options& options) {
-  return {options.max_queued, options.queue_timeout_s, options.request_timeout_s,
-          options.policy,     std::random_device{}(),  options.start_timeout_s};
+  return {options.max_queued,     options.queue_timeout_s, options.request_timeout_s, options.policy,
+          std::random_device{}(), options.start_timeout_s, options.queue_order};
 }
 
 class App {

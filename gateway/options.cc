@@ -100,6 +100,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string advertise;
   std::vector<std::string> controllers;
   std::string policy = dispatch::to_string(options.policy);
+  std::string queue_order = dispatch::to_string(options.queue_order);
   std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s", drain_delay = "0";
   app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);
   app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
@@ -115,6 +116,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
          "--policy", policy,
          "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sa-jsq, sed, jiq, "
          "random, round-robin, power-of-two or aladdin")
+      ->capture_default_str();
+  app.add_option("--queue-order", queue_order,
+                 "who waits longest: objective (those who can still meet timeToFirstToken go first, the others behind them) or "
+                 "arrival (first come, first served)")
       ->capture_default_str();
   app.add_option("--queue-timeout", queue_timeout, "how long a request may wait for a worker")->capture_default_str();
   app.add_option("--start-timeout", start_timeout,
@@ -167,6 +172,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     options.controllers.push_back(controller);
   }
   take("--policy", dispatch::policy_from_string(policy), options.policy);
+  take("--queue-order", dispatch::queue_order_from_string(queue_order), options.queue_order);
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
   take("--start-timeout", parse_duration_s(start_timeout), options.start_timeout_s);
   take("--request-timeout", parse_duration_s(request_timeout), options.request_timeout_s);

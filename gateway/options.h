@@ -8,6 +8,7 @@
 
 #include "planner/base/result.h"
 #include "planner/dispatch/policies.h"
+#include "planner/dispatch/waiting_line.h"
 
 namespace windlass::gateway {
 
@@ -51,6 +52,7 @@ struct Options {
   double drain_timeout_s = 30;
   std::size_t max_body_bytes = std::size_t{512} << 20U;  // of all requests in hand
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
+  dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
 
   // Files of docs/security.md; empty: none.
   std::string tls_cert, tls_key;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -29,6 +30,8 @@ double backoff_s(Refusal why, int refusals) {
 // One chain as we load it. A slot outlives its place in the table while requests are in flight on it, and is found again by
 // (id, address) when the table brings it back, so that no request is ever forgotten in the count.
 struct Router::ChainSlot {
+  explicit ChainSlot(dispatch::QueueOrder order) : waiting(order) {}
+
   std::size_t index = 0;  // in the model's list, while it is listed
   std::string id;
   std::string address;
@@ -40,7 +43,7 @@ struct Router::ChainSlot {
   int refusals = 0;            // in a row
   double blocked_until_s = 0;  // it refused us: no new request before this; 0: it may have one
   Contact contact = Contact::kAnswers;
-  std::map<std::uint64_t, RequestId> waiting;  // for a slot of this chain, by order of arrival; only while it is open
+  dispatch::WaitingLine waiting;  // for a slot of this chain; only while it is open
 
   // In the table, to be sent requests, and there.
   [[nodiscard]] bool serves() const { return listed && !draining && contact == Contact::kAnswers; }
@@ -53,10 +56,12 @@ struct Router::Model {
   std::vector<std::shared_ptr<ChainSlot>> slots;  // listed, in the table's order; then those that still hold requests
   std::unique_ptr<dispatch::DispatchPolicy> policy;
   std::vector<std::shared_ptr<ChainSlot>> blocked;  // listed slots that refused us and are not waited out
-  std::map<std::uint64_t, RequestId> waiting;       // for any chain, by order of arrival
+  dispatch::WaitingLine waiting;                    // for any chain
   std::size_t waiting_at_chains = 0;                // in the slots' own queues
+  dispatch::FirstTokenTail first_token;
 
   [[nodiscard]] std::size_t total_waiting() const { return waiting.size() + waiting_at_chains; }
+  [[nodiscard]] double margin_s() const { return first_token.margin_s(std::max(0.0, route.ttft_slo_s)); }
 
   [[nodiscard]] static dispatch::ChainState state_of(const ChainSlot& slot) {
     return {slot.service_rate_per_s, slot.capacity, slot.in_flight + static_cast<int>(slot.waiting.size()),
@@ -123,6 +128,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
     if (model == nullptr) {
       model = std::make_unique<Model>();
       model->policy = dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name));
+      model->waiting = dispatch::WaitingLine(options_.queue_order);
     }
     model->listed = true;
     std::vector<std::shared_ptr<ChainSlot>> slots;
@@ -131,7 +137,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       if (chain.role != dispatch::Role::kUnified || chain.hops.empty()) continue;
       auto known = std::find_if(model->slots.begin(), model->slots.end(),
                                 [&](const auto& slot) { return slot->id == chain.id && slot->address == chain.hops.front(); });
-      auto slot = known == model->slots.end() ? std::make_shared<ChainSlot>() : *known;
+      auto slot = known == model->slots.end() ? std::make_shared<ChainSlot>(options_.queue_order) : *known;
       slot->id = chain.id;
       slot->address = chain.hops.front();
       slot->service_rate_per_s = chain.service_rate_per_s;
@@ -158,7 +164,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       continue;
     }
     for (const auto& slot : model->slots) empty_queue_of(*model, *slot);
-    for (const auto& [sequence, id] : model->waiting) orphans.push_back(id);
+    for (const auto& waiting : model->waiting.all()) orphans.push_back(waiting.id);
   }
   for (const RequestId id : orphans) {
     const std::string message = fmt::format("The model '{}' is no longer served.", requests_.at(id).record.model);
@@ -199,7 +205,7 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
   Model& model = *found->second;
   request.objective = Objective{model.route.ttft_slo_s, model.route.tpot_slo_s};
   const auto waiting_before = model.total_waiting();
-  model.waiting.emplace(request.sequence, id);
+  wait(model, id);
   pump(now_s, model, actions);
   const auto limit = static_cast<std::size_t>(std::max(0, std::min(options_.max_queued, model.route.max_queued)));
   if (requests_.contains(id) && request.slot == nullptr && waiting_before >= limit) {
@@ -249,7 +255,7 @@ void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& 
            actions);
     return;
   }
-  model->second->waiting.emplace(request.sequence, id);
+  wait(*model->second, id);
   model->second->tell(*slot);
   std::erase_if(model->second->slots, [](const auto& one) { return !one->listed && one->in_flight == 0; });
   pump(now_s, *model->second, actions);
@@ -271,7 +277,12 @@ void Router::tokens_sent(double now_s, RequestId id, int count) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || count <= 0) return;
   Request& request = found->second;
-  if (!request.record.first_token_s.has_value()) request.record.first_token_s = now_s;
+  if (!request.record.first_token_s.has_value()) {
+    request.record.first_token_s = now_s;
+    const auto model = models_.find(request.record.model);
+    if (model != models_.end() && request.record.dispatched_s.has_value())
+      model->second->first_token.observe(now_s - *request.record.dispatched_s);
+  }
   request.record.last_token_s = now_s;
   request.tokens += count;
 }
@@ -456,35 +467,43 @@ std::map<std::string, int> Router::queue_lengths() const {
   return lengths;
 }
 
-// Gives waiting requests to chains, oldest first, until the policy says wait.
+// Into the model's line, at the place of its arrival.
+void Router::wait(Model& model, RequestId id) {
+  const Request& request = requests_.at(id);
+  const double ttft_s = request.objective.ttft_s;
+  model.waiting.join(request.sequence, id,
+                     ttft_s > 0 ? request.record.arrived_s + ttft_s : std::numeric_limits<double>::infinity());
+}
+
+// Gives waiting requests to chains, each in its turn, until the policy says wait.
 void Router::pump(double now_s, Model& model, Actions& actions) {
   if (!model.listed || shutting_down_) return;
   model.unblock_waited_out(now_s);
   while (!model.waiting.empty()) {
     const auto choice = model.policy->choose();
     if (!choice.has_value()) return;
-    const auto [sequence, id] = *model.waiting.begin();
-    model.waiting.erase(model.waiting.begin());
+    const auto next = *model.waiting.next(now_s, model.margin_s());
+    model.waiting.take(next.place);
     const auto& slot = model.slots[*choice];
     if (slot->in_flight < slot->capacity) {
-      send(now_s, model, slot, id, actions);
+      send(now_s, model, slot, next.id, actions);
       continue;
     }
-    slot->waiting.emplace(sequence, id);
+    slot->waiting.join(next.place, next.id, next.deadline_s);
     ++model.waiting_at_chains;
-    requests_.at(id).queued_at = slot;
+    requests_.at(next.id).queued_at = slot;
     model.tell(*slot);
   }
 }
 
-// Gives the slots of a chain to those that wait for it, oldest first.
+// Gives the slots of a chain to those that wait for it, each in its turn.
 void Router::serve_queue_of(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, Actions& actions) {
   if (!slot->open() || shutting_down_) return;
   while (!slot->waiting.empty() && slot->in_flight < slot->capacity) {
-    const RequestId id = slot->waiting.begin()->second;
-    slot->waiting.erase(slot->waiting.begin());
+    const auto next = *slot->waiting.next(now_s, model.margin_s());
+    slot->waiting.take(next.place);
     --model.waiting_at_chains;
-    send(now_s, model, slot, id, actions);
+    send(now_s, model, slot, next.id, actions);
   }
 }
 
@@ -503,9 +522,11 @@ void Router::send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& 
 
 // Those that wait for this chain wait for any again. The caller tells the policy, and pumps.
 void Router::empty_queue_of(Model& model, ChainSlot& slot) {
-  for (const auto& [sequence, id] : slot.waiting) requests_.at(id).queued_at.reset();
   model.waiting_at_chains -= slot.waiting.size();
-  model.waiting.merge(slot.waiting);
+  for (const auto& waiting : slot.waiting.take_all()) {
+    requests_.at(waiting.id).queued_at.reset();
+    model.waiting.join(waiting.place, waiting.id, waiting.deadline_s);
+  }
 }
 
 // Gives the slot back, or leaves the queue. The caller serves the chain's queue and pumps.
@@ -519,11 +540,11 @@ void Router::release(Request& request) {
   } else if (request.queued_at != nullptr) {
     const auto slot = std::move(request.queued_at);
     request.queued_at.reset();
-    slot->waiting.erase(request.sequence);
+    slot->waiting.leave(request.sequence);
     --model->second->waiting_at_chains;
     model->second->tell(*slot);
   } else if (model != models_.end()) {
-    model->second->waiting.erase(request.sequence);
+    model->second->waiting.leave(request.sequence);
   }
 }
 
@@ -558,7 +579,7 @@ void Router::reject(double now_s, RequestId id, Reject rejection, Actions& actio
 }
 
 void Router::time_out(double now_s, RequestId id, Actions& actions) {
-  const Request& request = requests_.at(id);
+  Request& request = requests_.at(id);
   if (request.slot != nullptr) {
     const std::string message = fmt::format("The request took longer than {} s.", options_.request_timeout_s);
     const bool nothing_sent = !request.response_started;
@@ -571,6 +592,15 @@ void Router::time_out(double now_s, RequestId id, Actions& actions) {
     return;
   }
   const Model& model = *models_.at(request.record.model);
+  const dispatch::WaitingLine& line = request.queued_at != nullptr ? request.queued_at->waiting : model.waiting;
+  const double limit_s = request.record.arrived_s + options_.request_timeout_s;
+  if (line.overtaken(request.sequence) && now_s < limit_s) {
+    // Its turn by arrival has come, and went to others who could still meet their objective: it is not refused for that.
+    request.wait_until_s = limit_s;
+    deadlines_.erase(request.deadline);
+    request.deadline = deadlines_.emplace(limit_s, id);
+    return;
+  }
   const bool serves = std::any_of(model.slots.begin(), model.slots.end(), [](const auto& slot) { return slot->serves(); });
   const std::string what = serves ? "No slot became free" : model.started() ? "No worker answers" : "No worker is ready";
   reject(now_s, id,

@@ -11,12 +11,13 @@
 //   - a worker that does not answer (contact.h) gets no new request. A request that a worker may have worked on goes to another
 //     one at most once in its life, and never after a byte of an answer has gone to the client
 //   - under JFFC: while a request waits, no chain of its model has a free slot (other than chains that refused us a moment
-//   ago), and
-//     requests of one model are dispatched in order of arrival; one that was refused returns to its old place
-//   - under a policy that sends requests to full chains they wait here, in one queue per chain: the requests of one queue are
-//   dispatched
-//     in order of arrival, and none waits for a chain that has a free slot; when a chain stops taking requests, those that wait
-//     for it are given to the policy anew
+//     ago), and those of one model that wait are dispatched in the order of planner/dispatch/waiting_line.h: those who can
+//     still meet timeToFirstToken, then those who cannot; one that was refused returns to its old place
+//   - under a policy that sends requests to full chains they wait here, in one queue per chain, each in that order, and none
+//     waits for a chain that has a free slot; when a chain stops taking requests, those that wait for it are given to the
+//     policy anew
+//   - nobody is refused because others went first: the queue timeout ends only the wait of those whose turn would not have come
+//     by arrival either; others wait until the request timeout
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@
 #include "gateway/contact.h"
 #include "planner/dispatch/policies.h"
 #include "planner/dispatch/routing_table.h"
+#include "planner/dispatch/waiting_line.h"
 
 namespace windlass::gateway {
 
@@ -86,6 +88,7 @@ struct RouterOptions {
   std::uint64_t seed = 1;                                     // of the policies that draw
   // A request for a model that has no worker yet may wait this long, if that is longer than queue_timeout_s.
   double start_timeout_s = 300;
+  dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
 };
 
 // Why a worker did not take a request. It has done no work for it, so another worker may.
@@ -173,6 +176,7 @@ class Router {
   struct Model;
   struct Request;
 
+  void wait(Model& model, RequestId id);
   void pump(double now_s, Model& model, Actions& actions);
   void serve_queue_of(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, Actions& actions);
   void send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, RequestId id, Actions& actions);

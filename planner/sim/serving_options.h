@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/dispatch/policies.h"
+#include "planner/dispatch/waiting_line.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/engine.h"
@@ -93,6 +94,8 @@ struct ServingService {
   // tokens (JSQ as Splitwise counts). Where a policy keeps requests back (JFFC), those of unified workers wait in a central
   // queue, as at our gateway; so do all requests while no worker is ready.
   std::optional<dispatch::PolicyKind> dispatch;
+  // In which order those of the central queue go, where there are objectives; without, by arrival.
+  dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;
   int heavy_decode_tokens = 128;               // predicted to make more: a heavy decode (TetriInfer, Section 5.1)
   std::optional<LengthPrediction> prediction;  // none: lengths are known

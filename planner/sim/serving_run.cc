@@ -183,6 +183,7 @@ void ServingRun::end_iteration(int w, int lane) {
   for (const int request : outcome.first_tokens) {
     LiveRequest& of = live(request);
     of.first_ns = now_ns_;
+    service(of.service).first_token.observe(seconds_between(of.dispatched_ns, now_ns_));
     in.figures.first_token(seconds_between(of.arrival_ns, now_ns_));
     of.prefill_ns = took_ns;
     of.stage = RequestStage::kDecode;

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "planner/base/rng.h"
+#include "planner/dispatch/waiting_line.h"
 #include "planner/sim/serving_figures.h"
 #include "planner/sim/serving_simulation.h"
 #include "planner/sim/serving_worker.h"
@@ -37,6 +38,7 @@ enum class RequestStage {
 struct LiveRequest {
   std::int64_t number = 0;
   std::int64_t arrival_ns = 0;
+  std::int64_t dispatched_ns = 0;  // last
   std::int64_t started_ns = -1;
   std::int64_t first_ns = 0;
   std::int64_t prefill_ns = 0;  // how long the iteration took that made the first token
@@ -85,6 +87,7 @@ struct ServiceState {
       : options(&of),
         first(of.dispatch, seed, stream("prefill", index)),
         second(of.dispatch, seed, stream("decode", index)),
+        queue(of.queue_order),
         choice(seed, stream("two-choice", index)),
         prediction(seed, stream("length prediction", index)),
         figures(of) {}
@@ -97,7 +100,8 @@ struct ServiceState {
   bool two_roles = false;
   WorkerChooser first;               // unified or prefill workers
   WorkerChooser second;              // decode workers
-  std::deque<int> queue;             // requests that no worker takes yet
+  dispatch::WaitingLine queue;       // requests that no worker takes yet; a place is a request's number
+  dispatch::FirstTokenTail first_token;
   std::deque<int> orphans;           // prefilled requests without a decode worker
   std::map<std::string, int> slots;  // of a pool by name, as ordered; else what the engines hold
   Rng choice;
@@ -105,6 +109,10 @@ struct ServiceState {
   ServingFigures figures;
   std::int64_t input_tokens = 0, output_tokens = 0;
   std::int64_t last_arrival_ns = -1;
+
+  [[nodiscard]] double ttft_objective_s() const {
+    return options->objectives ? options->objectives->ttft_s : std::numeric_limits<double>::infinity();
+  }
 };
 
 class ServingRun {
@@ -186,6 +194,7 @@ class ServingRun {
   // To its worker or workers; false: it has to wait. A request that no worker holds is refused.
   bool dispatch(int request);
   SequenceSpec spec_of(int request);
+  void wait(int request);  // in the central queue
   void serve_queue(int s);
   ServedRequest described(const LiveRequest& of);
 

@@ -71,7 +71,14 @@ void ServingRun::arrive(const Arrival& arrival) {
   of.stage = RequestStage::kQueued;
   predict(of);
   ++in_system_;
-  if (!in.queue.empty() || !dispatch(number)) in.queue.push_back(number);
+  if (!in.queue.empty() || !dispatch(number)) wait(number);
+}
+
+void ServingRun::wait(int request) {
+  const LiveRequest& of = live(request);
+  ServiceState& in = service(of.service);
+  in.queue.join(static_cast<std::uint64_t>(of.number), static_cast<std::uint64_t>(request),
+                seconds_between(0, of.arrival_ns) + in.ttft_objective_s());
 }
 
 void ServingRun::predict(LiveRequest& of) {
@@ -111,6 +118,7 @@ bool ServingRun::dispatch(int request) {
   }
   of.stage = RequestStage::kPrefill;
   of.prefill_worker = prefill.worker;
+  of.dispatched_ns = now_ns_;
   ServingWorker& at = worker(prefill.worker);
   ++at.prompts;
   if (in.two_roles) in.first.changed(prefill.worker, 1);
@@ -141,11 +149,10 @@ SequenceSpec ServingRun::spec_of(int request) {
 }
 
 void ServingRun::serve_queue(int s) {
-  auto& queue = service(s).queue;
-  while (!queue.empty()) {
-    const int request = queue.front();
-    if (!dispatch(request)) return;
-    queue.pop_front();
+  ServiceState& in = service(s);
+  while (const auto next = in.queue.next(seconds_between(0, now_ns_), in.first_token.margin_s(in.ttft_objective_s()))) {
+    if (!dispatch(static_cast<int>(next->id))) return;
+    in.queue.take(next->place);
   }
 }
 

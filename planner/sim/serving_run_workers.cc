@@ -164,7 +164,7 @@ void ServingRun::fail(int w) {
       continue;
     }
     ++service(s).figures.counts.retried;
-    service(s).queue.push_front(*request);
+    wait(*request);
   }
   offer_orphans(s);
   serve_queue(s);
@@ -204,8 +204,8 @@ void ServingRun::join_decode_worker(int request, int decode) {
 bool ServingRun::give_up() {
   bool lost = false;
   for (ServiceState& of : services_) {
-    for (const int request : std::exchange(of.queue, {})) {
-      lose(request);
+    for (const auto& waiting : of.queue.take_all()) {
+      lose(static_cast<int>(waiting.id));
       lost = true;
     }
     while (!of.orphans.empty()) {

@@ -176,6 +176,56 @@ TEST(Gateway, QueueFull) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_started_total", {{"model", "tiny"}}), 3);
 }
 
+// Given one slot that is taken, one that waits and can no longer meet timeToFirstToken, and one that came later and still can;
+// the later one goes first, and the other is served after it. With --queue-order arrival the earlier one goes first.
+TEST(Gateway, WhoIsLateWaitsBehind) {
+  for (const bool by_arrival : {false, true}) {
+    Gate go_on;
+    std::mutex mutex;
+    std::vector<std::string> served;
+    FakeServer worker([&](Connection& connection, const Message& request) {
+      const std::string prompt = nlohmann::json::parse(request.body)["messages"][0]["content"];
+      {
+        const std::lock_guard lock(mutex);
+        served.push_back(prompt);
+      }
+      if (prompt == "first" && !go_on.wait()) return;
+      connection.write(json_response(200, completion("x")));
+    });
+    FakeController controller;
+    // A request keeps the objective that its model had when it came.
+    const auto with_objective = [&](std::int64_t counter, double ttft_s) {
+      auto next = table(counter, {chain("w", worker.address(), 0.5, 1)});
+      next.models.front().ttft_slo_s = ttft_s;
+      return next;
+    };
+    controller.set_table(with_objective(1, 1e-6));
+    GatewayProcess gateway({controller.url()},
+                           by_arrival ? std::vector<std::string>{"--queue-order", "arrival"} : std::vector<std::string>{});
+    ASSERT_TRUE(gateway.obeys({1, 1}));
+    const auto ask_for = [&](const std::string& prompt, int waiting) {
+      auto client = Connection::connect(gateway.port());
+      EXPECT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", prompt, false))));
+      EXPECT_TRUE(wait_until([&] {
+        return gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "w"}}) == 1 &&
+               gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == waiting;
+      }));
+      return client;
+    };
+    auto first = ask_for("first", 0);
+    auto late = ask_for("late", 1);
+    controller.set_table(with_objective(2, 3600));
+    ASSERT_TRUE(gateway.obeys({1, 2}));
+    auto in_time = ask_for("in time", 2);
+    go_on.open();
+    for (auto* client : {&first, &late, &in_time}) EXPECT_EQ(read_message(**client)->status(), 200);
+    const std::lock_guard lock(mutex);
+    const std::vector<std::string> expected = by_arrival ? std::vector<std::string>{"first", "late", "in time"}
+                                                         : std::vector<std::string>{"first", "in time", "late"};
+    EXPECT_EQ(served, expected);
+  }
+}
+
 // Given a model without a worker; a request waits, is served when the table brings one, and another one that waits too long
 // (the start time-out, not the queue's) gets 503 with a Retry-After that is what is left of the expected start.
 TEST(Gateway, NoWorkerYet) {

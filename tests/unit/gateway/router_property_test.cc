@@ -11,14 +11,17 @@
 namespace windlass::gateway {
 namespace {
 
+constexpr double kTtftS = 1;
+
 // Plays random events and checks, after each, the promises of router.h from the outside: it keeps its own books of what was
 // dispatched where, from the actions alone.
 class Play {
  public:
-  Play(std::uint64_t seed, dispatch::PolicyKind policy)
+  Play(std::uint64_t seed, dispatch::PolicyKind policy, dispatch::QueueOrder order = dispatch::QueueOrder::kObjective)
       : rng_(seed, "router"),
         waits_centrally_(policy == dispatch::PolicyKind::kJffc),
-        router_(RouterOptions{8, 5, 20, policy, seed}) {}
+        by_arrival_(order == dispatch::QueueOrder::kArrival),
+        router_(RouterOptions{8, 5, 20, policy, seed, 300, order}) {}
 
   void run(int steps) {
     for (int i = 0; i < steps && !::testing::Test::HasFatalFailure(); ++i) {
@@ -48,7 +51,7 @@ class Play {
       if (rng_.integer(0, 7) == 0) continue;
       dispatch::ModelRoute route;
       route.served_name = name;
-      route.ttft_slo_s = 1;
+      route.ttft_slo_s = kTtftS;
       route.tpot_slo_s = 0.1;
       route.max_queued = static_cast<int>(rng_.integer(0, 6));
       for (int k = 0; k < 4; ++k) {
@@ -83,6 +86,7 @@ class Play {
       const std::string model = any_model();
       arrived_.emplace(id, model);
       sequence_.emplace(id, sequence_.size());
+      arrived_at_.emplace(id, now_s_);
       take(router_.arrived(now_s_, id, model, rng_.integer(0, 1) == 0));
       return;
     }
@@ -187,7 +191,9 @@ class Play {
     return nullptr;
   }
 
-  // The chain is in the table, takes requests and has a slot; with one queue for all, no older request of the model waits.
+  // The chain is in the table, takes requests and has a slot. With one queue for all, an older request of the model waits only
+  // if it cannot meet its objective any more (by the largest share of it that a first token is ever thought to take) and this
+  // one can.
   void check_dispatch(const Dispatch& dispatch) {
     const std::string& model = arrived_.at(dispatch.id);
     const auto* chain = listed(model, dispatch.chain, dispatch.address);
@@ -198,7 +204,11 @@ class Play {
     for (const auto& [id, name] : arrived_) {
       if (!waits_centrally_) break;
       if (name != model || finished_.contains(id) || holds_.contains(id)) continue;
-      ASSERT_GE(sequence_.at(id), sequence_.at(dispatch.id)) << "an older request waits";
+      if (sequence_.at(id) >= sequence_.at(dispatch.id)) continue;
+      ASSERT_FALSE(by_arrival_) << "an older request waits";
+      ASSERT_GT(now_s_ - arrived_at_.at(id), kTtftS * (1 - dispatch::FirstTokenTail::kMostShare) - 1e-9)
+          << "in time, and older";
+      ASSERT_LE(now_s_ - arrived_at_.at(dispatch.id), kTtftS) << "late, and younger";
     }
   }
 
@@ -257,6 +267,7 @@ class Play {
 
   Rng rng_;
   bool waits_centrally_;  // never at a chain
+  bool by_arrival_;
   Router router_;
   dispatch::RoutingTable table_;
   std::int64_t counter_ = 0;
@@ -264,6 +275,7 @@ class Play {
   RequestId next_id_ = 1;
   std::map<RequestId, std::string> arrived_;
   std::map<RequestId, std::size_t> sequence_;
+  std::map<RequestId, double> arrived_at_;
   std::map<RequestId, Held> holds_;
   std::set<RequestId> finished_, rejected_, started_;
   std::set<RequestId> moved_;  // a worker may have worked on it in vain
@@ -278,6 +290,16 @@ TEST(RouterProperties, HoldOverRandomEvents) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc);
+    play.run(120);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+// Given 1,000 of them with a queue by arrival; the same.
+TEST(RouterProperties, HoldByArrival) {
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Play play(seed, dispatch::PolicyKind::kJffc, dispatch::QueueOrder::kArrival);
     play.run(120);
     if (::testing::Test::HasFailure()) return;
   }

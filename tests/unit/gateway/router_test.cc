@@ -70,6 +70,66 @@ TEST_F(RouterTest, FastestFreeChainThenQueue) {
   EXPECT_EQ(all<Dispatch>(router.completed(3, 3, {})).at(0).id, 4U);
 }
 
+class ArrivalRouterTest : public RouterTest {
+ protected:
+  ArrivalRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kJffc, 1, 300, dispatch::QueueOrder::kArrival}) {}
+};
+
+// Given an objective of half a second and a slot that is taken for a second; who came early has missed it and waits behind
+// those who came lately, and is served when they are.
+TEST_F(RouterTest, WhoIsLateWaitsBehind) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  for (const RequestId id : {1, 2, 3}) (void)router.arrived(0.1 * static_cast<double>(id), id, "tiny", true);
+  (void)router.arrived(0.9, 4, "tiny", true);
+  (void)router.arrived(0.95, 5, "tiny", true);
+  EXPECT_EQ(all<Dispatch>(router.completed(1, 1, {})).at(0).id, 4U);
+  EXPECT_EQ(all<Dispatch>(router.completed(1.1, 4, {})).at(0).id, 5U);
+  EXPECT_EQ(all<Dispatch>(router.completed(1.2, 5, {})).at(0).id, 2U);
+  EXPECT_EQ(all<Dispatch>(router.completed(1.3, 2, {})).at(0).id, 3U);
+}
+
+// Given the same by arrival; it is first come, first served.
+TEST_F(ArrivalRouterTest, FirstComeFirstServed) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  for (const RequestId id : {1, 2}) (void)router.arrived(0.1 * static_cast<double>(id), id, "tiny", true);
+  (void)router.arrived(0.9, 3, "tiny", true);
+  EXPECT_EQ(all<Dispatch>(router.completed(1, 1, {})).at(0).id, 2U);
+  EXPECT_EQ(all<Dispatch>(router.completed(1.1, 2, {})).at(0).id, 3U);
+}
+
+// Given first tokens that take 0.4 s from their dispatch; a request with 0.3 s left counts as late, one with 0.45 s does not.
+TEST_F(RouterTest, LatenessCountsTheFirstTokensTime) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  for (RequestId id = 1; id <= 300; ++id) {
+    const double at_s = static_cast<double>(id);
+    EXPECT_EQ(all<Dispatch>(router.arrived(at_s, id, "tiny", true)).size(), 1U);
+    router.tokens_sent(at_s + 0.4, id, 1);
+    (void)router.completed(at_s + 0.5, id, {});
+  }
+  (void)router.arrived(400, 1000, "tiny", true);
+  (void)router.arrived(400.8, 1001, "tiny", true);
+  (void)router.arrived(400.95, 1002, "tiny", true);
+  EXPECT_EQ(all<Dispatch>(router.completed(401, 1000, {})).at(0).id, 1002U);
+}
+
+// Given a line that newcomers in time keep going past one who is late; after the queue timeout he is not refused but goes on
+// waiting until the request timeout, while one whose turn would not have come by arrival either gets 503.
+TEST_F(RouterTest, NobodyIsRefusedForBeingOvertaken) {
+  use(0, table(1, {chain("a", 1, 1)}));
+  (void)router.arrived(0, 1, "tiny", true);
+  (void)router.arrived(0, 2, "tiny", true);
+  (void)router.arrived(58, 3, "tiny", true);
+  EXPECT_EQ(all<Dispatch>(router.completed(58.1, 1, {})).at(0).id, 3U);
+  (void)router.arrived(58.2, 4, "tiny", true);
+  EXPECT_TRUE(all<Reject>(router.tick(60)).empty());
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 2);
+  const auto refused = all<Reject>(router.tick(118.3));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused.front().id, 4U);
+  EXPECT_EQ(all<Reject>(router.tick(599)).size(), 0U);
+  EXPECT_EQ(all<Dispatch>(router.completed(599.5, 3, {})).at(0).id, 2U);
+}
+
 // Given no table, an unknown model, a full queue; the answers are 503, 404 and 429, with Retry-After where a retry makes sense.
 TEST_F(RouterTest, Rejections) {
   auto rejected = all<Reject>(router.arrived(0, 1, "tiny", true));
