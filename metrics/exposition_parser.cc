@@ -53,8 +53,16 @@ class LineScanner {
 
   Result<Sample> sample() {
     Sample sample;
+    WINDLASS_RETURN_IF_ERROR(read(sample));
+    return sample;
+  }
+
+  // Reads the line into an empty sample.
+  Result<void> read(Sample& sample) {
     skip_spaces();
-    WINDLASS_ASSIGN_OR_RETURN(sample.name, name("metric name", true));
+    const std::string_view found = name(true);
+    if (found.empty()) return no_name("metric name");
+    sample.name = found;
     skip_spaces();
     if (!rest_.empty() && rest_.front() == '{') {
       rest_.remove_prefix(1);
@@ -77,7 +85,7 @@ class LineScanner {
     }
     skip_spaces();
     if (!rest_.empty()) return bad(fmt::format("after {}", sample.name), rest_, "end of line");
-    return sample;
+    return {};
   }
 
   void skip_spaces() {
@@ -97,15 +105,16 @@ class LineScanner {
     return found;
   }
 
-  Result<std::string> name(const std::string& what, bool colon) {
+  // Empty: no name stands here.
+  std::string_view name(bool colon) {
     std::size_t n = 0;
     while (n < rest_.size() && (n == 0 ? is_name_start(rest_[0]) || (colon && rest_[0] == ':') : is_name_char(rest_[n], colon)))
       ++n;
-    if (n == 0) return bad(what, rest_, "a letter or '_', then letters, digits and '_'");
-    std::string found(rest_.substr(0, n));
+    const std::string_view found = rest_.substr(0, n);
     rest_.remove_prefix(n);
     return found;
   }
+  Error no_name(const std::string& what) const { return bad(what, rest_, "a letter or '_', then letters, digits and '_'"); }
 
   Error bad(const std::string& what, std::string_view found, const std::string& allowed) const {
     return Error{ErrorCode::kInvalidArgument,
@@ -117,16 +126,20 @@ class LineScanner {
     while (true) {
       skip_spaces();
       if (!rest_.empty() && rest_.front() == '}') break;
-      WINDLASS_ASSIGN_OR_RETURN(std::string label, name("label name of " + sample.name, false));
+      const std::string_view found = name(false);
+      if (found.empty()) return no_name("label name of " + sample.name);
+      std::string label(found);
       skip_spaces();
       if (rest_.empty() || rest_.front() != '=') return bad("label " + label, rest_, "'='");
       rest_.remove_prefix(1);
       skip_spaces();
-      WINDLASS_ASSIGN_OR_RETURN(std::string value, quoted(label));
-      if (!sample.labels.emplace(label, std::move(value)).second) return bad("label " + label, label, "each label once");
+      const auto [place, is_new] = sample.labels.try_emplace(std::move(label));
+      const std::string& key = place->first;
+      WINDLASS_RETURN_IF_ERROR(read_quoted(key, is_new ? place->second : spare_));
+      if (!is_new) return bad("label " + key, key, "each label once");
       skip_spaces();
       if (rest_.empty() || (rest_.front() != ',' && rest_.front() != '}'))
-        return bad("after label " + label, rest_, "',' or '}'");
+        return bad("after label " + key, rest_, "',' or '}'");
       if (rest_.front() == '}') break;
       rest_.remove_prefix(1);
     }
@@ -134,14 +147,16 @@ class LineScanner {
     return {};
   }
 
-  Result<std::string> quoted(const std::string& label) {
+  Result<void> read_quoted(const std::string& label, std::string& value) {
     if (rest_.empty() || rest_.front() != '"') return bad("value of label " + label, rest_, "a '\"'");
-    std::string value;
-    for (std::size_t i = 1; i < rest_.size(); ++i) {
+    // Up to the first of these all is as it stands.
+    const std::size_t plain = std::min(rest_.find_first_of("\"\\", 1), rest_.size());
+    value = rest_.substr(1, plain - 1);
+    for (std::size_t i = plain; i < rest_.size(); ++i) {
       const char c = rest_[i];
       if (c == '"') {
         rest_.remove_prefix(i + 1);
-        return value;
+        return {};
       }
       if (c != '\\') {
         value += c;
@@ -161,6 +176,7 @@ class LineScanner {
 
   std::string_view rest_;
   std::size_t number_;
+  std::string spare_;  // the value of a label that stands twice
 };
 
 std::optional<MetricType> parse_type(std::string_view text) {
@@ -178,6 +194,24 @@ bool matches(const Sample& sample, const std::map<std::string, std::string>& mat
     return found != sample.labels.end() && found->second == wanted.second;
   });
 }
+
+using Labels = std::map<std::string, std::string>;
+
+// Orders label sets as if they had no "le".
+struct SameButForBound {
+  bool operator()(const Labels* a, const Labels* b) const {
+    auto left = a->begin(), right = b->begin();
+    while (true) {
+      if (left != a->end() && left->first == "le") ++left;
+      if (right != b->end() && right->first == "le") ++right;
+      if (right == b->end()) return false;
+      if (left == a->end()) return true;
+      if (*left != *right) return *left < *right;
+      ++left;
+      ++right;
+    }
+  }
+};
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
@@ -208,7 +242,8 @@ Result<void> read_type(std::string_view line, std::size_t number, Exposition& pa
   scanner.skip_spaces();
   if (scanner.word() != "TYPE") return {};  // HELP and comments
   scanner.skip_spaces();
-  WINDLASS_ASSIGN_OR_RETURN(std::string name, scanner.name("name after # TYPE", true));
+  const std::string name(scanner.name(true));
+  if (name.empty()) return scanner.no_name("name after # TYPE");
   scanner.skip_spaces();
   const std::string_view type_text = scanner.word();
   const auto type = parse_type(type_text);
@@ -222,20 +257,19 @@ Result<void> read_type(std::string_view line, std::size_t number, Exposition& pa
 std::optional<std::string> legible_name(std::string_view line, std::size_t number) {
   LineScanner scanner(line, number);
   scanner.skip_spaces();
-  auto name = scanner.name("metric name", true);
-  if (!name.ok()) return std::nullopt;
-  return scanner.at_end() || scanner.next_is(" \t{") ? std::optional(std::move(name).value()) : std::nullopt;
+  const std::string_view name = scanner.name(true);
+  if (name.empty()) return std::nullopt;
+  return scanner.at_end() || scanner.next_is(" \t{") ? std::optional(std::string(name)) : std::nullopt;
 }
 
 }  // namespace
 
 Result<Exposition> parse_exposition(std::string_view text) {
   Exposition page;
+  page.samples.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
   WINDLASS_RETURN_IF_ERROR(for_each_line(text, [&](std::string_view line, std::size_t number, bool) -> Result<void> {
     if (is_comment(line)) return read_type(line, number, page);
-    WINDLASS_ASSIGN_OR_RETURN(Sample sample, LineScanner(line, number).sample());
-    page.samples.push_back(std::move(sample));
-    return {};
+    return LineScanner(line, number).read(page.samples.emplace_back());
   }));
   return page;
 }
@@ -278,7 +312,9 @@ std::vector<const Sample*> Exposition::find(std::string_view name, const std::ma
 
 std::optional<double> Exposition::sum(std::string_view name, const std::map<std::string, std::string>& match) const {
   std::optional<double> total;
-  for (const Sample* sample : find(name, match)) total = total.value_or(0) + sample->value;
+  for (const Sample& sample : samples) {
+    if (sample.name == name && matches(sample, match)) total = total.value_or(0) + sample.value;
+  }
   return total;
 }
 
@@ -293,17 +329,17 @@ std::vector<std::string> Exposition::label_values(std::string_view name, const s
 
 Result<HistogramSnapshot> Exposition::histogram(const std::string& name,
                                                 const std::map<std::string, std::string>& match) const {
-  std::map<std::map<std::string, std::string>, std::map<double, double>> series;  // labels without le -> bound -> count
-  for (const Sample* sample : find(name + "_bucket", match)) {
-    auto labels = sample->labels;
-    const auto le = labels.find("le");
-    const auto bound = le == labels.end() ? std::nullopt : parse_value(le->second);
+  std::map<const Labels*, std::map<double, double>, SameButForBound> series;  // bound -> count
+  const std::string buckets_name = name + "_bucket";
+  for (const Sample& sample : samples) {
+    if (sample.name != buckets_name || !matches(sample, match)) continue;
+    const auto le = sample.labels.find("le");
+    const auto bound = le == sample.labels.end() ? std::nullopt : parse_value(le->second);
     if (!bound || std::isnan(*bound)) {
       return invalid(fmt::format("{}: label le: found {}, allowed is a number or +Inf", name,
-                                 le == labels.end() ? "none" : shown(le->second)));
+                                 le == sample.labels.end() ? "none" : shown(le->second)));
     }
-    labels.erase(le);
-    if (!series[labels].emplace(*bound, sample->value).second)
+    if (!series[&sample.labels].emplace(*bound, sample.value).second)
       return invalid(fmt::format("{}: bucket le={} stands twice", name, *bound));
   }
   if (series.empty()) return Error{ErrorCode::kNotFound, fmt::format("{}: no series with these labels", name)};

@@ -162,6 +162,30 @@ class Applier {
     }
   }
 
+  // A pool of the plan as workers are made for it.
+  struct Wanted {
+    const planner::PoolPlan* pool;
+    const api::AcceleratorClass* accelerator;
+    WorkerSpec spec;  // of slot 0
+    std::string hash;
+
+    [[nodiscard]] bool is(const Worker& worker) const {
+      return worker.pool == pool->name && WorkerSpec::matches(worker.spec_hash, hash);
+    }
+  };
+
+  std::vector<Wanted> wanted_of(const api::ModelService& service, const planner::ServicePlan& plan) const {
+    std::vector<Wanted> all;
+    for (const planner::PoolPlan& pool : plan.pools) {
+      const auto accelerator = context_.observation.classes.find(pool.accelerator);
+      if (accelerator == context_.observation.classes.end()) continue;  // removed since the plan was made
+      WorkerSpec spec = worker_spec(service, pool, 0, *accelerator->second);
+      std::string hash = spec.hash();
+      all.push_back({&pool, accelerator->second, std::move(spec), std::move(hash)});
+    }
+    return all;
+  }
+
   void scale(const api::ModelService& service, const planner::ServicePlan& plan, const std::vector<Worker>& workers) {
     ServiceMemory& memory = state_.services[service.metadata.uid];
     memory.backoffs.expire(now_s());
@@ -171,23 +195,23 @@ class Applier {
       if (worker.finished || worker.terminating || worker.draining_since_s) continue;
       (worker.trouble == planner::WorkerTrouble::kNodeLost ? lost : active).push_back(&worker);
     }
-    for (const planner::PoolPlan& pool : plan.pools) {
-      if (!accepted(service, memory, pool, active)) {
-        sum_up(memory, false);
+    const std::vector<Wanted> wanted_pools = wanted_of(service, plan);
+    for (const Wanted& wanted : wanted_pools) {
+      if (!accepted(service, memory, wanted, active)) {
+        sum_up(memory, plan.desired_workers(), false);
         return;  // what cannot be made changes nothing that runs
       }
     }
     std::set<const Worker*> current;
     int ready_current = 0;
     bool wants_room = false;  // a new worker cannot be placed before an outdated one goes
-    for (const planner::PoolPlan& pool : plan.pools) {
-      const auto accelerator = context_.observation.classes.find(pool.accelerator);
-      if (accelerator == context_.observation.classes.end()) continue;  // removed since the plan was made
-      const WorkerSpec wanted = worker_spec(service, pool, 0, *accelerator->second);
+    for (const Wanted& wanted : wanted_pools) {
+      const planner::PoolPlan& pool = *wanted.pool;
+      const api::AcceleratorClass& accelerator = *wanted.accelerator;
       std::vector<const Worker*> mine;
       for (const Worker* worker : active) {
         // One whose node is being emptied stands to be replaced elsewhere, as an outdated one does.
-        if (worker->pool == pool.name && !worker->node_leaving && wanted.matches(worker->spec_hash)) mine.push_back(worker);
+        if (wanted.is(*worker) && !worker->node_leaving) mine.push_back(worker);
       }
       current.insert(mine.begin(), mine.end());
       for (const Worker* worker : mine) {
@@ -205,7 +229,7 @@ class Applier {
         const bool replacing = live > static_cast<int>(mine.size());
         // A surge comes on top of those that the plan is owed; beside a lost worker they come one by one.
         const int more = lost.empty() ? std::max(0, pool.workers - live) + 1 : 1;
-        const bool room = (replacing || !lost.empty()) && room_for(more, service, pool, *accelerator->second, active, lost);
+        const bool room = (replacing || !lost.empty()) && room_for(more, service, pool, accelerator, active, lost);
         const int surge = replacing && room ? 1 : 0;
         int may = std::clamp(pool.workers + surge - live, 0, -surplus);
         if (may > 0 && !lost.empty()) {
@@ -213,7 +237,13 @@ class Applier {
           if (!room) give_up(service, *lost.front());
           may = room ? 1 : 0;
         }
-        if (may > 0) create_some(service, memory, pool, *accelerator->second, workers, may);
+        // What this pool is planned to have fits beside what others are planned to keep, but those that are to go may be there
+        // yet: they make room first.
+        int fits = 0;
+        while (fits < may && inside_budget(fits + 1, service, pool, active, lost)) ++fits;
+        wants_room = wants_room || (may > 0 && fits == 0);
+        may = fits;
+        if (may > 0) create_some(service, memory, pool, accelerator, workers, may);
         // The next one makes room only once those that came before it serve.
         const bool all_serve = std::all_of(mine.begin(), mine.end(), [](const Worker* worker) { return worker->ready; });
         wants_room = wants_room || (replacing && surge == 0 && may == 0 && all_serve);
@@ -226,12 +256,19 @@ class Applier {
     const bool making_room = std::any_of(workers.begin(), workers.end(), [](const Worker& worker) {
       return !worker.finished && (worker.terminating || worker.draining_since_s);
     });
-    sum_up(memory, ready_current == plan.desired_workers());
+    sum_up(memory, plan.desired_workers(), ready_current == plan.desired_workers());
     replace(service, active, current, ready_current, plan.desired_workers(), wants_room && !making_room);
   }
 
   // What people are told of the service's back-offs.
-  static void sum_up(ServiceMemory& memory, bool all_serve) {
+  void sum_up(ServiceMemory& memory, int desired, bool all_serve) const {
+    if (desired == 0) {
+      // That nobody is wanted proves nothing: a service that yields its GPUs while the cluster refuses it would otherwise begin
+      // anew each time that it gets them back, and take turns with another every second.
+      const Backoff* in_force = memory.backoffs.refusal(now_s());
+      memory.create_backoff = in_force == nullptr ? std::nullopt : std::optional(*in_force);
+      return;
+    }
     if (all_serve) memory.backoffs.forget_refusals();
     const Backoff* worst = all_serve ? nullptr : memory.backoffs.worst();
     memory.create_backoff = worst == nullptr ? std::nullopt : std::optional(*worst);
@@ -239,35 +276,31 @@ class Applier {
 
   // Whether the cluster would take workers of this pool as the spec has them now. Asked once for each new spec, before anything
   // of what runs is touched for it.
-  bool accepted(const api::ModelService& service, ServiceMemory& memory, const planner::PoolPlan& pool,
+  bool accepted(const api::ModelService& service, ServiceMemory& memory, const Wanted& wanted,
                 const std::vector<const Worker*>& active) {
-    const auto accelerator = context_.observation.classes.find(pool.accelerator);
-    if (accelerator == context_.observation.classes.end() || pool.workers == 0) return true;
-    const WorkerSpec wanted = worker_spec(service, pool, 0, *accelerator->second);
+    const planner::PoolPlan& pool = *wanted.pool;
+    if (pool.workers == 0) return true;
     std::string& known = memory.accepted_specs[pool.name];
-    const std::string hash = wanted.hash();
-    if (known == hash) return true;
-    const bool runs = std::any_of(active.begin(), active.end(), [&](const Worker* worker) {
-      return worker->pool == pool.name && wanted.matches(worker->spec_hash);
-    });
+    if (known == wanted.hash) return true;
+    const bool runs = std::any_of(active.begin(), active.end(), [&](const Worker* worker) { return wanted.is(*worker); });
     if (!runs) {
       if (memory.backoffs.holds(pool.name, now_s()) || !may_write()) {
         applied_.waiting = true;
         return false;
       }
-      const auto checked = context_.runtime.check(wanted);
+      const auto checked = context_.runtime.check(wanted.spec);
       // A quota is no word on what the worker is; creating it will meet it again, where that matters.
       if (!checked.ok() && checked.error().code != ErrorCode::kResourceExhausted) {
         const bool refused =
             checked.error().code == ErrorCode::kInvalidArgument || checked.error().code == ErrorCode::kPermissionDenied;
-        const bool of_template = refused && !wanted.pod_template_json.empty();
-        back_off(service, memory, {pool.name, kWholePool, refused ? FailureKind::kTemplate : FailureKind::kCreate}, wanted.name,
-                 checked.error(), of_template ? "PodTemplateInvalid" : "CreateFailed");
+        const bool of_template = refused && !wanted.spec.pod_template_json.empty();
+        back_off(service, memory, {pool.name, kWholePool, refused ? FailureKind::kTemplate : FailureKind::kCreate},
+                 wanted.spec.name, checked.error(), of_template ? "PodTemplateInvalid" : "CreateFailed");
         return false;
       }
       memory.backoffs.accepted(pool.name, kWholePool);
     }
-    known = hash;
+    known = wanted.hash;
     return true;
   }
 
@@ -341,27 +374,36 @@ class Applier {
     mass_loss_ = count >= kMassLossWorkers && count > kMassLoss * placed;
   }
 
-  // Whether so many new workers beside those that are there would stay inside the service's limits and what the class has free.
-  bool room_for(int more, const api::ModelService& service, const planner::PoolPlan& pool,
-                const api::AcceleratorClass& accelerator, std::vector<const Worker*> active,
-                const std::vector<const Worker*>& lost) const {
-    active.insert(active.end(), lost.begin(), lost.end());
-    const api::ScalingSpec& scaling = service.spec.scaling;
-    if (scaling.max_workers && static_cast<std::int64_t>(active.size()) + more > *scaling.max_workers) return false;
+  // Whether so many new workers beside those that are there would stay inside the service's money and its shares of classes.
+  bool inside_budget(int more, const api::ModelService& service, const planner::PoolPlan& pool,
+                     const std::vector<const Worker*>& active, const std::vector<const Worker*>& lost) const {
     const auto price = [&](const std::string& name) {
       const auto found = context_.observation.classes.find(name);
       return found == context_.observation.classes.end() ? 0.0 : found->second->spec.price_per_hour.value_or(0);
     };
     double cost = more * pool.gpus_per_worker * price(pool.accelerator);
     std::int64_t of_service = std::int64_t{more} * pool.gpus_per_worker;
-    for (const Worker* worker : active) {
-      cost += worker->gpus * price(worker->accelerator);
-      if (worker->accelerator == pool.accelerator) of_service += worker->gpus;
+    for (const std::vector<const Worker*>* those : {&active, &lost}) {
+      for (const Worker* worker : *those) {
+        cost += worker->gpus * price(worker->accelerator);
+        if (worker->accelerator == pool.accelerator) of_service += worker->gpus;
+      }
     }
-    if (scaling.max_cost_per_hour && cost > *scaling.max_cost_per_hour) return false;
-    for (const api::AcceleratorChoice& choice : service.spec.accelerators) {
-      if (choice.accelerator_class == pool.accelerator && choice.max_gpus && of_service > *choice.max_gpus) return false;
-    }
+    constexpr double kRounding = 1e-9;
+    const auto& most = service.spec.scaling.max_cost_per_hour;
+    if (most && cost > *most + kRounding) return false;
+    return std::none_of(service.spec.accelerators.begin(), service.spec.accelerators.end(), [&](const auto& choice) {
+      return choice.accelerator_class == pool.accelerator && choice.max_gpus && of_service > *choice.max_gpus;
+    });
+  }
+
+  // Whether so many new workers beside those that are there would stay inside the service's limits and what the class has free.
+  bool room_for(int more, const api::ModelService& service, const planner::PoolPlan& pool,
+                const api::AcceleratorClass& accelerator, const std::vector<const Worker*>& active,
+                const std::vector<const Worker*>& lost) const {
+    const auto& most = service.spec.scaling.max_workers;
+    if (most && static_cast<std::int64_t>(active.size() + lost.size()) + more > *most) return false;
+    if (!inside_budget(more, service, pool, active, lost)) return false;
     const bool elastic = accelerator.spec.capacity.mode == api::CapacityMode::kElastic;
     std::int64_t held = std::int64_t{more} * pool.gpus_per_worker;
     const auto add = [&](const Worker& worker) {
@@ -450,7 +492,7 @@ class Applier {
         const FailureKind kind = code == ErrorCode::kResourceExhausted ? FailureKind::kQuota : FailureKind::kCreate;
         back_off(service, memory, {pool.name, of_slot ? slot : kWholePool, kind}, spec.name, created.error(),
                  kind == FailureKind::kQuota ? "QuotaExceeded" : "CreateFailed");
-        if (of_slot) continue;
+        if (of_slot && !memory.backoffs.holds(pool.name, now_s())) continue;
         return;
       }
       memory.backoffs.accepted(pool.name, slot);

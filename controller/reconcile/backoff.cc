@@ -22,6 +22,8 @@ Bounds bounds_of(FailureKind kind) {
   return {1, 60};
 }
 
+constexpr double kMinuteS = 60;
+
 bool is_refusal(FailureKind kind) {
   return kind == FailureKind::kQuota || kind == FailureKind::kTemplate || kind == FailureKind::kCreate;
 }
@@ -36,10 +38,19 @@ const Backoff& Backoffs::failed(const Place& place, double now_s, std::string co
   entry.code = std::move(code);
   entry.message = std::move(message);
   entry.failed_s = now_s;
+  if (is_refusal(place.kind)) {
+    while (!refused_s_.empty() && refused_s_.front() <= now_s - kMinuteS) refused_s_.pop_front();
+    refused_s_.push_back(now_s);
+    if (refused_s_.size() >= kRefusalsAMinute) {
+      paced_until_s_ = now_s + kRefusalPaceS;
+      entry.until_s = std::max(entry.until_s, paced_until_s_);
+    }
+  }
   return entry;
 }
 
 bool Backoffs::holds(const std::string& pool, double now_s) const {
+  if (now_s < paced_until_s_) return true;
   return std::any_of(entries_.begin(), entries_.end(), [&](const auto& one) {
     return one.first.pool == pool && one.first.slot == kWholePool && now_s < one.second.until_s;
   });
@@ -66,6 +77,8 @@ void Backoffs::accepted(const std::string& pool, int slot) {
 
 void Backoffs::forget_refusals() {
   std::erase_if(entries_, [](const auto& one) { return is_refusal(one.first.kind); });
+  refused_s_.clear();
+  paced_until_s_ = 0;
 }
 
 void Backoffs::expire(double now_s) {

@@ -2,9 +2,11 @@
 //
 // A failure is known by where it happened (a slot of a pool, or the whole pool where the cluster would refuse every one of its
 // workers alike) and by its kind. Each doubles its own delay up to its kind's bound, holds up nothing but its own place, and is
-// forgotten once nothing more happened for kStableS after it was due. Pure: monotonic seconds come in as arguments.
+// forgotten once nothing more happened for kStableS after it was due. Refusals have a joint pace besides: each place may wait
+// for itself, but many together would still ask all the time. Pure: monotonic seconds come in as arguments.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,6 +36,9 @@ inline constexpr int kWholePool = -1;
 class Backoffs {
  public:
   static constexpr double kStableS = 300;
+  // After so many refusals within a minute, wherever they were, the next worker is tried so long after the last of them.
+  static constexpr int kRefusalsAMinute = 6;
+  static constexpr double kRefusalPaceS = 10;
 
   struct Place {
     std::string pool;
@@ -46,7 +51,7 @@ class Backoffs {
   // Something failed there. `at_least_s`: the other side asked to wait that long. Returns the entry in force.
   const Backoff& failed(const Place& place, double now_s, std::string code, std::string message, double at_least_s = 0);
 
-  // Whether nothing may be created in the whole pool now.
+  // Whether nothing may be created in the whole pool now: for its own sake, or by the joint pace.
   [[nodiscard]] bool holds(const std::string& pool, double now_s) const;
   // Slots of the pool in which nothing may be created now.
   [[nodiscard]] std::set<int> held_slots(const std::string& pool, double now_s) const;
@@ -66,6 +71,8 @@ class Backoffs {
 
  private:
   std::map<Place, Backoff> entries_;
+  std::deque<double> refused_s_;  // when workers were refused within the last minute
+  double paced_until_s_ = 0;
 };
 
 }  // namespace windlass::controller

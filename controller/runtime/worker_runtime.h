@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,8 +59,9 @@ struct WorkerSpec {
   // Windlass adds to a pod by itself, so that an upgrade replaces nobody. "v1-" and 16 hexadecimal digits; a version that has
   // to count anew writes its own beside it, separated by a space, so that either finds its own.
   [[nodiscard]] std::string hash() const;
-  // Whether a worker that was recorded with this hash is what this spec says.
-  [[nodiscard]] bool matches(const std::string& recorded_hash) const;
+  // Whether a worker that was recorded with this hash is what this spec says; `hash`: the spec's, for whoever asks often.
+  [[nodiscard]] bool matches(const std::string& recorded_hash) const { return matches(recorded_hash, hash()); }
+  [[nodiscard]] static bool matches(std::string_view recorded_hash, std::string_view hash);
 };
 
 // What a worker is now.

@@ -1,6 +1,6 @@
 // The hash that says whether two workers are interchangeable.
+#include <algorithm>
 #include <cstdint>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -47,11 +47,15 @@ std::string WorkerSpec::hash() const {
   return fmt::format("v1-{:016x}", fnv1a(identity.dump()));
 }
 
-bool WorkerSpec::matches(const std::string& recorded_hash) const {
-  const std::string mine = hash();
-  std::istringstream words(recorded_hash);
-  for (std::string word; words >> word;) {
-    if (word == mine || "v1-" + word == mine) return true;  // before there were versions the digits stood alone
+bool WorkerSpec::matches(std::string_view recorded_hash, std::string_view hash) {
+  constexpr std::string_view kVersion = "v1-";
+  while (!recorded_hash.empty()) {
+    const std::size_t end = std::min(recorded_hash.find(' '), recorded_hash.size());
+    const std::string_view word = recorded_hash.substr(0, end);
+    recorded_hash.remove_prefix(std::min(end + 1, recorded_hash.size()));
+    if (word == hash) return true;
+    // Before there were versions the digits stood alone.
+    if (hash.starts_with(kVersion) && word == hash.substr(kVersion.size())) return true;
   }
   return false;
 }

@@ -6,6 +6,9 @@
 // more) is not served.
 #include <array>
 #include <cassert>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -99,12 +102,17 @@ std::vector<std::string> model_shape_names() {
 }
 
 Result<ModelShape> model_shape_by_name(std::string_view name) {
-  for (const Named& each : kModels) {
-    if (name != each.name) continue;
-    Result<ModelShape> shape = model_shape_from_config_json(each.config);
-    assert(shape.ok());
-    return shape;
-  }
+  // Read once: a controller asks for each of its services at every step.
+  static const std::map<std::string_view, ModelShape> shapes = [] {
+    std::map<std::string_view, ModelShape> all;
+    for (const Named& each : kModels) {
+      Result<ModelShape> shape = model_shape_from_config_json(each.config);
+      assert(shape.ok());
+      all.emplace(each.name, *std::move(shape));
+    }
+    return all;
+  }();
+  if (const auto found = shapes.find(name); found != shapes.end()) return found->second;
   return Error{ErrorCode::kNotFound,
                fmt::format("model architecture: found '{}', allowed are {}", name, fmt::join(model_shape_names(), ", "))};
 }

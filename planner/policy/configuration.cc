@@ -278,6 +278,9 @@ Reason objection_to_change(const ConfigurationInput& input, const Candidate& run
   const PolicyMemory& memory = *input.memory;
   const std::string names = fmt::format("from {} x {} to {} x {}", running.config.gpus, running.config.accelerator,
                                         winner.config.gpus, winner.config.accelerator);
+  if (!input.signals_complete) {
+    return Reason{"HeldOnMissingSignals", fmt::format("no change {} while arrivals or queue cannot be believed", names), {}};
+  }
   const double start_s = start_time_s(service);
   const double drain_s = std::min(service.scaling.drain_timeout_s, running.config.times.service_s);
   const auto& since_s = memory.configuration.empty() ? memory.history_since_s : memory.configuration_since_s;

@@ -50,10 +50,12 @@ struct ConfigurationInput {
   const CapacityByClass* capacities = nullptr;
   const PolicyMemory* memory = nullptr;  // what was chosen before, and the slots that its workers have
   Lengths believed;                      // lengths for slots and rates; the configuration itself follows the spec's
+  bool signals_complete = true;          // DemandView::complete
 };
 
 // A change that only saves money is made if it saves more within its horizon than running both costs (ChangeDoesNotPayBack
-// otherwise), and if there is room to start new workers beside the old ones (NoRoomForChange).
+// otherwise), if there is room to start new workers beside the old ones (NoRoomForChange), and never while signals are missing
+// (HeldOnMissingSignals): nobody could tell whether the new workers carry what the old ones did.
 [[nodiscard]] ConfigurationChoice choose_configuration(const ConfigurationInput& input);
 
 // A configuration that runs already, whether or not the search would choose it.

@@ -74,8 +74,14 @@ Retiring sum_retiring(const Draft& draft) {
   return sum;
 }
 
+bool allows(const Service& service, const std::string& accelerator) {
+  return service.accelerators.empty() ||
+         std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                     [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
+}
+
 // Pools of an earlier configuration go one for one as workers of the new one become ready; but never do they keep the first new
-// worker from its GPUs or its money.
+// worker from its GPUs or its money. While signals are missing only those go that the spec no longer allows.
 void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
   const Service& service = *draft.service;
   const Configuration& chosen = *draft.chosen;
@@ -85,8 +91,10 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
   for (Configuration pool : draft.as_is) {
     if (pool.pool.name == chosen.pool.name) continue;
     const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
-    pool.pool.workers = std::min({still_needed, count_existing(service, pool.pool.name), affordable});
-    still_needed -= pool.pool.workers;
+    const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.accelerator);
+    const int existing = count_existing(service, pool.pool.name);
+    pool.pool.workers = std::min({held ? existing : still_needed, existing, affordable});
+    still_needed = std::max(0, still_needed - pool.pool.workers);
     left[pool.pool.accelerator] -= gpus_of(pool);
     if (pool.pool.workers > 0) draft.retiring.push_back(std::move(pool));
   }
@@ -196,7 +204,7 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.id = service.id;
   draft.plan.generation = service.generation;
   draft.plan.strategy = Strategy::kReplicated;
-  const ConfigurationInput input{&service, &snapshot, &capacities, &draft.memory, draft.view.lengths};
+  const ConfigurationInput input{&service, &snapshot, &capacities, &draft.memory, draft.view.lengths, draft.view.complete};
   ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
   draft.plan.feasible = std::move(choice.feasible);

@@ -198,6 +198,8 @@ HttpResponse FakeApiServer::handle(const std::string& client, const HttpRequest&
   if (!request.body.empty()) {
     write.body = json::parse(request.body, nullptr, false);
     if (write.body.is_discarded()) return bad_request("the body is not JSON");
+    const char* holder = request.method == "DELETE" ? "preconditions" : "metadata";
+    write.versioned = !text_in(write.body, holder, "resourceVersion").empty();
   }
   if (request.method == "POST" && route->subresource == "binding") return handle_binding(write);
   if (request.method == "POST" && route->name.empty()) return handle_create(write);
@@ -255,7 +257,7 @@ std::optional<HttpResponse> FakeApiServer::refused(Write& write, const std::stri
   if (!admit) return std::nullopt;
   const Stored* stored = find(write.route.kind->resource, write.key());
   WriteAttempt attempt{
-      write.client, verb, write.route.kind->resource, write.route.subresource, next, stored ? *stored->object : json()};
+      write.client, verb, write.route.kind->resource, write.route.subresource, next, stored ? *stored->object : json(), false};
   std::optional<Refusal> refusal = admit(attempt);
   if (!refusal) return std::nullopt;
   if (refusal->code == 403) {
@@ -267,7 +269,8 @@ std::optional<HttpResponse> FakeApiServer::refused(Write& write, const std::stri
 
 void FakeApiServer::applied(Write& write, const std::string& verb, const json& next, const json& before) {
   ++writes_;
-  if (on_write) on_write({write.client, verb, write.route.kind->resource, write.route.subresource, next, before});
+  if (!on_write) return;
+  on_write({write.client, verb, write.route.kind->resource, write.route.subresource, next, before, write.versioned});
 }
 
 HttpResponse FakeApiServer::insert(Write& write, json object, std::optional<FieldOwners> owners) {

@@ -35,6 +35,7 @@ struct FakeApiServer::Write {
   Route route;
   const kube::HttpRequest* request = nullptr;
   nlohmann::json body;
+  bool versioned = false;  // it names the resourceVersion that it may change
 
   [[nodiscard]] Key key() const { return {route.name_space, route.name}; }
   [[nodiscard]] bool dry_run() const { return route.get("dryRun") == "All"; }

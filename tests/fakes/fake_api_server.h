@@ -152,8 +152,9 @@ struct WriteAttempt {
   std::string verb;    // create | update | patch | apply | delete
   kube::Resource resource;
   std::string subresource;
-  nlohmann::json object;  // as it would be stored; for delete: as it stands
-  nlohmann::json before;  // null for a create
+  nlohmann::json object;   // as it would be stored; for delete: as it stands
+  nlohmann::json before;   // null for a create
+  bool versioned = false;  // it named the resourceVersion that it was decided from: as it came through, nobody wrote since
 };
 
 class FakeApiServer {

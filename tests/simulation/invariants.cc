@@ -134,11 +134,14 @@ void Invariants::check_fence(const fakes::WriteAttempt& write, const SimControll
   const json* lease = api_.peek(kube::resources::kLeases, SimController::kLeaseNamespace, "windlass-controller");
   const std::string holder = lease == nullptr ? "" : text(*lease, "spec", "holderIdentity");
   if (holder == writer.identity()) return;
-  // A write that was on its way when the lease went: only what is bound to a version may not come through, for it says that
-  // nothing has changed since it was decided. A create is named by its slot; an event is for people.
+  // A write that was on its way when the lease went. Kubernetes cannot stop it: no server asks who leads, and the process that
+  // stood still between its last look at the clock and the wire is not there to ask itself. What a client can do is to bind it
+  // to the version of the object that it was decided from. Such a write comes through only where nobody has written the object
+  // since, the successor included: it is what would have stood there had it come in time, and whoever leads sees it before he
+  // can write the object himself. Any other would undo what a successor did, and is a fault. A create is named by its slot; an
+  // event is for people.
   const bool under_way = writer.sent_while_leading();
-  // A status carries the version that it was decided from: where it comes through, nobody has said anything newer.
-  if (under_way && (write.verb == "create" || write.resource.plural == "events" || write.subresource == "status")) return;
+  if (under_way && (write.verb == "create" || write.resource.plural == "events" || write.versioned)) return;
   violate(under_way ? "deposed-write" : "lease-fence",
           fmt::format("{} wrote {} {} {} while the lease was {}'s", writer.identity(), write.verb, write.resource.plural,
                       text(write.object, "metadata", "name"), holder));
@@ -296,6 +299,9 @@ void Invariants::check_plan(const SimController& controller) {
     const planner::Service& seen = snapshot->services[i];
     const bool denied = std::any_of(plan->denied.begin(), plan->denied.end(), [&](const auto& no) { return no.id == one.id; });
     const int desired = one.desired_workers();
+    const int wanted = one.memory.desired.value_or(desired);
+    std::map<std::string, int> by_class;
+    for (const planner::PoolPlan& pool : one.pools) by_class[pool.accelerator] += pool.workers;
     const bool fresh = one.metrics_fresh.status == planner::Truth::kTrue;
     const auto key = std::pair(controller.identity(), one.id.uid);
     if (const auto last = plans_.find(key); last != plans_.end() && now_s - last->second.at_s < 3) {  // of this very tenure
@@ -304,16 +310,26 @@ void Invariants::check_plan(const SimController& controller) {
         journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
                       last->second.desired, one.reasons.empty() ? "" : one.reasons.back().message);
       }
+      // What is wanted stays, and only workers go whose accelerator a person took from the spec, as their successors serve:
+      // that is a change of place and no scaling down, and one that a person asked for.
+      const bool taken_away = wanted >= last->second.wanted &&
+                              std::all_of(last->second.by_class.begin(), last->second.by_class.end(), [&](const auto& before) {
+                                const auto now = by_class.find(before.first);
+                                return (now == by_class.end() ? 0 : now->second) >= before.second ||
+                                       (!seen.accelerators.empty() &&
+                                        std::none_of(seen.accelerators.begin(), seen.accelerators.end(),
+                                                     [&](const auto& choice) { return choice.accelerator == before.first; }));
+                              });
       const bool same_spec = last->second.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
       if (!fresh && same_spec && !denied && desired < last->second.desired && one.recommended_pools.empty() &&
-          one.feasible.status == planner::Truth::kTrue && !last->second.denied) {
+          one.feasible.status == planner::Truth::kTrue && !last->second.denied && !taken_away) {
         std::string why;
         for (const auto& reason : one.reasons) why += reason.code + " ";
         violate("hold-on-missing-signals", fmt::format("{}: {} workers after {} while {} ({})", one.id.name, desired,
                                                        last->second.desired, one.metrics_fresh.message, why));
       }
     }
-    plans_[key] = {desired, one.generation, denied, now_s};
+    plans_[key] = {desired, wanted, by_class, one.generation, denied, now_s};
     if (fresh) {
       const std::vector<controller::GatewayPeer> peers = controller.gateways();
       std::erase_if(peers_, [&](const auto& entry) {  // one that was silent for too long begins anew when it is back

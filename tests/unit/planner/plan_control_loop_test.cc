@@ -15,6 +15,7 @@ namespace windlass::planner {
 namespace {
 
 using testing::a100;
+using testing::carry_out;
 using testing::chat_service;
 using testing::h100;
 using testing::has_reason;
@@ -374,6 +375,45 @@ TEST(ControlLoop, AChangeMustPayBackAndHaveRoom) {
   plan = make_plan(snapshot).services[0];
   EXPECT_EQ(plan.pools[0].name, "h100-1");
   EXPECT_TRUE(has_reason(plan, "NoRoomForChange"));
+}
+
+// Given a configuration that is cheaper, and no signals: expect no change to it. Given signals that end while a change is under
+// way, expect the old workers to stay although the new ones serve, until the signals are back or the spec no longer allows
+// them.
+TEST(ControlLoop, MissingSignalsHoldAChangeThatOnlySavesMoney) {
+  Service service = running_service(2, 1.5 * full_rate());
+  service.workload.requests_per_s = 1.5 * full_rate();
+  service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"other", std::nullopt}};
+  service.memory.configuration = "h100-1";
+  service.memory.configuration_since_s = kNow - 7200;
+  Snapshot snapshot = one(service);
+  AcceleratorSpec other = h100();
+  other.name = "other";
+  other.price_per_hour = 2;
+  snapshot.accelerators.push_back(with_gpus(other, 8));
+  Service& seen = snapshot.services[0];
+  const Demand fresh = seen.demand;
+  seen.demand.queued.reset();
+  ServicePlan plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 1U);
+  EXPECT_EQ(plan.pools[0].name, "h100-1");
+  EXPECT_TRUE(has_reason(plan, "HeldOnMissingSignals"));
+
+  seen.demand = fresh;
+  plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 2U);
+  carry_out(plan, seen, kNow);
+  seen.demand.queued.reset();
+  plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 2U);
+  EXPECT_EQ(plan.pools[1].name, "h100-1");
+  EXPECT_EQ(plan.pools[1].workers, 2);
+
+  const std::vector<AllowedAccelerator> both = std::exchange(seen.accelerators, {AllowedAccelerator{"other", std::nullopt}});
+  EXPECT_EQ(make_plan(snapshot).services[0].pools.size(), 1U) << "a person took the accelerator away";
+  seen.accelerators = both;
+  seen.demand = fresh;
+  EXPECT_EQ(make_plan(snapshot).services[0].pools.size(), 1U);
 }
 
 // Given an objective that the allowed accelerator cannot meet and another one can, expect the condition to name it; and every

@@ -1,6 +1,10 @@
 // Acting on a fake API server: back-offs one by one, lost nodes, quotas, refused templates, drains under a clock that is wrong.
 #include "controller/reconcile/apply.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -112,6 +116,83 @@ TEST(Backoffs, HoldTheirOwnPlaceAlone) {
   backoffs.accepted("b", 0);
   EXPECT_EQ(backoffs.worst()->code, "WorkerFailed");
   EXPECT_EQ(backoffs.refusal(34), nullptr);
+}
+
+// Given: two pools and eight slots of one service, each tried as soon as its own back-off lets it, all refused. Expected: of
+// all together no more than a dozen within any minute, and the pace is gone once a minute was quiet or all is well.
+TEST(Backoffs, TogetherKeepAJointPace) {
+  Backoffs backoffs;
+  std::vector<double> tries_s;
+  for (double now_s = 0; now_s < 600; now_s += 0.25) {
+    for (const char* pool : {"a", "b"}) {
+      for (int slot = 0; slot < 4; ++slot) {
+        if (backoffs.holds(pool, now_s) || backoffs.held_slots(pool, now_s).contains(slot)) continue;
+        tries_s.push_back(now_s);
+        (void)backoffs.failed({pool, slot, FailureKind::kCreate}, now_s, "CreateFailed", "no");
+      }
+    }
+  }
+  std::size_t most = 0;
+  for (const double end_s : tries_s) {
+    most = std::max(most, static_cast<std::size_t>(std::count_if(tries_s.begin(), tries_s.end(), [&](double at_s) {
+                      return at_s > end_s - 60 && at_s <= end_s;
+                    })));
+  }
+  EXPECT_LE(most, 12U);
+  EXPECT_GE(tries_s.size(), 40U) << "tried on and on";
+  EXPECT_TRUE(backoffs.holds("c", tries_s.back() + 9)) << "of the service, not of the pool";
+  EXPECT_FALSE(backoffs.holds("c", tries_s.back() + 10));
+  (void)backoffs.failed({"c", 0, FailureKind::kCreate}, tries_s.back() + 70, "CreateFailed", "no");
+  EXPECT_FALSE(backoffs.holds("d", tries_s.back() + 70)) << "after a quiet minute one refusal paces nobody";
+}
+
+// Given: a quota without room, and a plan that gives the service its worker and takes it away every second, as two services do
+// that yield to one another. Expected: the back-off goes on where it was: no more tries than for a plan that stands.
+TEST(Apply, AServiceThatYieldsDoesNotBeginItsBackOffAnew) {
+  ApplyWorld world;
+  int refused = 0;
+  world.api.admit = [&](const fakes::WriteAttempt& write) -> std::optional<fakes::Refusal> {
+    if (write.verb != "create" || write.resource.plural != "pods") return {};
+    ++refused;
+    return fakes::exceeded_quota("gpus, requested: requests.nvidia.com/gpu=1, used: 8, limited: 8");
+  };
+  for (int i = 0; i < 120; ++i) {
+    world.plan.pools = i % 2 == 0 ? std::vector{ApplyWorld::pool(1)} : std::vector<planner::PoolPlan>{};
+    (void)world.step();
+  }
+  EXPECT_LE(refused, 9);
+  EXPECT_GE(refused, 4);
+}
+
+// Given: two workers at 2 an hour, maxCostPerHour 5, and a new configuration of one worker at 4. Expected: at no time do those
+// that stay cost more than 5; the old ones make room, and the new one comes.
+TEST(Apply, AChangeOfConfigurationStaysInsideTheMoney) {
+  ApplyWorld world;
+  world.h100.spec.price_per_hour = 2;
+  world.service.spec.scaling.max_cost_per_hour = 5;
+  world.plan.pools = {ApplyWorld::pool(2)};
+  world.run(2);
+  for (int slot = 0; slot < 2; ++slot) world.serve(slot);
+  world.run(2);
+  planner::PoolPlan wide = ApplyWorld::pool(1);
+  wide.name = "h100-2";
+  wide.gpus_per_worker = 2;
+  world.plan.pools = {wide};
+  std::vector<std::string> pools;
+  for (int i = 0; i < 700; ++i) {
+    (void)world.step();
+    world.finish_deletions();
+    double cost = 0;
+    pools.clear();
+    for (const nlohmann::json& pod : world.api.pods("default")) {
+      const auto worker = worker_of(pod);
+      if (!worker || worker->draining_since_s || worker->terminating || worker->finished) continue;
+      cost += 2 * worker->gpus;
+      pools.push_back(worker->pool);
+    }
+    ASSERT_LE(cost, 5);
+  }
+  EXPECT_THAT(pools, ElementsAre("h100-2"));
 }
 
 // Given: a quota with room for two of four workers. Expected: two are there; the refusal is named with its quota, and repeated
@@ -419,6 +500,34 @@ TEST(Apply, DisruptionBudgetFollowsThePlan) {
     world.finish_deletions();
   }
   EXPECT_THAT(world.slots(), ElementsAre());
+  EXPECT_FALSE(budget());
+}
+
+// Given: a budget that is to go, and somebody who writes it while our deletion is on its way, as a new leader does. Expected:
+// the deletion changes nothing; once what was written has been seen, it is decided anew.
+TEST(Apply, ABudgetThatWasWrittenMeanwhileIsNotDeleted) {
+  ApplyWorld world;
+  const auto budget = [&] { return world.api.object(kube::resources::kPodDisruptionBudgets, "default", "windlass-chat"); };
+  world.run(3);
+  ASSERT_TRUE(budget());
+  int deletions = 0;
+  world.wire->drop_request = [&](const kube::HttpRequest& request) {
+    if (request.method != "DELETE" || request.url.find("poddisruptionbudgets") == std::string::npos) return false;
+    if (++deletions == 1) {
+      world.api.edit(kube::resources::kPodDisruptionBudgets, "default", "windlass-chat",
+                     [](nlohmann::json& object) { object["metadata"]["labels"]["written-by"] = "the-next-leader"; });
+    }
+    return false;
+  };
+  world.plan.pools.clear();
+  for (int i = 0; i < 700 && deletions == 0; ++i) {
+    world.step();
+    world.finish_deletions();
+  }
+  EXPECT_EQ(deletions, 1);
+  EXPECT_TRUE(budget());
+  world.run(60);
+  EXPECT_EQ(deletions, 2);
   EXPECT_FALSE(budget());
 }
 
