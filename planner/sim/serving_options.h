@@ -85,6 +85,14 @@ struct FlipPolicy {
   double flip_s = 0.006;
 };
 
+// How Aladdin's placement is set; the objectives are the service's.
+struct Placement {
+  double gamma = 0.5;
+  double theta = 0.9;
+  // Outputs are predicted from those that were served (and by `prediction` where there is one); false: they are known.
+  bool learns_lengths = true;
+};
+
 // All of one model.
 struct ServingService {
   std::string name;  // for people
@@ -94,6 +102,7 @@ struct ServingService {
   // tokens (JSQ as Splitwise counts). Where a policy keeps requests back (JFFC), those of unified workers wait in a central
   // queue, as at our gateway; so do all requests while no worker is ready.
   std::optional<dispatch::PolicyKind> dispatch;
+  Placement placement;
   // In which order those of the central queue go, where there are objectives; without, by arrival.
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;

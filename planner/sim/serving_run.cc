@@ -166,6 +166,7 @@ bool ServingRun::begin(int w, int lane) {
     in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
   }
   at.count_iteration(*batch);
+  at.lanes[static_cast<std::size_t>(lane)].decodes = batch->decode_sequences > 0;
   push(at.pass_stages(at.lanes[static_cast<std::size_t>(lane)], now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
   return true;
 }
@@ -188,7 +189,13 @@ void ServingRun::end_iteration(int w, int lane) {
     of.prefill_ns = took_ns;
     of.stage = RequestStage::kDecode;
     --at.prompts;
-    if (in.two_roles) in.first.changed(w, -1);  // a unified worker keeps it
+    const auto id = static_cast<std::uint64_t>(of.number);
+    if (in.two_roles) {
+      in.first.changed(w, -1);  // a unified worker keeps it
+      in.first.ended(id, 0);
+    } else {
+      in.first.first_token(id, seconds_between(0, now_ns_));
+    }
   }
   for (const Engine::Sequence sequence : outcome.prefilled) {
     const int request = engine(w, lane).request_of(sequence);
@@ -197,6 +204,8 @@ void ServingRun::end_iteration(int w, int lane) {
     offer_cache(request);
   }
   for (const int request : outcome.finished) finish(request);
+  WorkerChooser& decoders = in.two_roles ? in.second : in.first;
+  if (decoders.tracks() && at.lanes[static_cast<std::size_t>(lane)].decodes) decoders.iterated(w);
   pull(w);  // pages may have become free
   start(w);
   if (!in.queue.empty()) serve_queue(at.service);
@@ -248,6 +257,7 @@ void ServingRun::keep(int request) {
   worker(w).promised_tokens -= of.input;
   of.stage = RequestStage::kDecode;
   engine(w, of.lane).join(of.held);
+  service(of.service).second.first_token(static_cast<std::uint64_t>(of.number), seconds_between(0, now_ns_));
 }
 
 bool ServingRun::keep_oldest(int w) {
@@ -301,6 +311,7 @@ void ServingRun::end_transfer(int request, std::int64_t id) {
   release_held(request);
   of.lane = of.decode_lane;
   engine(decode, of.lane).join(of.reserved);
+  service(of.service).second.first_token(static_cast<std::uint64_t>(of.number), seconds_between(0, now_ns_));
   pull(prefill);  // pages have become free there
   start(prefill);
   start(decode);
@@ -312,6 +323,7 @@ void ServingRun::finish(int request) {
   ServiceState& in = service(of.service);
   const int decode = of.decode_worker;
   ++worker(decode).completed;
+  (in.two_roles ? in.second : in.first).ended(static_cast<std::uint64_t>(of.number), of.output);
   leave_decode_worker(request);
   in.input_tokens += of.input;
   in.output_tokens += of.output;

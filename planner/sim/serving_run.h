@@ -2,6 +2,7 @@
 // serving_simulation.cc alone; serving_simulation.h says what is simulated.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -85,12 +86,24 @@ struct ServingEvent {
 struct ServiceState {
   ServiceState(const ServingService& of, std::size_t index, std::uint64_t seed)
       : options(&of),
-        first(of.dispatch, seed, stream("prefill", index)),
-        second(of.dispatch, seed, stream("decode", index)),
+        first(of.dispatch, seed, stream("prefill", index), rules_of(of, false)),
+        second(of.dispatch, seed, stream("decode", index), rules_of(of, true)),
         queue(of.queue_order),
         choice(seed, stream("two-choice", index)),
         prediction(seed, stream("length prediction", index)),
         figures(of) {}
+
+  static dispatch::PackingRules rules_of(const ServingService& of, bool decode) {
+    dispatch::PackingRules rules;
+    rules.ttft_s = of.objectives ? of.objectives->ttft_s : std::numeric_limits<double>::infinity();
+    rules.tpot_s = of.objectives ? of.objectives->tpot_s : std::numeric_limits<double>::infinity();
+    rules.gamma = of.placement.gamma;
+    rules.theta = of.placement.theta;
+    const bool two_roles =
+        std::any_of(of.pools.begin(), of.pools.end(), [](const auto& pool) { return pool.role != WorkerRole::kUnified; });
+    if (two_roles) rules.phase = decode ? dispatch::PackingPhase::kDecode : dispatch::PackingPhase::kPrefill;
+    return rules;
+  }
 
   static std::string stream(const char* what, std::size_t index) {
     return index == 0 ? what : fmt::format("{}/{}", what, index);
@@ -194,7 +207,8 @@ class ServingRun {
   // To its worker or workers; false: it has to wait. A request that no worker holds is refused.
   bool dispatch(int request);
   SequenceSpec spec_of(int request);
-  void wait(int request);  // in the central queue
+  dispatch::RequestLengths lengths_of(const LiveRequest& of);  // as the dispatch policy sees it
+  void wait(int request);                                      // in the central queue
   void serve_queue(int s);
   ServedRequest described(const LiveRequest& of);
 

@@ -12,11 +12,13 @@ WorkerChooser::Choice ServingRun::route(const LiveRequest& of, WorkerChooser& ow
   const ServiceState& in = service(of.service);
   const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
   const auto threshold = in.options->mixed_pool_threshold_tokens;
-  if (!threshold || other.empty()) return own.choose(workers_, !in.two_roles, admits);
+  const dispatch::RequestLengths lengths = lengths_of(of);
+  const double now_s = seconds_between(0, now_ns_);
+  if (!threshold || other.empty()) return own.choose(workers_, lengths, now_s, !in.two_roles, admits);
   const auto pure = [&](const ServingWorker& w) { return !w.mixed() && admits(w); };
   const auto is_short = [&](const ServingWorker& w) { return w.waiting() == 0 || w.pending() + tokens <= *threshold; };
   const auto mixed = [&](const ServingWorker& w) { return w.mixed() && admits(w) && is_short(w); };
-  WorkerChooser::Choice best = own.choose(workers_, false, pure);
+  WorkerChooser::Choice best = own.choose(workers_, lengths, now_s, false, pure);
   if (best.worker >= 0 && is_short(worker(best.worker))) return best;
   for (const int w : {own.fewest_pending(workers_, mixed), other.fewest_pending(workers_, mixed),
                       other.fewest_pending(workers_, pure), own.fewest_pending(workers_, admits)}) {
@@ -109,7 +111,7 @@ bool ServingRun::dispatch(int request) {
       decode.worker = choose_decode(request);
     }
   } else {
-    prefill = decode = in.first.choose(workers_, true, holds);
+    prefill = decode = in.first.choose(workers_, lengths_of(of), seconds_between(0, now_ns_), true, holds);
     if (prefill.wait) return false;
   }
   if (prefill.worker < 0 || (decode.worker < 0 && !decode_later)) {
@@ -121,7 +123,10 @@ bool ServingRun::dispatch(int request) {
   of.dispatched_ns = now_ns_;
   ServingWorker& at = worker(prefill.worker);
   ++at.prompts;
-  if (in.two_roles) in.first.changed(prefill.worker, 1);
+  if (in.two_roles) {
+    in.first.changed(prefill.worker, 1);
+    in.first.placed(prefill.worker, lengths_of(of));
+  }
   if (decode.worker >= 0) join_decode_worker(request, decode.worker);
   of.lane = at.lane_for_prompt();
   SequenceSpec spec = spec_of(request);
@@ -134,6 +139,12 @@ bool ServingRun::dispatch(int request) {
   }
   start(prefill.worker);
   return true;
+}
+
+dispatch::RequestLengths ServingRun::lengths_of(const LiveRequest& of) {
+  const ServingService& options = *service(of.service).options;
+  const int known = options.placement.learns_lengths ? 0 : of.output;
+  return {static_cast<std::uint64_t>(of.number), of.input, options.prediction ? of.predicted : known};
 }
 
 SequenceSpec ServingRun::spec_of(int request) {

@@ -186,7 +186,9 @@ void ServingRun::leave_decode_worker(int request) {
   if (!counts_as_decode(of)) return;
   --at.decodes;
   if (of.heavy) --at.heavy_decodes;
-  (in.two_roles ? in.second : in.first).changed(decode, -1);
+  WorkerChooser& chooser = in.two_roles ? in.second : in.first;
+  chooser.changed(decode, -1);
+  chooser.ended(static_cast<std::uint64_t>(of.number), 0);
 }
 
 void ServingRun::join_decode_worker(int request, int decode) {
@@ -198,7 +200,9 @@ void ServingRun::join_decode_worker(int request, int decode) {
   if (!counts_as_decode(of)) return;
   ++at.decodes;
   if (of.heavy) ++at.heavy_decodes;
-  (in.two_roles ? in.second : in.first).changed(decode, 1);
+  WorkerChooser& chooser = in.two_roles ? in.second : in.first;
+  chooser.changed(decode, 1);
+  chooser.placed(decode, lengths_of(of));
 }
 
 bool ServingRun::give_up() {

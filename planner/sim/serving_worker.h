@@ -21,6 +21,7 @@ class ServingWorker {
 
     Engine engine;
     bool busy = false;
+    bool decodes = false;  // the iteration under way makes a token for each that decodes
     std::int64_t began_ns = 0;
     std::vector<std::int64_t> leaves_ns;  // when its microbatch leaves each stage; empty where there is one stage
     std::int64_t whole_ns = 0;            // in all stages together

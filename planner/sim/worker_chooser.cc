@@ -4,12 +4,29 @@
 #include <algorithm>
 #include <cassert>
 
+#include "planner/sim/packing_model.h"
+
 namespace windlass::sim {
 
-WorkerChooser::WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream) {
+WorkerChooser::WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream,
+                             const dispatch::PackingRules& rules) {
   if (!policy) return;
-  policy_ = dispatch::make_policy(*policy, Rng(seed, stream));
-  keeps_back_ = *policy == dispatch::PolicyKind::kJffc;
+  policy_ = dispatch::make_policy(*policy, Rng(seed, stream), rules);
+  keeps_back_ = dispatch::keeps_requests_back(*policy);
+  tracker_ = policy_->tracker();
+}
+
+const dispatch::PackingModel* WorkerChooser::packing_of(const ServingWorker& worker) {
+  if (tracker_ == nullptr) return nullptr;
+  auto& known = packing_[worker.pool];
+  if (known == nullptr) {
+    const EngineOptions& engine = worker.pool->engine;
+    const auto tokens = static_cast<double>(worker.kv_blocks() * engine.block_tokens);
+    const int most = engine.max_sequences * static_cast<int>(worker.lanes.size());
+    known =
+        std::make_unique<dispatch::PackingModel>(packing_model(*worker.pool->model, tokens, engine.block_tokens, most).model);
+  }
+  return known.get();
 }
 
 void WorkerChooser::reset(const ServingWorkers& workers, const std::vector<Candidate>& candidates) {
@@ -22,18 +39,43 @@ void WorkerChooser::reset(const ServingWorkers& workers, const std::vector<Candi
     // A slot's rate: alone on the worker, one token after another.
     const double rate =
         1 / workers[static_cast<std::size_t>(candidate.worker)]->pool->model->iteration_s(planner::decode_batch(1, 1024));
-    states_.push_back(dispatch::ChainState{rate, candidate.slots, candidate.in_flight, false});
+    states_.push_back(dispatch::ChainState{rate, candidate.slots, candidate.in_flight, false,
+                                           static_cast<std::uint64_t>(candidate.worker),
+                                           packing_of(*workers[static_cast<std::size_t>(candidate.worker)])});
   }
   if (policy_) policy_->reset(states_);
 }
 
 void WorkerChooser::changed(int worker, int by) {
   if (!policy_) return;
+  const auto index = index_of(worker);
+  if (!index) return;
+  states_[*index].in_flight += by;
+  policy_->update(*index, states_[*index]);
+}
+
+std::optional<std::size_t> WorkerChooser::index_of(int worker) const {
   const auto at = std::lower_bound(candidates_.begin(), candidates_.end(), worker);
-  if (at == candidates_.end() || *at != worker) return;
-  const auto index = static_cast<std::size_t>(at - candidates_.begin());
-  states_[index].in_flight += by;
-  policy_->update(index, states_[index]);
+  if (at == candidates_.end() || *at != worker) return std::nullopt;
+  return static_cast<std::size_t>(at - candidates_.begin());
+}
+
+void WorkerChooser::placed(int worker, const dispatch::RequestLengths& request) {
+  if (tracker_ == nullptr) return;
+  if (const auto index = index_of(worker)) tracker_->placed(*index, request);
+}
+
+void WorkerChooser::first_token(std::uint64_t id, double now_s) {
+  if (tracker_ != nullptr) tracker_->first_token(id, now_s);
+}
+
+void WorkerChooser::iterated(int worker) {
+  if (tracker_ == nullptr) return;
+  if (const auto index = index_of(worker)) tracker_->iterated(*index);
+}
+
+void WorkerChooser::ended(std::uint64_t id, int output_tokens) {
+  if (tracker_ != nullptr) tracker_->ended(id, output_tokens);
 }
 
 int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates, const SequenceSpec& request, bool heavy,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +21,8 @@ using ServingWorkers = std::vector<std::unique_ptr<ServingWorker>>;  // by id
 class WorkerChooser {
  public:
   // `stream` names the random stream of a policy that draws. No policy: the fewest pending tokens.
-  WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream);
+  WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream,
+                const dispatch::PackingRules& rules = {});
 
   struct Candidate {
     int worker = 0;
@@ -32,6 +34,13 @@ class WorkerChooser {
   // `by` more requests are in flight at the worker; one that is no candidate is passed over.
   void changed(int worker, int by);
 
+  // What a policy that places by lengths is told; others take no note.
+  [[nodiscard]] bool tracks() const { return tracker_ != nullptr; }
+  void placed(int worker, const dispatch::RequestLengths& request);
+  void first_token(std::uint64_t id, double now_s);
+  void iterated(int worker);
+  void ended(std::uint64_t id, int output_tokens);
+
   struct Choice {
     int worker = -1;    // -1: none of them passed
     bool wait = false;  // the policy keeps the request back
@@ -40,9 +49,10 @@ class WorkerChooser {
   // false, the one with the fewest pending tokens that does; under a policy that keeps requests back, of those with a free
   // slot.
   template <class Admits>
-  [[nodiscard]] Choice choose(const ServingWorkers& workers, bool may_wait, Admits admits) {
+  [[nodiscard]] Choice choose(const ServingWorkers& workers, const dispatch::RequestLengths& request, double now_s,
+                              bool may_wait, Admits admits) {
     if (policy_) {
-      const auto chosen = policy_->choose();
+      const auto chosen = policy_->choose_for(request, now_s);
       if (chosen && admits(*workers[static_cast<std::size_t>(candidates_[*chosen])])) return {candidates_[*chosen], false};
       if (may_wait && (keeps_back_ || !chosen)) {
         const int free =
@@ -75,6 +85,8 @@ class WorkerChooser {
   [[nodiscard]] const std::vector<int>& candidates() const { return candidates_; }
 
  private:
+  [[nodiscard]] std::optional<std::size_t> index_of(int worker) const;
+  [[nodiscard]] const dispatch::PackingModel* packing_of(const ServingWorker& worker);
   static std::int64_t pending(const ServingWorker& worker) { return worker.pending(); }
   static bool every(std::size_t) { return true; }
 
@@ -97,6 +109,8 @@ class WorkerChooser {
   std::unique_ptr<dispatch::DispatchPolicy> policy_;
   bool keeps_back_ = false;  // the policy leaves requests in the central queue while no slot is free
   std::vector<dispatch::ChainState> states_;
+  dispatch::RequestTracker* tracker_ = nullptr;                                    // of policy_
+  std::map<const ServingPool*, std::unique_ptr<dispatch::PackingModel>> packing_;  // looked up, never iterated
 };
 
 // TetriInfer, Section 3.3.4: of two random ones of the workers that have room for the predicted length (of all, where none has)

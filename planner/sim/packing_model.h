@@ -1,0 +1,21 @@
+// packing_model(): Aladdin's lines (Eq. 1 to 3) of a worker, learned from the times that its latency model gives: what its
+// placement (planner/dispatch/packed_worker.h) knows of the worker. Pure.
+#pragma once
+
+#include "planner/dispatch/packed_worker.h"
+#include "planner/perf/iteration_model.h"
+
+namespace windlass::sim {
+
+struct PackingFit {
+  dispatch::PackingModel model;
+  double prefill_error = 0;  // mean relative error of the fit on its samples
+  double decode_error = 0;
+};
+
+// From prompts of 64 to 4,096 tokens, and batches of 1 to `most_requests` with contexts of 64 to 4,096 that the cache holds.
+// REQUIRES: most_requests >= 1.
+[[nodiscard]] PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens,
+                                       int most_requests);
+
+}  // namespace windlass::sim
