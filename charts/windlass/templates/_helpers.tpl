@@ -3,6 +3,16 @@
 {{- if contains "windlass" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-windlass" (.Release.Name | trunc 31 | trimSuffix "-") }}{{ end }}
 {{- end }}
 
+{{- /* A duration such as 1h30m as whole seconds, rounded up. */ -}}
+{{- define "windlass.seconds" -}}
+{{- $ms := 0.0 }}
+{{- range regexFindAll "[0-9.]+(ms|s|m|h)" . -1 }}
+{{- $unit := regexFind "(ms|s|m|h)$" . }}
+{{- $ms = addf $ms (mulf (trimSuffix $unit . | float64) (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) $unit)) }}
+{{- end }}
+{{- divf $ms 1000 | ceil | int }}
+{{- end }}
+
 {{- /* dict "root" . "image" .Values.controller.image. A digest wins over a tag. */ -}}
 {{- define "windlass.image" -}}
 {{ with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}
