@@ -67,8 +67,9 @@ void ServiceReader::read_prompt_order(YamlReader& reader) {
 // Which decodes are let in, to which worker they go, what is known of their lengths, and workers that
 // flip: TetriInfer's, beside what Splitwise does.
 void ServiceReader::read_decodes(YamlReader& reader) {
-  static constexpr std::array kNames = {"at-arrival", "least-memory", "two-choice"};
-  static constexpr std::array kChoices = {DecodeChoice::kAtArrival, DecodeChoice::kLeastMemory, DecodeChoice::kTwoChoice};
+  static constexpr std::array kNames = {"at-arrival", "least-memory", "two-choice", "partner"};
+  static constexpr std::array kChoices = {DecodeChoice::kAtArrival, DecodeChoice::kLeastMemory, DecodeChoice::kTwoChoice,
+                                          DecodeChoice::kPartner};
   service_.engine.admission = kAllDecodeAdmissions[noted_choice(reader, "decodeAdmission", names_of(kAllDecodeAdmissions), 0)];
   if (const auto* prediction = reader.find("lengthPrediction")) {
     YamlReader fields(*prediction, reader.path_of("lengthPrediction"), mistake_);

@@ -75,6 +75,8 @@ enum class DecodeChoice {
                  // that Splitwise's authors published)
   kTwoChoice,    // once prefilled: of two random workers with room for its predicted length the one that spreads heavy decodes
                  // more evenly (TetriInfer, Section 3.3.4)
+  kPartner,      // at arrival: the n-th decode worker is that of the n-th prefill worker, in whose node it stands (DistServe,
+                 // Algorithm 2); as kAtArrival where there is none that takes the request
 };
 
 // A worker whose share of busy time was below `below` over a whole window takes the other role, when some worker of that role

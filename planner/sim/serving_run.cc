@@ -27,12 +27,22 @@ ServingRun::ServingRun(workload::RequestSource& source, const std::vector<const 
       for (int i = 0; i < pool.workers; ++i) become_ready(create(static_cast<int>(s), pool));
     }
     find_candidates(static_cast<int>(s));
+    if (service.options->decode_choice == DecodeChoice::kPartner) pair_workers(static_cast<int>(s));
     if (const auto& flip = service.options->flip)
       push(after(0, flip->window_s), ServingEventKind::kFlipCheck, static_cast<int>(s));
   }
   for (const auto& failure : options.failures.at) push(after(0, failure.time_s), ServingEventKind::kFail, failure.worker);
   if (options.controller != nullptr) push(0, ServingEventKind::kTick, 0);
   if (options.verdict_only) services_.front().figures.watch(*options.verdict_only);
+}
+
+void ServingRun::pair_workers(int s) {
+  std::vector<int> prefills, decodes;
+  for (const auto& at : workers_) {
+    if (at->service != s) continue;
+    (at->role == WorkerRole::kPrefill ? prefills : decodes).push_back(at->id);
+  }
+  for (std::size_t i = 0; i < std::min(prefills.size(), decodes.size()); ++i) partners_[prefills[i]] = decodes[i];
 }
 
 std::vector<ServingResult> ServingRun::run() {
@@ -158,7 +168,10 @@ bool ServingRun::begin(int w, int lane) {
   if (!batch) return false;
   const planner::IterationModel& model = *at.pool->model;
   const double seconds = model.iteration_s(*batch) + static_cast<double>(swapped) * at.pool->swap_s_per_token;
-  if (model.coverage(*batch) != planner::Coverage::kMeasured) ++in.figures.counts.extrapolated_iterations;
+  // A third of an iteration's work; a run that only has to give a verdict tells nobody.
+  if (!options_.verdict_only && model.coverage(*batch) != planner::Coverage::kMeasured) {
+    ++in.figures.counts.extrapolated_iterations;
+  }
   for (const int request : running.started()) {
     LiveRequest& of = live(request);
     if (of.started_ns >= 0) continue;  // once more, after a worker failed

@@ -111,9 +111,9 @@ struct ServiceState {
 
   const ServingService* options;
   bool two_roles = false;
-  WorkerChooser first;               // unified or prefill workers
-  WorkerChooser second;              // decode workers
-  dispatch::WaitingLine queue;       // requests that no worker takes yet; a place is a request's number
+  WorkerChooser first;          // unified or prefill workers
+  WorkerChooser second;         // decode workers
+  dispatch::WaitingLine queue;  // requests that no worker takes yet; a place is a request's number
   dispatch::FirstTokenTail first_token;
   std::deque<int> orphans;           // prefilled requests without a decode worker
   std::map<std::string, int> slots;  // of a pool by name, as ordered; else what the engines hold
@@ -170,6 +170,7 @@ class ServingRun {
   // The service has other workers than before: those that waited for them go first.
   void welcome(int s);
   void find_candidates(int s);
+  void pair_workers(int s);
   void drain(int w);
   void end_worker(int w);
   // A draining worker has nothing left, or one that flips.
@@ -200,8 +201,10 @@ class ServingRun {
   // The decode worker with the least memory promised; with a mixed pool, where none of its own pool has this much left, one of
   // that, then a prefill worker.
   int least_memory(const LiveRequest& of);
-  // -1: none can hold it now.
+  // -1: none can hold it now. REQUIRES: its prefill worker is known.
   int choose_decode(int request);
+  // Of the workers that were there at the start; -1: none.
+  [[nodiscard]] int partner_of(int prefill) const;
   void arrive(const Arrival& arrival);
   void predict(LiveRequest& of);
   // To its worker or workers; false: it has to wait. A request that no worker holds is refused.
@@ -239,6 +242,7 @@ class ServingRun {
   workload::RequestSource& source_;
   const RunOptions& options_;
   ServingWorkers workers_;
+  std::map<int, int> partners_;  // decode workers by prefill worker, where pairs were asked for
   std::vector<ServiceState> services_;
   std::vector<LiveRequest> live_;
   std::vector<int> unused_;

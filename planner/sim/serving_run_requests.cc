@@ -44,12 +44,22 @@ int ServingRun::least_memory(const LiveRequest& of) {
   return best >= 0 ? best : in.second.fewest_promised(workers_, admits);
 }
 
+int ServingRun::partner_of(int prefill) const {
+  const auto of = partners_.find(prefill);
+  return of == partners_.end() ? -1 : of->second;
+}
+
 int ServingRun::choose_decode(int request) {
   const LiveRequest& of = live(request);
   ServiceState& in = service(of.service);
   switch (in.options->decode_choice) {
     case DecodeChoice::kAtArrival: return route(of, in.second, in.first, 1).worker;
     case DecodeChoice::kLeastMemory: return least_memory(of);
+    case DecodeChoice::kPartner: {
+      const int partner = partner_of(of.prefill_worker);
+      const bool takes = partner >= 0 && worker(partner).takes_requests() && worker(partner).can_hold(of.input, of.output);
+      return takes ? partner : route(of, in.second, in.first, 1).worker;
+    }
     case DecodeChoice::kTwoChoice: return two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice);
   }
   return -1;
@@ -103,6 +113,7 @@ bool ServingRun::dispatch(int request) {
   bool decode_later = false;
   if (in.two_roles) {
     prefill = route(of, in.first, in.second, of.input);
+    of.prefill_worker = prefill.worker;
     if (of.output == 1) {  // a single token needs no decode worker
       decode = prefill;
     } else if (in.options->decode_choice == DecodeChoice::kTwoChoice) {

@@ -287,6 +287,30 @@ TEST(ServingRoles, LeastMemoryCountsWholeLengths) {
     EXPECT_EQ(witness.request(static_cast<std::int64_t>(i)).decode_worker, expected[i]) << i;
 }
 
+// Given: two pairs of a prefill and a decode worker, and a prefill worker more that has no partner. Expected: what the first
+// two prefill is decoded by their partners, what the third one does by any.
+TEST(ServingRoles, PartnersStayTogether) {
+  Line model;
+  ServingOptions options = two_roles(model, 3, 2);
+  options.decode_choice = DecodeChoice::kPartner;
+  Witness witness;
+  options.observer = &witness;
+  std::vector<workload::Request> requests;
+  for (int i = 0; i < 60; ++i) requests.push_back({i * 0.03, 1, 50 + i % 7 * 100, 20 + i % 5 * 100});
+  ListSource source(requests);
+  const auto result = simulate_serving(source, options);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(result->completed, 60);
+  std::map<int, int> prefilled;
+  for (const ServedRequest& request : witness.requests) {
+    ++prefilled[request.prefill_worker];
+    if (request.prefill_worker < 2) {
+      EXPECT_EQ(request.decode_worker, request.prefill_worker + 3);
+    }
+  }
+  EXPECT_EQ(prefilled.size(), 3U);
+}
+
 // Given: a mixed pool and requests of a single token. Expected: they need no decode worker and make no mixed one of the prefill
 // worker: a prompt that comes later finds it in its own pool.
 TEST(ServingRoles, ASingleTokenIsNoDecode) {
