@@ -32,14 +32,14 @@ sim::ServingPool serving_pool(const Problem& problem, const PlannedPool& from) {
   pool.accelerator = spec.name;
   pool.role = from.role;
   pool.workers = from.workers;
-  pool.model = kind.model.get();
+  pool.model = from.model ? from.model.get() : kind.model.get();
   pool.engine = from.engine;
   if (pool.engine.kv_blocks == 0) {
     pool.engine.kv_blocks = static_cast<std::int64_t>(kind.kv_capacity_tokens) / pool.engine.block_tokens;
   }
   pool.gpus_per_worker = kind.gpus();
   pool.price_per_gpu_hour = spec.price_per_hour;
-  pool.power_per_gpu_watts = spec.power_watts;
+  pool.power_per_gpu_watts = spec.power_watts * from.power_share;
   return pool;
 }
 
@@ -58,7 +58,11 @@ double cost_per_hour(const Problem& problem, const Deployment& deployment) {
 }
 
 double power_watts(const Problem& problem, const Deployment& deployment) {
-  return sum(problem, deployment, [&](const WorkerKind& kind) { return problem.power_watts(kind); });
+  double watts = 0;
+  for (const PlannedPool& pool : deployment.pools) {
+    watts += pool.workers * problem.power_watts(kind_of(problem, pool)) * pool.power_share;
+  }
+  return watts;
 }
 
 double worth_of(const Problem& problem, const Deployment& deployment) {
@@ -98,6 +102,7 @@ std::string describe(const Problem& problem, const Deployment& deployment) {
     if (!text.empty()) text += " + ";
     if (pool.role != sim::WorkerRole::kUnified) text += fmt::format("{} ", sim::to_string(pool.role));
     text += fmt::format("{} x {}", pool.workers, worker_text(problem, kind_of(problem, pool)));
+    if (pool.power_share != 1) text += fmt::format(" (at {:.0f} % of its power)", 100 * pool.power_share);
   }
   return text;
 }

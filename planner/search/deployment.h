@@ -1,11 +1,13 @@
 // Deployment: pools of workers and how requests find them: what strategies propose and the simulator tries.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/dispatch/policies.h"
+#include "planner/perf/iteration_model.h"
 #include "planner/search/problem.h"
 #include "planner/sim/serving_options.h"
 
@@ -16,6 +18,10 @@ struct PlannedPool {
   int kind = 0;  // index in Problem::kinds
   int workers = 1;
   sim::EngineOptions engine;  // kv_blocks 0: of the kind
+  // Of a worker whose GPUs are power-capped (Splitwise's HHcap), or that runs something beside the model (TetriInfer's
+  // predictor): its latency then, none: the kind's; and its share of the kind's power.
+  std::shared_ptr<const planner::IterationModel> model = nullptr;
+  double power_share = 1;
 };
 
 struct Deployment {
@@ -38,7 +44,7 @@ struct Deployment {
 // Inside the accelerators' GPUs, the GPUs and the cost that a plan may have. The error says which of them is short and by how
 // much.
 [[nodiscard]] Result<void> check_room(const Problem& problem, const Deployment& deployment);
-// "4 x h100-80gb-2", "prefill 2 x h100-80gb-1 + decode 3 x a100-80gb-4 (PP 2)".
+// "4 x h100-80gb-2", "prefill 2 x h100-80gb-1 + decode 3 x a100-80gb-4 (PP 2)", "... (at 70 % of its power)".
 [[nodiscard]] std::string describe(const Problem& problem, const Deployment& deployment);
 
 // As the simulator takes it. Borrows the latency models.

@@ -1,0 +1,199 @@
+// See splitwise.h.
+#include "planner/search/splitwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/policy/configuration.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr double kGuessLoad = 0.8;  // of machines' time, where the search begins
+constexpr double kGuessMemory = 0.7;
+constexpr std::int64_t kGuessRequests = 200;
+
+class Capped final : public planner::IterationModel {
+ public:
+  Capped(std::shared_ptr<const planner::IterationModel> model, const PowerCap& cap) : model_(std::move(model)), cap_(cap) {}
+
+  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
+    return model_->iteration_s(batch) * (batch.prefill_sequences > 0 ? cap_.prompt_slowdown : cap_.token_slowdown);
+  }
+  [[nodiscard]] planner::Coverage coverage(const planner::Batch& batch) const override {
+    const bool as_measured = (batch.prefill_sequences > 0 ? cap_.prompt_slowdown : cap_.token_slowdown) == 1;
+    return as_measured ? model_->coverage(batch) : planner::Coverage::kModelled;
+  }
+  [[nodiscard]] double kv_capacity_tokens() const override { return model_->kv_capacity_tokens(); }
+  [[nodiscard]] int pipeline_stages() const override { return model_->pipeline_stages(); }
+
+ private:
+  std::shared_ptr<const planner::IterationModel> model_;
+  PowerCap cap_;
+};
+
+const WorkerKind& kind_at(const Problem& problem, int kind) { return problem.kinds[static_cast<std::size_t>(kind)]; }
+
+std::string machine_name(const Problem& problem, int kind) {
+  return planner::pool_name(problem.spec(kind_at(problem, kind)).name, kind_at(problem, kind).gpus());
+}
+
+// Seconds of a machine that a request takes in each phase.
+struct Loads {
+  double prompt_s = 0;  // the mean over requests, each alone
+  double token_s = 0;   // of a machine, for a request's tokens after the first
+};
+
+Loads loads_of(const Problem& problem, int prompt_kind, int token_kind) {
+  const planner::IterationModel& prompts = *kind_at(problem, prompt_kind).model;
+  const WorkerKind& tokens = kind_at(problem, token_kind);
+  const auto lengths = lengths_of(*problem.requests, problem.seed, kGuessRequests);
+  Loads loads;
+  double context = 0, output = 0;
+  for (const auto& [input, made] : lengths) {
+    loads.prompt_s += prompts.iteration_s(planner::prefill_batch(1, input)) / static_cast<double>(lengths.size());
+    context += (input + made / 2.0) / static_cast<double>(lengths.size());
+    output += (made - 1.0) / static_cast<double>(lengths.size());
+  }
+  const double fit = kGuessMemory * tokens.kv_capacity_tokens / std::max(1.0, context);
+  const int batch = static_cast<int>(std::clamp(fit, 1.0, static_cast<double>(problem.engine.max_sequences)));
+  loads.token_s = output * tokens.model->iteration_s(planner::decode_batch(batch, context)) / batch;
+  return loads;
+}
+
+int machines_for(double load) {
+  constexpr double kMost = 100'000;
+  return static_cast<int>(std::clamp(std::ceil(load / kGuessLoad), 1.0, kMost));
+}
+
+sim::EngineOptions engine_of(const Problem& problem, const SplitwiseOptions& options) {
+  sim::EngineOptions engine = problem.engine;
+  engine.batching = sim::Batching::kMixed;  // where only one phase is at work, each has iterations of its own
+  engine.max_batch_tokens = options.max_batch_tokens;
+  engine.prompt_order = sim::PromptOrder::kArrival;
+  return engine;
+}
+
+// Of each accelerator the largest worker: a whole machine. Of equals the one with the fewest stages.
+std::vector<int> whole_machines(const Problem& problem) {
+  std::vector<int> machines;
+  for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
+    const WorkerKind& here = kind_at(problem, kind);
+    const auto other = std::find_if(machines.begin(), machines.end(),
+                                    [&](int machine) { return kind_at(problem, machine).accelerator == here.accelerator; });
+    if (other == machines.end()) {
+      machines.push_back(kind);
+      continue;
+    }
+    const WorkerKind& there = kind_at(problem, *other);
+    if (std::pair(here.gpus(), here.tensor_parallel) > std::pair(there.gpus(), there.tensor_parallel)) *other = kind;
+  }
+  return machines;
+}
+
+}  // namespace
+
+std::shared_ptr<const planner::IterationModel> capped(std::shared_ptr<const planner::IterationModel> model,
+                                                      const PowerCap& cap) {
+  return std::make_shared<Capped>(std::move(model), cap);
+}
+
+std::vector<Limit> splitwise_objectives() {
+  std::vector<Limit> limits;
+  for (const auto& [percentile, ttft, tokens] : {std::tuple(50.0, 2.0, 1.25), {90.0, 3.0, 1.5}, {99.0, 6.0, 5.0}}) {
+    limits.push_back({Metric::kTtftSlowdown, percentile, ttft});
+    limits.push_back({Metric::kTbtSlowdown, percentile, tokens});
+    limits.push_back({Metric::kE2eSlowdown, percentile, tokens});
+  }
+  return limits;
+}
+
+SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOptions& options) {
+  SplitDesign design;
+  design.name = fmt::format("{} for both phases at once", machine_name(problem, kind));
+  design.unified = true;
+  const sim::EngineOptions engine = engine_of(problem, options);
+  design.deploy = [kind, engine](const PhaseCounts& counts) {
+    Deployment deployment;
+    deployment.pools = {{sim::WorkerRole::kUnified, kind, counts.prefill, engine, {}}};
+    deployment.dispatch.reset();
+    return deployment;
+  };
+  const Loads loads = loads_of(problem, kind, kind);
+  design.guess = {machines_for(problem.requests_per_s * (loads.prompt_s + loads.token_s)), 0};
+  return design;
+}
+
+SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind, const std::optional<PowerCap>& cap,
+                             const SplitwiseOptions& options) {
+  SplitDesign design;
+  design.name = fmt::format("{} for prompts, {}{} for tokens", machine_name(problem, prompt_kind), cap ? "power-capped " : "",
+                            machine_name(problem, token_kind));
+  PlannedPool prompts{sim::WorkerRole::kPrefill, prompt_kind, 1, engine_of(problem, options), {}};
+  PlannedPool tokens{sim::WorkerRole::kDecode, token_kind, 1, engine_of(problem, options), {}};
+  if (cap) {
+    tokens.model = capped(kind_at(problem, token_kind).model, *cap);
+    tokens.power_share = cap->machine_share;
+  }
+  design.deploy = [prompts, tokens, threshold = options.mixed_pool_threshold_tokens](const PhaseCounts& counts) {
+    Deployment deployment;
+    deployment.pools = {prompts, tokens};
+    deployment.pools[0].workers = counts.prefill;
+    deployment.pools[1].workers = counts.decode;
+    deployment.dispatch.reset();  // "queue lengths are defined by the number of pending tokens"
+    deployment.decode_choice = sim::DecodeChoice::kLeastMemory;
+    deployment.mixed_pool_threshold_tokens = threshold;
+    return deployment;
+  };
+  const Loads loads = loads_of(problem, prompt_kind, token_kind);
+  design.guess = {machines_for(problem.requests_per_s * loads.prompt_s), machines_for(problem.requests_per_s * loads.token_s)};
+  return design;
+}
+
+Result<Plan> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
+                             const std::string& strategy, std::vector<SplitDesign> designs) {
+  // What promises to be cheapest first: the others have less room below it.
+  std::stable_sort(designs.begin(), designs.end(), [&](const SplitDesign& a, const SplitDesign& b) {
+    return worth_of(problem, a.deploy(a.guess)) < worth_of(problem, b.deploy(b.guess));
+  });
+  SplitSearch search(problem, effort, options);
+  for (const SplitDesign& design : designs) {
+    const auto looked = search.look(design);
+    if (looked.ok()) continue;
+    if (looked.error().code != ErrorCode::kCancelled) return looked.error();
+    return search.plan(strategy, true);
+  }
+  return search.plan(strategy, false);
+}
+
+Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  for (const int machine : options.machines) {
+    if (machine >= 0 && machine < static_cast<int>(problem.kinds.size())) continue;
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: machines: found kind {}, allowed are 0 to {}", problem.name,
+                                                          machine, problem.kinds.size() - 1)};
+  }
+  if (options.search.seeds < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: seeds: found {}, allowed is at least 1", problem.name, options.search.seeds)};
+  }
+  const auto prompt_s = [&](int machine) { return loads_of(problem, machine, machine).prompt_s; };
+  const std::vector<int> machines = options.machines.empty() ? whole_machines(problem) : options.machines;
+  const bool power_counts = problem.goal == Goal::kPower || std::isfinite(options.search.most_power_watts);
+  const int fastest =
+      *std::min_element(machines.begin(), machines.end(), [&](int a, int b) { return prompt_s(a) < prompt_s(b); });
+  std::vector<SplitDesign> designs;
+  for (const int prompts : machines) {
+    for (const int tokens : machines) {
+      if (prompts != tokens && prompt_s(prompts) >= prompt_s(tokens)) continue;
+      designs.push_back(splitwise_design(problem, prompts, tokens, std::nullopt, options));
+    }
+  }
+  if (options.cap && power_counts) designs.push_back(splitwise_design(problem, fastest, fastest, options.cap, options));
+  return plan_of_designs(problem, effort, options.search, "splitwise", std::move(designs));
+}
+
+}  // namespace windlass::search
