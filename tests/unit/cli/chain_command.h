@@ -2,36 +2,21 @@
 #pragma once
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
-#include "controller/cli/commands.h"
 #include "tests/unit/cli/example_objects.h"
+#include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
 
-struct ChainOutcome {
-  int code;
-  std::string out;
-  std::string err;
-
-  // Null where the output is no JSON.
-  [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
-};
-
-inline ChainOutcome run_chain(std::vector<std::string> arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Console console{out, err, false};
+inline Outcome run_chain(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "chain");
-  const int code = run_cli(arguments, console);
-  return {code, out.str(), err.str()};
+  return run(arguments);
 }
 
 // Command lines with a word each that is expected on standard error: exit code 2, nothing on the output, and one line.

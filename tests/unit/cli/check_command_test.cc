@@ -1,30 +1,15 @@
 // `windlass check` and the two names of the program: what is said of addresses that do not answer, and under which name help
 // speaks.
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/cli/commands.h"
+#include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
 namespace {
 
 using testing::HasSubstr;
-
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Outcome run(const std::vector<std::string>& arguments, const std::string& program = "windlass") {
-  std::ostringstream out;
-  std::ostringstream err;
-  Console console{out, err, false};
-  const int code = run_cli(arguments, console, program);
-  return {code, out.str(), err.str()};
-}
 
 // Given command lines that cannot be meant: exit code 2, and what is allowed.
 TEST(CheckCommand, WrongUseIsExplained) {
@@ -55,10 +40,10 @@ TEST(CheckCommand, NobodyThere) {
 
 // Given the name under which kubectl runs it, help and mistakes speak of `kubectl windlass`.
 TEST(PluginName, IsInHelpAndErrors) {
-  EXPECT_THAT(run({"--help"}, "kubectl windlass").out, HasSubstr("kubectl windlass"));
-  EXPECT_THAT(run({"explain", "--help"}, "kubectl windlass").out, HasSubstr("kubectl windlass explain"));
+  EXPECT_THAT(run({"--help"}, {.program = "kubectl windlass"}).out, HasSubstr("kubectl windlass"));
+  EXPECT_THAT(run({"explain", "--help"}, {.program = "kubectl windlass"}).out, HasSubstr("kubectl windlass explain"));
   EXPECT_THAT(run({"explain", "--help"}).out, HasSubstr("windlass explain"));
-  EXPECT_THAT(run({"nonsense"}, "kubectl windlass").err,
+  EXPECT_THAT(run({"nonsense"}, {.program = "kubectl windlass"}).err,
               HasSubstr("kubectl windlass: found 'nonsense', allowed are the commands"));
 }
 

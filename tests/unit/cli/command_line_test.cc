@@ -1,32 +1,16 @@
 // Command lines, good and bad: what is printed where, and the exit code.
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/cli/commands.h"
 #include "tests/unit/cli/example_objects.h"
+#include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Outcome run(const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  Console console{out, err, false};
-  const int code = run_cli(arguments, console);
-  return {code, out.str(), err.str()};
-}
 
 // Given no arguments: the help is printed as an error, with every command in it.
 TEST(CommandLine, NothingPrintsHelp) {

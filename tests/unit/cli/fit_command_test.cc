@@ -1,17 +1,15 @@
 // `windlass fit` as a newcomer meets it: the file it writes and what the other commands make of it, what it prints, and the
 // mistakes that a command line or a file can hold.
-#include <fstream>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "controller/api/load.h"
 #include "controller/api/yaml.h"
-#include "controller/cli/commands.h"
 #include "planner/base/rng.h"
 #include "planner/perf/profile_yaml.h"
 #include "tests/unit/cli/example_objects.h"
+#include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
 namespace {
@@ -24,29 +22,9 @@ const char* const kSplitwise = WINDLASS_SOURCE_DIR "/../shared/data/profiles/spl
 const char* const kTables = WINDLASS_SOURCE_DIR "/../shared/data/profiles/operators/a100_sxm";
 const char* const kVidur = WINDLASS_SOURCE_DIR "/../shared/data/profiles/vidur-a100-codellama34b-tp2";
 
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-Outcome run(const std::vector<std::string>& arguments, bool terminal = false) {
-  std::ostringstream out, err;
-  Console console{out, err, false, terminal};
-  const int code = run_cli(arguments, console);
-  return {code, out.str(), err.str()};
-}
-
 Outcome fit(std::vector<std::string> arguments, bool terminal = false) {
   arguments.insert(arguments.begin(), "fit");
-  return run(arguments, terminal);
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  return run(arguments, {.err_terminal = terminal});
 }
 
 // A scenario of one worker kind with this latency source.

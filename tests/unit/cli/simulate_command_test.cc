@@ -1,16 +1,15 @@
 // `windlass simulate` as a newcomer meets it: the examples, the files it writes, the same figures on one thread and on many,
 // and the mistakes that a command line or a file can hold.
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/cli/commands.h"
 #include "controller/cli/thread_executor.h"
 #include "tests/unit/cli/example_objects.h"
+#include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
 namespace {
@@ -20,27 +19,9 @@ using testing::Not;
 
 const char* const kExample = WINDLASS_SOURCE_DIR "/examples/simulate/llama3-8b.yaml";
 
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-
-  [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
-};
-
 Outcome simulate(std::vector<std::string> arguments, bool terminal = false) {
-  std::ostringstream out, err;
-  Console console{out, err, false, terminal};
   arguments.insert(arguments.begin(), "simulate");
-  const int code = run_cli(arguments, console);
-  return {code, out.str(), err.str()};
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  return run(arguments, {.err_terminal = terminal});
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
