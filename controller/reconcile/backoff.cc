@@ -59,7 +59,8 @@ bool Backoffs::holds(const std::string& pool, double now_s) const {
 std::set<int> Backoffs::held_slots(const std::string& pool, double now_s) const {
   std::set<int> held;
   for (const auto& [place, entry] : entries_) {
-    if (place.pool == pool && place.slot != kWholePool && now_s < entry.until_s) held.insert(place.slot);
+    if (place.pool == pool && place.slot != kWholePool && place.kind != FailureKind::kFailing && now_s < entry.until_s)
+      held.insert(place.slot);
   }
   return held;
 }

@@ -53,7 +53,8 @@ class Backoffs {
 
   // Whether nothing may be created in the whole pool now: for its own sake, or by the joint pace.
   [[nodiscard]] bool holds(const std::string& pool, double now_s) const;
-  // Slots of the pool in which nothing may be created now.
+  // Slots of the pool in which nothing may be created now. A worker that fails where it is holds nobody up once it is gone: its
+  // back-off is the patience with it, and who deletes its pod wants another.
   [[nodiscard]] std::set<int> held_slots(const std::string& pool, double now_s) const;
   [[nodiscard]] const Backoff* find(const Place& place) const;
 

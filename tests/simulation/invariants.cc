@@ -228,6 +228,11 @@ void Invariants::check_status(const fakes::WriteAttempt& write) {
     std::string differs;
     for (const json& step : json::diff(old, status)) differs += step.value("path", "") + " ";
     journal_.note(timeline_.now_s(), "    in {}", differs.empty() ? "nothing: " + status.dump() : differs.substr(0, 300));
+    for (const json& condition : status.value("conditions", json::array())) {
+      if (condition.value("status", "") == "True") continue;
+      journal_.note(timeline_.now_s(), "    {} is {}: {}: {}", condition.value("type", ""), condition.value("status", ""),
+                    condition.value("reason", ""), condition.value("message", ""));
+    }
   }
   const std::string uid = text(write.object, "metadata", "uid");
   ServiceTrack& track = services_[uid];

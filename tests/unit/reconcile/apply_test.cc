@@ -89,6 +89,30 @@ TEST(Apply, AnEndedWorkerIsMadeAnewAfterItsBackOff) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 1));
 }
 
+// Given: a worker whose image cannot be pulled, replaced once already so that its patience is minutes long, and a person who
+// deletes its pod. Expected: a new one is there at once, and what the old one did is not forgotten.
+TEST(Apply, AFailingWorkerThatAPersonDeletesIsMadeAnewAtOnce) {
+  ApplyWorld world;
+  const auto fail = [&] { world.report(0, {.phase = "Pending", .waiting_reason = "ImagePullBackOff"}); };
+  world.run(2);
+  fail();
+  world.run(124);
+  world.finish_deletions();
+  world.run(2);
+  ASSERT_THAT(world.slots(), ElementsAre(0)) << "replaced";
+  fail();
+  world.run(2);
+  const std::string uid = (*world.pod(0))["metadata"]["uid"];
+  world.api.delete_object(kube::resources::kPods, "default", world.pod_name(0), true);
+  world.run(2);
+  ASSERT_TRUE(world.pod(0));
+  EXPECT_NE((*world.pod(0))["metadata"]["uid"], uid);
+  const Backoff* patience =
+      world.state.services[world.service.metadata.uid].backoffs.find({"h100-1", 0, FailureKind::kFailing});
+  ASSERT_NE(patience, nullptr);
+  EXPECT_EQ(patience->delay_s, 240);
+}
+
 // Given: a failure, then a quiet time longer than Backoffs::kStableS. Expected: the next failure begins at the shortest delay.
 TEST(Backoffs, AreForgottenAfterAStableTime) {
   Backoffs backoffs;
