@@ -399,8 +399,10 @@ int FakeApiServer::collect_garbage() {
   }
   std::set<std::string> owners_with_dependents;
   for (const Found& found : all) {
-    json references = found.object->at("metadata").value("ownerReferences", json::array());
-    if (references.empty()) continue;
+    const json& metadata = found.object->at("metadata");
+    const auto listed = metadata.find("ownerReferences");
+    if (listed == metadata.end() || listed->empty()) continue;
+    const json& references = *listed;
     bool any_alive = false;
     for (const json& reference : references) {
       std::string uid = reference.value("uid", "");

@@ -1,6 +1,9 @@
 // What our own programs expose, read back by our own parser.
 #include "metrics/registry.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "metrics/buckets.h"
@@ -32,6 +35,37 @@ TEST(Registry, ExpositionParsesBack) {
   ASSERT_TRUE(histogram.ok()) << histogram.error().message;
   EXPECT_EQ(histogram->counts, (std::vector<double>{2, 3, 4}));
   EXPECT_DOUBLE_EQ(histogram->sum, 7.65);
+}
+
+// Given one instrument of each kind, with odd texts and numbers; the page is what the text format (0.0.4) says, byte by byte.
+TEST(Registry, ThePageIsTheTextFormat) {
+  Registry registry;
+  auto gauges = registry.gauges("depth", "Back\\slash,\nline, \"quotes\".");
+  gauges.with({{"kind", "a\"b\\c\nd"}}).set(0.1);
+  EXPECT_EQ(registry.exposition(),
+            "# HELP depth Back\\\\slash,\\nline, \"quotes\".\n"
+            "# TYPE depth gauge\n"
+            "depth{kind=\"a\\\"b\\\\c\\nd\"} 0.1\n");
+  gauges.with({{"kind", "a\"b\\c\nd"}}).set(std::numeric_limits<double>::infinity());
+  EXPECT_NE(registry.exposition().find("} +Inf\n"), std::string::npos);
+  gauges.with({{"kind", "a\"b\\c\nd"}}).set(std::nan(""));
+  EXPECT_NE(registry.exposition().find("} NaN\n"), std::string::npos);
+
+  Registry others;
+  others.counters("requests_total", "Requests.").with({}).add(1.5e20);
+  EXPECT_EQ(others.exposition(), "# HELP requests_total Requests.\n# TYPE requests_total counter\nrequests_total 1.5e+20\n");
+
+  Registry timed;
+  auto latency = timed.histograms("latency_seconds", "Latency.", {0.1, 1});
+  latency.with({{"model", "a"}, {"zone", "b"}}).observe(0.5);
+  EXPECT_EQ(timed.exposition(),
+            "# HELP latency_seconds Latency.\n"
+            "# TYPE latency_seconds histogram\n"
+            "latency_seconds_count{model=\"a\",zone=\"b\"} 1\n"
+            "latency_seconds_sum{model=\"a\",zone=\"b\"} 0.5\n"
+            "latency_seconds_bucket{model=\"a\",zone=\"b\",le=\"0.1\"} 0\n"
+            "latency_seconds_bucket{model=\"a\",zone=\"b\",le=\"1\"} 1\n"
+            "latency_seconds_bucket{model=\"a\",zone=\"b\",le=\"+Inf\"} 1\n");
 }
 
 // Given a gauge whose labels are removed; its series leaves the page and the others stay.
