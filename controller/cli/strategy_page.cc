@@ -72,8 +72,10 @@ std::string rate_chart(const search::Problem& problem, const std::vector<RateCur
       series.points.push_back({point.requests_per_s, point.attainment, {}, {}});
     chart.series.push_back(std::move(series));
   }
-  return figure(chart, fmt::format("One run of {} requests at each rate; {:.4g} requests/s are asked for.",
-                                   problem.requests_per_trial, problem.requests_per_s));
+  std::string caption = fmt::format("One run of {} requests at each rate; {:.4g} requests/s are asked for.",
+                                    problem.requests_per_trial, problem.requests_per_s);
+  for (const RateCurve& curve : curves) caption += fmt::format(" {}: {}.", curve.name, curve.deployment);
+  return figure(chart, caption);
 }
 
 }  // namespace

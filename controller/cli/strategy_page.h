@@ -11,7 +11,8 @@ namespace windlass::cli {
 
 // Attainment of a deployment over the rate.
 struct RateCurve {
-  std::string name;
+  std::string name;        // short, for the legend
+  std::string deployment;  // what it is
   struct Point {
     double requests_per_s = 0;
     double attainment = 0;

@@ -18,6 +18,7 @@
 #include "controller/cli/text_file.h"
 #include "controller/cli/thread_executor.h"
 #include "planner/base/yaml_reader.h"
+#include "planner/catalog/accelerators_by_name.h"
 #include "planner/search/plan_json.h"
 #include "planner/search/plan_scenario.h"
 #include "planner/search/service_problem.h"
@@ -58,7 +59,6 @@ Result<Asked> read_scenario(const std::string& path) {
 
 Result<Asked> read_service(const StrategyFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const auto objects, read_object_files(flags.files));
-  WINDLASS_RETURN_IF_ERROR(check_references(objects));
   planner::Snapshot snapshot = quiet_snapshot(objects);
   if (snapshot.services.size() != 1) {
     return Error{ErrorCode::kInvalidArgument,
@@ -66,6 +66,21 @@ Result<Asked> read_service(const StrategyFlags& flags) {
   }
   planner::Service& service = snapshot.services.front();
   if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
+  // A class that no file holds but the catalog knows, by its own name or the chart's (nvidia-h100-80gb): as many GPUs as are
+  // asked for.
+  for (const planner::AllowedAccelerator& allowed : service.accelerators) {
+    const std::size_t vendor = allowed.accelerator.find('-');
+    auto spec = planner::accelerator_by_name(allowed.accelerator);
+    if (!spec.ok() && vendor != std::string::npos) spec = planner::accelerator_by_name(allowed.accelerator.substr(vendor + 1));
+    const bool there = std::any_of(snapshot.accelerators.begin(), snapshot.accelerators.end(),
+                                   [&](const auto& state) { return state.spec.name == allowed.accelerator; });
+    if (there || !spec.ok()) continue;
+    planner::AcceleratorState state;
+    state.spec = *spec;
+    state.spec.name = allowed.accelerator;
+    state.mode = planner::CapacityMode::kElastic;
+    snapshot.accelerators.push_back(std::move(state));
+  }
   Asked asked;
   WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));
   return asked;
@@ -143,22 +158,20 @@ const StrategyOutcome* best_of(const search::Problem& problem, const std::vector
 }
 
 std::vector<RateCurve> rate_curves(const search::Problem& problem, const search::Plan& plan, Executor& executor) {
-  std::vector<std::pair<std::string, search::Deployment>> shown = {
-      {"the plan: " + describe(problem, plan.deployment), plan.deployment}};
+  std::vector<search::Deployment> shown = {plan.deployment};
   for (const search::Considered& other : plan.considered) {
-    if (shown.size() == kCurves) break;
-    shown.emplace_back(describe(problem, other.deployment), other.deployment);
+    if (shown.size() < kCurves) shown.push_back(other.deployment);
   }
   const std::size_t count = shown.size() * kRateFactors.size();
   const auto attained = parallel_map<std::optional<double>>(executor, count, [&](std::size_t i) -> std::optional<double> {
     const double rate = problem.requests_per_s * kRateFactors[i % kRateFactors.size()];
     const auto result =
-        search::try_out(problem, shown[i / kRateFactors.size()].second, {rate, problem.requests_per_trial, problem.seed});
+        search::try_out(problem, shown[i / kRateFactors.size()], {rate, problem.requests_per_trial, problem.seed});
     return result.ok() ? std::optional(result->attainment) : std::nullopt;
   });
   std::vector<RateCurve> curves;
   for (std::size_t c = 0; c < shown.size(); ++c) {
-    RateCurve curve{shown[c].first, {}};
+    RateCurve curve{c == 0 ? "the plan" : fmt::format("runner-up {}", c), describe(problem, shown[c]), {}};
     for (std::size_t f = 0; f < kRateFactors.size(); ++f) {
       const auto& share = (*attained)[c * kRateFactors.size() + f];
       if (share) curve.points.push_back({problem.requests_per_s * kRateFactors[f], *share});

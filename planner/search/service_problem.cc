@@ -44,7 +44,8 @@ Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
                                     [&](const auto& each) { return each.spec.name == allowed.accelerator; });
     if (state == accelerators.end()) {
       return wrong(
-          fmt::format("spec.accelerators: found {}, allowed is an AcceleratorClass that is there", allowed.accelerator));
+          fmt::format("spec.accelerators: found {}, allowed is an AcceleratorClass that is there, or a name of the catalog",
+                      allowed.accelerator));
     }
     add(*state, allowed.max_gpus);
   }
