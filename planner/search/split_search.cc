@@ -13,7 +13,10 @@ namespace {
 constexpr int kFirstSeeds = 2;             // tried before the others, so that two cores have work where most fail
 constexpr std::size_t kColumnsAtOnce = 4;  // of a bounded room; whatever the executor's threads are
 constexpr std::int64_t kRequestsAlone = 200;
-constexpr double kAloneGapS = 10'000;     // between requests that are alone
+constexpr double kAloneGapS = 10'000;  // between requests that are alone
+constexpr double kGuessLoad = 0.8;     // of workers' time, where a search begins
+constexpr double kGuessMemory = 0.7;
+constexpr std::int64_t kGuessRequests = 200;
 constexpr std::size_t kNearestTried = 6;  // columns of a design, where nothing holds
 
 double at_percentile(const sim::TimeSummary& times, double percentile) {
@@ -42,6 +45,26 @@ std::vector<PhaseCounts> room_of(const SplitDesign& design, const std::function<
 }
 
 }  // namespace
+
+PhaseLoads phase_loads(const Problem& problem, const planner::IterationModel& prefill, const WorkerKind& decode) {
+  const auto lengths = lengths_of(*problem.requests, problem.seed, kGuessRequests);
+  const auto count = static_cast<double>(lengths.size());
+  double prompt_s = 0, context = 0, output = 0;
+  for (const auto& [input, made] : lengths) {
+    prompt_s += prefill.iteration_s(planner::prefill_batch(1, input)) / count;
+    context += (input + made / 2.0) / count;
+    output += (made - 1.0) / count;
+  }
+  const double fit = kGuessMemory * decode.kv_capacity_tokens / std::max(1.0, context);
+  const int batch = static_cast<int>(std::clamp(fit, 1.0, static_cast<double>(problem.engine.max_sequences)));
+  const double token_s = output * decode.model->iteration_s(planner::decode_batch(batch, context)) / batch;
+  return {problem.requests_per_s * prompt_s, problem.requests_per_s * token_s};
+}
+
+int workers_for(double load) {
+  constexpr double kMost = 100'000;
+  return static_cast<int>(std::clamp(std::ceil(load / kGuessLoad), 1.0, kMost));
+}
 
 SplitSearch::SplitSearch(const Problem& problem, const Effort& effort, const SplitOptions& options)
     : problem_(problem),

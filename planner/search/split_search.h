@@ -32,11 +32,21 @@ struct SplitOptions {
 };
 
 struct SplitDesign {
-  std::string name;  // "Splitwise-HA: ..."
+  std::string name;  // "h100-80gb-8 for prompts, a100-80gb-8 for tokens"
   std::function<Deployment(const PhaseCounts&)> deploy;
   bool unified = false;        // one kind, counted as prefill workers
   PhaseCounts guess = {1, 1};  // where to begin at the problem's rate
 };
+
+// Workers that each phase keeps busy at the problem's rate, by closed forms: each prompt alone, decodes in batches that fill
+// most of the memory.
+struct PhaseLoads {
+  double prefill = 0;
+  double decode = 0;
+};
+[[nodiscard]] PhaseLoads phase_loads(const Problem& problem, const planner::IterationModel& prefill, const WorkerKind& decode);
+// Workers for a load, where a search begins.
+[[nodiscard]] int workers_for(double load);
 
 class SplitSearch {
  public:
@@ -54,6 +64,9 @@ class SplitSearch {
     double worth = 0;           // for throughput inside a bounded room: minus the rate
   };
   [[nodiscard]] const std::optional<Found>& best() const { return best_; }
+
+  // The best's workers serve in this design from now on, which is known to hold with them.
+  void adopt(const SplitDesign& design) { best_->design = design; }
 
   // The furthest objective of a deployment at a rate, as a share of what is allowed, the worst of all seeds.
   [[nodiscard]] Result<double> worst_of(const Deployment& deployment, double requests_per_s);

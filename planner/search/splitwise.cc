@@ -12,10 +12,6 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kGuessLoad = 0.8;  // of machines' time, where the search begins
-constexpr double kGuessMemory = 0.7;
-constexpr std::int64_t kGuessRequests = 200;
-
 class Capped final : public planner::IterationModel {
  public:
   Capped(std::shared_ptr<const planner::IterationModel> model, const PowerCap& cap) : model_(std::move(model)), cap_(cap) {}
@@ -39,34 +35,6 @@ const WorkerKind& kind_at(const Problem& problem, int kind) { return problem.kin
 
 std::string machine_name(const Problem& problem, int kind) {
   return planner::pool_name(problem.spec(kind_at(problem, kind)).name, kind_at(problem, kind).gpus());
-}
-
-// Seconds of a machine that a request takes in each phase.
-struct Loads {
-  double prompt_s = 0;  // the mean over requests, each alone
-  double token_s = 0;   // of a machine, for a request's tokens after the first
-};
-
-Loads loads_of(const Problem& problem, int prompt_kind, int token_kind) {
-  const planner::IterationModel& prompts = *kind_at(problem, prompt_kind).model;
-  const WorkerKind& tokens = kind_at(problem, token_kind);
-  const auto lengths = lengths_of(*problem.requests, problem.seed, kGuessRequests);
-  Loads loads;
-  double context = 0, output = 0;
-  for (const auto& [input, made] : lengths) {
-    loads.prompt_s += prompts.iteration_s(planner::prefill_batch(1, input)) / static_cast<double>(lengths.size());
-    context += (input + made / 2.0) / static_cast<double>(lengths.size());
-    output += (made - 1.0) / static_cast<double>(lengths.size());
-  }
-  const double fit = kGuessMemory * tokens.kv_capacity_tokens / std::max(1.0, context);
-  const int batch = static_cast<int>(std::clamp(fit, 1.0, static_cast<double>(problem.engine.max_sequences)));
-  loads.token_s = output * tokens.model->iteration_s(planner::decode_batch(batch, context)) / batch;
-  return loads;
-}
-
-int machines_for(double load) {
-  constexpr double kMost = 100'000;
-  return static_cast<int>(std::clamp(std::ceil(load / kGuessLoad), 1.0, kMost));
 }
 
 sim::EngineOptions engine_of(const Problem& problem, const SplitwiseOptions& options) {
@@ -122,8 +90,8 @@ SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOpt
     deployment.dispatch.reset();
     return deployment;
   };
-  const Loads loads = loads_of(problem, kind, kind);
-  design.guess = {machines_for(problem.requests_per_s * (loads.prompt_s + loads.token_s)), 0};
+  const PhaseLoads loads = phase_loads(problem, *kind_at(problem, kind).model, kind_at(problem, kind));
+  design.guess = {workers_for(loads.prefill + loads.decode), 0};
   return design;
 }
 
@@ -148,8 +116,8 @@ SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_
     deployment.mixed_pool_threshold_tokens = threshold;
     return deployment;
   };
-  const Loads loads = loads_of(problem, prompt_kind, token_kind);
-  design.guess = {machines_for(problem.requests_per_s * loads.prompt_s), machines_for(problem.requests_per_s * loads.token_s)};
+  const PhaseLoads loads = phase_loads(problem, *kind_at(problem, prompt_kind).model, kind_at(problem, token_kind));
+  design.guess = {workers_for(loads.prefill), workers_for(loads.decode)};
   return design;
 }
 
@@ -180,15 +148,18 @@ Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort, const 
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}: seeds: found {}, allowed is at least 1", problem.name, options.search.seeds)};
   }
-  const auto prompt_s = [&](int machine) { return loads_of(problem, machine, machine).prompt_s; };
+  const auto prompt_load = [&](int machine) {
+    const WorkerKind& kind = kind_at(problem, machine);
+    return phase_loads(problem, *kind.model, kind).prefill;
+  };
   const std::vector<int> machines = options.machines.empty() ? whole_machines(problem) : options.machines;
   const bool power_counts = problem.goal == Goal::kPower || std::isfinite(options.search.most_power_watts);
   const int fastest =
-      *std::min_element(machines.begin(), machines.end(), [&](int a, int b) { return prompt_s(a) < prompt_s(b); });
+      *std::min_element(machines.begin(), machines.end(), [&](int a, int b) { return prompt_load(a) < prompt_load(b); });
   std::vector<SplitDesign> designs;
   for (const int prompts : machines) {
     for (const int tokens : machines) {
-      if (prompts != tokens && prompt_s(prompts) >= prompt_s(tokens)) continue;
+      if (prompts != tokens && prompt_load(prompts) >= prompt_load(tokens)) continue;
       designs.push_back(splitwise_design(problem, prompts, tokens, std::nullopt, options));
     }
   }
