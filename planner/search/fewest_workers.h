@@ -1,0 +1,56 @@
+// FewestWorkers: how many workers of one pool a deployment needs at the problem's rate, by simulation; and what Vidur-Search
+// and `auto` share around it.
+//
+// More workers are taken never to break what fewer hold. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/search/strategy.h"
+#include "planner/search/trial.h"
+
+namespace windlass::search {
+
+// Requests of one trial at a rate: Problem::requests_per_trial, but at least half a minute of arrivals, so that a queue that
+// grows is seen to, and at most 40,000.
+[[nodiscard]] std::int64_t trial_requests(const Problem& problem, double requests_per_s);
+
+// Workers of a kind that there is room for: GPUs of its class, the plan's GPUs and its cost. At most 100,000.
+[[nodiscard]] int most_workers(const Problem& problem, int kind);
+
+// Unified workers of one kind.
+[[nodiscard]] Deployment unified(int kind, const sim::EngineOptions& engine, int workers);
+
+struct WorkersAsked {
+  std::size_t pool = 0;  // whose workers are counted
+  int least = 1;         // fewer are not tried
+  int first = 1;         // a guess
+  int most = 1;
+  Trial trial;
+};
+
+struct WorkersFound {
+  int workers = 0;     // 0: not even the most hold
+  std::string broken;  // then: the objective that the most workers that were tried do not meet
+  int tried = 0;       // the most workers that were tried
+  std::int64_t trials = 0, iterations = 0;
+};
+
+// Errors: those of try_out().
+[[nodiscard]] Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deployment, const WorkersAsked& asked);
+
+// What a whole run at the problem's rate says of a deployment. `capacity_requests_per_s` is left to the caller.
+[[nodiscard]] Prediction predict(const Problem& problem, const sim::ServingResult& result);
+
+// A plan of this deployment: what it costs, nothing predicted.
+[[nodiscard]] Plan plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
+
+// "costs 12 an hour", "takes 5600 W", "takes 8 GPUs": as the problem's goal counts.
+[[nodiscard]] std::string worth_text(const Problem& problem, const Deployment& deployment);
+
+// Cheapest first as the goal counts, then fewer GPUs; no more than kMostConsidered.
+void order_considered(const Problem& problem, std::vector<Considered>& considered);
+
+}  // namespace windlass::search

@@ -1,0 +1,22 @@
+// Vidur-Search's configurations: every kind with every engine of the space, each with its closed form. For vidur*.cc alone.
+#pragma once
+
+#include <vector>
+
+#include "planner/search/steady_rate.h"
+#include "planner/search/vidur.h"
+
+namespace windlass::search {
+
+// In the order of the space: kinds, batchings, chunks, batch sizes. Those without room, or whose cache does not hold the
+// longest request, say so in `passed_over`.
+[[nodiscard]] std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& space,
+                                                   const LengthMoments& lengths);
+
+// Of a worker, as the problem's goal counts; more than 0.
+[[nodiscard]] double worth_of_worker(const Problem& problem, int kind);
+
+// Configurations that are looked at together: a round's bounds are those of the rounds before.
+inline constexpr std::size_t kVidurRound = 8;
+
+}  // namespace windlass::search
