@@ -173,6 +173,20 @@ double PackedWorker::cache_peak() const {
   return peak;
 }
 
+double PackedWorker::cache_after(std::int64_t iterations) const {
+  double sum = 0;
+  for (const Entry& entry : entries_) {
+    if (end_of(entry) >= iteration_ + iterations) sum += entry.offset + static_cast<double>(iteration_ + iterations);
+  }
+  return sum;
+}
+
+std::vector<std::int64_t> PackedWorker::ends_after() const {
+  std::vector<std::int64_t> ends;
+  for (const Entry& entry : entries_) ends.push_back(end_of(entry) - iteration_);
+  return ends;
+}
+
 bool PackedWorker::fits(int input_tokens, int predicted_tokens, double now_s) const {
   if (entries_.empty()) {
     return model_.kv_capacity_tokens <= 0 || input_tokens + model_.kv_request_tokens <= model_.kv_capacity_tokens;
@@ -182,7 +196,7 @@ bool PackedWorker::fits(int input_tokens, int predicted_tokens, double now_s) co
   if (rules_.phase != PackingPhase::kDecode) {
     const double prefill_s = model_.prefill_token_s * (waiting_ + input_tokens) + model_.prefill_s;
     if (prefill_s > rules_.ttft_s) return false;
-    if (prefill_s > rules_.theta * (earliest_deadline_s_ + earned_s_ - now_s)) return false;
+    if (prefill_s > rules_.theta * saved_s(now_s)) return false;
   }
   return cache_fits(input_tokens, predicted_tokens);
 }

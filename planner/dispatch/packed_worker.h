@@ -107,8 +107,12 @@ class PackedWorker {
   [[nodiscard]] double waiting_prompt_tokens() const { return waiting_; }  // of new requests
   [[nodiscard]] std::int64_t iterations() const { return iteration_; }
   [[nodiscard]] const PackingModel& model() const { return model_; }
-  // Largest use of the cache over the coming iterations, in tokens.
+  [[nodiscard]] double saved_s(double now_s) const { return earliest_deadline_s_ + earned_s_ - now_s; }  // least; (d)
+  // Largest use of the cache over the coming iterations, in tokens; and its use after so many.
   [[nodiscard]] double cache_peak() const;
+  [[nodiscard]] double cache_after(std::int64_t iterations) const;
+  // In how many iterations each request here is predicted to end, latest first.
+  [[nodiscard]] std::vector<std::int64_t> ends_after() const;
 
  private:
   struct Entry {

@@ -116,6 +116,7 @@ sim::ServingService serving_service(const Problem& problem, const Deployment& de
   service.dispatch = deployment.dispatch;
   service.decode_choice = deployment.decode_choice;
   service.heavy_decode_tokens = deployment.heavy_decode_tokens;
+  service.placement = deployment.placement;
   service.prediction = deployment.prediction;
   service.mixed_pool_threshold_tokens = deployment.mixed_pool_threshold_tokens;
   service.flip = deployment.flip;

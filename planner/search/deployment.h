@@ -33,6 +33,7 @@ struct Deployment {
   std::optional<sim::LengthPrediction> prediction;
   std::optional<sim::FlipPolicy> flip;
   int heavy_decode_tokens = 128;
+  sim::Placement placement;  // where Aladdin dispatches
 };
 
 [[nodiscard]] const WorkerKind& kind_of(const Problem& problem, const PlannedPool& pool);

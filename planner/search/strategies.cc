@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/search/aladdin.h"
+
 namespace windlass::search {
 
 const std::vector<NamedStrategy>& strategies() {
-  static const std::vector<NamedStrategy> kStrategies = {};
+  static const std::vector<NamedStrategy> kStrategies = {
+      {"aladdin", "the worker that serves most per GPU, and requests packed into as few as keep the objectives (Aladdin)",
+       [](const Problem& problem, const Effort& effort) { return aladdin_plan(problem, effort); }},
+  };
   return kStrategies;
 }
 

@@ -89,6 +89,11 @@ BatchChoice largest_batch(const LatencyModel& model, const Objective& objective,
   return choice;
 }
 
+double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus) {
+  const double iteration_s = choice.limit == BatchLimit::kTpot ? kTpotMargin * objective.tpot_s : choice.times.tpot_s;
+  return choice.batch / (gpus * iteration_s);
+}
+
 std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) {
   std::vector<int> degrees;
   for (int n = 1; n <= std::min(max_gpus, shape.heads); ++n) {
@@ -157,9 +162,7 @@ WorkerSearch search_worker_config(const WorkerSearchInput& input) {
     config.limit = choice.limit;
     config.kv_capacity_tokens = model.kv_capacity_tokens();
     config.times = choice.times;
-    // Eq. 6. At the TPOT limit an iteration takes the objective (less its margin); below it, what it takes.
-    const double iteration_s = choice.limit == BatchLimit::kTpot ? kTpotMargin * input.objective.tpot_s : choice.times.tpot_s;
-    config.tokens_per_s_per_gpu = choice.batch / (gpus * iteration_s);
+    config.tokens_per_s_per_gpu = tokens_per_s_per_gpu(choice, input.objective, gpus);
     search.feasible.push_back(config);
     if (!search.best || config.tokens_per_s_per_gpu > search.best->tokens_per_s_per_gpu) search.best = config;
   }

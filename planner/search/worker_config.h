@@ -70,6 +70,10 @@ struct BatchChoice {
 // The largest batch inside all limits.
 [[nodiscard]] BatchChoice largest_batch(const LatencyModel& model, const Objective& objective, const Lengths& lengths);
 
+// T_max of Eq. 6, tokens a second for each of the worker's GPUs. At the TPOT limit an iteration takes the objective (less its
+// margin); below it, what it takes. REQUIRES: choice.batch >= 1.
+[[nodiscard]] double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus);
+
 struct WorkerConfig {
   std::string accelerator;
   int gpus = 0;

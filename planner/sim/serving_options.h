@@ -87,12 +87,13 @@ struct FlipPolicy {
   double flip_s = 0.006;
 };
 
-// How Aladdin's placement is set; the objectives are the service's.
+// How Aladdin's placement is set.
 struct Placement {
   double gamma = 0.5;
   double theta = 0.9;
   // Outputs are predicted from those that were served (and by `prediction` where there is one); false: they are known.
   bool learns_lengths = true;
+  double ttft_s = 0, tpot_s = 0;  // that requests are packed for; 0: the service's objectives
 };
 
 // All of one model.

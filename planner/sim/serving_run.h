@@ -97,6 +97,8 @@ struct ServiceState {
     dispatch::PackingRules rules;
     rules.ttft_s = of.objectives ? of.objectives->ttft_s : std::numeric_limits<double>::infinity();
     rules.tpot_s = of.objectives ? of.objectives->tpot_s : std::numeric_limits<double>::infinity();
+    if (of.placement.ttft_s > 0) rules.ttft_s = of.placement.ttft_s;
+    if (of.placement.tpot_s > 0) rules.tpot_s = of.placement.tpot_s;
     rules.gamma = of.placement.gamma;
     rules.theta = of.placement.theta;
     const bool two_roles =
