@@ -5,6 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "planner/search/aladdin.h"
+#include "planner/search/splitwise.h"
+#include "planner/search/tetriinfer.h"
+#include "planner/search/vidur.h"
 
 namespace windlass::search {
 
@@ -12,6 +15,12 @@ const std::vector<NamedStrategy>& strategies() {
   static const std::vector<NamedStrategy> kStrategies = {
       {"aladdin", "the worker that serves most per GPU, and requests packed into as few as keep the objectives (Aladdin)",
        [](const Problem& problem, const Effort& effort) { return aladdin_plan(problem, effort); }},
+      {"splitwise", "machines for prompts and machines for tokens (Splitwise)",
+       [](const Problem& problem, const Effort& effort) { return splitwise_plan(problem, effort); }},
+      {"tetriinfer", "prefill and decode instances, with prompts in chunks and decodes by predicted lengths (TetriInfer)",
+       [](const Problem& problem, const Effort& effort) { return tetriinfer_plan(problem, effort); }},
+      {"vidur", "every accelerator, parallelism, batching and batch size, for the most requests per dollar (Vidur-Search)",
+       [](const Problem& problem, const Effort& effort) { return vidur_plan(problem, effort); }},
   };
   return kStrategies;
 }

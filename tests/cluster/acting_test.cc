@@ -32,6 +32,22 @@ class ActingTest : public ControllerTest {
     apply_object(object);
     ASSERT_TRUE(eventually(seconds(90), [&] { return static_cast<int>(ready_workers()) == workers; })) << describe_state();
   }
+  [[nodiscard]] LoadOptions light_load(const std::string& gateway) const {
+    LoadOptions options;
+    options.url = gateway;
+    options.model = served_name();
+    options.threads = 1;
+    options.pause_s = 0.5;
+    return options;
+  }
+  // As many workers as before serve, and none of them was there before.
+  [[nodiscard]] bool replaced(const std::map<std::string, std::string>& before) const {
+    const auto now = worker_uids();
+    return now.size() == before.size() && ready_workers() == before.size() &&
+           std::none_of(now.begin(), now.end(), [&](const auto& one) {
+             return std::any_of(before.begin(), before.end(), [&](const auto& old) { return old.second == one.second; });
+           });
+  }
 };
 
 // Given two workers that serve and a pod template that the API server refuses: the condition says so in the server's words, and
@@ -50,27 +66,38 @@ TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
   EXPECT_THAT(able_to_scale().value("message", ""), HasSubstr("imagePullPolicy"));
   EXPECT_EQ(worker_uids(), before);
 
-  LoadOptions options;
-  options.url = gateway;
-  options.model = served_name();
-  options.threads = 1;
-  options.pause_s = 0.5;
-  Load load(options);
+  Load load(light_load(gateway));
   patch_spec({{"engine",
                {{"podTemplate",
                  {{"metadata", {{"annotations", {{"example.com/rolled", "yes"}}}}}, {"spec", {{"containers", nullptr}}}}}}}});
-  const auto rolled = [&] {
-    const auto now = worker_uids();
-    return now.size() == 2 && ready_workers() == 2 && std::none_of(now.begin(), now.end(), [&](const auto& one) {
-             return std::any_of(before.begin(), before.end(), [&](const auto& old) { return old.second == one.second; });
-           });
-  };
-  EXPECT_TRUE(eventually(seconds(120), rolled)) << describe_state();
+  EXPECT_TRUE(eventually(seconds(120), [&] { return replaced(before); })) << describe_state();
   for (const json& pod : workers()) EXPECT_EQ(pod["metadata"]["annotations"].value("example.com/rolled", ""), "yes");
   const LoadReport report = load.stop();
   EXPECT_GT(report.answered, 0) << report.describe();
   EXPECT_TRUE(report.failures.empty()) << report.describe();
   EXPECT_TRUE(refusals().empty()) << "the chart's RBAC refuses what the controller does";
+}
+
+// Given a service under load and a new release, which brings a controller with another worker image: the old leader goes as a
+// rolling update ends it, the new one takes the lead and rolls the workers, and no request is lost.
+TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
+  Controller old_release = start_controller("controller-a");
+  ASSERT_TRUE(eventually(seconds(60), [&] { return old_release.leads(); })) << describe_state();
+  const Controller new_release = start_controller("controller-b", kNextWorkerImage);
+  const std::string gateway = start_gateway({&old_release, &new_release});
+  serve(2);
+  if (HasFatalFailure()) return;
+  const auto before = worker_uids();
+
+  Load load(light_load(gateway));
+  EXPECT_EQ(old_release.process->stop(seconds(30)), 0);
+  ASSERT_TRUE(eventually(seconds(60), [&] { return new_release.leads(); })) << describe_state();
+  EXPECT_TRUE(eventually(seconds(120), [&] { return replaced(before); })) << describe_state();
+  for (const json& pod : workers()) EXPECT_EQ(pod["spec"]["containers"][0].value("image", ""), kNextWorkerImage);
+  const LoadReport report = load.stop();
+  EXPECT_GT(report.answered, 0) << report.describe();
+  EXPECT_TRUE(report.failures.empty()) << report.describe();
+  expect_no_duplicates();
 }
 
 // Given a quota of two pods and a service that wants three: two serve, the condition names the quota, and the third follows

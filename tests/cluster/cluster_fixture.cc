@@ -62,6 +62,7 @@ void start_shared() {
                   fmt::format("--allocatable={}={}", kGpuResource, kGpusOfNode),
                   "--label=windlass.dev/accelerator=test-cpu",
                   fmt::format("--image={}={}/windlass-worker", kWorkerImage, WINDLASS_BINARY_DIR),
+                  fmt::format("--image={}={}/windlass-worker", kNextWorkerImage, WINDLASS_BINARY_DIR),
                   fmt::format("--image={}=/bin/sh", kShellImage),
                   fmt::format("--network={}", 10 + ::getpid() % 200)};
   options.log_path = kubelet_log();

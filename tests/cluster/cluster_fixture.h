@@ -23,6 +23,7 @@ inline constexpr const char* kGpuResource = "windlass.dev/cpu";
 inline constexpr int kGpusOfNode = 8;
 inline constexpr const char* kNode = "node-1";
 inline constexpr const char* kWorkerImage = "windlass-worker:test";
+inline constexpr const char* kNextWorkerImage = "windlass-worker:next";  // the same program under another name
 // An image whose program is a shell: what a pod of a test does stands in its args.
 inline constexpr const char* kShellImage = "shell:test";
 

@@ -155,7 +155,7 @@ void ControllerTest::TearDown() {
   (void)plane().kubectl({"delete", "persistentvolume", name_space() + "-models", "--wait=false"});
 }
 
-ControllerTest::Controller ControllerTest::start_controller(const std::string& name) {
+ControllerTest::Controller ControllerTest::start_controller(const std::string& name, const std::string& worker_image) {
   Controller controller;
   const auto token = plane().token(kSystemNamespace, installed().account);
   if (!token.ok()) {
@@ -166,11 +166,11 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
   controller.name = name;
   controller.url = fmt::format("http://127.0.0.1:{}", port);
   controller.credential = credential_of(*token);
-  controller.process = start_program(name, {WINDLASS_BINARY_DIR "/windlass-controller", "--store=kubernetes",
-                                            "--runtime=kubernetes", fmt::format("--listen=127.0.0.1:{}", port),
-                                            "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, *token),
-                                            fmt::format("--namespace={}", kSystemNamespace), "--identity=" + name,
-                                            fmt::format("--worker-image={}", kWorkerImage)});
+  controller.process = start_program(
+      name, {WINDLASS_BINARY_DIR "/windlass-controller", "--store=kubernetes", "--runtime=kubernetes",
+             fmt::format("--listen=127.0.0.1:{}", port),
+             "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, *token),
+             fmt::format("--namespace={}", kSystemNamespace), "--identity=" + name, "--worker-image=" + worker_image});
   EXPECT_TRUE(eventually(seconds(60), [&] { return http_get(controller.url + "/healthz").status == 200; }))
       << tail_of_file(log_of(name), 20);
   return controller;

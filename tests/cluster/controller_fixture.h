@@ -31,8 +31,8 @@ class ControllerTest : public ClusterTest {
   void SetUp() override;
   void TearDown() override;
 
-  // Starts a controller under the chart's ServiceAccount and waits until it answers /healthz. `port` 0: a free one.
-  [[nodiscard]] Controller start_controller(const std::string& name);
+  // Starts a controller under the chart's ServiceAccount and waits until it answers /healthz.
+  [[nodiscard]] Controller start_controller(const std::string& name, const std::string& worker_image = kWorkerImage);
   // Starts a gateway that polls those controllers; returns its public address.
   [[nodiscard]] std::string start_gateway(const std::vector<const Controller*>& controllers);
 

@@ -20,6 +20,7 @@
 
 #include "controller/api/json.h"
 #include "controller/kube/cluster.h"
+#include "controller/kube/parsed_objects.h"
 #include "controller/kube/reflector.h"
 #include "controller/reconcile/spec.h"
 #include "controller/runtime/pod.h"
@@ -32,8 +33,7 @@ using nlohmann::json;
 constexpr auto kLookEvery = std::chrono::milliseconds(20);
 
 kube::ReflectorOptions reflect(const kube::Resource& resource, const std::string& selector = "") {
-  kube::ReflectorOptions options;
-  options.resource = resource;
+  kube::ReflectorOptions options = kube::options_of(resource, 1);
   options.label_selector = selector;
   options.backoff_min_s = 0.2;
   options.backoff_max_s = 1;
@@ -52,41 +52,40 @@ class FakeWorkers {
     services_.step(now_s);
     classes_.step(now_s);
     pods_.step(now_s);
-    if (!pods_.synced() || pods_.generation() == seen_) return;
-    seen_ = pods_.generation();
-    std::set<std::string> there;
-    for (const auto& [key, pod] : pods_.objects()) {
-      const auto worker = controller::worker_of(pod);
+    if (!pods_.synced() || !workers_.update(pods_, controller::worker_of)) return;
+    // Both in the order of their keys: what is there and what runs.
+    auto running = running_.begin();
+    const auto end_it = [&] {
+      FakePod& pod = *running->second.pod;
+      if (pod.in_flight() > 0) {
+        fmt::print(stderr, "pod {} ended with {} requests in flight\n", pod.options().name, pod.in_flight());
+      }
+      pod.kill();
+      running = running_.erase(running);
+    };
+    for (const auto& [key, one] : workers_.all()) {
+      const std::optional<controller::Worker>& worker = one.value;
       if (!worker || worker->address.empty() || worker->finished) continue;
-      there.insert(worker->uid);
-      const auto known = running_.find(worker->uid);
-      if (known == running_.end()) {
-        start(*worker);
-      } else if (worker->terminating) {
-        known->second->drain();
+      while (running != running_.end() && running->first < key) end_it();
+      if (running != running_.end() && running->first == key && running->second.uid != worker->uid) end_it();
+      if (running == running_.end() || running->first != key) {
+        start(key, *worker);
+      } else {
+        if (worker->terminating) running->second.pod->drain();
+        ++running;
       }
     }
-    for (auto it = running_.begin(); it != running_.end();) {
-      if (there.contains(it->first)) {
-        ++it;
-        continue;
-      }
-      if (it->second->in_flight() > 0) {
-        fmt::print(stderr, "pod {} ended with {} requests in flight\n", it->second->options().name, it->second->in_flight());
-      }
-      it->second->kill();
-      it = running_.erase(it);
-    }
+    while (running != running_.end()) end_it();
   }
 
   [[nodiscard]] json counts() const {
     std::int64_t in_flight = 0;
-    for (const auto& [uid, pod] : running_) in_flight += pod->in_flight();
+    for (const auto& [key, one] : running_) in_flight += one.pod->in_flight();
     return {{"pods", running_.size()}, {"in_flight", in_flight}, {"broken", FakePod::broken()}, {"unusable", unusable_.size()}};
   }
 
  private:
-  void start(const controller::Worker& worker) {
+  void start(const std::string& key, const controller::Worker& worker) {
     if (unusable_.contains(worker.uid)) return;
     auto options = options_of(worker);
     Result<void> opened = options.ok() ? Result<void>() : Result<void>(options.error());
@@ -94,7 +93,7 @@ class FakeWorkers {
       auto pod = std::make_shared<FakePod>(io_, *options);
       opened = pod->open();
       if (opened.ok()) {
-        running_.emplace(worker.uid, std::move(pod));
+        running_.emplace(key, Running{worker.uid, std::move(pod)});
         return;
       }
     }
@@ -129,9 +128,13 @@ class FakeWorkers {
   kube::Reflector pods_;
   kube::Reflector services_;
   kube::Reflector classes_;
-  std::uint64_t seen_ = 0;
-  std::map<std::string, std::shared_ptr<FakePod>> running_;  // by uid
-  std::set<std::string> unusable_;                           // uids
+  struct Running {
+    std::string uid;
+    std::shared_ptr<FakePod> pod;
+  };
+  kube::ParsedObjects<std::optional<controller::Worker>> workers_;
+  std::map<std::string, Running> running_;  // by the pod's namespace and name
+  std::set<std::string> unusable_;          // uids
 };
 
 Result<void> run(const std::string& kubeconfig) {

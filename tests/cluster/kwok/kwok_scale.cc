@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -21,11 +23,14 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
+constexpr const char* kGatewayProgram = "windlass-gatewa";  // the kernel keeps fifteen letters of a name
+
 struct Flags {
   int services = 1000;
   int workers_each = 10;
   int edits = 200;
   double steady_s = 60;
+  double patience_s = 900;  // for all workers to be ready
   std::string out = ".";
 };
 
@@ -34,6 +39,8 @@ struct Reading {
   double at_s = 0;
   double requests = 0, steps = 0, steps_s = 0, plans = 0, plans_s = 0, scrapes = 0, scrapes_s = 0;
   double cpu_s = 0, rss_mib = 0, peak_mib = 0;
+  std::map<std::string, double> cpu_of_s;  // by program, of all that were started here
+  double machine_s = 0;                    // CPU time that anybody on this machine used
 };
 
 double monotonic_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -41,6 +48,51 @@ double monotonic_s() { return std::chrono::duration<double>(std::chrono::steady_
 double kib_of(const std::string& status, const std::string& key) {
   const std::size_t at = status.find(key);
   return at == std::string::npos ? 0 : std::stod(status.substr(at + key.size()));
+}
+
+// What /proc/PID/stat says: the program's name, its parent and its CPU time.
+struct ProcessStat {
+  std::string name;
+  int parent = 0;
+  double cpu_s = 0;
+};
+ProcessStat process_stat(const std::string& folder) {
+  ProcessStat out;
+  std::string stat = read_text_file(folder + "/stat");
+  const std::size_t open = stat.find('('), close = stat.rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close + 2 > stat.size()) return out;
+  out.name = stat.substr(open + 1, close - open - 1);
+  std::istringstream fields(stat.substr(close + 2));
+  std::string field;
+  double ticks = 0;
+  for (int i = 3; i <= 15 && fields >> field; ++i) {
+    if (i == 4) out.parent = std::stoi(field);
+    if (i >= 14) ticks += std::stod(field);
+  }
+  out.cpu_s = ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return out;
+}
+
+std::map<std::string, double> cpu_of_children_s() {
+  std::map<std::string, double> all;
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+    const std::string id = entry.path().filename();
+    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+    const ProcessStat one = process_stat(entry.path());
+    if (one.parent == ::getpid()) all[one.name] += one.cpu_s;
+  }
+  return all;
+}
+
+// User, nice, system, interrupts and what a hypervisor took are in use; idle and waiting for a disk are not.
+double machine_cpu_s() {
+  std::istringstream fields(read_text_file("/proc/stat"));
+  std::string cpu;
+  fields >> cpu;
+  double used = 0, value = 0;
+  for (int i = 0; i < 8 && fields >> value; ++i) used += i == 3 || i == 4 ? 0 : value;
+  return used / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 Reading read(const Program& controller) {
@@ -59,17 +111,9 @@ Reading read(const Program& controller) {
   const std::string status = read_text_file(process + "/status");
   now.rss_mib = kib_of(status, "VmRSS:") / 1024;
   now.peak_mib = kib_of(status, "VmHWM:") / 1024;
-  // Fields 14 and 15, counted behind the name in brackets.
-  std::string stat = read_text_file(process + "/stat");
-  stat.erase(0, stat.rfind(')') + 2);
-  double ticks = 0;
-  std::size_t from = 0;
-  for (int field = 3; field <= 15 && from != std::string::npos; ++field) {
-    const std::size_t end = stat.find(' ', from);
-    if (field >= 14) ticks += std::stod(stat.substr(from, end - from));
-    from = end == std::string::npos ? end : end + 1;
-  }
-  now.cpu_s = ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  now.cpu_s = process_stat(process).cpu_s;
+  now.cpu_of_s = cpu_of_children_s();
+  now.machine_s = machine_cpu_s();
   return now;
 }
 
@@ -81,6 +125,38 @@ int ready_workers(const Program& controller) {
 double second_of_day(const std::string& rfc3339) {
   if (rfc3339.size() < 20) return 0;
   return std::stod(rfc3339.substr(11, 2)) * 3600 + std::stod(rfc3339.substr(14, 2)) * 60 + std::stod(rfc3339.substr(17));
+}
+
+// CPU time a pod, by program: of the first tenth of the pods, of those up to three tenths and of the rest. What grows from left
+// to right grows with the cluster.
+struct Stage {
+  int ready = 0;
+  Reading reading;
+};
+std::string cpu_table(const std::vector<Stage>& stages) {
+  std::string table = "| CPU ms a pod |", ruler = "|---|";
+  std::map<std::string, std::string> rows;
+  std::string whole = "| all of them |", others = "| (cores that anything else took) |", pace = "| (pods a second) |";
+  for (std::size_t i = 1; i < stages.size(); ++i) {
+    const Stage &from = stages[i - 1], &to = stages[i];
+    table += fmt::format(" pods {} to {} |", from.ready, to.ready);
+    ruler += "---|";
+    double sum_s = 0;
+    const int pods = std::max(1, to.ready - from.ready);
+    for (const auto& [name, cpu_s] : to.reading.cpu_of_s) {
+      const auto before = from.reading.cpu_of_s.find(name);
+      const double used_s = cpu_s - (before == from.reading.cpu_of_s.end() ? 0 : before->second);
+      sum_s += used_s;
+      rows[name] += fmt::format(" {:.1f} |", used_s / pods * 1e3);
+    }
+    const double span_s = to.reading.at_s - from.reading.at_s;
+    whole += fmt::format(" {:.1f} |", sum_s / pods * 1e3);
+    others += fmt::format(" {:.2f} |", (to.reading.machine_s - from.reading.machine_s - sum_s) / span_s);
+    pace += fmt::format(" {:.1f} |", pods / span_s);
+  }
+  table += "\n" + ruler + "\n";
+  for (const auto& [name, row] : rows) table += fmt::format("| {} |{}\n", name, row);
+  return table + whole + "\n" + others + "\n" + pace + "\n";
 }
 
 std::string name_of(int index) { return fmt::format("svc-{:04}", index); }
@@ -104,11 +180,18 @@ Result<void> run(const Flags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const Program gateway, cluster->start_gateway("gateway", {&controller}));
   const double begin_s = monotonic_s();
   const Reading before = read(controller);
+  std::vector<Stage> stages = {{0, before}};
   const bool full = eventually(
-      seconds(900),
+      seconds(static_cast<int>(flags.patience_s)),
       [&] {
         const int ready = ready_workers(controller);
         fmt::print(stderr, "{:.0f} s: {} workers are ready\n", monotonic_s() - begin_s, ready);
+        const int tenths[] = {1, 3, 10};
+        const auto next = stages.size() - 1;
+        if (next < std::size(tenths) && ready >= wanted * tenths[next] / 10) {
+          stages.push_back({ready, read(controller)});
+          fmt::print(stderr, "{}", cpu_table(stages));
+        }
         return ready >= wanted;
       },
       std::chrono::milliseconds(5000));
@@ -184,7 +267,10 @@ Result<void> run(const Flags& flags) {
   row("API requests of the controller, during the edits",
       fmt::format("{:.1f} /s", rate(busy.requests - calm.requests, calm, busy)));
   row("CPU of the controller, steady", fmt::format("{:.2f} cores", rate(steady.cpu_s - rest.cpu_s, rest, steady)));
+  const double gateway_s = steady.cpu_of_s.at(kGatewayProgram) - rest.cpu_of_s.at(kGatewayProgram);
+  row("CPU of the gateway, steady, no requests", fmt::format("{:.2f} cores", rate(gateway_s, rest, steady)));
   row("resident memory of the controller, steady / most", fmt::format("{:.0f} / {:.0f} MiB", steady.rss_mib, busy.peak_mib));
+  table += "\n" + cpu_table(stages);
   write_text_file(flags.out + "/scale.md", table);
   fmt::print("{}", table);
   return {};
@@ -200,6 +286,7 @@ int main(int argc, char** argv) {
   app.add_option("--workers", flags.workers_each, "workers of each")->check(CLI::Range(1, 10));
   app.add_option("--edits", flags.edits, "ModelServices that are edited")->check(CLI::Range(1, 1000));
   app.add_option("--steady", flags.steady_s, "seconds of the steady state that are measured");
+  app.add_option("--patience", flags.patience_s, "seconds in which all workers are to be ready");
   app.add_option("--out", flags.out, "folder for scale.md");
   CLI11_PARSE(app, argc, argv);
   flags.edits = std::min(flags.edits, flags.services);
