@@ -12,6 +12,7 @@ namespace windlass::search {
 namespace {
 
 constexpr double kFirstStride = 0.08;  // of a rate, from a guess to the next
+constexpr double kOnGrid = 1e-9;       // a rate that near to one of the grid is that
 
 double at_percentile(const sim::TimeSummary& times, double percentile) {
   if (percentile >= 99) return times.p99_s;
@@ -152,7 +153,7 @@ Result<Capacity> capacity_of(const Problem& problem, const Deployment& deploymen
   const auto most = static_cast<std::int64_t>(std::floor(place_of(search.most_per_s)));
   std::int64_t passed = least - 1, failed = most + 1;
   if (search.only_above_per_s > search.least_per_s) {
-    const auto above = static_cast<std::int64_t>(std::floor(place_of(search.only_above_per_s))) + 1;
+    const auto above = static_cast<std::int64_t>(std::floor(place_of(search.only_above_per_s) + kOnGrid)) + 1;
     if (above > most) return found();
     WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_in(above));
     if (!passes) return found();
