@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/search/aladdin.h"
+#include "planner/search/distserve.h"
 #include "planner/search/splitwise.h"
 #include "planner/search/tetriinfer.h"
 #include "planner/search/vidur.h"
@@ -15,6 +16,9 @@ const std::vector<NamedStrategy>& strategies() {
   static const std::vector<NamedStrategy> kStrategies = {
       {"aladdin", "the worker that serves most per GPU, and requests packed into as few as keep the objectives (Aladdin)",
        [](const Problem& problem, const Effort& effort) { return aladdin_plan(problem, effort); }},
+      {"distserve",
+       "prefill and decoding instances, each in the parallelism of the most goodput, or pairs on a node (DistServe)",
+       [](const Problem& problem, const Effort& effort) { return distserve_plan(problem, effort); }},
       {"splitwise", "machines for prompts and machines for tokens (Splitwise)",
        [](const Problem& problem, const Effort& effort) { return splitwise_plan(problem, effort); }},
       {"tetriinfer", "prefill and decode instances, with prompts in chunks and decodes by predicted lengths (TetriInfer)",
