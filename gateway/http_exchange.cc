@@ -110,6 +110,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   const std::string& model = request_.head.model;
   chain_ = to_chain.chain;
   address_ = to_chain.address;
+  const std::shared_ptr<void> in_use = proxy_.use(to_chain.address);
   const std::string head =
       fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n", request_.target,
                   to_chain.address, request_.headers, request_.request_id, request_.head.upstream_body.size());

@@ -24,9 +24,11 @@ struct Proxy {
   Dispatcher& dispatcher;
   UpstreamPool& pool;
   std::function<void(const std::string& address)> heard = [](const std::string&) {};  // a byte came from that worker
-  bool leaving = false;                                                               // each answer is its connection's last
-  bool draining = false;                                                              // no new requests
-  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;                     // null: the API is open
+  // A request is at that worker for as long as what is returned lives.
+  std::function<std::shared_ptr<void>(const std::string& address)> use = [](const std::string&) { return nullptr; };
+  bool leaving = false;                                            // each answer is its connection's last
+  bool draining = false;                                           // no new requests
+  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
   KeyLimits limits = {};
 };
 

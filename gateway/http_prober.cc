@@ -1,4 +1,4 @@
-// One loop over the addresses, and one for each of them.
+// One loop that looks who is due, and a coroutine for each probe.
 #include "gateway/http_prober.h"
 
 #include <fmt/format.h>
@@ -22,64 +22,51 @@ void Prober::start() { asio::co_spawn(io_, run(), asio::detached); }
 void Prober::stop() {
   stopped_ = true;
   timer_.cancel();
-  for (auto& [address, target] : targets_) target->wanted = false;
 }
 
 void Prober::heard(const std::string& address) {
-  const auto found = targets_.find(address);
-  if (found == targets_.end()) return;
-  ContactTracker& tracker = found->second->tracker;
-  const Contact before = tracker.contact();
-  tell(address, before, tracker.heard(Dispatcher::now_s()));
+  const auto target = schedule_.find(address);
+  if (target == nullptr) return;
+  const Contact before = target->tracker.contact();
+  tell(address, before, target->tracker.heard(Dispatcher::now_s()));
 }
 
-// Keeps one watcher for each address that the router knows.
 asio::awaitable<void> Prober::run() {
   while (!stopped_) {
-    const std::set<std::string> addresses = dispatcher_.router().addresses();
-    for (auto it = targets_.begin(); it != targets_.end();) {
-      if (addresses.contains(it->first)) {
-        ++it;
-        continue;
-      }
-      it->second->wanted = false;
-      dispatcher_.contact_changed(it->first, Contact::kAnswers);  // forgotten: should it return, it starts anew
-      it = targets_.erase(it);
-    }
-    for (const std::string& address : addresses) {
-      auto& target = targets_[address];
-      if (target != nullptr) continue;
-      target = std::make_shared<Target>(Dispatcher::now_s());
-      asio::co_spawn(io_, watch(address, target), asio::detached);
-    }
+    look_for_addresses();
+    for (const auto& target : schedule_.due(Dispatcher::now_s())) asio::co_spawn(io_, ask(target), asio::detached);
     error_code ignored;
-    timer_.expires_after(micros(ContactTracker::kProbePeriodS / 4));
+    timer_.expires_after(micros(ProbeSchedule::kLookEveryS));
     co_await timer_.async_wait(to(ignored));
   }
 }
 
-asio::awaitable<void> Prober::watch(std::string address, std::shared_ptr<Target> target) {
-  asio::steady_timer pause(io_);
-  std::unique_ptr<UpstreamConnection> kept;
-  while (target->wanted) {
-    error_code ignored;
-    if (!target->tracker.in_doubt()) {
-      pause.expires_after(micros(ContactTracker::kProbePeriodS));
-      co_await pause.async_wait(to(ignored));
-      if (!target->wanted) co_return;
-    }
-    if (!target->tracker.probe_due(Dispatcher::now_s())) continue;
+// Brings the schedule to the addresses that the router knows: with a new table at once, else now and then.
+void Prober::look_for_addresses() {
+  const double now_s = Dispatcher::now_s();
+  const dispatch::TableVersion version = dispatcher_.router().table().version;
+  if (version == seen_ && now_s < next_addresses_s_) return;
+  seen_ = version;
+  next_addresses_s_ = now_s + kAddressesEveryS;
+  schedule_.set_addresses(dispatcher_.router().addresses(), now_s, [this](const ProbeSchedule::Target& target) {
+    kept_.erase(target.address);
+    dispatcher_.contact_changed(target.address, Contact::kAnswers);  // forgotten: should it return, it starts anew
+  });
+}
+
+asio::awaitable<void> Prober::ask(ProbeSchedule::TargetPtr target) {
+  std::unique_ptr<UpstreamConnection> connection;
+  if (auto kept = kept_.extract(target->address); !kept.empty()) connection = std::move(kept.mapped());
+  while (target->asking) {
     bool counts = true;
-    const Probe outcome = co_await probe(address, kept, counts);
-    if (!target->wanted) co_return;
-    if (!counts && outcome != Probe::kAnswered) {
-      pause.expires_after(micros(ContactTracker::kProbePeriodS));
-      co_await pause.async_wait(to(ignored));
-      continue;
-    }
+    const Probe outcome = co_await probe(target->address, connection, counts);
+    if (stopped_ || !target->wanted) co_return;
     const Contact before = target->tracker.contact();
-    tell(address, before, target->tracker.probed(Dispatcher::now_s(), outcome));
+    const bool ours = !counts && outcome != Probe::kAnswered;
+    schedule_.done(target, Dispatcher::now_s(), ours ? std::nullopt : std::optional(outcome));
+    tell(target->address, before, target->tracker.contact());
   }
+  if (connection != nullptr && kept_.size() < kMostKept) kept_[target->address] = std::move(connection);
 }
 
 // counts is false when the time-out was ours: the timer itself came late.

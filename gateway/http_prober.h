@@ -1,19 +1,19 @@
-// Prober: asks every worker that requests go to for its /health, several times a second, and tells the dispatcher whose contact
-// changed (contact.h). Any HTTP answer is an answer: whether a worker is ready is the controller's to say.
+// Prober: asks workers that requests go to for their /health and tells the dispatcher whose contact changed (contact.h). Whom
+// and how often is the ProbeSchedule's to say. Any HTTP answer is an answer: whether a worker is ready is the controller's to
+// say.
 //
-// One coroutine for each address, over one kept connection; workers from whom bytes come anyway are not asked. A failure that
-// is our own delay (the gateway was held up longer than kOwnDelayS) does not count. One thread, as all of the shell.
+// Connections are kept for up to kMostKept workers. A failure that is our own delay (the gateway was held up longer than
+// kOwnDelayS) does not count. One thread, as all of the shell.
 #pragma once
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 
-#include "gateway/contact.h"
 #include "gateway/dispatcher.h"
 #include "gateway/http_upstream.h"
 #include "gateway/net.h"
+#include "gateway/probe_schedule.h"
 
 namespace windlass::gateway {
 
@@ -25,16 +25,16 @@ class Prober {
   void stop();
   // A byte of an answer came from there.
   void heard(const std::string& address);
+  // A request is at that worker for as long as what is returned lives; it may outlive the prober.
+  [[nodiscard]] std::shared_ptr<void> use(const std::string& address) { return schedule_.use(address); }
 
  private:
-  struct Target {
-    explicit Target(double now_s) : tracker(now_s) {}
-    ContactTracker tracker;
-    bool wanted = true;
-  };
+  static constexpr std::size_t kMostKept = 512;
+  static constexpr double kAddressesEveryS = 2;  // a worker that has left the table is watched until it holds no request
 
   asio::awaitable<void> run();
-  asio::awaitable<void> watch(std::string address, std::shared_ptr<Target> target);
+  void look_for_addresses();
+  asio::awaitable<void> ask(ProbeSchedule::TargetPtr target);
   asio::awaitable<Probe> probe(const std::string& address, std::unique_ptr<UpstreamConnection>& kept, bool& counts);
   void tell(const std::string& address, Contact before, Contact now);
 
@@ -42,7 +42,10 @@ class Prober {
   Dispatcher& dispatcher_;
   UpstreamPool& pool_;
   asio::steady_timer timer_;
-  std::map<std::string, std::shared_ptr<Target>> targets_;
+  ProbeSchedule schedule_;
+  std::map<std::string, std::unique_ptr<UpstreamConnection>> kept_;
+  dispatch::TableVersion seen_;  // whose addresses the schedule has
+  double next_addresses_s_ = 0;
   bool stopped_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -132,14 +133,18 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
     }
     model->listed = true;
     std::vector<std::shared_ptr<ChainSlot>> slots;
+    std::map<std::pair<std::string_view, std::string_view>, std::shared_ptr<ChainSlot>> before;  // a model may have thousands
+    for (const auto& slot : model->slots)
+      before.emplace(std::pair(std::string_view(slot->id), std::string_view(slot->address)), slot);
     for (const dispatch::Chain& chain : route.chains) {
       // A request enters at a chain that serves it whole; prefill and decode chains are a later issue's.
       if (chain.role != dispatch::Role::kUnified || chain.hops.empty()) continue;
-      auto known = std::find_if(model->slots.begin(), model->slots.end(),
-                                [&](const auto& slot) { return slot->id == chain.id && slot->address == chain.hops.front(); });
-      auto slot = known == model->slots.end() ? std::make_shared<ChainSlot>(options_.queue_order) : *known;
-      slot->id = chain.id;
-      slot->address = chain.hops.front();
+      const auto known = before.find({chain.id, chain.hops.front()});
+      auto slot = known == before.end() ? std::make_shared<ChainSlot>(options_.queue_order) : known->second;
+      if (known == before.end()) {
+        slot->id = chain.id;
+        slot->address = chain.hops.front();
+      }
       slot->service_rate_per_s = chain.service_rate_per_s;
       slot->capacity = chain.capacity;
       slot->draining = chain.draining;

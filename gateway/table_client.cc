@@ -2,6 +2,7 @@
 #include "gateway/table_client.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -119,7 +120,8 @@ asio::awaitable<TableClient::Outcome> TableClient::poll_once(Url controller) {
   if (status == 503) co_return Outcome::kFailed;
   if (status != 200)
     co_return complain(controller, fmt::format("GET /v1/routing-table: found status {}, allowed are 200, 304 and 503", status));
-  auto table = dispatch::routing_table_from_json(parser.get().body());
+  auto table = co_await read_table(std::move(parser.get().body()));
+  if (stopped_) co_return Outcome::kFailed;
   if (!table.ok())
     co_return complain(controller, fmt::format("routing table: {}; the last good one stays in use", table.error().message));
   const auto version = table->version;
@@ -133,6 +135,15 @@ asio::awaitable<TableClient::Outcome> TableClient::poll_once(Url controller) {
   }
   last_problem_.clear();
   co_return Outcome::kNews;
+}
+
+// Comes back to the io_context with the table.
+asio::awaitable<Result<dispatch::RoutingTable>> TableClient::read_table(std::string text) {
+  // optional: what passes between executors must have a default.
+  using Read = std::optional<Result<dispatch::RoutingTable>>;
+  const auto read = [](std::string json) -> asio::awaitable<Read> { co_return dispatch::routing_table_from_json(json); };
+  Read table = co_await asio::co_spawn(reader_, read(std::move(text)), asio::use_awaitable);
+  co_return std::move(*table);
 }
 
 TableClient::Outcome TableClient::complain(const Url& controller, const std::string& problem) {

@@ -3,13 +3,16 @@
 // It goes through all addresses of all controllers (names are resolved anew on every round), stays with the one that answers,
 // and waits with jittered, growing pauses only after a whole round in which none did. Its poll tells the controller who we are,
 // where our metrics stand, which version we obey and what we have to do. The last good table stays in use whatever happens
-// here.
+// here. A table of ten thousand chains takes a tenth of a second to read, so that is done on a thread of its own and the
+// streams go on meanwhile; everything else here runs on the io_context.
 #pragma once
 
 #include <functional>
 #include <random>
 #include <string>
 #include <vector>
+
+#include <boost/asio/thread_pool.hpp>
 
 #include "gateway/net_stream.h"
 #include "gateway/options.h"
@@ -46,6 +49,7 @@ class TableClient {
   // Polls one address until it fails; true when it answered at least once.
   asio::awaitable<bool> poll_while_good(Url controller, tcp::endpoint endpoint);
   asio::awaitable<Outcome> poll_once(Url controller);
+  asio::awaitable<Result<dispatch::RoutingTable>> read_table(std::string text);
   Outcome complain(const Url& controller, const std::string& problem);
   asio::awaitable<void> pause(double seconds);
 
@@ -58,7 +62,8 @@ class TableClient {
   asio::steady_timer timer_;
   std::minstd_rand random_;
   bool stopped_ = false;
-  std::string last_problem_;  // logged once until it changes
+  std::string last_problem_;     // logged once until it changes
+  asio::thread_pool reader_{1};  // reads tables; the last member, so that it has ended before what it works for
 };
 
 }  // namespace windlass::gateway
