@@ -256,8 +256,10 @@ HttpResponse FakeApiServer::handle_list(const Route& route, bool stale) {
 std::optional<HttpResponse> FakeApiServer::refused(Write& write, const std::string& verb, const json& next) {
   if (!admit) return std::nullopt;
   const Stored* stored = find(write.route.kind->resource, write.key());
-  WriteAttempt attempt{
-      write.client, verb, write.route.kind->resource, write.route.subresource, next, stored ? *stored->object : json(), false};
+  const json nothing;
+  const json& before = stored == nullptr ? nothing : *stored->object;
+  const WriteAttempt attempt{write.client, verb,           write.route.kind->resource, write.route.subresource, next,
+                             before,       write.versioned};
   std::optional<Refusal> refusal = admit(attempt);
   if (!refusal) return std::nullopt;
   if (refusal->code == 403) {
@@ -350,7 +352,8 @@ HttpResponse FakeApiServer::handle_binding(Write& write) {
 HttpResponse FakeApiServer::replace(Write& write, json next, std::optional<FieldOwners> owners) {
   const Kind& kind = *write.route.kind;
   const Stored* stored = find(kind.resource, write.key());
-  json before = *stored->object;
+  const Shared held = stored->object;  // as it was, also once the new one is stored
+  const json& before = *held;
   std::string version = text_in(next, "metadata", "resourceVersion");
   if (!version.empty() && version != text_in(before, "metadata", "resourceVersion"))
     return changed_since(kind.resource, write.route.name);
@@ -414,11 +417,11 @@ HttpResponse FakeApiServer::replace(Write& write, json next, std::optional<Field
   if (auto response = refused(write, verb, next)) return *response;
   if (write.dry_run()) return json_response(200, next);
   Shared now = store(kind, write.key(), std::move(next));
-  FieldOwners& held = objects_[place_of(kind.resource)][write.key()].owners;
+  FieldOwners& fields = objects_[place_of(kind.resource)][write.key()].owners;
   if (owners) {
-    held = std::move(*owners);
+    fields = std::move(*owners);
   } else {
-    take_ownership(held, applied_fields(before), applied_fields(*now), write.manager("Update"));
+    take_ownership(fields, applied_fields(before), applied_fields(*now), write.manager("Update"));
   }
   applied(write, verb, *now, before);
   finish_if_free(kind, write.key());
@@ -469,7 +472,7 @@ HttpResponse FakeApiServer::handle_apply(Write& write) {
     }
     return json_response(409, status);
   }
-  json next = outcome.object;
+  json next = std::move(outcome.object);
   if (std::string version = text_in(write.body, "metadata", "resourceVersion"); !version.empty()) {
     next["metadata"]["resourceVersion"] = version;
   }
@@ -510,7 +513,8 @@ HttpResponse FakeApiServer::handle_delete(Write& write) {
   const Kind& kind = *write.route.kind;
   const Stored* stored = find(kind.resource, write.key());
   if (stored == nullptr) return not_found(kind.resource, write.route.name);
-  json before = *stored->object;
+  const Shared held = stored->object;
+  const json& before = *held;
   std::optional<std::int64_t> grace;
   std::string propagation = "Background";
   if (write.body.is_object()) {
