@@ -11,6 +11,8 @@
 // preemption are left out; kSteadyRateMargin says by how much simulated capacities were seen to exceed it. Pure.
 #pragma once
 
+#include <limits>
+
 #include "planner/perf/iteration_model.h"
 #include "planner/search/problem.h"
 #include "planner/sim/engine_options.h"
@@ -19,8 +21,9 @@ namespace windlass::search {
 
 // Of requests: all that the closed form asks.
 struct LengthMoments {
-  double input_tokens = 0;           // mean
-  double output_tokens = 0;          // mean
+  double input_tokens = 0;   // mean
+  double output_tokens = 0;  // mean
+  double median_input_tokens = 0;
   double input_square = 0;           // mean of the prompts' squares
   double decode_context_tokens = 0;  // of a decoding sequence at a random iteration
   double whole_tokens = 0;           // input and output of a decoding sequence at a random iteration
@@ -36,10 +39,18 @@ struct SteadyState {
   double iteration_s = 0;     // time between the tokens of a sequence, prompts of others in it
 };
 
-// kv_capacity_tokens and stages are those of the worker; engine.max_sequences of one lane.
+// Which part of a request the worker does.
+enum class SteadyPart { kWhole, kDecode };
+
+// kv_capacity_tokens and stages are those of the worker; engine.max_sequences of one lane. Batches whose iterations take longer
+// than `most_iteration_s` are left out, but for a batch of one.
 [[nodiscard]] SteadyState steady_state(const planner::IterationModel& model, double kv_capacity_tokens,
-                                       const sim::EngineOptions& engine, const LengthMoments& lengths);
-[[nodiscard]] SteadyState steady_state(const WorkerKind& kind, const sim::EngineOptions& engine, const LengthMoments& lengths);
+                                       const sim::EngineOptions& engine, const LengthMoments& lengths,
+                                       double most_iteration_s = std::numeric_limits<double>::infinity(),
+                                       SteadyPart part = SteadyPart::kWhole);
+[[nodiscard]] SteadyState steady_state(const WorkerKind& kind, const sim::EngineOptions& engine, const LengthMoments& lengths,
+                                       double most_iteration_s = std::numeric_limits<double>::infinity(),
+                                       SteadyPart part = SteadyPart::kWhole);
 
 // What simulated capacities of a worker (P99 scheduling delay below 5 s) stay below, as a factor of its steady rate: the
 // largest that was seen stands in docs/algorithms/vidur.md, which `planner_experiments vidur` writes.

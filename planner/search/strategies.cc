@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/search/aladdin.h"
+#include "planner/search/auto_plan.h"
 #include "planner/search/distserve.h"
 #include "planner/search/splitwise.h"
 #include "planner/search/tetriinfer.h"
@@ -14,6 +15,8 @@ namespace windlass::search {
 
 const std::vector<NamedStrategy>& strategies() {
   static const std::vector<NamedStrategy> kStrategies = {
+      {"auto", "the cheapest of a space of its own and of what all others propose, tried with a stated confidence",
+       [](const Problem& problem, const Effort& effort) { return auto_plan(problem, effort); }},
       {"aladdin", "the worker that serves most per GPU, and requests packed into as few as keep the objectives (Aladdin)",
        [](const Problem& problem, const Effort& effort) { return aladdin_plan(problem, effort); }},
       {"distserve",
