@@ -33,6 +33,13 @@ std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapsho
   return all;
 }
 
+// As the spec has it; of workers whose class is not even named nothing says that they must go.
+bool may_use(const Service& service, const std::string& accelerator) {
+  return accelerator.empty() || service.accelerators.empty() ||
+         std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                     [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
+}
+
 // GPUs that this service could hold: what the class has, less what other services' workers hold.
 int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
   const ClassCapacity& capacity = capacities.at(accelerator);
@@ -184,10 +191,22 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
     }
     return 0.0;
   };
+  const auto tail_rate_of = [&](const WorkerConfig& config) {
+    for (const AcceleratorOption& option : input.accelerators) {
+      if (option.spec.name != config.accelerator) continue;
+      const LinearModel model(linear_coefficients(input.shape, option.spec, config.gpus));
+      return rate_within_tpot(model, input.objective, input.lengths, config.batch);
+    }
+    return 0.0;
+  };
   const auto add = [&](const Candidate& candidate, bool chosen) {
     const WorkerConfig& config = candidate.config;
     Weighed weighed{Considered{config.accelerator, config.gpus, 0, 0, config.times.tpot_s, config.times.ttft_s, {}},
-                    config.batch, config.times.service_s, config.gpus * price_of(config.accelerator), false};
+                    config.batch,
+                    config.times.service_s,
+                    config.gpus * price_of(config.accelerator),
+                    false,
+                    tail_rate_of(config)};
     weighed.outbid = !chosen && candidate.has_room;
     if (!chosen && !candidate.has_room) weighed.considered.rejected = fmt::format("no {} GPUs are free", config.gpus);
     choice.weighed.push_back(std::move(weighed));
@@ -203,7 +222,7 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
   for (const Rejected& rejected : result.rejected) {
     choice.weighed.push_back(Weighed{Considered{rejected.accelerator, rejected.gpus, 0, 0, rejected.smallest_tpot_s,
                                                 rejected.smallest_ttft_s, rejected.message},
-                                     0, 0, 0, false});
+                                     0, 0, 0, false, 0});
   }
 }
 
@@ -340,6 +359,15 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
     return choice;
   }
 
+  const auto running = running_configuration(service, *given.memory);
+  if (running && may_use(service, running->first) && find_accelerator(snapshot, running->first) == nullptr) {
+    choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
+                           fmt::format("workers run on class {}, which cannot be read: they stay as they are",
+                                       running->first.empty() ? "(none named)" : running->first)};
+    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {{"accelerator", running->first}}});
+    return choice;
+  }
+
   ReplicatedInput input;
   input.shape = *service.shape;
   input.objective = objective_of(service);
@@ -372,7 +400,6 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
   }
   Candidate winner = result.candidates.front();
 
-  const auto running = running_configuration(service, *given.memory);
   const bool under_way = given.memory->configuration == pool_name(winner.config.accelerator, winner.config.gpus);
   const bool differs = running && !under_way && *running != std::make_pair(winner.config.accelerator, winner.config.gpus);
   if (differs && max_gpus.contains(running->first)) {

@@ -32,8 +32,9 @@ struct Weighed {
   Considered considered;  // workers and cost: to be filled in for the demand
   int slots = 0;
   double service_s = 0;
-  double price_per_hour = 0;  // of one worker
-  bool outbid = false;        // it would do and has room: why it was not taken follows from the costs
+  double price_per_hour = 0;          // of one worker
+  bool outbid = false;                // it would do and has room: why it was not taken follows from the costs
+  double rate_within_tpot_per_s = 0;  // as in Configuration
 };
 
 struct ConfigurationChoice {
@@ -53,6 +54,9 @@ struct ConfigurationInput {
   bool signals_complete = true;          // DemandView::complete
 };
 
+// While the class that a service's workers run on cannot be read, nothing is chosen and they stay as they are
+// (RunningClassUnknown): a class that is missing for a moment must not restart every worker elsewhere.
+//
 // A change that only saves money is made if it saves more within its horizon than running both costs (ChangeDoesNotPayBack
 // otherwise), if there is room to start new workers beside the old ones (NoRoomForChange), and never while signals are missing
 // (HeldOnMissingSignals): nobody could tell whether the new workers carry what the old ones did.

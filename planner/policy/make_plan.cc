@@ -102,16 +102,12 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
 
   const auto blocks_first_worker = [&] {
     const Retiring sum = sum_retiring(draft);
-    int held = 0;
-    for (const Configuration& pool : draft.retiring) {
-      if (pool.pool.accelerator == chosen.pool.accelerator) held += gpus_of(pool);
-    }
     // What drains already is room on its way: it must not cost a further worker at every plan until it is there.
     int coming = 0;
     for (const Worker& worker : service.workers) {
       if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.accelerator) coming += worker.gpus;
     }
-    const bool no_gpus = free_gpus[chosen.pool.accelerator] + coming - held < chosen.pool.gpus_per_worker;
+    const bool no_gpus = free_gpus[chosen.pool.accelerator] + coming - sum.gpus_of_class < chosen.pool.gpus_per_worker;
     const bool no_share = chosen.max_gpus && *chosen.max_gpus - sum.gpus_of_class < chosen.pool.gpus_per_worker;
     const auto& budget = service.scaling.max_cost_per_hour;
     const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
@@ -348,6 +344,7 @@ std::vector<Considered> considered(const Draft& draft) {
       configuration.pool.slots = weighed.slots;
       configuration.times.service_s = weighed.service_s;
       configuration.times.ttft_s = entry.ttft_s;
+      configuration.rate_within_tpot_per_s = weighed.rate_within_tpot_per_s;
       entry.workers = std::max(1, workers_for(*draft.service, configuration, draft.target.demand_per_s, draft.view.burstiness));
       entry.cost_per_hour = entry.workers * weighed.price_per_hour;
       if (entry.rejected.empty() && !weighed.outbid) chosen_cost = entry.cost_per_hour;

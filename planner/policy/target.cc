@@ -84,11 +84,15 @@ struct Need {
 };
 
 // Requests that will wait when a worker that is started now serves: what waits and what comes until then, less what those that
-// serve and those that are starting do by then. All that waits, once it has waited for that long: then the model flatters them.
-// None while nothing waits: then it slights them.
-double expected_queue(const Service& service, const DemandView& view, const PolicyMemory& memory, double now_s, double start_s,
-                      double worker_rate_per_s, double demand_per_s) {
-  if (view.queued < 1) return 0;
+// serve and those that are starting do by then. All that waits, once there has been a queue for that long with all the workers
+// that were asked for at work: then the model flatters them. None while nothing waits: then it slights them.
+struct ExpectedQueue {
+  double requests = 0;
+  bool lasts = false;
+};
+ExpectedQueue expected_queue(const Service& service, const DemandView& view, const PolicyMemory& memory, double now_s,
+                             double start_s, double worker_rate_per_s, double demand_per_s) {
+  if (view.queued < 1) return {};
   double worker_seconds = 0;
   for (const Worker& worker : service.workers) {
     if (serves(worker)) worker_seconds += start_s;
@@ -97,8 +101,10 @@ double expected_queue(const Service& service, const DemandView& view, const Poli
     }
   }
   const double expected = std::max(0.0, view.queued + demand_per_s * start_s - worker_seconds * worker_rate_per_s);
-  const bool lasts = memory.queue_since_s && now_s - *memory.queue_since_s >= start_s;
-  return lasts ? std::max(expected, view.queued) : expected;
+  const bool awaited =
+      memory.last_change && memory.last_change->direction == Direction::kUp && now_s - memory.last_change->at_s < 2 * start_s;
+  const bool lasts = memory.queue_since_s && now_s - *memory.queue_since_s >= start_s && !awaited;
+  return {lasts ? std::max(expected, view.queued) : expected, lasts};
 }
 
 class Decision {
@@ -175,7 +181,8 @@ class Decision {
       return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(view_.burstiness * std::max(0.0, rate_per_s) / window_s));
     };
     const double sure_now = below(view_.arrivals_per_s, view_.arrivals_window_s);
-    const double observed = sure_now > view_.level_per_s ? view_.arrivals_per_s : view_.level_per_s;
+    // Of the last seconds only what is surely above the level: the rest may be a burst that is over before a worker serves.
+    const double observed = std::max(view_.level_per_s, sure_now);
     double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));
     need.demand_per_s = observed;
     if (view_.forecast && view_.forecast->judged >= kForecastsToBelieve &&
@@ -198,9 +205,10 @@ class Decision {
     // A rise that requests suffer from is no noise, however few they are.
     if (misses()) sure = need.demand_per_s;
     // Deficits count only where they are sure: noise must not start workers for a queue that never comes.
-    const double waits =
+    const auto [waits, lasts] =
         expected_queue(service_, view_, memory_, now_s_, start_s_, worker_rate_per_s_, std::min(sure, need.demand_per_s));
-    const double drain_s = std::max(kBacklogDrainS, kBacklogDrainStarts * start_s_);
+    // In half a start where the queue lasts: in a whole one those that serve would do it by the model, and they do not.
+    const double drain_s = std::max(kBacklogDrainS, (lasts ? 0.5 : 1) * start_s_);
     if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
     // Within a start of going down, only the objective itself calls for going up again.
     const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;

@@ -44,12 +44,11 @@ inline constexpr double kMostBurstiness = 200;
 // much as thinning leaves), or one burst would keep workers for half an hour of quiet.
 inline constexpr double kBurstsFade = 0.5;
 // Standard deviations of the busy slots that are kept free for what bursts add to them.
-inline constexpr double kBurstDeviations = 1.75;
+inline constexpr double kBurstDeviations = 2.5;
 
-// What waits should be gone after this time, or after this share of a start if that is longer: shorter asks for workers that
-// start for longer than they serve.
+// What waits should be gone after this time, or after a start if that is longer: shorter asks for workers that start for longer
+// than they serve. Who waits so long has missed the objective anyway, and keeps nobody else from it (waiting_line.h).
 inline constexpr double kBacklogDrainS = 20;
-inline constexpr double kBacklogDrainStarts = 0.5;
 
 // Share of the slots that may be busy in the mean: from kMaxUtilisation (worker_config.h) with few slots up to this with many.
 inline constexpr double kMostUtilisation = 0.97;
