@@ -47,7 +47,7 @@ Controller::~Controller() = default;
 
 Outcome Controller::step(Instant now) {
   if (!plan_clock_offset_s_) plan_clock_offset_s_ = now.wall_s - now.monotonic_s;
-  if (options_.stopwatch) part_began_s_ = options_.stopwatch();
+  if (options_.stopwatch) step_began_s_ = part_began_s_ = options_.stopwatch();
   leadership_.step(now);
   // Standbys keep their caches warm too, so that a new leader can decide at once.
   store_.step(now);
@@ -82,17 +82,21 @@ Outcome Controller::step(Instant now) {
   report_.count(plan);
   timed("plan");
 
+  // Another step finds out what became of us.
+  if (!keep_lead(now)) return RequeueAfter{0};
   const dispatch::TableVersion table =
       publisher_.publish(routes(observation, state_, options_.max_queued), leadership_.term(), now.monotonic_s);
   const std::vector<GatewayPeer> gateways = publisher_.gateways(now.monotonic_s);
-  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMostApplyS)};
+  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMostApplyS, now)};
   Applied applied = apply(context, state_);
   timed("apply");
+  note(applied);
+  if (!keep_lead(now)) return RequeueAfter{0};
   const std::vector<api::ModelServiceStatus> statuses = write_statuses(observation, plan, now, applied.errors);
   write_class_statuses(observation, now, applied.errors);
   write_profile_statuses(now, applied.errors);
   tell_broken(now, applied.errors);
-  tell(applied, now);
+  events_.write(store_, now, within(kMostEventsS, now));
   if (now.monotonic_s >= next_report_s_) {
     next_report_s_ = now.monotonic_s + kReportPeriodS;
     report_.publish(observation, plan, statuses, state_, store_.broken_objects(), now);
@@ -132,12 +136,11 @@ void Controller::lose_lead() {
   spdlog::warn("no longer leading{}{}", problem.empty() ? "" : ": ", problem);
 }
 
-void Controller::tell(const Applied& applied, Instant now) {
+void Controller::note(const Applied& applied) {
   for (const Happening& one : applied.happenings) {
     spdlog::info("{}/{}: {}: {}", one.service->metadata.name_space, one.service->metadata.name, one.reason, one.message);
     events_.add(one);
   }
-  events_.write(store_, now, within(kMostEventsS));
 }
 
 void Controller::scrape(std::vector<Worker>& workers, Instant now) {
@@ -187,7 +190,7 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
                     errors);
     }
   };
-  const std::function<bool()> time_is_up = within(kMostStatusS);
+  const std::function<bool()> time_is_up = within(kMostStatusS, now);
   const std::size_t count = observation.services.size();
   const std::size_t first = count == 0 ? 0 : state_.first_status % count;
   state_.first_status = 0;
@@ -283,10 +286,26 @@ void Controller::calibrate(const Observation& observation) {
   state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), *signals_);
 }
 
-// Says when so much time has passed since this call; empty without a stopwatch.
-std::function<bool()> Controller::within(double seconds) const {
+// The time by now, within the step that began at `began`.
+Instant Controller::later(Instant began) const {
+  const double passed_s = options_.stopwatch ? options_.stopwatch() - step_began_s_ : 0;
+  return {began.wall_s + passed_s, began.monotonic_s + passed_s};
+}
+
+// A step at a thousand services may take longer than a lease is held without a renewal. Says whether we lead by now.
+bool Controller::keep_lead(Instant began) {
+  const Instant now = later(began);
+  if (options_.stopwatch) leadership_.step(now);
+  return leadership_.leading(now.monotonic_s);
+}
+
+// Says when so much time has passed since this call, or nothing may be written any more: what is then tried would be refused,
+// and every refusal taken for a failure. Empty without a stopwatch.
+std::function<bool()> Controller::within(double seconds, Instant began) {
   if (!options_.stopwatch) return {};
-  return [stopwatch = options_.stopwatch, until_s = options_.stopwatch() + seconds] { return stopwatch() >= until_s; };
+  return [this, began, until_s = options_.stopwatch() + seconds] {
+    return options_.stopwatch() >= until_s || !leadership_.leading(later(began).monotonic_s);
+  };
 }
 
 void Controller::timed(const char* part) {

@@ -52,7 +52,7 @@ class Controller {
   void take_lead(Instant now);
   void lose_lead();
   void scrape(std::vector<Worker>& workers, Instant now);
-  void tell(const Applied& applied, Instant now);
+  void note(const Applied& applied);
   void remember(const Observation& observation, const planner::Plan& plan);
   // Returns what the services' statuses say, beside observation.services.
   std::vector<api::ModelServiceStatus> write_statuses(const Observation& observation, const planner::Plan& plan, Instant now,
@@ -64,7 +64,9 @@ class Controller {
   void calibrate(const Observation& observation);
   // The time since the last call counts for that part of the step.
   void timed(const char* part);
-  [[nodiscard]] std::function<bool()> within(double seconds) const;
+  [[nodiscard]] std::function<bool()> within(double seconds, Instant began);
+  [[nodiscard]] Instant later(Instant began) const;
+  [[nodiscard]] bool keep_lead(Instant began);
 
   ObjectStore& store_;
   WorkerRuntime& runtime_;
@@ -85,6 +87,7 @@ class Controller {
   EventQueue events_;
   MetricsReport report_;
   double next_report_s_ = 0;
+  double step_began_s_ = 0;
   double part_began_s_ = 0;
   std::string last_problem_;
 };

@@ -241,6 +241,7 @@ bool KubernetesRuntime::name_taken(const std::string& name_space, const std::str
 Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) {
   if (!budgets_.synced()) return {};  // never a reason to hold up anything else
   Result<void> first;
+  int written = 0;
   for (const DisruptionBudget& budget : budgets) {
     const std::string key = budget.name_space + "/" + budget_name(budget.service);
     const json* stored = budgets_.find(budget.name_space, budget_name(budget.service));
@@ -251,6 +252,7 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
     }
     const auto retry = budget_retry_s_.find(key);
     if (now_.monotonic_s < not_before_s_ || (retry != budget_retry_s_.end() && now_.monotonic_s < retry->second)) continue;
+    if (written++ == kMostBudgetWrites) break;  // those behind are set by the next calls: what was set holds by then
     const auto set = set_disruption_budget(budget);
     if (set.ok()) {
       budget_retry_s_.erase(key);

@@ -42,6 +42,7 @@ class KubernetesRuntime final : public WorkerRuntime {
   static constexpr double kNodeMissingS = 30;    // longer than one cache lags behind another
   static constexpr double kRetryAfterMaxS = 60;  // a server that asks for more is asked again all the same
   static constexpr double kBudgetRetryS = 30;
+  static constexpr int kMostBudgetWrites = 25;  // at once: those of a thousand services would hold up a step for many seconds
 
   struct PodView {
     std::optional<Worker> worker;     // one of this installation's
