@@ -1,5 +1,5 @@
-// How the controller's own work grows with the cluster: one global decision (make_plan), the whole step, and the parts of a
-// step, at up to 1,000 ModelServices and 10,000 pods.
+// How our own work grows with the cluster: one global decision (make_plan), the controller's whole step and parts of it, and
+// what a gateway does with the routing table, at up to 1,000 ModelServices and 10,000 pods.
 //
 // The real controller (store, runtime, reconcile, planner) runs in this process on the fake API server at the wire, with pages
 // of metrics as a gateway and workers give them. So the figures hold the controller's CPU time and no network; `scripts/bench
@@ -22,7 +22,9 @@
 #include "controller/reconcile/controller.h"
 #include "controller/runtime/kubernetes_runtime.h"
 #include "controller/store/kubernetes_store.h"
+#include "gateway/router.h"
 #include "metrics/bundles.h"
+#include "planner/dispatch/routing_table.h"
 #include "planner/policy/make_plan.h"
 #include "tests/fakes/fake_api_server.h"
 
@@ -261,12 +263,61 @@ void capacity(benchmark::State& state) {
   const World& one = world(state);
   for (auto _ : state) benchmark::DoNotOptimize(one.capacity());
 }
+// What a gateway does with a table of so many chains: reads its text, on a thread of its own, and obeys it, between two pieces
+// of its streams.
+dispatch::RoutingTable table_of(int services, int workers_each) {
+  dispatch::RoutingTable table;
+  for (int i = 0; i < services; ++i) {
+    dispatch::ModelRoute route;
+    route.name_space = kNamespace;
+    route.served_name = route.service = fmt::format("svc-{:04}", i);
+    route.ttft_slo_s = 2;
+    route.tpot_slo_s = 0.08;
+    route.max_queued = 1024;
+    for (int k = 0; k < workers_each; ++k) {
+      route.chains.push_back({fmt::format("{}/{}-h100-1-{:05}", kNamespace, route.service, k),
+                              {fmt::format("10.{}.{}.{}:8000", i / 256, i % 256, k)},
+                              dispatch::Role::kUnified,
+                              0.5,
+                              16,
+                              false});
+    }
+    table.models.push_back(std::move(route));
+  }
+  return table;
+}
+void read_table(benchmark::State& state) {
+  const std::string text = dispatch::to_json(table_of(static_cast<int>(state.range(0)), static_cast<int>(state.range(1))));
+  for (auto _ : state) benchmark::DoNotOptimize(dispatch::routing_table_from_json(text));
+}
+void obey_table(benchmark::State& state) {
+  dispatch::RoutingTable table = table_of(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
+  gateway::Router router({});
+  for (auto _ : state) {
+    state.PauseTiming();
+    ++table.version.counter;
+    dispatch::RoutingTable next = table;
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(router.table_changed(static_cast<double>(table.version.counter), std::move(next)));
+  }
+}
+
 void register_all() {
   const std::pair<const char*, void (*)(benchmark::State&)> all[] = {
       {"make_plan", make_plan}, {"step", step}, {"workers", workers}, {"capacity", capacity}};
   // By size first, so that each world is built once.
   for (const auto& [services, workers_each] : {std::pair{10, 10}, {100, 10}, {300, 10}, {1000, 10}}) {
     for (const auto& [name, function] : all) {
+      benchmark::RegisterBenchmark(name, function)
+          ->ArgNames({"services", "workersEach"})
+          ->Args({services, workers_each})
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
+  const std::pair<const char*, void (*)(benchmark::State&)> of_tables[] = {{"read_table", read_table},
+                                                                           {"obey_table", obey_table}};
+  for (const auto& [services, workers_each] : {std::pair{1000, 10}, {1, 10'000}}) {
+    for (const auto& [name, function] : of_tables) {
       benchmark::RegisterBenchmark(name, function)
           ->ArgNames({"services", "workersEach"})
           ->Args({services, workers_each})
