@@ -201,6 +201,7 @@ ServingService PreparedService::options(const ScenarioService& from) const {
   service.heavy_decode_tokens = from.heavy_decode_tokens;
   service.prediction = from.prediction;
   service.mixed_pool_threshold_tokens = from.mixed_pool_threshold_tokens;
+  service.repurpose = from.repurpose;
   service.flip = from.flip;
   if (from.slo) {
     constexpr double kAny_s = std::numeric_limits<double>::infinity();

@@ -163,6 +163,7 @@ struct ScenarioService {
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;
   int heavy_decode_tokens = 128;
   std::optional<LengthPrediction> prediction;
+  std::optional<RepurposePolicy> repurpose;
   std::optional<FlipPolicy> flip;
   std::optional<std::int64_t> mixed_pool_threshold_tokens;
   std::optional<ScenarioSlo> slo;

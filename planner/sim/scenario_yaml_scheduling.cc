@@ -117,8 +117,20 @@ void ServiceReader::read_mixed_pool(YamlReader& reader) {
       mistake_.keep(reader.line(),
                     fmt::format("{}: belongs to prefill and decode pools; found unified ones", reader.path_of("mixedPool")));
     }
-  } else if (const auto* threshold = reader.find("mixedPoolThresholdTokens")) {
-    mistake_.keep(threshold->line, fmt::format("{}: belongs to mixedPool: true", reader.path_of("mixedPoolThresholdTokens")));
+    if (const auto* repurpose = reader.find("repurpose")) {
+      YamlReader fields(*repurpose, reader.path_of("repurpose"), mistake_);
+      RepurposePolicy asked;
+      asked.window_s = noted_duration_s(fields, "window", {1e-3, kYear_s}, asked.window_s);
+      asked.above = noted_number(fields, "above", {0, 1}, asked.above);
+      fields.finish();
+      service_.repurpose = asked;
+    }
+    return;
+  }
+  for (const char* key : {"mixedPoolThresholdTokens", "repurpose"}) {
+    if (const auto* found = reader.find(key)) {
+      mistake_.keep(found->line, fmt::format("{}: belongs to mixedPool: true", reader.path_of(key)));
+    }
   }
 }
 

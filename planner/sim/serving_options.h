@@ -87,6 +87,14 @@ struct FlipPolicy {
   double flip_s = 0.006;
 };
 
+// A worker that was in the mixed pool, at work, for more than `above` of a whole window takes the other role, if one of its own
+// is left; the one that was so most, one a window (Splitwise, Section IV-A: re-purposing of machines that "stay in the mixed
+// pool for a considerable amount of time"). It serves on while it does.
+struct RepurposePolicy {
+  double window_s = 60;
+  double above = 0.5;
+};
+
 // How Aladdin's placement is set.
 struct Placement {
   double gamma = 0.5;
@@ -112,6 +120,7 @@ struct ServingService {
   int heavy_decode_tokens = 128;               // predicted to make more: a heavy decode (TetriInfer, Section 5.1)
   std::optional<LengthPrediction> prediction;  // none: lengths are known
   std::optional<std::int64_t> mixed_pool_threshold_tokens;
+  std::optional<RepurposePolicy> repurpose;  // beside a mixed pool
   std::optional<FlipPolicy> flip;
   std::optional<ServingObjectives> objectives;
   // A request alone on this worker is what slowdowns are relative to. Borrowed.

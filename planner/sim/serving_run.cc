@@ -30,6 +30,8 @@ ServingRun::ServingRun(workload::RequestSource& source, const std::vector<const 
     if (service.options->decode_choice == DecodeChoice::kPartner) pair_workers(static_cast<int>(s));
     if (const auto& flip = service.options->flip)
       push(after(0, flip->window_s), ServingEventKind::kFlipCheck, static_cast<int>(s));
+    if (const auto& repurpose = service.options->repurpose)
+      push(after(0, repurpose->window_s), ServingEventKind::kRepurposeCheck, static_cast<int>(s));
   }
   for (const auto& failure : options.failures.at) push(after(0, failure.time_s), ServingEventKind::kFail, failure.worker);
   if (options.controller != nullptr) push(0, ServingEventKind::kTick, 0);
@@ -95,6 +97,7 @@ void ServingRun::handle(const ServingEvent& event) {
     case ServingEventKind::kFail: ++idle_looks_; return fail(event.index);
     case ServingEventKind::kFlipCheck: ++idle_looks_; return check_flips(event.index);
     case ServingEventKind::kFlipped: return flipped(event.index);
+    case ServingEventKind::kRepurposeCheck: ++idle_looks_; return check_repurposing(event.index);
     case ServingEventKind::kTick: ++idle_looks_; return tick();
   }
 }
@@ -179,6 +182,7 @@ bool ServingRun::begin(int w, int lane) {
     in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
   }
   at.count_iteration(*batch);
+  if (at.mixed()) at.mixed_s += seconds;
   at.lanes[static_cast<std::size_t>(lane)].decodes = batch->decode_sequences > 0;
   push(at.pass_stages(at.lanes[static_cast<std::size_t>(lane)], now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
   return true;

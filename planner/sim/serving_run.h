@@ -69,6 +69,7 @@ enum class ServingEventKind : std::int16_t {
   kFail,
   kFlipCheck,
   kFlipped,
+  kRepurposeCheck,
   kTick
 };
 
@@ -193,6 +194,8 @@ class ServingRun {
   bool give_up();
   void check_flips(int s);
   void flipped(int w);
+  void check_repurposing(int s);
+  void take_other_role(ServingWorker& at);
   void tick();
 
   // Requests find their workers.

@@ -264,10 +264,33 @@ void ServingRun::flipped(int w) {
   at.flip_awaited = false;
   if (at.phase != WorkerPhase::kReady) return;
   at.flipping = false;
+  take_other_role(at);
+}
+
+void ServingRun::take_other_role(ServingWorker& at) {
   at.role = at.role == WorkerRole::kPrefill ? WorkerRole::kDecode : WorkerRole::kPrefill;
   at.role_since_ns = now_ns_;
   ++service_of(at).figures.counts.flips;
   welcome(at.service);
+}
+
+void ServingRun::check_repurposing(int s) {
+  const RepurposePolicy& policy = *service(s).options->repurpose;
+  push(after(now_ns_, policy.window_s), ServingEventKind::kRepurposeCheck, s);
+  int prefill = 0, decode = 0, most_mixed = -1;
+  double most = policy.above;
+  for (const auto& at : workers_) {
+    if (at->service != s || at->phase == WorkerPhase::kEnded) continue;
+    const double share = (at->mixed_s - std::exchange(at->mixed_s_at_check, at->mixed_s)) / policy.window_s;
+    if (!at->takes_requests()) continue;
+    ++(at->role == WorkerRole::kPrefill ? prefill : decode);
+    if (share <= most || after(at->role_since_ns, policy.window_s) > now_ns_) continue;
+    most = share;
+    most_mixed = at->id;
+  }
+  if (most_mixed < 0) return;
+  ServingWorker& at = worker(most_mixed);
+  if ((at.role == WorkerRole::kPrefill ? prefill : decode) > 1) take_other_role(at);
 }
 
 void ServingRun::tick() {

@@ -69,6 +69,13 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
       return wrong("flip.window", fmt::format("{} s", flip->window_s), "a time above 0");
     if (!is_time(flip->flip_s)) return wrong("flip.time", fmt::format("{} s", flip->flip_s), kTime);
   }
+  if (const auto& repurpose = service.repurpose) {
+    if (!is_time(repurpose->window_s) || repurpose->window_s == 0)
+      return wrong("repurpose.window", fmt::format("{} s", repurpose->window_s), "a time above 0");
+    if (!(repurpose->above >= 0 && repurpose->above <= 1))
+      return wrong("repurpose.above", fmt::format("{}", repurpose->above), "a share from 0 to 1");
+    if (!service.mixed_pool_threshold_tokens) return wrong("repurpose", "no mixed pool", "one beside it");
+  }
   if (const auto& prediction = service.prediction) {
     if (prediction->bucket_tokens < 1)
       return wrong("prediction.bucketTokens", std::to_string(prediction->bucket_tokens), "a number of at least 1");

@@ -93,6 +93,8 @@ class ServingWorker {
   [[nodiscard]] double busy_s(std::int64_t now_ns) const;  // until now, of a stage in the mean
   std::int64_t completed = 0;
   double busy_s_at_check = 0;  // for the flip policy
+  double mixed_s = 0;          // of iterations that began in the mixed pool
+  double mixed_s_at_check = 0;
 
   // Ends: the engines are gone, what they counted stays.
   void end(std::int64_t now_ns);

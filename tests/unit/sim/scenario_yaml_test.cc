@@ -120,7 +120,8 @@ TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
 // Given every dispatch policy and batching by name: accepted, and "jsq-tokens" counts tokens where "jsq" is
 // planner/dispatch's.
 TEST(ScenarioYaml, KnowsPoliciesByName) {
-  for (const char* policy : {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin"}) {
+  for (const char* policy :
+       {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {dispatch: " + policy + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
     EXPECT_EQ(scenario->services[0].dispatch.has_value(), std::string(policy) != "jsq-tokens");
@@ -202,6 +203,8 @@ TEST(ScenarioYaml, MistakesAreNamed) {
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {mixedPool: true}\n",
        "scheduling.mixedPool: belongs to prefill and decode"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {mixedPoolThresholdTokens: 9}\n", "belongs to mixedPool: true"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {repurpose: {window: 60s}}\n",
+       "scheduling.repurpose: belongs to mixedPool: true"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {batching: tetris}\n",
        "s.yaml:13: scheduling.batching: found 'tetris'"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {dispatch: best}\n", "s.yaml:13: scheduling.dispatch: found 'best'"},

@@ -329,5 +329,37 @@ TEST(ServingRoles, ASingleTokenIsNoDecode) {
   EXPECT_EQ(witness.request(2).prefill_worker, 0);
 }
 
+// Given: a mixed pool, one decode worker whose cache holds a fifth of what decodes, and four prefill workers with little to
+// prefill. Expected: prefill workers that decode most of the time become decode workers, one a window and never the last;
+// everything is served with and without; and a load that one decode worker bears moves nobody.
+TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
+  Line model;
+  model.capacity_tokens = 20'000;
+  ServingOptions options = two_roles(model, 4, 1);
+  for (ServingPool& pool : options.pools) pool.engine.batching = Batching::kMixed;
+  options.mixed_pool_threshold_tokens = 8192;
+  options.decode_choice = DecodeChoice::kLeastMemory;
+  const auto served = [&](double rate_per_s) {
+    Rng rng(3, "long answers");
+    ListSource source(random_requests(rng, 400, rate_per_s, 200, 4000));
+    const auto result = simulate_serving(source, options);
+    EXPECT_TRUE(result.ok());
+    EXPECT_EQ(result->completed, 400);
+    return *result;
+  };
+  EXPECT_EQ(served(2).flips, 0);
+  options.repurpose = RepurposePolicy{20, 0.5};
+  const ServingResult moved = served(2);
+  EXPECT_GE(moved.flips, 2);
+  EXPECT_GE(of_role(moved, WorkerRole::kPrefill), 1);
+  EXPECT_EQ(served(0.01).flips, 0);
+  options.mixed_pool_threshold_tokens.reset();
+  options.decode_choice = DecodeChoice::kAtArrival;
+  ListSource none({});
+  const auto refused = simulate_serving(none, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("scheduling.repurpose: found no mixed pool"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace windlass::sim
