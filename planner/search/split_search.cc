@@ -12,6 +12,8 @@ namespace {
 
 constexpr int kFirstSeeds = 2;             // tried before the others, so that two cores have work where most fail
 constexpr std::size_t kColumnsAtOnce = 4;  // of a bounded room; whatever the executor's threads are
+constexpr double kWorthOfGpu = 1e-6;       // of equals the one with fewer GPUs, where prices are 0 too
+constexpr double kMostPerS = 1e6;          // nobody asks whether more holds
 constexpr std::int64_t kRequestsAlone = 200;
 constexpr double kAloneGapS = 10'000;  // between requests that are alone
 constexpr double kGuessLoad = 0.8;     // of workers' time, where a search begins
@@ -24,6 +26,10 @@ double at_percentile(const sim::TimeSummary& times, double percentile) {
   if (percentile >= 95) return times.p95_s;
   if (percentile >= 90) return times.p90_s;
   return times.p50_s;
+}
+
+double worth_in(const Problem& problem, const Deployment& deployment) {
+  return worth_of(problem, deployment) + kWorthOfGpu * gpus_of(problem, deployment);
 }
 
 // How much of the guess there is, of the scarcer of both.
@@ -175,9 +181,9 @@ Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
   const double rate = problem_.requests_per_s;
   CountQuestions questions;
   const int decode = design.unified ? 0 : 1;
-  const double one = worth_of(problem_, design.deploy({1, decode}));
-  questions.prefill_worth = worth_of(problem_, design.deploy({2, decode})) - one;
-  questions.decode_worth = design.unified ? 0 : worth_of(problem_, design.deploy({1, 2})) - one;
+  const double one = worth_in(problem_, design.deploy({1, decode}));
+  questions.prefill_worth = worth_in(problem_, design.deploy({2, decode})) - one;
+  questions.decode_worth = design.unified ? 0 : worth_in(problem_, design.deploy({1, 2})) - one;
   questions.unified = design.unified;
   questions.fits = [&](const PhaseCounts& counts) { return fits(design.deploy(counts)); };
   questions.most_workers = static_cast<int>(std::min<std::int64_t>(requests_at(rate), 100'000));
@@ -197,7 +203,7 @@ Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
   const auto walked = walk.run(design.guess, best_ ? best_->worth : std::numeric_limits<double>::infinity());
   if (walk.best()) {
     if (best_) asked_.push_back({best_->design, best_->counts, true, rate});
-    best_ = Found{design, *walk.best(), rate, worth_of(problem_, design.deploy(*walk.best()))};
+    best_ = Found{design, *walk.best(), rate, worth_in(problem_, design.deploy(*walk.best()))};
   }
   if (failed.prefill > 0) asked_.push_back({design, failed, false, rate});
   return walked;
@@ -206,7 +212,7 @@ Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
 Result<double> SplitSearch::rate_of(const Deployment& deployment, double holds_at) {
   double passed = holds_at, failed = std::numeric_limits<double>::infinity();
   double step = 1 + 2 * options_.tolerance;
-  while (failed > passed * (1 + options_.tolerance)) {
+  while (failed > passed * (1 + options_.tolerance) && passed < kMostPerS) {
     const double rate = std::isinf(failed) ? passed * step : std::sqrt(passed * failed);
     const Probe probe{deployment, rate};
     WINDLASS_ASSIGN_OR_RETURN(const std::vector<char> holds, hold({&probe, 1}));

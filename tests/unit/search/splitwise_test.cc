@@ -189,6 +189,22 @@ TEST(Splitwise, CapsPowerWherePowerCounts) {
   EXPECT_EQ(tokens.model->iteration_s(planner::prefill_batch(1, 500)), 2 * model->iteration_s(planner::prefill_batch(1, 500)));
 }
 
+// Given machines that have no price, expect the goal cost to take the fewest GPUs, as the goal throughput without a bounded
+// room does.
+TEST(Splitwise, CountsGpusWherePricesAreMissing) {
+  OwnedProblem owned = make_problem(single_gpus(100));
+  for (AcceleratorChoice& choice : owned.problem.accelerators) choice.spec.price_per_hour = 0;
+  SplitwiseOptions options = quick();
+  options.machines = {kA100};
+  const auto by_cost = splitwise_plan(owned.problem, {}, options);
+  owned.problem.goal = Goal::kThroughput;
+  const auto by_gpus = splitwise_plan(owned.problem, {}, options);
+  ASSERT_TRUE(by_cost.ok() && by_gpus.ok());
+  EXPECT_TRUE(by_cost->holds);
+  EXPECT_GT(by_cost->gpus, 2);
+  EXPECT_EQ(by_cost->gpus, by_gpus->gpus);
+}
+
 // Given objectives that no request meets, a room too small for the rate, and none at all, expect the nearest with what it
 // misses, and an error that says what is missing.
 TEST(Splitwise, SaysWhatItCannot) {
