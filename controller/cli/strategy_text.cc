@@ -16,6 +16,7 @@ std::string rate(double requests_per_s) { return requests_per_s > 0 ? fmt::forma
 
 // In the table's order.
 std::vector<std::string> figures(const search::Prediction& predicted) {
+  if (!predicted.simulated && !(predicted.ttft_s > 0)) return {"-", "-", "-", rate(predicted.capacity_requests_per_s)};
   return {seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment),
           rate(predicted.capacity_requests_per_s)};
 }

@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no infinity.
+// JSON has no infinity; what nobody has worked out is null too.
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 void put_deployment(Json& json, const Problem& problem, const Deployment& deployment) {
@@ -33,6 +33,7 @@ void put_deployment(Json& json, const Problem& problem, const Deployment& deploy
 }
 
 Json prediction_json(const Prediction& predicted) {
+  if (!predicted.simulated && !(predicted.ttft_s > 0)) return nullptr;
   return {{"ttftSeconds", finite(predicted.ttft_s)},
           {"tpotSeconds", finite(predicted.tpot_s)},
           {"attainment", finite(predicted.attainment)},
