@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::int64_t kMomentsOf = 2000;  // requests whose lengths the closed forms see
 constexpr std::size_t kRound = 4;          // candidates looked at together
+constexpr std::size_t kFirst = 4;          // candidates that are tried for a valid plan even when it is time to stop
+constexpr int kFirstTrials = 10;           // of each
 constexpr int kEnlarged = 4;               // times that a deployment which held once grows to hold with confidence
 constexpr int kSeeds = 3;                  // that limits have to hold on
 constexpr std::int64_t kMoreRequests = 4;  // times as many where the first trial is not sure
@@ -173,12 +175,14 @@ class Auto {
 
   // At once: the first candidates, until one holds, in few trials each.
   Result<void> first() {
+    std::size_t tried = 0;
     for (std::size_t i = 0; i < candidates_.size() && !best_ && !fallback_; ++i) {
-      if (i > 0 && !go_on()) return {};
+      if (tried >= kFirst && !go_on()) return {};
       const AutoCandidate& of = candidates_[i];
       if (!of.unified() && i < candidates_.size() / 2) continue;  // one count is found sooner than two
+      ++tried;
       PhaseCounts counts = of.guess;
-      for (int grown = 0; grown < kEnlarged; ++grown) {
+      for (int grown = 0; grown < kFirstTrials; ++grown) {
         const Deployment deployment = deploy(of, counts);
         if (!check_room(problem_, deployment).ok()) break;
         WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trial_.requests, trial_.seed, trials_, iterations_));

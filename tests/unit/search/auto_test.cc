@@ -38,9 +38,25 @@ TEST(AutoPlan, HasAValidPlanAtOnce) {
     ASSERT_TRUE(plan.ok());
     EXPECT_TRUE(plan->holds);
     EXPECT_TRUE(plan->stopped);
-    EXPECT_LE(plan->trials, 8);
+    EXPECT_LE(plan->trials, 42);
     EXPECT_TRUE(holds(owned.problem, plan->deployment, 0, trial_requests(owned.problem, rate)));
   }
+}
+
+// Given objectives that pauses by prompts break, so that the first guesses are too few, and a stop at once; expected is a plan
+// that holds.
+TEST(AutoPlan, GrowsUntilSomethingHolds) {
+  ProblemSpec spec = small_spec(60);
+  spec.model = "llama2-70b";
+  spec.tensor_parallel = {2, 4};
+  spec.ttft_s = 1;
+  spec.tpot_s = 0.05;
+  const OwnedProblem owned = make_problem(spec);
+  Effort effort;
+  effort.stop = [] { return true; };
+  const auto plan = auto_plan(owned.problem, {}, effort);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->holds);
 }
 
 // The least worth of unified and split deployments that hold in one trial, by trying all.
