@@ -38,6 +38,13 @@ int instances(double requests_per_s, double goodput_per_s) {
   return static_cast<int>(std::clamp(std::ceil(requests_per_s / goodput_per_s * kEnough), 1.0, kMostWorkers));
 }
 
+// The recorded percentile that is not below this share.
+double at_share(const sim::TimeSummary& times, double share) {
+  if (share > 0.95) return times.p99_s;
+  if (share > 0.9) return times.p95_s;
+  return share > 0.5 ? times.p90_s : times.p50_s;
+}
+
 Result<void> check(const Problem& problem, const DistServeOptions& options) {
   const auto wrong = [&](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
@@ -280,13 +287,8 @@ class DistServe {
   [[nodiscard]] Phase lagging(const sim::ServingResult& result) const {
     if (low()) return Phase::kBoth;
     const PhaseBounds bounds = phase_bounds(problem_.objectives);
-    const auto at = [&](const sim::TimeSummary& times) {
-      return bounds.share > 0.95  ? times.p99_s
-             : bounds.share > 0.9 ? times.p95_s
-             : bounds.share > 0.5 ? times.p90_s
-                                  : times.p50_s;
-    };
-    const double prefill = at(result.ttft) / bounds.ttft_s, decode = at(result.tpot) / bounds.tpot_s;
+    const double prefill = at_share(result.ttft, bounds.share) / bounds.ttft_s,
+                 decode = at_share(result.tpot, bounds.share) / bounds.tpot_s;
     return prefill >= decode ? Phase::kPrefill : Phase::kDecode;
   }
 
@@ -363,15 +365,9 @@ class DistServe {
     plan_.gpus = gpus_of(problem_, plan_.deployment);
     Prediction& predicted = plan_.predicted;
     predicted.simulated = true;
-    const PhaseBounds bounds = phase_bounds(problem_.objectives);
-    const auto at = [&](const sim::TimeSummary& times) {
-      return bounds.share > 0.95  ? times.p99_s
-             : bounds.share > 0.9 ? times.p95_s
-             : bounds.share > 0.5 ? times.p90_s
-                                  : times.p50_s;
-    };
-    predicted.ttft_s = at(result_.ttft);
-    predicted.tpot_s = at(result_.tpot);
+    const double share = phase_bounds(problem_.objectives).share;
+    predicted.ttft_s = at_share(result_.ttft, share);
+    predicted.tpot_s = at_share(result_.tpot, share);
     const auto requests = static_cast<double>(result_.requests);
     if (problem_.objectives.both) {
       predicted.attainment = result_.attainment;
