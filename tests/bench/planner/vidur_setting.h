@@ -1,0 +1,24 @@
+// Vidur's setting of Section 7.3: its models and workloads (tests/bench/fidelity/vidur_ordering.h), on A100 and H100 with
+// measured operators, tensor and pipeline parallelism 1, 2 and 4, at most 16 GPUs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "planner/base/result.h"
+#include "planner/search/drawn_requests.h"
+#include "planner/search/problem.h"
+#include "tests/bench/fidelity/vidur_ordering.h"
+
+namespace windlass::bench {
+
+struct VidurProblem {
+  std::unique_ptr<search::DrawnRequests> requests;
+  search::Problem problem;  // borrows them; TTFT P90 < 2 s, TBT P99 < 200 ms
+};
+
+// Error: data that cannot be read.
+[[nodiscard]] Result<VidurProblem> vidur_problem(const std::string& data, const VidurModel& model,
+                                                 const VidurWorkload& workload);
+
+}  // namespace windlass::bench
