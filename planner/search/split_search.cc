@@ -77,11 +77,16 @@ SplitSearch::SplitSearch(const Problem& problem, const Effort& effort, const Spl
       effort_(effort),
       options_(options),
       executor_(effort.executor != nullptr ? *effort.executor : serial_) {
+  // A limit bounds only what counts towards it.
+  const auto every = [&](const auto& test) {
+    return std::all_of(problem.accelerators.begin(), problem.accelerators.end(), test);
+  };
   constexpr int kNoLimit = std::numeric_limits<int>::max();
-  bounded_ = problem.max_gpus != kNoLimit || std::isfinite(problem.max_cost_per_hour) ||
-             std::isfinite(options.most_power_watts) ||
-             std::all_of(problem.accelerators.begin(), problem.accelerators.end(),
-                         [](const AcceleratorChoice& choice) { return choice.gpus != kNoLimit; });
+  bounded_ = problem.max_gpus != kNoLimit || every([](const AcceleratorChoice& choice) { return choice.gpus != kNoLimit; }) ||
+             (std::isfinite(problem.max_cost_per_hour) &&
+              every([](const AcceleratorChoice& choice) { return choice.spec.price_per_hour > 0; })) ||
+             (std::isfinite(options.most_power_watts) &&
+              every([](const AcceleratorChoice& choice) { return choice.spec.power_watts > 0; }));
 }
 
 std::int64_t SplitSearch::requests_at(double requests_per_s) const {

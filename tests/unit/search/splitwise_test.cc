@@ -203,6 +203,10 @@ TEST(Splitwise, CountsGpusWherePricesAreMissing) {
   EXPECT_TRUE(by_cost->holds);
   EXPECT_GT(by_cost->gpus, 2);
   EXPECT_EQ(by_cost->gpus, by_gpus->gpus);
+  owned.problem.max_cost_per_hour = 5;  // bounds nothing
+  const auto still = splitwise_plan(owned.problem, {}, options);
+  ASSERT_TRUE(still.ok());
+  EXPECT_EQ(still->gpus, by_gpus->gpus);
 }
 
 // Given objectives that no request meets, a room too small for the rate, and none at all, expect the nearest with what it
