@@ -92,7 +92,7 @@ class DistServe {
     plan_.reasons.push_back(why_);
     bool holds = split_.prefill_per_s > 0 && split_.decode_per_s > 0;
     if (!holds) plan_.reasons.push_back(no_goodput());
-    counts_ = {instances(problem_.requests_per_s, prefill_rate()), instances(problem_.requests_per_s, decode_rate())};
+    counts_ = asked();
     if (auto room = check_room(problem_, deployment(counts_)); !room.ok()) {
       plan_.reasons.push_back(fmt::format("{} {}", describe(problem_, deployment(counts_)), room.error().message));
       WINDLASS_ASSIGN_OR_RETURN(const bool fits, find_room());
@@ -113,6 +113,12 @@ class DistServe {
   }
   [[nodiscard]] double decode_rate() const {
     return split_.decode_per_s > 0 ? split_.decode_per_s : units_.decode_screen(split_.decode).ceiling_per_s;
+  }
+  // By the rate; pairs have as many of both.
+  [[nodiscard]] Counts asked() const {
+    Counts counts{instances(problem_.requests_per_s, prefill_rate()), instances(problem_.requests_per_s, decode_rate())};
+    if (low()) counts.prefill = counts.decode = std::max(counts.prefill, counts.decode);
+    return counts;
   }
   [[nodiscard]] Deployment deployment(const Counts& counts) const {
     return units_.deployment(split_.prefill, split_.decode, counts.prefill, counts.decode, low());
@@ -223,7 +229,7 @@ class DistServe {
     double least_worth = std::numeric_limits<double>::infinity(), most_per_s = -1;
     for (const Split& split : splits) {
       split_ = split;
-      Counts counts{instances(problem_.requests_per_s, prefill_rate()), instances(problem_.requests_per_s, decode_rate())};
+      Counts counts = asked();
       const bool goodput = split.prefill_per_s > 0 && split.decode_per_s > 0;
       const double worth = counts.prefill * units_.worth(split.prefill) + counts.decode * units_.worth(split.decode);
       if (goodput && worth < least_worth && check_room(problem_, deployment(counts)).ok()) {

@@ -260,6 +260,10 @@ TEST(DistServe, ImpossibleObjectives) {
   EXPECT_FALSE(plan->holds);
   EXPECT_THAT(plan->reasons, testing::Contains(HasSubstr("no prefill instance holds the objectives")));
   EXPECT_EQ(plan->predicted.capacity_requests_per_s, 0);
+  const auto pairs = distserve_plan(owned.problem, {}, quick(NodeAffinity::kLow));
+  ASSERT_TRUE(pairs.ok());
+  EXPECT_FALSE(pairs->holds);
+  EXPECT_EQ(pairs->deployment.pools[0].workers, pairs->deployment.pools[1].workers);
 }
 
 // Given limits in the place of joint objectives, expect a plan that holds them.
