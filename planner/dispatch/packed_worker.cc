@@ -193,7 +193,7 @@ bool PackedWorker::fits(int input_tokens, int predicted_tokens, double now_s) co
   }
   const double context = context_ + input_tokens + rules_.gamma * predicted_tokens;
   if (context > context_limit(requests() + 1)) return false;
-  if (rules_.phase != PackingPhase::kDecode) {
+  if (rules_.phase != PackingPhase::kDecode && model_.prefill_token_s > 0) {
     const double prefill_s = model_.prefill_token_s * (waiting_ + input_tokens) + model_.prefill_s;
     if (prefill_s > rules_.ttft_s) return false;
     if (prefill_s > rules_.theta * saved_s(now_s)) return false;

@@ -98,12 +98,15 @@ void AladdinScheduler::ended(std::uint64_t id, int output_tokens) {
 }
 
 std::size_t AladdinScheduler::workers() const {
-  // A group may have opened more than its share: numbers of workers that are not there are left out by their groups.
   std::size_t most = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].fit.workers() > 0) most = std::max(most, (groups_[g].fit.workers() - 1) * groups_.size() + g + 1);
   }
   return most;
+}
+
+bool AladdinScheduler::has_worker(std::size_t index) const {
+  return index / groups_.size() < groups_[index % groups_.size()].fit.workers();
 }
 
 std::size_t AladdinScheduler::busy_workers() const {

@@ -44,7 +44,8 @@ class AladdinScheduler {
   void predict_again(std::uint64_t id, int predicted_tokens);
   void ended(std::uint64_t id, int output_tokens);
 
-  [[nodiscard]] std::size_t workers() const;  // with those that were opened
+  [[nodiscard]] std::size_t workers() const;               // numbers of workers are below, with those that were opened
+  [[nodiscard]] bool has_worker(std::size_t index) const;  // a group may have opened more than another
   [[nodiscard]] std::size_t busy_workers() const;
   [[nodiscard]] const dispatch::PackedWorker& worker(std::size_t index) const;
   [[nodiscard]] int moves() const { return moves_; }  // that Alg. 2 made

@@ -19,7 +19,7 @@ class Play {
  public:
   Play(std::uint64_t seed, dispatch::PolicyKind policy, dispatch::QueueOrder order = dispatch::QueueOrder::kObjective)
       : rng_(seed, "router"),
-        waits_centrally_(policy == dispatch::PolicyKind::kJffc),
+        waits_centrally_(dispatch::keeps_requests_back(policy)),
         by_arrival_(order == dispatch::QueueOrder::kArrival),
         router_(RouterOptions{8, 5, 20, policy, seed, 300, order}) {}
 

@@ -1,0 +1,401 @@
+// Aladdin's results (Nie, Fonseca, Liu 2024): Table 3 over efficiency and link, GPUs needed over the rate with and without
+// split phases (Fig. 11, 12), and the scheduler's time (Fig. 13).
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "controller/cli/charts/svg_chart.h"
+#include "planner/catalog/accelerators_by_name.h"
+#include "planner/perf/data_sheet_model.h"
+#include "planner/perf/linear_model.h"
+#include "planner/search/aladdin.h"
+#include "planner/search/aladdin_demand.h"
+#include "planner/search/aladdin_scheduler.h"
+#include "planner/search/drawn_requests.h"
+#include "planner/search/fewest_workers.h"
+#include "planner/search/worker_kinds.h"
+#include "planner/workload/lengths.h"
+#include "tests/bench/planner/experiments.h"
+
+namespace windlass::bench {
+namespace {
+
+using dispatch::PolicyKind;
+using search::Problem;
+
+constexpr double kPcie_bytes_per_s = 32e9;  // PCIe 4.0 x 16, as the authors' A100s are connected
+constexpr int kMachineGpus = 4;
+constexpr int kContext = 4096, kMostOutput = 2048;
+// The authors' prefill objective is the time of a prompt of 4,096 tokens, beside which nothing may wait; a prompt of half that
+// leaves as much for waiting as it takes.
+constexpr int kMostPrompt = 2048;
+constexpr double kInside = 0.99;                  // of the requests; docs/algorithms/aladdin.md says why not all
+constexpr std::array kRates = {5.0, 15.0, 25.0};  // requests a second; the paper adopts about 25
+constexpr double kSeconds = 60;                   // of arrivals in a trial
+constexpr int kSeeds = 2;
+
+struct Setting {
+  const char* model;
+  const char* accelerator;
+  double ttft_s, tpot_s;  // Table 2
+  int paper_gpus;         // Table 3; 0: the model does not fit
+};
+
+constexpr Setting kSettings[] = {
+    {"llama2-70b", "a100-80gb", 1.6, 0.075, 2}, {"llama2-13b", "a100-80gb", 0.6, 0.030, 1},
+    {"llama2-7b", "a100-80gb", 0.4, 0.015, 1},  {"llama2-13b", "v100-32gb", 0.8, 0.050, 2},
+    {"llama2-7b", "v100-32gb", 0.8, 0.030, 1},
+};
+
+Result<workload::LengthDistribution> sharegpt(const std::string& data, int most_prompt) {
+  const std::string path = data + "/traces/sharegpt_lengths.csv";
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{}: cannot be read; needed is the data that ../shared/data/README.md names", path)};
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  WINDLASS_ASSIGN_OR_RETURN(auto pairs, workload::parse_length_file(text.str()));
+  std::erase_if(pairs, [&](const workload::TokenPair& pair) {
+    return pair.input_tokens > most_prompt || pair.output_tokens > kMostOutput ||
+           pair.input_tokens + pair.output_tokens > kContext;
+  });
+  return workload::LengthDistribution::empirical(std::move(pairs));
+}
+
+planner::AcceleratorSpec accelerator(const char* name, double link_bytes_per_s) {
+  planner::AcceleratorSpec spec = planner::accelerator_by_name(name).value();
+  spec.gpus_per_node = kMachineGpus;
+  spec.intra_link_bandwidth_bytes_per_s = link_bytes_per_s;
+  return spec;
+}
+
+// ---- Table 3 ----
+
+std::string table_3(const workload::LengthDistribution& lengths) {
+  std::string text =
+      "| share of peak FLOP/s, of memory bandwidth | link of a GPU | 70B, A100 | 13B, A100 | 7B, A100 | 13B, V100 | 7B, V100 "
+      "|\n|---|---|---|---|---|---|---|\n| *the paper, measured* | PCIe (A100), NVLink (V100) | 2 | 1 | 1 | 2 | 1 |\n";
+  for (const auto& [compute, bandwidth] : {std::pair{0.3, 0.5}, {0.4, 0.65}, {0.5, 0.8}, {0.6, 0.9}}) {
+    for (const double link : {16e9, kPcie_bytes_per_s, 150e9, 300e9}) {
+      text += fmt::format("| {:.0f} %, {:.0f} % | {:.0f} GB/s |", 100 * compute, 100 * bandwidth, link / 1e9);
+      for (const Setting& setting : kSettings) {
+        planner::WorkerSearchInput input;
+        input.shape = planner::model_shape_by_name(setting.model).value();
+        input.accelerator = accelerator(setting.accelerator, link);
+        // The data sheet's figures stand for the shares that linear_coefficients() takes of them.
+        const planner::Efficiency usual;
+        for (auto& [type, flops] : input.accelerator.peak_flops) flops *= compute / usual.compute;
+        input.accelerator.memory_bandwidth_bytes_per_s *= bandwidth / usual.bandwidth;
+        input.objective = {setting.ttft_s, setting.tpot_s, 95};
+        input.lengths = {lengths.mean_input_tokens(), lengths.mean_output_tokens()};
+        input.max_gpus = kMachineGpus;
+        input.max_context_tokens = kContext;
+        const auto found = planner::search_worker_config(input);
+        const bool same = found.best && found.best->gpus == setting.paper_gpus;
+        text += !found.best ? " - |" : fmt::format(" {}{}{} |", same ? "**" : "", found.best->gpus, same ? "**" : "");
+      }
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+// ---- Fig. 11 and 12 ----
+
+// A model on machines of four A100s, as the linear model has them.
+struct Testbed {
+  Setting setting;
+  std::unique_ptr<search::DrawnRequests> requests;
+  Problem problem;
+  int best = 0;   // kind that the authors measured to be the best
+  int whole = 0;  // all GPUs of a machine
+};
+
+Testbed testbed(const Setting& setting, const workload::LengthDistribution& lengths) {
+  Testbed bed{setting, std::make_unique<search::DrawnRequests>(search::DrawnRequests::make(lengths).value()), {}, 0, 0};
+  Problem& problem = bed.problem;
+  problem.name = setting.model;
+  problem.shape = planner::model_shape_by_name(setting.model).value();
+  problem.accelerators = {{accelerator(setting.accelerator, kPcie_bytes_per_s)}};
+  search::KindSpace space;
+  space.least_kv_tokens = kContext;
+  const auto model_of = [&](const planner::AcceleratorSpec& spec, int gpus, int) -> Result<search::KindModel> {
+    const auto line = planner::linear_coefficients(problem.shape, spec, gpus);
+    return search::KindModel{
+        std::make_shared<planner::LinearIterationModel>(planner::data_sheet_model(line, line.kv_capacity_tokens)),
+        line.kv_capacity_tokens};
+  };
+  problem.kinds = search::worker_kinds(problem.shape, problem.accelerators, space, model_of).kinds;
+  problem.requests = bed.requests.get();
+  problem.objectives.both = sim::ServingObjectives{setting.ttft_s, setting.tpot_s};
+  problem.objectives.attainment = kInside;
+  problem.engine.batching = sim::Batching::kVllm;
+  problem.within_node = problem.between_nodes = {};
+  for (std::size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+    if (problem.kinds[kind].gpus() == setting.paper_gpus) bed.best = static_cast<int>(kind);
+  }
+  bed.whole = static_cast<int>(problem.kinds.size()) - 1;
+  return bed;
+}
+
+enum class Rule { kWhole, kJsq, kPowerOfTwo, kAladdin, kAladdinKnown };
+
+search::Deployment deployment(const Testbed& bed, Rule rule, bool split) {
+  search::Deployment made = search::unified(rule == Rule::kWhole ? bed.whole : bed.best, bed.problem.engine, 1);
+  made.dispatch = rule == Rule::kPowerOfTwo                               ? PolicyKind::kPowerOfTwo
+                  : rule == Rule::kAladdin || rule == Rule::kAladdinKnown ? PolicyKind::kAladdin
+                                                                          : PolicyKind::kJsq;
+  made.placement.learns_lengths = rule != Rule::kAladdinKnown;
+  if (split) {
+    // Prefill workers beyond any need; the decode workers are what is counted.
+    search::PlannedPool prefill = made.pools.front();
+    prefill.role = sim::WorkerRole::kPrefill;
+    prefill.workers = 100;
+    made.pools.front().role = sim::WorkerRole::kDecode;
+    made.pools.insert(made.pools.begin(), prefill);
+    made.placement.ttft_s = bed.setting.ttft_s;
+  }
+  return made;
+}
+
+struct Needed {
+  int gpus = 0;  // 0: more than anybody would pay for
+};
+
+struct Asked {
+  const Testbed* bed;
+  double rate_per_s;
+  Rule rule;
+};
+
+// GPUs with which 99 % of the requests of every seed are inside their objectives; with split phases, of the decode workers,
+// inside TPOT.
+Needed gpus_needed(const Asked& asked, bool split, int seeds) {
+  constexpr int kMost = 200;
+  Problem problem = asked.bed->problem;
+  if (split) problem.objectives.both->ttft_s = 1e4;
+  search::Deployment made = deployment(*asked.bed, asked.rule, split);
+  const std::size_t pool = split ? 1 : 0;
+  int workers = 1;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    search::WorkersAsked count;
+    count.pool = pool;
+    count.least = workers;  // what one seed needs is the least of all
+    count.first = std::max(workers, seed == 1 ? static_cast<int>(asked.rate_per_s) : workers);
+    count.most = kMost;
+    count.trial = {asked.rate_per_s, static_cast<std::int64_t>(asked.rate_per_s * kSeconds), static_cast<std::uint64_t>(seed)};
+    const auto found = search::fewest_workers(problem, made, count);
+    if (!found.ok() || found->workers == 0) return {};
+    workers = found->workers;
+  }
+  return {workers * search::kind_of(problem, made.pools[pool]).gpus()};
+}
+
+struct Comparison {
+  std::string table;
+  std::vector<std::pair<Rule, double>> most_saved;  // by Aladdin against the rule, in the best case
+  charts::Chart chart;
+};
+
+constexpr const char* name_of(Rule rule) {
+  switch (rule) {
+    case Rule::kWhole: return "whole machines, JSQ";
+    case Rule::kJsq: return "Table 3's workers, JSQ";
+    case Rule::kPowerOfTwo: return "Table 3's workers, power of two";
+    case Rule::kAladdin: return "Aladdin";
+    case Rule::kAladdinKnown: return "Aladdin, lengths known";
+  }
+  return "";
+}
+
+Comparison compare(const std::vector<Testbed>& beds, const std::vector<Rule>& rules, bool split, Executor& executor) {
+  std::vector<Asked> asked;
+  for (const Testbed& bed : beds) {
+    for (const double rate : kRates) {
+      for (const Rule rule : rules) asked.push_back({&bed, rate, rule});
+    }
+  }
+  std::vector<Needed> needed(asked.size());
+  executor.run(asked.size(), [&](std::size_t i) { needed[i] = gpus_needed(asked[i], split, kSeeds); });
+  Comparison made;
+  made.table = "| model | workers | requests/s |";
+  for (const Rule rule : rules) made.table += fmt::format(" {} |", name_of(rule));
+  made.table += " least saved | most saved |\n|---|---|---|";
+  for (std::size_t i = 0; i < rules.size(); ++i) made.table += "---|";
+  made.table += "---|---|\n";
+  for (const Rule rule : rules) {
+    if (rule != Rule::kAladdin && rule != Rule::kAladdinKnown) made.most_saved.emplace_back(rule, -1);
+  }
+  std::size_t at = 0;
+  for (const Testbed& bed : beds) {
+    std::vector<charts::ChartSeries> series;
+    for (const Rule rule : rules) series.push_back({name_of(rule), {}});
+    for (const double rate : kRates) {
+      made.table += fmt::format("| {} | {} GPU{} | {} |", bed.setting.model,
+                                bed.problem.kinds[static_cast<std::size_t>(bed.best)].gpus(), bed.best == 0 ? "" : "s", rate);
+      std::vector<int> gpus;
+      for (std::size_t r = 0; r < rules.size(); ++r) {
+        const int here = needed[at++].gpus;
+        gpus.push_back(here);
+        made.table += here == 0 ? " not with 200 workers |" : fmt::format(" {} |", here);
+        if (here > 0) series[r].points.push_back({rate, static_cast<double>(here), {}, {}});
+      }
+      const auto aladdin = static_cast<std::size_t>(std::find(rules.begin(), rules.end(), Rule::kAladdin) - rules.begin());
+      double least = 1, most = -1;
+      for (auto& [rule, saved] : made.most_saved) {
+        const auto other = static_cast<std::size_t>(std::find(rules.begin(), rules.end(), rule) - rules.begin());
+        if (gpus[other] == 0 || gpus[aladdin] == 0) continue;
+        const double here = 1 - static_cast<double>(gpus[aladdin]) / gpus[other];
+        saved = std::max(saved, here);
+        least = std::min(least, here);
+        most = std::max(most, here);
+      }
+      made.table += most < least ? std::string(" - | - |\n") : fmt::format(" {:.0f} % | {:.0f} % |\n", 100 * least, 100 * most);
+    }
+    if (&bed == &beds.front()) {
+      made.chart = {fmt::format("GPUs for 99 % of the requests inside their objectives, {}{}", bed.setting.model,
+                                split ? ", decode phase" : ""),
+                    "requests per second",
+                    "GPUs",
+                    std::move(series),
+                    false,
+                    false};
+    }
+  }
+  return made;
+}
+
+std::string summary(const Comparison& mixed, const Comparison& split) {
+  std::string text = "| against | the paper: up to | here: up to |\n|---|---|---|\n";
+  const auto row = [&](const char* what, const char* paper, const Comparison& of, Rule rule) {
+    const auto found =
+        std::find_if(of.most_saved.begin(), of.most_saved.end(), [&](const auto& saved) { return saved.first == rule; });
+    text += found->second < 0 ? fmt::format("| {} | {} | nothing |\n", what, paper)
+                              : fmt::format("| {} | {} | {:.0f} % |\n", what, paper, 100 * found->second);
+  };
+  row("whole machines (vLLM's default), Fig. 11", "71 %", mixed, Rule::kWhole);
+  row("JSQ on Table 3's workers, Fig. 11", "40 %", mixed, Rule::kJsq);
+  row("JSQ, decode phase, Fig. 12", "60 %", split, Rule::kJsq);
+  row("power of two, decode phase, Fig. 12", "49 %", split, Rule::kPowerOfTwo);
+  return text;
+}
+
+// ---- Eq. 7 ----
+
+std::string equation_7(const std::vector<Testbed>& beds, Executor& executor) {
+  constexpr std::array kLineRates = {10.0, 20.0, 30.0, 40.0};
+  std::string text =
+      "| model | k5, workers for a request/s | c5 | R at a heartbeat of 1 s | furthest from the line "
+      "|\n|---|---|---|---|---|\n";
+  for (const Testbed& bed : beds) {
+    std::vector<search::WorkersAtRate> points(kLineRates.size());
+    executor.run(kLineRates.size(), [&](std::size_t i) {
+      const Needed needed = gpus_needed({&bed, kLineRates[i], Rule::kAladdin}, false, 1);
+      const int gpus = bed.problem.kinds[static_cast<std::size_t>(bed.best)].gpus();
+      points[i] = {kLineRates[i], static_cast<double>(needed.gpus) / gpus};
+    });
+    const auto lengths = search::lengths_of(*bed.requests, 1, 5000);
+    const auto line = search::fit_worker_line(points, search::spread_of(lengths), 1);
+    if (!line.ok()) continue;
+    double furthest = 0;
+    for (const auto& point : points) {
+      furthest = std::max(furthest, std::abs(point.workers - line->workers_per_rate * point.requests_per_s - line->constant));
+    }
+    text += fmt::format("| {} | {:.3f} | {:.2f} | {:.0f} requests/s | {:.1f} workers |\n", bed.setting.model,
+                        line->workers_per_rate, line->constant, line->valid_above_per_s, furthest);
+  }
+  return text;
+}
+
+// ---- Fig. 13 ----
+
+struct SchedulingTime {
+  double heartbeat_s = 0;  // of all its requests
+  std::size_t workers = 0;
+};
+
+// A steady cluster whose requests stay for 15 s; heartbeats of a second.
+SchedulingTime scheduling_time(const Testbed& bed, const workload::LengthDistribution& lengths, double rate_per_s,
+                               std::size_t groups, int heartbeats, Executor& executor) {
+  constexpr int kStays = 15;
+  const auto& kind = bed.problem.kinds[static_cast<std::size_t>(bed.best)];
+  const auto line = planner::linear_coefficients(bed.problem.shape, bed.problem.spec(kind), kind.gpus());
+  const dispatch::PackingModel model = {line.k1, line.c1, line.k2, line.c2, line.c3, line.kv_capacity_tokens, 16, 256};
+  search::AladdinScheduler scheduler(model, {bed.setting.ttft_s, bed.setting.tpot_s}, groups, groups);
+  Rng rng(13, "scheduling");
+  std::vector<std::vector<std::uint64_t>> came;  // by heartbeat
+  std::uint64_t id = 0;
+  SchedulingTime time;
+  for (int beat = 0; beat < kStays + heartbeats; ++beat) {
+    const double now_s = beat;
+    if (beat >= kStays) {
+      for (const std::uint64_t gone : came[static_cast<std::size_t>(beat - kStays)]) scheduler.ended(gone, 1 << 20);
+    }
+    std::vector<search::NewRequest> requests;
+    came.emplace_back();
+    for (int i = 0; i < static_cast<int>(rate_per_s); ++i) {
+      const auto pair = lengths.draw(rng);
+      requests.push_back({id, pair.input_tokens, pair.output_tokens});
+      came.back().push_back(id++);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const auto workers = scheduler.heartbeat(requests, now_s, executor);
+    if (beat >= kStays) {
+      time.heartbeat_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / heartbeats;
+    }
+    for (const auto& request : requests) scheduler.first_token(request.id, now_s + 0.5);
+    for (int iteration = 0; iteration < 20; ++iteration) {
+      for (std::size_t g = 0; g < scheduler.workers(); ++g) {
+        if (scheduler.has_worker(g)) scheduler.iterated(g);
+      }
+    }
+  }
+  time.workers = scheduler.busy_workers();
+  return time;
+}
+
+std::string fig_13(const Testbed& bed, const workload::LengthDistribution& lengths, Executor& executor) {
+  std::string text =
+      "| requests/s | busy workers | one scheduler, a heartbeat | a request | 4 groups, a heartbeat |\n|---|---|---|---|---|\n";
+  for (const double rate : {5.0, 25.0, 100.0, 400.0}) {
+    constexpr int kBeats = 10;
+    const SchedulingTime one = scheduling_time(bed, lengths, rate, 1, kBeats, executor);
+    const SchedulingTime four = scheduling_time(bed, lengths, rate, 4, kBeats, executor);
+    text += fmt::format("| {} | {} | {:.3g} ms | {:.2g} us | {:.3g} ms |\n", rate, one.workers, one.heartbeat_s * 1e3,
+                        one.heartbeat_s * 1e6 / rate, four.heartbeat_s * 1e3);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<PlannerTable>> aladdin_tables(const std::string& data, Executor& executor) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto all_lengths, sharegpt(data, kContext));
+  WINDLASS_ASSIGN_OR_RETURN(const auto lengths, sharegpt(data, kMostPrompt));
+  std::vector<Testbed> beds;
+  for (const Setting& setting : kSettings) {
+    if (std::string_view(setting.accelerator) == "a100-80gb") beds.push_back(testbed(setting, lengths));
+  }
+  const Comparison mixed =
+      compare(beds, {Rule::kWhole, Rule::kPowerOfTwo, Rule::kJsq, Rule::kAladdin, Rule::kAladdinKnown}, false, executor);
+  const Comparison split = compare(beds, {Rule::kPowerOfTwo, Rule::kJsq, Rule::kAladdin, Rule::kAladdinKnown}, true, executor);
+  return std::vector<PlannerTable>{{"aladdin-table-3", table_3(all_lengths)},
+                                   {"aladdin-savings", summary(mixed, split)},
+                                   {"aladdin-fig-11", mixed.table},
+                                   {"aladdin-fig-12", split.table},
+                                   {"aladdin-equation-7", equation_7(beds, executor)},
+                                   {"aladdin-fig-13", fig_13(beds.front(), lengths, executor)},
+                                   {"aladdin-fig-11", charts::svg_of(mixed.chart), "svg"},
+                                   {"aladdin-fig-12", charts::svg_of(split.chart), "svg"}};
+}
+
+}  // namespace windlass::bench
