@@ -159,7 +159,8 @@ Result<Capacity> capacity_of(const Problem& problem, const Deployment& deploymen
     if (!passes) return found();
     passed = above;
   }
-  std::int64_t place = std::llround(place_of(search.first_guess_per_s)), stride = std::llround(kFirstStride / step) + 1;
+  const double guess = std::min(std::max(search.first_guess_per_s, search.least_per_s), search.most_per_s);
+  std::int64_t place = std::llround(place_of(guess)), stride = std::llround(kFirstStride / step) + 1;
   while (failed - passed > 1) {
     place = std::clamp(place, passed + 1, failed - 1);
     WINDLASS_ASSIGN_OR_RETURN(const bool passes, passes_in(place));

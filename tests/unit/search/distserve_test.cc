@@ -278,6 +278,17 @@ TEST(DistServe, LimitsInsteadOfJointObjectives) {
   EXPECT_EQ(plan->predicted.attainment, 1);
 }
 
+// Given answers of a single token, which need no decoding, expect a plan all the same, with one decoding instance.
+TEST(DistServe, AnswersOfOneToken) {
+  ProblemSpec spec;
+  spec.output = workload::FixedTokens{1};
+  const OwnedProblem owned = make_problem(spec);
+  const auto plan = distserve_plan(owned.problem, {}, quick(NodeAffinity::kHigh));
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_TRUE(plan->holds);
+  EXPECT_EQ(plan->deployment.pools[1].workers, 1);
+}
+
 // Given a stop at once, expect Cancelled; given a step budget that ends after the first wave, a plan all the same, which says
 // that it was stopped.
 TEST(DistServe, StopsEarly) {
