@@ -27,7 +27,9 @@ const std::vector<Direction>& directions() {
       {"planner/mip/", {"planner/base/"}},
       {"planner/chain/", {"planner/base/", "planner/catalog/", "planner/perf/", "planner/queueing/", "planner/mip/"}},
       {"planner/search/",
-       {"planner/base/", "planner/catalog/", "planner/perf/", "planner/workload/", "planner/queueing/", "planner/chain/"}},
+       // Strategies stand on the simulator, which stands on the policy, which stands on the closed forms here.
+       {"planner/base/", "planner/catalog/", "planner/perf/", "planner/workload/", "planner/queueing/", "planner/chain/",
+        "planner/dispatch/", "planner/mip/", "planner/policy/", "planner/sim/"}},
       {"planner/dispatch/", {"planner/base/"}},
       {"planner/", {"planner/"}},
       {"metrics/", {"planner/base/"}},
