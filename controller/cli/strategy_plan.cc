@@ -136,6 +136,7 @@ StrategyOutcome run(const search::NamedStrategy& strategy, const search::Problem
     outcome.plan = std::move(plan).value();
   } else {
     outcome.error = plan.error().message;
+    outcome.infeasible = plan.error().code == ErrorCode::kNotFound;
   }
   return outcome;
 }
@@ -246,7 +247,9 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
   const StrategyOutcome* best = best_of(problem, outcomes);
   if (best == nullptr) {
     for (const StrategyOutcome& outcome : outcomes) console.err << outcome.strategy << ": " << outcome.error << "\n";
-    return kFailed;
+    const bool infeasible =
+        std::all_of(outcomes.begin(), outcomes.end(), [](const auto& outcome) { return outcome.infeasible; });
+    return infeasible ? kInfeasible : kFailed;
   }
   if (!flags.report.empty()) {
     const std::string page = strategy_page(problem, outcomes, rate_curves(problem, *best->plan, executor));

@@ -13,7 +13,8 @@ namespace windlass::cli {
 struct StrategyOutcome {
   std::string strategy;
   std::optional<search::Plan> plan;
-  std::string error;  // where there is no plan
+  std::string error;        // where there is no plan
+  bool infeasible = false;  // because nothing can be deployed or meet the objectives, and no nearest plan is known
   double wall_s = 0;
 };
 

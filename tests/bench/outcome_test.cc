@@ -11,13 +11,13 @@
 namespace windlass::bench {
 namespace {
 
-// Ten minutes at 8 requests/s, ten at 16 and ten at 8.
+// Five minutes at 8 requests/s, five at 16 and five at 8.
 OutcomeWorkload small_step() {
   OutcomeWorkload workload;
   workload.name = "small";
   workload.title = "a small step";
   Rng rng(1, "small");
-  for (double at_s = rng.exponential(8); at_s < 1800; at_s += rng.exponential(at_s > 600 && at_s < 1200 ? 16 : 8))
+  for (double at_s = rng.exponential(8); at_s < 900; at_s += rng.exponential(at_s > 300 && at_s < 600 ? 16 : 8))
     workload.requests.push_back({at_s, 1, static_cast<int>(rng.integer(500, 1500)), static_cast<int>(rng.integer(100, 300))});
   workload.end_s = workload.requests.back().arrival_s;
   workload.lengths = {1000, 200};

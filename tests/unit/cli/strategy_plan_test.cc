@@ -85,6 +85,15 @@ TEST(StrategyPlan, InfeasibleIsThree) {
   EXPECT_FALSE(plan.at("reasons").empty());
 }
 
+// Given the same and a strategy that knows no nearest plan, expect exit code 3 too, and why.
+TEST(StrategyPlan, InfeasibleWithoutAPlanIsThree) {
+  const Outcome outcome =
+      run({"plan", "-f", example_with("hopeless.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"), "--strategy",
+           "aladdin"});
+  EXPECT_EQ(outcome.code, kInfeasible);
+  EXPECT_THAT(outcome.err, HasSubstr("aladdin"));
+}
+
 // Given every strategy, expect a row each that holds or says why it has no plan, and a page with both charts.
 TEST(StrategyPlan, ComparesAndReports) {
   const std::string page = testing::TempDir() + "plan.html";
