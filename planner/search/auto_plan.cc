@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -52,6 +53,8 @@ class Auto {
     if (!options_.split) std::erase_if(candidates_, [](const AutoCandidate& of) { return !of.unified(); });
     std::erase_if(candidates_, [&](const AutoCandidate& of) { return !check_room(problem_, deploy(of, of.least)).ok(); });
     if (options_.incumbent) WINDLASS_RETURN_IF_ERROR(offer(*options_.incumbent, "it runs"));
+    // Where one request alone is too slow on every kind, nobody's proposal can hold.
+    if (candidates_.empty() && !best_) return nearest();
     WINDLASS_RETURN_IF_ERROR(first());
     for (std::size_t begin = 0; begin < candidates_.size() && go_on(); begin += kRound) {
       WINDLASS_RETURN_IF_ERROR(round(begin, std::min(candidates_.size(), begin + kRound)));
@@ -335,6 +338,12 @@ class Auto {
     return plan;
   }
 
+  // How far from the joint objectives the times at their percentile are, where none or all of the requests miss: 1 is met.
+  [[nodiscard]] double distance(const Prediction& predicted) const {
+    const auto& both = problem_.objectives.both;
+    return both ? std::max(predicted.ttft_s / both->ttft_s, predicted.tpot_s / both->tpot_s) : 0;
+  }
+
   // Nothing holds: of what there is room for the deployment whose furthest objective is the nearest.
   Result<Plan> nearest() {
     std::vector<Deployment> deployments;
@@ -357,7 +366,7 @@ class Auto {
     });
     std::optional<Plan> best;
     std::vector<Considered> others;
-    double least = std::numeric_limits<double>::infinity();
+    std::pair<double, double> least;
     for (std::size_t at = 0; at < deployments.size(); ++at) {
       if (!results[at]) continue;
       ++trials_;
@@ -366,9 +375,12 @@ class Auto {
       Plan plan = plan_of(problem_, "auto", deployments[at]);
       plan.predicted = predict(problem_, *results[at]);
       others.push_back({plan.deployment, plan.cost_per_hour, plan.predicted, verdict.broken});
-      if (best && verdict.worst >= least) continue;
-      least = verdict.worst;
-      plan.reasons = {fmt::format("nothing was found to hold; this is the nearest: {}", verdict.broken)};
+      const std::pair<double, double> missed{verdict.worst, distance(plan.predicted)};
+      if (best && missed >= least) continue;
+      least = missed;
+      plan.reasons = {fmt::format("nothing was found to hold; this is the nearest: {}", verdict.broken),
+                      fmt::format("at that percentile it has a TTFT of {:.4g} s and a TPOT of {:.4g} s", plan.predicted.ttft_s,
+                                  plan.predicted.tpot_s)};
       best = std::move(plan);
     }
     if (!best) return Error{ErrorCode::kNotFound, fmt::format("{}: nothing could be simulated", problem_.name)};

@@ -201,9 +201,12 @@ TEST(AutoPlan, SaysWhatCannotBe) {
   const auto nearest = auto_plan(owned.problem, {}, {});
   ASSERT_TRUE(nearest.ok());
   EXPECT_FALSE(nearest->holds);
-  ASSERT_GE(nearest->reasons.size(), 2U);
+  ASSERT_GE(nearest->reasons.size(), 3U);
   EXPECT_NE(nearest->reasons[0].find("inside the objectives"), std::string::npos);
-  EXPECT_NE(nearest->reasons[1].find("TPOT allows 0.0001 s"), std::string::npos);
+  EXPECT_NE(nearest->reasons[1].find("a TPOT of"), std::string::npos);
+  EXPECT_NE(nearest->reasons[2].find("TPOT allows 0.0001 s"), std::string::npos);
+  // All miss every request; what was proposed instead is slower by the token.
+  for (const Considered& other : nearest->considered) EXPECT_LE(nearest->predicted.tpot_s, other.predicted.tpot_s);
 
   Problem none = owned.problem;
   none.max_gpus = 0;
