@@ -2,7 +2,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <ostream>
@@ -15,6 +14,7 @@
 #include "controller/cli/command_simulate_log.h"
 #include "controller/cli/command_simulate_text.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/scenario_files.h"
 #include "controller/cli/simulation_page.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/thread_executor.h"
@@ -78,14 +78,7 @@ Result<sim::PreparedScenario> read_scenario(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string yaml,
                             read_text_file(path, "a YAML file with model, latency, workload and cluster"));
   WINDLASS_ASSIGN_OR_RETURN(sim::Scenario scenario, sim::parse_scenario(yaml, path));
-  std::map<std::string, std::string> texts;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  for (const sim::ScenarioFile& file : sim::files_of(scenario)) {
-    const std::filesystem::path named(file.path);
-    auto text = read_text_file((named.is_absolute() ? named : folder / named).string(), file.what);
-    if (!text.ok()) return text.error().within(fmt::format("{}:{}: {}", path, file.line, file.field));
-    WINDLASS_ASSIGN_OR_RETURN(texts[file.path], unpacked(std::move(text).value(), file.path));
-  }
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, scenario));
   return sim::PreparedScenario::make(std::move(scenario), texts);
 }
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <map>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -13,6 +11,7 @@
 #include "controller/api/yaml.h"
 #include "controller/cli/clock.h"
 #include "controller/cli/object_files.h"
+#include "controller/cli/scenario_files.h"
 #include "controller/cli/strategy_page.h"
 #include "controller/cli/strategy_text.h"
 #include "controller/cli/text_file.h"
@@ -44,14 +43,7 @@ struct Asked {
 Result<Asked> read_scenario(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
   WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
-  std::map<std::string, std::string> texts;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  for (const sim::ScenarioFile& file : sim::files_of(plan.scenario)) {
-    const std::filesystem::path named(file.path);
-    auto text = read_text_file((named.is_absolute() ? named : folder / named).string(), file.what);
-    if (!text.ok()) return text.error().within(fmt::format("{}:{}: {}", path, file.line, file.field));
-    WINDLASS_ASSIGN_OR_RETURN(texts[file.path], unpacked(std::move(text).value(), file.path));
-  }
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, plan.scenario));
   Asked asked;
   WINDLASS_ASSIGN_OR_RETURN(asked.scenario, search::PreparedProblem::make(std::move(plan), texts));
   return asked;

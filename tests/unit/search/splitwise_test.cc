@@ -11,6 +11,7 @@
 #include "controller/cli/thread_executor.h"
 #include "tests/bench/planner/splitwise_setting.h"
 #include "tests/unit/search/fixtures.h"
+#include "tests/unit/search/split_trials.h"
 
 namespace windlass::search {
 namespace {
@@ -31,17 +32,6 @@ SplitwiseOptions quick() {
   options.search.seeds = 2;
   options.search.trial_s = 20;
   return options;
-}
-
-// Whether a deployment holds in every trial that the search makes of it.
-bool holds(const Problem& problem, const Deployment& deployment, double requests_per_s, const SplitOptions& options) {
-  for (int seed = 0; seed < options.seeds; ++seed) {
-    const auto requests = std::max(problem.requests_per_trial, static_cast<std::int64_t>(requests_per_s * options.trial_s));
-    const auto run = try_out(problem, deployment, {requests_per_s, requests, problem.seed + static_cast<std::uint64_t>(seed)});
-    EXPECT_TRUE(run.ok()) << run.error().message;
-    if (!judge(problem, *run).holds) return false;
-  }
-  return true;
 }
 
 // Given rates, objectives and seeds of small problems with two kinds of machines, expect the plan to cost what the cheapest of
@@ -68,7 +58,7 @@ TEST(Splitwise, CostsAsLittleAsTheGrid) {
           const Deployment deployment = design.deploy({prefill, decode});
           const double cost = cost_per_hour(owned.problem, deployment);
           if (cost >= least) continue;
-          if (holds(owned.problem, deployment, rate, options.search)) least = cost;
+          if (holds_in_all(owned.problem, deployment, rate, options.search)) least = cost;
         }
       }
     }
@@ -93,9 +83,9 @@ TEST(Splitwise, FillsARoomWithTheMostRequests) {
   const SplitDesign design = splitwise_design(owned.problem, kH100, kH100, std::nullopt, options);
   for (int decode = 1; decode < 6; ++decode) {
     const double better = plan->predicted.capacity_requests_per_s * (1 + 2 * options.search.tolerance);
-    EXPECT_FALSE(holds(owned.problem, design.deploy({6 - decode, decode}), better, options.search)) << decode;
+    EXPECT_FALSE(holds_in_all(owned.problem, design.deploy({6 - decode, decode}), better, options.search)) << decode;
   }
-  EXPECT_TRUE(holds(owned.problem, plan->deployment, plan->predicted.capacity_requests_per_s, options.search));
+  EXPECT_TRUE(holds_in_all(owned.problem, plan->deployment, plan->predicted.capacity_requests_per_s, options.search));
   owned.problem.max_gpus = 8;
   const auto more = splitwise_plan(owned.problem, {}, options);
   ASSERT_TRUE(more.ok());

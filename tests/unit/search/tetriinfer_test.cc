@@ -9,6 +9,7 @@
 
 #include "controller/cli/thread_executor.h"
 #include "tests/unit/search/fixtures.h"
+#include "tests/unit/search/split_trials.h"
 
 namespace windlass::search {
 namespace {
@@ -32,16 +33,6 @@ TetriInferOptions quick() {
   return options;
 }
 
-bool holds(const Problem& problem, const Deployment& deployment, double requests_per_s, const SplitOptions& options) {
-  for (int seed = 0; seed < options.seeds; ++seed) {
-    const auto requests = std::max(problem.requests_per_trial, static_cast<std::int64_t>(requests_per_s * options.trial_s));
-    const auto run = try_out(problem, deployment, {requests_per_s, requests, problem.seed + static_cast<std::uint64_t>(seed)});
-    EXPECT_TRUE(run.ok()) << run.error().message;
-    if (!judge(problem, *run).holds) return false;
-  }
-  return true;
-}
-
 // Given small problems, expect the plan to cost no more than the cheapest of the grid under the paper's policies, and with
 // policies to choose no more than that, in all pairs of kinds.
 TEST(TetriInfer, CostsAsLittleAsTheGrid) {
@@ -61,7 +52,7 @@ TEST(TetriInfer, CostsAsLittleAsTheGrid) {
         for (int decode = 1; decode <= kMost; ++decode) {
           const Deployment deployment = design.deploy({prefill, decode});
           const double cost = cost_per_hour(owned.problem, deployment);
-          if (cost < least && holds(owned.problem, deployment, rate, options.search)) least = cost;
+          if (cost < least && holds_in_all(owned.problem, deployment, rate, options.search)) least = cost;
         }
       }
     }
@@ -71,7 +62,7 @@ TEST(TetriInfer, CostsAsLittleAsTheGrid) {
     ASSERT_TRUE(chosen.ok()) << chosen.error().message;
     EXPECT_TRUE(chosen->holds);
     EXPECT_LE(chosen->cost_per_hour, least + 1e-9);
-    EXPECT_TRUE(holds(owned.problem, chosen->deployment, rate, options.search));
+    EXPECT_TRUE(holds_in_all(owned.problem, chosen->deployment, rate, options.search));
     large += chosen->deployment.pools[0].workers + chosen->deployment.pools[1].workers > 4 ? 1 : 0;
   }
   EXPECT_GE(large, 1);
