@@ -31,6 +31,12 @@ void Prober::heard(const std::string& address) {
   tell(address, before, target->tracker.heard(Dispatcher::now_s()));
 }
 
+std::shared_ptr<void> Prober::use(const std::string& address) {
+  // A table that brings a worker gives it requests at once, before the next look.
+  if (schedule_.find(address) == nullptr) look_for_addresses();
+  return schedule_.use(address);
+}
+
 asio::awaitable<void> Prober::run() {
   while (!stopped_) {
     look_for_addresses();

@@ -26,7 +26,7 @@ class Prober {
   // A byte of an answer came from there.
   void heard(const std::string& address);
   // A request is at that worker for as long as what is returned lives; it may outlive the prober.
-  [[nodiscard]] std::shared_ptr<void> use(const std::string& address) { return schedule_.use(address); }
+  [[nodiscard]] std::shared_ptr<void> use(const std::string& address);
 
  private:
   static constexpr std::size_t kMostKept = 512;

@@ -253,6 +253,7 @@ void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& 
   request.record.dispatched_s.reset();
   deadlines_.erase(request.deadline);
   request.deadline = deadlines_.emplace(deadline_s, id);
+  request.wait_until_s = deadline_s;
   const auto model = models_.find(request.record.model);
   if (model == models_.end() || !model->second->listed) {
     reject(now_s, id,
@@ -260,6 +261,7 @@ void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& 
            actions);
     return;
   }
+  model->second->waiting.give_back();  // its turn came to nothing
   wait(*model->second, id);
   model->second->tell(*slot);
   std::erase_if(model->second->slots, [](const auto& one) { return !one->listed && one->in_flight == 0; });

@@ -204,6 +204,15 @@ class Applier {
     }
     std::set<const Worker*> current;
     int ready_current = 0;
+    // Where a class cannot be read now nobody knows what its workers should be: they stay as they are.
+    for (const planner::PoolPlan& pool : plan.pools) {
+      if (context_.observation.classes.contains(pool.accelerator)) continue;
+      for (const Worker* worker : active) {
+        if (worker->pool != pool.name) continue;
+        current.insert(worker);
+        ready_current += worker->ready ? 1 : 0;
+      }
+    }
     bool wants_room = false;  // a new worker cannot be placed before an outdated one goes
     for (const Wanted& wanted : wanted_pools) {
       const planner::PoolPlan& pool = *wanted.pool;

@@ -55,7 +55,9 @@ Outcome Controller::step(Instant now) {
   timed("cache");
   const bool leads = leadership_.leading(now.monotonic_s);
   metrics_.leader.set(leads ? 1 : 0);
-  if (leads != leading_) leads ? take_lead(now) : lose_lead();
+  // Another tenure than that of the last step: somebody else may have led between them.
+  if (leading_ && (!leads || leadership_.term() != term_)) lose_lead();
+  if (leads && !leading_) take_lead(now);
   if (!leads) return RequeueAfter{std::clamp(leadership_.next_step_at() - now.monotonic_s, 0.05, kStandbyMaxS)};
 
   std::string problem = store_.problem();
@@ -120,6 +122,7 @@ Outcome Controller::step(Instant now) {
 
 void Controller::take_lead(Instant now) {
   leading_ = true;
+  term_ = leadership_.term();
   state_ = {};
   state_.leading_since_s = now.monotonic_s;
   signals_ = std::make_unique<Signals>(scraper_, metrics_, options_.signals);
@@ -292,11 +295,12 @@ Instant Controller::later(Instant began) const {
   return {began.wall_s + passed_s, began.monotonic_s + passed_s};
 }
 
-// A step at a thousand services may take longer than a lease is held without a renewal. Says whether we lead by now.
+// A step at a thousand services may take longer than a lease is held without a renewal. Says whether we lead by now, and have
+// since the step began.
 bool Controller::keep_lead(Instant began) {
   const Instant now = later(began);
   if (options_.stopwatch) leadership_.step(now);
-  return leadership_.leading(now.monotonic_s);
+  return leadership_.leading(now.monotonic_s) && leadership_.term() == term_;
 }
 
 // Says when so much time has passed since this call, or nothing may be written any more: what is then tried would be refused,

@@ -79,6 +79,7 @@ class Controller {
   std::unique_ptr<Signals> signals_;
   kube::HttpTransport& scraper_;
   bool leading_ = false;
+  std::int64_t term_ = 0;  // of the tenure that we lead in
   double next_scrape_s_ = 0;
   std::optional<double> plan_clock_offset_s_;  // plan clock - monotonic: near wall time, but it only grows
   std::optional<planner::Snapshot> snapshot_;

@@ -252,6 +252,7 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
     }
     const auto retry = budget_retry_s_.find(key);
     if (now_.monotonic_s < not_before_s_ || (retry != budget_retry_s_.end() && now_.monotonic_s < retry->second)) continue;
+    if (stored != nullptr && !text_at(member(*stored, "metadata"), {"deletionTimestamp"}).empty()) continue;  // it goes
     if (written++ == kMostBudgetWrites) break;  // those behind are set by the next calls: what was set holds by then
     const auto set = set_disruption_budget(budget);
     if (set.ok()) {
@@ -260,6 +261,9 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
     }
     budget_retry_s_[key] = now_.monotonic_s + kBudgetRetryS;
     if (first.ok()) first = set.error();
+    // Where one waits in vain the others would too, and the step with them.
+    const ErrorCode code = set.error().code;
+    if (code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded) break;
   }
   return first;
 }
@@ -275,7 +279,6 @@ Result<void> KubernetesRuntime::set_disruption_budget(const DisruptionBudget& bu
     return {};
   }
   const json& meta = member(*stored, "metadata");
-  if (!text_at(meta, {"deletionTimestamp"}).empty()) return {};
   if (budget.min_available == 0) {
     kube::DeleteOptions options;
     options.uid = meta.value("uid", "");

@@ -64,6 +64,10 @@ void WaitingLine::take(std::uint64_t place) {
   leave(place);
 }
 
+void WaitingLine::give_back() {
+  if (turns_ > 0) --turns_;
+}
+
 bool WaitingLine::overtaken(std::uint64_t place) const {
   const auto found = by_place_.find(place);
   return found != by_place_.end() && turns_ >= found->second.turn;

@@ -47,7 +47,8 @@ class WaitingLine {
   [[nodiscard]] std::optional<Waiting> next(double now_s, double margin_s);
   // The one that next() named last has got his turn, and leaves.
   void take(std::uint64_t place);
-
+  // One that was taken comes back: nobody was overtaken by it.
+  void give_back();
   // By arrival alone he would have had his turn by now: others had it.
   [[nodiscard]] bool overtaken(std::uint64_t place) const;
 

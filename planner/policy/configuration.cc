@@ -284,6 +284,9 @@ Configuration describe_running(const ConfigurationInput& input, const Worker& wo
   configuration.pool.gpus_per_worker = worker.gpus;
   configuration.pool.max_concurrency = std::max(1, worker.max_concurrency);
   configuration.pool.slots = configuration.pool.max_concurrency;
+  for (const PoolSlots& given : input.memory->slots) {
+    if (given.pool == worker.pool) configuration.pool.slots = std::clamp(given.slots, 1, configuration.pool.max_concurrency);
+  }
   if (state != nullptr) configuration.price_per_hour = worker.gpus * state->spec.price_per_hour;
   return configuration;
 }

@@ -47,6 +47,21 @@ TEST(RunningClass, AClassThatCannotBeReadMovesNobody) {
   }
 }
 
+// Given slots that had settled below what the workers may hold, and a class that cannot be read at the moment; expect the slots
+// to stay, in the plan and in what it remembers.
+TEST(RunningClass, SlotsOutliveAClassThatCannotBeRead) {
+  Snapshot snapshot = on_a100();
+  Service& service = snapshot.services[0];
+  for (Worker& worker : service.workers) worker.max_concurrency = 64;
+  service.memory.configuration = "a100-1";
+  service.memory.slots = {{"a100-1", 20}};
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 1U);
+  EXPECT_EQ(plan.pools[0].slots, 20);
+  ASSERT_EQ(plan.memory.slots.size(), 1U);
+  EXPECT_EQ(plan.memory.slots[0].slots, 20);
+}
+
 // Given the same workers when the class can be read, and when the spec no longer allows it; the service is planned for again,
 // and in the second case on what is allowed.
 TEST(RunningClass, WhatCanBeReadOrIsNotAllowedIsPlanned) {

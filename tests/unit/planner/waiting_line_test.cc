@@ -70,6 +70,19 @@ TEST(WaitingLine, NobodyStarves) {
   EXPECT_EQ(turn(line, 1), place);
 }
 
+// Given one who got his turn and comes back, because nobody took him, while another waits behind him; expect that the other was
+// not overtaken: the first one's turn came to nothing.
+TEST(WaitingLine, WhoComesBackOvertakesNobody) {
+  WaitingLine line(QueueOrder::kArrival);
+  line.join(1, 1, 0);
+  EXPECT_EQ(turn(line, 1), 1U);
+  line.join(2, 2, 0);
+  line.give_back();
+  line.join(1, 1, 0);
+  EXPECT_EQ(turn(line, 1), 1U);
+  EXPECT_FALSE(line.overtaken(2));
+}
+
 // Given one who leaves, one who comes back to his old place, and everybody taken out; the order stays that of arrival.
 TEST(WaitingLine, LeavingAndComingBack) {
   WaitingLine line;

@@ -351,6 +351,19 @@ TEST(Apply, AWorkerOnALostNodeIsReplacedElsewhere) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 2));
 }
 
+// Given one worker that serves and one that starts, and then a class that cannot be read for a while; expect both to stay, and
+// no other to be made, until it is there again.
+TEST(Apply, AClassThatCannotBeReadMovesNobody) {
+  ApplyWorld world;
+  world.plan.pools = {ApplyWorld::pool(2)};
+  world.run(2);
+  world.serve(0);
+  world.class_readable = false;
+  world.run(3);
+  EXPECT_THAT(world.slots(), ElementsAre(0, 1));
+  for (const int slot : {0, 1}) EXPECT_FALSE((*world.pod(slot))["metadata"].contains("deletionTimestamp")) << slot;
+}
+
 // Given: a lost node that answers again before the five minutes are over. Expected: what is too much then is drained, and never
 // more than one.
 TEST(Apply, ALostNodeThatComesBackLeavesASurplus) {

@@ -72,7 +72,7 @@ class ApplyWorld {
     EXPECT_TRUE(runtime.synced()) << runtime.problem();
     observation = {};
     observation.services = {&service};
-    observation.classes = {{"h100", &h100}};
+    if (class_readable) observation.classes = {{"h100", &h100}};
     observation.capacity = runtime.capacity({{"h100", "nvidia.com/gpu", {}}});
     observation.workers[service.metadata.uid];
     for (Worker& worker : runtime.workers()) {
@@ -148,6 +148,7 @@ class ApplyWorld {
   metrics::ControllerMetrics bundle{registry};
   Signals signals{*wire, bundle, {}};
   std::vector<GatewayPeer> gateways;
+  bool class_readable = true;
   double wall_skew_s = 0;
   planner::Mode mode = planner::Mode::kApply;
 
