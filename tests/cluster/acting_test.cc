@@ -79,7 +79,8 @@ TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
 }
 
 // Given a service under load and a new release, which brings a controller with another worker image: the old leader goes as a
-// rolling update ends it, the new one takes the lead and rolls the workers, and no request is lost.
+// rolling update ends it and the new one takes the lead, which replaces nobody; named by the service, the image is rolled out.
+// No request is lost by either.
 TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
   Controller old_release = start_controller("controller-a");
   ASSERT_TRUE(eventually(seconds(60), [&] { return old_release.leads(); })) << describe_state();
@@ -92,6 +93,8 @@ TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
   Load load(light_load(gateway));
   EXPECT_EQ(old_release.process->stop(seconds(30)), 0);
   ASSERT_TRUE(eventually(seconds(60), [&] { return new_release.leads(); })) << describe_state();
+  EXPECT_EQ(worker_uids(), before);
+  patch_spec({{"engine", {{"image", kNextWorkerImage}}}});
   EXPECT_TRUE(eventually(seconds(120), [&] { return replaced(before); })) << describe_state();
   for (const json& pod : workers()) EXPECT_EQ(pod["spec"]["containers"][0].value("image", ""), kNextWorkerImage);
   const LoadReport report = load.stop();
