@@ -66,10 +66,12 @@ double power_watts(const Problem& problem, const Deployment& deployment) {
 }
 
 double worth_of(const Problem& problem, const Deployment& deployment) {
+  constexpr double kOfGpu = 1e-6;  // of equals fewer GPUs are less, where prices are 0 too
+  const int gpus = gpus_of(problem, deployment);
   switch (problem.goal) {
-    case Goal::kCost: return cost_per_hour(problem, deployment);
-    case Goal::kPower: return power_watts(problem, deployment);
-    case Goal::kThroughput: return gpus_of(problem, deployment);
+    case Goal::kCost: return cost_per_hour(problem, deployment) + kOfGpu * gpus;
+    case Goal::kPower: return power_watts(problem, deployment) + kOfGpu * gpus;
+    case Goal::kThroughput: return gpus;
   }
   return 0;
 }

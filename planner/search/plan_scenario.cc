@@ -237,7 +237,8 @@ Result<PreparedProblem> PreparedProblem::make(PlanScenario plan, const std::map<
   problem.requests = made.requests_.get();
 
   for (const sim::ScenarioPool& pool : service.pools) {
-    AcceleratorChoice choice{pool.accelerator, pool.workers};
+    AcceleratorChoice choice{pool.accelerator};
+    if (pool.workers < sim::kMostWorkers) choice.gpus = pool.workers;
     choice.spec.price_per_hour = pool.price_per_gpu_hour;
     problem.accelerators.push_back(std::move(choice));
   }

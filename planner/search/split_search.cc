@@ -218,7 +218,7 @@ Result<double> SplitSearch::rate_of(const Deployment& deployment, double holds_a
   double passed = holds_at, failed = std::numeric_limits<double>::infinity();
   double step = 1 + 2 * options_.tolerance;
   while (failed > passed * (1 + options_.tolerance) && passed < kMostPerS) {
-    const double rate = std::isinf(failed) ? passed * step : std::sqrt(passed * failed);
+    const double rate = std::isinf(failed) ? std::min(kMostPerS, passed * step) : std::sqrt(passed * failed);
     const Probe probe{deployment, rate};
     WINDLASS_ASSIGN_OR_RETURN(const std::vector<char> holds, hold({&probe, 1}));
     (holds[0] != 0 ? passed : failed) = rate;
