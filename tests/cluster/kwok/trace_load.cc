@@ -114,7 +114,7 @@ struct TraceLoad::Impl {
       co_await asio::async_write(stream, asio::buffer(text), to(error));
     }
     http::response_parser<http::buffer_body> parser;
-    parser.body_limit(boost::none);
+    parser.body_limit(std::uint64_t{1} << 40);  // none would refuse every answer with a Content-Length (Boost 1.74)
     beast::flat_buffer buffer;
     if (!error) {
       co_await http::async_read_header(stream, buffer, parser, to(error));
