@@ -205,7 +205,7 @@ struct PolicyMemory {
   // are short, and does not count workers that only stay until a new configuration is ready.
   std::optional<int> desired;
   std::vector<Recommendation> wanted;  // the changes of `desired` within the last minute and the one before them, oldest first
-  std::optional<Change> last_change;   // of `desired`
+  std::optional<Change> last_change;   // of `desired`, inside minWorkers and maxWorkers
   std::optional<double> panic_until_s;
   std::optional<double> queue_since_s;  // requests have waited at every plan since
   std::vector<PoolSlots> slots;         // by pool

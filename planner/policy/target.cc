@@ -239,6 +239,13 @@ class Decision {
   int recommend(const Need& need) {
     const int previous = memory_.recommendations.empty() ? current_ : memory_.recommendations.back().workers;
     int recommended = need.surely > previous ? std::max(need.needed, need.surely) : std::min(need.needed, previous);
+    if (need.needed > std::max(recommended, target_.floor)) {
+      say("RiseNotSure",
+          fmt::format("{} workers would be needed for {:.4g} requests/s; that this is no chance of the count calls for {}, "
+                      "with the tolerance",
+                      need.needed, need.demand_per_s, need.surely),
+          {{"needed", std::to_string(need.needed)}, {"surely", std::to_string(need.surely)}});
+    }
     if (view_.any_demand()) recommended = std::max(recommended, 1);
     // Workers that are busy are needed, whatever the arrival rate promises: a model that flatters its workers must not take
     // them away.
@@ -372,9 +379,12 @@ class Decision {
   void note_change() {
     PolicyMemory& memory = target_.memory;
     memory.desired = target_.wanted;
-    if (target_.wanted != current_) {
-      memory.last_change = Change{now_s_, target_.wanted > current_ ? Direction::kUp : Direction::kDown};
-    }
+    // Below minWorkers and above maxWorkers what is wanted may move, and no worker comes or goes for it.
+    const auto inside = [&](int workers) {
+      return std::max(target_.floor, scaling_.max_workers ? std::min(workers, *scaling_.max_workers) : workers);
+    };
+    const int now = inside(target_.wanted), before = inside(current_);
+    if (now != before) memory.last_change = Change{now_s_, now > before ? Direction::kUp : Direction::kDown};
     auto& entries = memory.wanted;
     for (int workers : {current_, target_.wanted}) {
       if (entries.empty() || entries.back().workers != workers) entries.push_back(Recommendation{now_s_, workers});

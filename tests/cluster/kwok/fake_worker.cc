@@ -52,7 +52,11 @@ class FakeWorkers {
     services_.step(now_s);
     classes_.step(now_s);
     pods_.step(now_s);
-    if (!pods_.synced() || !workers_.update(pods_, controller::worker_of)) return;
+    if (!pods_.synced()) return;
+    const bool changed = workers_.update(pods_, controller::worker_of);
+    if (!changed && waiting_.empty()) return;
+    std::set<std::string> before;
+    before.swap(waiting_);
     // Both in the order of their keys: what is there and what runs.
     auto running = running_.begin();
     const auto end_it = [&] {
@@ -69,7 +73,7 @@ class FakeWorkers {
       while (running != running_.end() && running->first < key) end_it();
       if (running != running_.end() && running->first == key && running->second.uid != worker->uid) end_it();
       if (running == running_.end() || running->first != key) {
-        start(key, *worker);
+        start(key, *worker, before.contains(worker->uid));
       } else {
         if (worker->terminating) running->second.pod->drain();
         ++running;
@@ -81,13 +85,13 @@ class FakeWorkers {
   [[nodiscard]] json counts() const {
     std::int64_t in_flight = 0;
     for (const auto& [key, one] : running_) in_flight += one.pod->in_flight();
-    return {{"pods", running_.size()}, {"in_flight", in_flight}, {"broken", FakePod::broken()}, {"unusable", unusable_.size()}};
+    return {{"pods", running_.size()}, {"in_flight", in_flight}, {"broken", FakePod::broken()}, {"waiting", waiting_.size()}};
   }
 
  private:
-  void start(const std::string& key, const controller::Worker& worker) {
-    if (unusable_.contains(worker.uid)) return;
-    auto options = options_of(worker);
+  // What it is made from may come later than the pod does, and its address may be taken for a moment: it is tried again.
+  void start(const std::string& key, const controller::Worker& worker, bool tried) {
+    const auto options = options_of(worker);
     Result<void> opened = options.ok() ? Result<void>() : Result<void>(options.error());
     if (opened.ok()) {
       auto pod = std::make_shared<FakePod>(io_, *options);
@@ -97,9 +101,8 @@ class FakeWorkers {
         return;
       }
     }
-    fmt::print(stderr, "{}/{}: {}\n", worker.name_space, worker.name, opened.error().message);
-    // What it is made from may come later: the next change of any pod tries again.
-    if (opened.error().code != ErrorCode::kNotFound) unusable_.insert(worker.uid);
+    if (!tried) fmt::print(stderr, "{}/{}: {}\n", worker.name_space, worker.name, opened.error().message);
+    waiting_.insert(worker.uid);
   }
 
   [[nodiscard]] Result<FakePodOptions> options_of(const controller::Worker& worker) const {
@@ -134,7 +137,7 @@ class FakeWorkers {
   };
   kube::ParsedObjects<std::optional<controller::Worker>> workers_;
   std::map<std::string, Running> running_;  // by the pod's namespace and name
-  std::set<std::string> unusable_;          // uids
+  std::set<std::string> waiting_;           // uids of pods with an address that do not answer there yet
 };
 
 Result<void> run(const std::string& kubeconfig) {

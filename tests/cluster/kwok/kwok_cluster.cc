@@ -263,9 +263,9 @@ Result<Program> KwokCluster::start_gateway(const std::string& name, const std::v
   return program;
 }
 
-std::int64_t KwokCluster::broken_requests() const {
+std::int64_t KwokCluster::of_fake_workers(const char* count) const {
   const json last = json::parse(tail_of_file(plane_->folder() + "/fake-worker.jsonl", 1), nullptr, false);
-  return last.is_object() ? last.value("broken", std::int64_t{0}) : 0;
+  return last.is_object() ? last.value(count, std::int64_t{0}) : 0;
 }
 
 std::string KwokCluster::tails() const {

@@ -68,8 +68,9 @@ class KwokCluster {
                                               const std::vector<std::string>& more = {});
   [[nodiscard]] std::string log_of(const std::string& name) const { return plane_->folder() + "/" + name + ".log"; }
 
-  // Requests that a worker's end broke, as the fake workers count them.
-  [[nodiscard]] std::int64_t broken_requests() const;
+  // What the process behind the workers counts: "pods" that answer, "waiting" ones that have an address and do not yet,
+  // requests "in_flight" and "broken" by their worker's end.
+  [[nodiscard]] std::int64_t of_fake_workers(const char* count) const;
   [[nodiscard]] std::string tails() const;
 
  private:

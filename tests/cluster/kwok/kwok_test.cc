@@ -35,6 +35,9 @@ TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
   ASSERT_TRUE(report.ok()) << report.error().message;
   fmt::print("{}", report->table());
   for (const auto& [failure, count] : report->load.failures) fmt::print("{} x {}\n", count, failure);
+  for (const SlowAnswer& slow : report->load.slowest) {
+    fmt::print("first token after {:.1f} s: {}, sent at {:.1f} s\n", slow.ttft_s, slow.model, slow.sent_at_s);
+  }
   EXPECT_EQ(report->load.sent, report->load.planned);
   EXPECT_EQ(report->load.answered, report->load.planned);
   EXPECT_EQ(report->load.lost, 0);

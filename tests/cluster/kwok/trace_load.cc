@@ -143,10 +143,12 @@ struct TraceLoad::Impl {
     if (error && failure.empty()) failure = fmt::format("status {}: {}", status, error.message());
     if (status != 200 && failure.empty()) failure = fmt::format("HTTP {}: {}", status, partial.substr(0, 160));
     if (status == 200 && !done && failure.empty()) failure = "the stream has no end";
-    note(planned, status, failure, first_s - begin_s, last_s - first_s);
+    if (!failure.empty())
+      failure = fmt::format("{} at {:.0f} s, after {:.1f} s: {}", planned.model, begin_s, now_s() - begin_s, failure);
+    note(planned, status, failure, begin_s, first_s - begin_s, last_s - first_s);
   }
 
-  void note(const PlannedRequest& planned, int status, const std::string& failure, double ttft, double rest) {
+  void note(const PlannedRequest& planned, int status, const std::string& failure, double begin_s, double ttft, double rest) {
     const std::lock_guard lock(mutex);
     if (!failure.empty()) {
       const bool refusal = status == 429 || status == 503;
@@ -155,6 +157,11 @@ struct TraceLoad::Impl {
       return;
     }
     ++so_far.answered;
+    auto& slowest = so_far.slowest;
+    const auto slower = [](const SlowAnswer& a, const SlowAnswer& b) { return a.ttft_s > b.ttft_s; };
+    const SlowAnswer answer{ttft, begin_s, planned.model};
+    slowest.insert(std::upper_bound(slowest.begin(), slowest.end(), answer, slower), answer);
+    if (slowest.size() > TraceLoadReport::kSlowest) slowest.pop_back();
     const double tpot = planned.output_tokens > 1 ? rest / (planned.output_tokens - 1) : 0;
     so_far.ttft_s.push_back(ttft);
     if (planned.output_tokens > 1) so_far.tpot_s.push_back(tpot);

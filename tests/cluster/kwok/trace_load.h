@@ -28,6 +28,13 @@ struct TraceLoadOptions {
   double timeout_s = 120;  // of one request
 };
 
+// An answer whose first token came late: whom to ask about it.
+struct SlowAnswer {
+  double ttft_s = 0;
+  double sent_at_s = 0;
+  std::string model;
+};
+
 struct TraceLoadReport {
   int planned = 0;
   int sent = 0;
@@ -37,7 +44,10 @@ struct TraceLoadReport {
   int attained = 0;
   std::map<std::string, int> failures;  // what refused and lost requests got -> how often
   std::vector<double> ttft_s, tpot_s;   // of answered requests, sorted
+  std::vector<SlowAnswer> slowest;      // to the first token, slowest first; kSlowest of them
   int most_late_ms = 0;                 // by which a request left after its time: the load generator's own lag
+
+  static constexpr std::size_t kSlowest = 12;
 
   [[nodiscard]] int in_flight() const { return sent - answered - refused - lost; }
   [[nodiscard]] double attainment() const {

@@ -120,7 +120,8 @@ class TraceRun {
       const json status = service.value("status", json::object());
       if (status.value("workers", json::object()).value("ready", 0) > 0) served.insert(service["metadata"].value("name", ""));
     }
-    if (static_cast<int>(served.size()) < options_.services) return false;
+    if (static_cast<int>(served.size()) < options_.services || cluster_->of_fake_workers("pods") < options_.services)
+      return false;
     // And the gateways know them.
     return std::all_of(gateways_.begin(), gateways_.end(), [&](const Program& gateway) {
       const HttpAnswer models = http_get(gateway.url + "/v1/models");
@@ -250,8 +251,12 @@ class TraceRun {
     report_.wall_s = load_->elapsed_s();
     report_.plans = decisions() + retired_decisions_;
     check_audit();
-    if (const auto broken = cluster_->broken_requests(); broken > 0) {
+    if (const auto broken = cluster_->of_fake_workers("broken"); broken > 0) {
       report_.violations.push_back(fmt::format("{} requests were broken by the end of their worker", broken));
+    }
+    if (const auto waiting = cluster_->of_fake_workers("waiting"); waiting > 0) {
+      report_.violations.push_back(fmt::format("{} pods never answered on their address\n{}", waiting,
+                                               tail_of_file(cluster_->log_of("fake-worker"), 10)));
     }
     return std::move(report_);
   }

@@ -101,11 +101,32 @@ TEST(ControlLoop, MissesMakeARiseCertain) {
   const double arrivals_per_s = 2.5 * rate;
   observe(service, kNow, arrivals_per_s);
   service.memory.burstiness = arrivals_per_s;  // so bursty that the rise is inside three of its deviations
-  ASSERT_EQ(plan_of(service).desired_workers(), 2);
+  const ServicePlan passed_over = plan_of(service);
+  ASSERT_EQ(passed_over.desired_workers(), 2);
+  EXPECT_TRUE(has_reason(passed_over, "RiseNotSure"));
   service.demand.attainment = Reading{0.64, kNow};
   EXPECT_GT(plan_of(service).desired_workers(), 2);
   service.memory.last_change = Change{kNow - 10, Direction::kUp};
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
+}
+
+// Given a service that has kept its floor of one worker while nothing came: expect its first requests to be no change of mind,
+// since no worker comes for them. (Misses within a start of a scale-up are taken for those that it answers.)
+TEST(ControlLoop, WhatTheFloorCoversIsNoChange) {
+  Service service = running_service(1, 0.3 * full_rate());
+  service.scaling.min_workers = 1;
+  service.memory.desired = 0;
+  service.last_desired = 1;
+  ServicePlan plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 1);
+  EXPECT_EQ(plan.memory.desired, 1);
+  EXPECT_FALSE(plan.memory.last_change.has_value());
+
+  observe(service, kNow, 3 * full_rate());
+  plan = plan_of(service);
+  EXPECT_GT(plan.desired_workers(), 1);
+  ASSERT_TRUE(plan.memory.last_change.has_value());
+  EXPECT_EQ(plan.memory.last_change->direction, Direction::kUp);
 }
 
 // Given a service that may shrink at once, and a controller that has just begun to look: expect it to hold for half a minute,
