@@ -58,8 +58,8 @@ void write_decisions(const OutcomeRun& run, const std::filesystem::path& path) {
 }
 
 int run(const std::string& data, const std::filesystem::path& out, const std::vector<std::string>& only,
-        const std::vector<std::string>& rules, int threads) {
-  const auto workloads = outcome_workloads(data);
+        const std::vector<std::string>& rules, std::uint64_t seed, int threads) {
+  const auto workloads = outcome_workloads(data, seed);
   if (!workloads.ok()) {
     std::cerr << "outcome_experiment: " << workloads.error().message << "\n";
     return 1;
@@ -141,13 +141,15 @@ int main(int argc, char** argv) {
   CLI::App app{"Attainment and GPU-hours of Windlass against other rules."};
   std::string data = "../shared/data", out;
   std::vector<std::string> workloads, rules = windlass::bench::outcome_rules();
+  std::uint64_t seed = windlass::bench::kSeed;
   int threads = 0;
   app.add_option("--data", data, "Folder with traces/")->capture_default_str();
   app.add_option("--out", out, "Folder for tables and charts")->required();
   app.add_option("--rules", rules, "Which rules; of the others table and chart show what an earlier run left in OUT")
       ->check(CLI::IsMember(windlass::bench::outcome_rules()));
+  app.add_option("--seed", seed, "Of arrivals and lengths; the tables in docs/ are of the default")->capture_default_str();
   app.add_option("--threads", threads, "0: one a core")->capture_default_str();
   app.add_option("workloads", workloads, "Which workloads; all when none is named");
   CLI11_PARSE(app, argc, argv);
-  return windlass::bench::run(data, out, workloads, rules, threads);
+  return windlass::bench::run(data, out, workloads, rules, seed, threads);
 }

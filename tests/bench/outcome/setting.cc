@@ -52,19 +52,20 @@ OutcomeWorkload finished(OutcomeWorkload workload) {
   return workload;
 }
 
-OutcomeWorkload of_trace(const std::string& name, const std::string& title, const std::vector<workload::TraceRow>& rows) {
+OutcomeWorkload of_trace(const std::string& name, const std::string& title, const std::vector<workload::TraceRow>& rows,
+                         std::uint64_t seed) {
   OutcomeWorkload workload{name, title, {}, 0, {}};
-  workload::TraceSource source(rows, rows.size(), {1, kTraceRate}, kSeed, name);
+  workload::TraceSource source(rows, rows.size(), {1, kTraceRate}, seed, name);
   while (const auto request = source.next()) workload.requests.push_back(*request);
   return finished(std::move(workload));
 }
 
 // Arrivals with the lengths of a trace's rows.
 OutcomeWorkload of_process(const std::string& name, const std::string& title, workload::ArrivalProcess& arrivals, double end_s,
-                           const std::vector<workload::TraceRow>& rows) {
+                           const std::vector<workload::TraceRow>& rows, std::uint64_t seed) {
   OutcomeWorkload workload{name, title, {}, 0, {}};
   const auto lengths = workload::LengthDistribution::empirical(workload::lengths_of(rows));
-  Rng rng(kSeed, name + "/lengths");
+  Rng rng(seed, name + "/lengths");
   for (auto at_s = arrivals.next_s(); at_s && *at_s < end_s; at_s = arrivals.next_s()) {
     const workload::TokenPair tokens = lengths->draw(rng);
     workload.requests.push_back({*at_s, 1, tokens.input_tokens, tokens.output_tokens});
@@ -87,7 +88,7 @@ class StepArrivals final : public workload::ArrivalProcess {
   struct Phase {
     double rate_per_s, until_s;
   };
-  explicit StepArrivals(std::vector<Phase> phases) : phases_(std::move(phases)) {}
+  StepArrivals(std::vector<Phase> phases, std::uint64_t seed) : phases_(std::move(phases)), rng_(seed, "step/times") {}
   std::optional<double> next_s() override {
     while (phase_ < phases_.size()) {
       const double at_s = now_s_ + rng_.exponential(phases_[phase_].rate_per_s);
@@ -101,25 +102,25 @@ class StepArrivals final : public workload::ArrivalProcess {
   std::vector<Phase> phases_;
   std::size_t phase_ = 0;
   double now_s_ = 0;
-  Rng rng_{kSeed, "step/times"};
+  Rng rng_;
 };
 
 }  // namespace
 
-Result<std::vector<OutcomeWorkload>> outcome_workloads(const std::string& data) {
+Result<std::vector<OutcomeWorkload>> outcome_workloads(const std::string& data, std::uint64_t seed) {
   WINDLASS_ASSIGN_OR_RETURN(const auto conversation, read_trace(data + "/traces/AzureLLMInferenceTrace_conv.csv"));
   WINDLASS_ASSIGN_OR_RETURN(const auto code, read_trace(data + "/traces/AzureLLMInferenceTrace_code.csv"));
   std::vector<OutcomeWorkload> workloads;
-  workloads.push_back(of_trace("conversation", "Azure conversation", conversation));
-  workloads.push_back(of_trace("code", "Azure code", code));
+  workloads.push_back(of_trace("conversation", "Azure conversation", conversation, seed));
+  workloads.push_back(of_trace("code", "Azure code", code, seed));
   workload::DiurnalArrivals day;
   day.mean_rate_per_s = 40;
   day.peak_to_trough = 5;
   day.peak_at_s = 50'400;
-  WINDLASS_ASSIGN_OR_RETURN(const auto curve, workload::make_arrivals(day, kSeed, "day"));
-  workloads.push_back(of_process("day", "a day, 5 to 1", *curve, 86'400, conversation));
-  StepArrivals step({{40, 1800}, {80, 3600}, {40, 7200}});
-  workloads.push_back(of_process("step", "a step, 40 to 80 to 40 requests/s", step, 7200, conversation));
+  WINDLASS_ASSIGN_OR_RETURN(const auto curve, workload::make_arrivals(day, seed, "day"));
+  workloads.push_back(of_process("day", "a day, 5 to 1", *curve, 86'400, conversation, seed));
+  StepArrivals step({{40, 1800}, {80, 3600}, {40, 7200}}, seed);
+  workloads.push_back(of_process("step", "a step, 40 to 80 to 40 requests/s", step, 7200, conversation, seed));
   return workloads;
 }
 

@@ -71,6 +71,12 @@ class FakeWorkers {
       const std::optional<controller::Worker>& worker = one.value;
       if (!worker || worker->address.empty() || worker->finished) continue;
       while (running != running_.end() && running->first < key) end_it();
+      // KWOK, whose view of a pod may be old, gives a second address to one that has its first: the last one counts, as it does
+      // for the controller.
+      if (running != running_.end() && running->first == key && running->second.address != worker->address) {
+        fmt::print(stderr, "{}: was at {}, is at {}\n", key, running->second.address, worker->address);
+        end_it();
+      }
       if (running != running_.end() && running->first == key && running->second.uid != worker->uid) end_it();
       if (running == running_.end() || running->first != key) {
         start(key, *worker, before.contains(worker->uid));
@@ -97,7 +103,7 @@ class FakeWorkers {
       auto pod = std::make_shared<FakePod>(io_, *options);
       opened = pod->open();
       if (opened.ok()) {
-        running_.emplace(key, Running{worker.uid, std::move(pod)});
+        running_.emplace(key, Running{worker.uid, worker.address, std::move(pod)});
         return;
       }
     }
@@ -133,6 +139,7 @@ class FakeWorkers {
   kube::Reflector classes_;
   struct Running {
     std::string uid;
+    std::string address;
     std::shared_ptr<FakePod> pod;
   };
   kube::ParsedObjects<std::optional<controller::Worker>> workers_;
