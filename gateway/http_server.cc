@@ -204,15 +204,17 @@ asio::awaitable<bool> HttpServer::serve_one(std::shared_ptr<Session> session) {
     co_await asio::async_write(stream, asio::buffer(kContinue.data(), kContinue.size()), to(error));
   }
   Bodies::Part part(bodies_);
+  Refused refused;
   parser.eager(true);
-  while (!error && !parser.is_done()) {
+  while (!error && refused.status == 0 && !parser.is_done()) {
     co_await http::async_read_some(stream, session->buffer, parser, to(error));
-    if (part.grow_to(parser.get().body().size())) continue;
-    co_await refuse(stream, bodies_->refuse());
-    co_return false;
+    if (!part.grow_to(parser.get().body().size())) refused = bodies_->refuse();
   }
-  if (error) {
-    Refused refused = explain(error);
+  if (error) refused = explain(error);
+  if (error || refused.status != 0) {
+    // What was read of it is of no use, and must not keep others out while the client reads its answer.
+    parser.get().body() = std::string();
+    part.grow_to(0);
     if (refused.status != 0) co_await refuse(stream, std::move(refused));
     co_return false;
   }
