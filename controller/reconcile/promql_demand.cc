@@ -38,11 +38,6 @@ std::string label_of(const PromqlSample& sample, const char* label) {
 
 bool usable(double value) { return std::isfinite(value) && value >= 0; }
 
-std::optional<Reading> ratio(const std::optional<Reading>& part, const std::optional<Reading>& whole) {
-  if (!part || !whole || !(whole->value > 0)) return std::nullopt;
-  return Reading{part->value / whole->value, std::min(part->at_s, whole->at_s)};
-}
-
 }  // namespace
 
 PromqlDemand::PromqlDemand(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, PromqlOptions options)
@@ -57,6 +52,10 @@ std::string PromqlDemand::increase(const std::string& name, double window_s) con
   return by_model(fmt::format("increase({})", series(name, window_s)));
 }
 
+std::string PromqlDemand::mean(const std::string& part, const std::string& whole, double window_s) const {
+  return fmt::format("{} / {}", increase(part, window_s), increase(whole, window_s));
+}
+
 std::string PromqlDemand::quantile(const std::string& name, double window_s, double percentile) const {
   return fmt::format("histogram_quantile({}, sum by (model, le) (rate({})))", percentile / 100,
                      series(name + "_bucket", window_s));
@@ -64,11 +63,11 @@ std::string PromqlDemand::quantile(const std::string& name, double window_s, dou
 
 std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& models) const {
   std::set<std::string> all = {by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))),
-                               by_model(series(kQueued)), increase(kPromptTokens, options_.lengths_window_s),
-                               increase(kGenerationTokens, options_.lengths_window_s),
-                               increase(kMeasured, options_.lengths_window_s)};
+                               by_model(series(kQueued)), increase(kMeasured, options_.lengths_window_s),
+                               mean(kPromptTokens, kMeasured, options_.lengths_window_s),
+                               mean(kGenerationTokens, kMeasured, options_.lengths_window_s)};
   for (const ServiceQuery& model : models) {
-    for (const char* name : {kAttained, kJudged}) all.insert(increase(name, model.window_s));
+    all.insert(mean(kAttained, kJudged, model.window_s));
     for (const char* name : {kTtft, kTpot}) all.insert(quantile(name, model.window_s, model.percentile));
   }
   // These two first: what they say decides what the others mean.
@@ -200,11 +199,10 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   if (seen) demand.queued = reading(by_model(series(kQueued)), query.model);
   const auto measured = reading(increase(kMeasured, options_.lengths_window_s), query.model);
   if (measured && measured->value >= options_.min_measured) {
-    demand.input_tokens = ratio(reading(increase(kPromptTokens, options_.lengths_window_s), query.model), measured);
-    demand.output_tokens = ratio(reading(increase(kGenerationTokens, options_.lengths_window_s), query.model), measured);
+    demand.input_tokens = reading(mean(kPromptTokens, kMeasured, options_.lengths_window_s), query.model);
+    demand.output_tokens = reading(mean(kGenerationTokens, kMeasured, options_.lengths_window_s), query.model);
   }
-  demand.attainment =
-      ratio(reading(increase(kAttained, query.window_s), query.model), reading(increase(kJudged, query.window_s), query.model));
+  demand.attainment = reading(mean(kAttained, kJudged, query.window_s), query.model);
   if (demand.attainment) demand.attainment->value = std::min(1.0, demand.attainment->value);
   demand.ttft_s = reading(quantile(kTtft, query.window_s, query.percentile), query.model);
   demand.tpot_s = reading(quantile(kTpot, query.window_s, query.percentile), query.model);

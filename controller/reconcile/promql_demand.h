@@ -59,6 +59,8 @@ class PromqlDemand {
   [[nodiscard]] std::string series(const std::string& name, double window_s = 0) const;
   [[nodiscard]] std::string quantile(const std::string& name, double window_s, double percentile) const;
   [[nodiscard]] std::string increase(const std::string& name, double window_s) const;
+  // `part` for each of `whole`, in one query: two would be evaluated at two moments, over two windows.
+  [[nodiscard]] std::string mean(const std::string& part, const std::string& whole, double window_s) const;
   // Of the newest answer to it that there is.
   [[nodiscard]] std::optional<planner::Reading> reading(const std::string& query, const std::string& model) const;
   void take_arrivals(const std::vector<ServiceQuery>& models, const Samples& samples);

@@ -73,11 +73,10 @@ class FakeWorkers {
       while (running != running_.end() && running->first < key) end_it();
       // KWOK, whose view of a pod may be old, gives a second address to one that has its first: the last one counts, as it does
       // for the controller.
-      if (running != running_.end() && running->first == key && running->second.address != worker->address) {
-        fmt::print(stderr, "{}: was at {}, is at {}\n", key, running->second.address, worker->address);
+      if (running != running_.end() && running->first == key &&
+          (running->second.uid != worker->uid || running->second.address != worker->address)) {
         end_it();
       }
-      if (running != running_.end() && running->first == key && running->second.uid != worker->uid) end_it();
       if (running == running_.end() || running->first != key) {
         start(key, *worker, before.contains(worker->uid));
       } else {

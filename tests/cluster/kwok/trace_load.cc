@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>  // Asio 1.18's awaitable.h uses std::exchange without it
@@ -114,7 +115,7 @@ struct TraceLoad::Impl {
       co_await asio::async_write(stream, asio::buffer(text), to(error));
     }
     http::response_parser<http::buffer_body> parser;
-    parser.body_limit(std::uint64_t{1} << 40);  // none would refuse every answer with a Content-Length (Boost 1.74)
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
     beast::flat_buffer buffer;
     if (!error) {
       co_await http::async_read_header(stream, buffer, parser, to(error));
@@ -143,8 +144,6 @@ struct TraceLoad::Impl {
     if (error && failure.empty()) failure = fmt::format("status {}: {}", status, error.message());
     if (status != 200 && failure.empty()) failure = fmt::format("HTTP {}: {}", status, partial.substr(0, 160));
     if (status == 200 && !done && failure.empty()) failure = "the stream has no end";
-    if (!failure.empty())
-      failure = fmt::format("{} at {:.0f} s, after {:.1f} s: {}", planned.model, begin_s, now_s() - begin_s, failure);
     note(planned, status, failure, begin_s, first_s - begin_s, last_s - first_s);
   }
 
@@ -153,7 +152,7 @@ struct TraceLoad::Impl {
     if (!failure.empty()) {
       const bool refusal = status == 429 || status == 503;
       ++(refusal ? so_far.refused : so_far.lost);
-      ++so_far.failures[failure];
+      ++so_far.failures[planned.model + ": " + failure];
       return;
     }
     ++so_far.answered;

@@ -42,7 +42,7 @@ struct TraceLoadReport {
   int refused = 0;
   int lost = 0;
   int attained = 0;
-  std::map<std::string, int> failures;  // what refused and lost requests got -> how often
+  std::map<std::string, int> failures;  // model and what its refused and lost requests got -> how often
   std::vector<double> ttft_s, tpot_s;   // of answered requests, sorted
   std::vector<SlowAnswer> slowest;      // to the first token, slowest first; kSlowest of them
   int most_late_ms = 0;                 // by which a request left after its time: the load generator's own lag

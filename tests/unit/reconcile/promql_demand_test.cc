@@ -91,10 +91,9 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   answers_[kRate] = of_tiny("2.5");
   answers_[kQueue] = of_tiny("3");
   answers_["sum by (model) (increase(windlass_gateway_requests_measured_total"] = of_tiny("50");
-  answers_["sum by (model) (increase(windlass_gateway_request_prompt_tokens_total"] = of_tiny("5000");
-  answers_["sum by (model) (increase(windlass_gateway_request_generation_tokens_total"] = of_tiny("400");
-  answers_["sum by (model) (increase(windlass_gateway_requests_attained_total"] = of_tiny("45");
-  answers_["sum by (model) (increase(windlass_gateway_requests_judged_total"] = of_tiny("50");
+  answers_["sum by (model) (increase(windlass_gateway_request_prompt_tokens_total"] = of_tiny("100");
+  answers_["sum by (model) (increase(windlass_gateway_request_generation_tokens_total"] = of_tiny("8");
+  answers_["sum by (model) (increase(windlass_gateway_requests_attained_total"] = of_tiny("0.9");
   answers_["histogram_quantile(0.95, sum by (model, le) (rate(windlass_gateway_time_to_first_token"] = of_tiny("0.25");
   answers_["histogram_quantile(0.95, sum by (model, le) (rate(windlass_gateway_time_per_output"] = of_tiny("NaN");
   const planner::Demand demand = at(500);
