@@ -198,7 +198,7 @@ class Applier {
     const std::vector<Wanted> wanted_pools = wanted_of(service, plan);
     for (const Wanted& wanted : wanted_pools) {
       if (!accepted(service, memory, wanted, active)) {
-        sum_up(memory, plan.desired_workers(), false);
+        sum_up(memory, false);
         return;  // what cannot be made changes nothing that runs
       }
     }
@@ -265,22 +265,15 @@ class Applier {
     const bool making_room = std::any_of(workers.begin(), workers.end(), [](const Worker& worker) {
       return !worker.finished && (worker.terminating || worker.draining_since_s);
     });
-    sum_up(memory, plan.desired_workers(), ready_current == plan.desired_workers());
+    sum_up(memory, ready_current == plan.desired_workers());
     replace(service, active, current, ready_current, plan.desired_workers(), wants_room && !making_room);
   }
 
   // What people are told of the service's back-offs.
-  void sum_up(ServiceMemory& memory, int desired, bool all_serve) const {
-    if (desired == 0) {
-      // That nobody is wanted proves nothing: a service that yields its GPUs while the cluster refuses it would otherwise begin
-      // anew each time that it gets them back, and take turns with another every second.
-      const Backoff* in_force = memory.backoffs.refusal(now_s());
-      memory.create_backoff = in_force == nullptr ? std::nullopt : std::optional(*in_force);
-      return;
-    }
-    if (all_serve) memory.backoffs.forget_refusals();
-    const Backoff* worst = all_serve ? nullptr : memory.backoffs.worst();
-    memory.create_backoff = worst == nullptr ? std::nullopt : std::optional(*worst);
+  void sum_up(ServiceMemory& memory, bool all_serve) const {
+    if (all_serve) memory.backoffs.forget_refusals(now_s());
+    const Backoff* told = all_serve ? memory.backoffs.refusal(now_s()) : memory.backoffs.worst();
+    memory.create_backoff = told == nullptr ? std::nullopt : std::optional(*told);
   }
 
   // Whether the cluster would take workers of this pool as the spec has them now. Asked once for each new spec, before anything

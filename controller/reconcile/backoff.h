@@ -60,8 +60,9 @@ class Backoffs {
 
   // The cluster accepted a worker in this slot: what it had refused of the pool or the slot is forgotten.
   void accepted(const std::string& pool, int slot);
-  // Forgets all refusals of workers; failures of workers that were made stay.
-  void forget_refusals();
+  // Forgets the refusals that have been due for a minute; failures of workers that were made stay, as does the joint pace. That
+  // all who are wanted serve proves nothing of a later one: for its sake the service may want no more.
+  void forget_refusals(double now_s);
   // Forgets what has been quiet for long enough.
   void expire(double now_s);
 

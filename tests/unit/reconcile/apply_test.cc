@@ -170,22 +170,31 @@ TEST(Backoffs, TogetherKeepAJointPace) {
   EXPECT_FALSE(backoffs.holds("d", tries_s.back() + 70)) << "after a quiet minute one refusal paces nobody";
 }
 
-// Given: a quota without room, and a plan that gives the service its worker and takes it away every second, as two services do
-// that yield to one another. Expected: the back-off goes on where it was: no more tries than for a plan that stands.
+// Given: a quota without room beyond what serves (nothing, one worker), and a plan that gives the service another worker and takes
+// it away every second, as two services do that yield to one another. Expected: the back-off goes on where it was: no more tries
+// than for a plan that stands.
 TEST(Apply, AServiceThatYieldsDoesNotBeginItsBackOffAnew) {
-  ApplyWorld world;
-  int refused = 0;
-  world.api.admit = [&](const fakes::WriteAttempt& write) -> std::optional<fakes::Refusal> {
-    if (write.verb != "create" || write.resource.plural != "pods") return {};
-    ++refused;
-    return fakes::exceeded_quota("gpus, requested: requests.nvidia.com/gpu=1, used: 8, limited: 8");
-  };
-  for (int i = 0; i < 120; ++i) {
-    world.plan.pools = i % 2 == 0 ? std::vector{ApplyWorld::pool(1)} : std::vector<planner::PoolPlan>{};
-    (void)world.step();
+  for (const int serving : {0, 1}) {
+    ApplyWorld world;
+    const auto planned = [](int workers) {
+      return workers == 0 ? std::vector<planner::PoolPlan>{} : std::vector{ApplyWorld::pool(workers)};
+    };
+    world.plan.pools = planned(serving);
+    world.run(2);
+    for (int slot = 0; slot < serving; ++slot) world.serve(slot);
+    int refused = 0;
+    world.api.admit = [&](const fakes::WriteAttempt& write) -> std::optional<fakes::Refusal> {
+      if (write.verb != "create" || write.resource.plural != "pods") return {};
+      ++refused;
+      return fakes::exceeded_quota("gpus, requested: requests.nvidia.com/gpu=1, used: 8, limited: 8");
+    };
+    for (int i = 0; i < 120; ++i) {
+      world.plan.pools = planned(serving + (i + 1) % 2);
+      (void)world.step();
+    }
+    EXPECT_LE(refused, 9) << serving << " serving";
+    EXPECT_GE(refused, 4) << serving << " serving";
   }
-  EXPECT_LE(refused, 9);
-  EXPECT_GE(refused, 4);
 }
 
 // Given: two workers at 2 an hour, maxCostPerHour 5, and a new configuration of one worker at 4. Expected: at no time do those
