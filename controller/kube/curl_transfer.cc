@@ -68,6 +68,11 @@ Result<std::unique_ptr<CurlTransfer>> CurlTransfer::make(const HttpRequest& requ
   return transfer;
 }
 
+void CurlTransfer::keep_nothing() {
+  curl_easy_setopt(easy_, CURLOPT_FORBID_REUSE, 1L);
+  curl_easy_setopt(easy_, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
+}
+
 CurlTransfer::~CurlTransfer() {
   if (easy_ != nullptr) curl_easy_cleanup(easy_);
   curl_slist_free_all(header_list_);

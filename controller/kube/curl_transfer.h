@@ -35,6 +35,9 @@ class CurlTransfer {
   [[nodiscard]] CURL* easy() const { return easy_; }
   [[nodiscard]] const std::string& what() const { return what_; }  // "GET https://host:port/path", without the query
 
+  // Neither its connection nor what its host's name stands for is kept after it.
+  void keep_nothing();
+
   // What went wrong, in words, for the code that libcurl gave.
   [[nodiscard]] Error failure(CURLcode code) const;
 

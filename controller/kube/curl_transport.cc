@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -18,8 +20,14 @@
 namespace windlass::kube {
 namespace {
 
-constexpr long kMaxIdleConnections = 64;
+constexpr std::size_t kMaxIdleConnections = 64;
 constexpr int kPollAtMost_ms = 1000;
+
+// "http://10.0.0.1:9400" of "http://10.0.0.1:9400/metrics".
+std::string_view origin_of(std::string_view url) {
+  const auto scheme = url.find("://");
+  return url.substr(0, url.find('/', scheme == std::string_view::npos ? 0 : scheme + 3));
+}
 
 void init_curl_once() {
   static std::once_flag once;
@@ -119,7 +127,7 @@ class CurlTransport::Impl {
     init_curl_once();
     send_multi_ = curl_multi_init();
     stream_multi_ = curl_multi_init();
-    curl_multi_setopt(send_multi_, CURLMOPT_MAXCONNECTS, kMaxIdleConnections);
+    curl_multi_setopt(send_multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(kMaxIdleConnections));
   }
 
   ~Impl() {
@@ -207,6 +215,11 @@ std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vecto
   };
   std::vector<Result<HttpResponse>> results(requests.size(), Result<HttpResponse>(Error{ErrorCode::kInternal, "not sent"}));
   ClientCertificate client = this->client();
+  // More hosts than there may be idle connections: by the time that one is asked again its connection is gone. For every new
+  // connection libcurl looks at all that are kept, of connections and of addresses: thousands of workers would cost the square.
+  std::set<std::string_view> origins;
+  for (const HttpRequest& request : requests) origins.insert(origin_of(request.url));
+  const bool keep = origins.size() <= kMaxIdleConnections;
   std::lock_guard lock(send_mutex_);
   std::map<CURL*, InFlight> in_flight;
   std::size_t next = 0;
@@ -220,6 +233,7 @@ std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vecto
         continue;
       }
       CURL* easy = (*transfer)->easy();
+      if (!keep) (*transfer)->keep_nothing();
       if (CURLMcode code = curl_multi_add_handle(send_multi_, easy); code != CURLM_OK) {
         results[index] = Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))};
         continue;

@@ -2,16 +2,20 @@
 // what a gateway does with the routing table, at up to 1,000 ModelServices and 10,000 pods.
 //
 // The real controller (store, runtime, reconcile, planner) runs in this process on the fake API server at the wire, with pages
-// of metrics as a gateway and workers give them. So the figures hold the controller's CPU time and no network; `scripts/bench
-// scale` measures the same size on a real API server with KWOK.
+// of metrics as a gateway and workers give them. So the figures hold the controller's CPU time and no network, but for
+// read_workers, which asks a server on this machine; `scripts/bench scale` measures the same size on a real API server with
+// KWOK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include <boost/asio.hpp>
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -19,6 +23,7 @@
 #include <spdlog/spdlog.h>
 
 #include "controller/kube/credentials.h"
+#include "controller/kube/curl_transport.h"
 #include "controller/reconcile/controller.h"
 #include "controller/runtime/kubernetes_runtime.h"
 #include "controller/store/kubernetes_store.h"
@@ -302,6 +307,64 @@ void obey_table(benchmark::State& state) {
   }
 }
 
+// Answers everything on every address of this machine with one page, on a thread of its own.
+class PageServer {
+ public:
+  PageServer() : acceptor_(io_, {boost::asio::ip::address_v4::any(), 0}) {
+    boost::asio::co_spawn(io_, accept(), boost::asio::detached);
+    thread_ = std::thread([this] { io_.run(); });
+  }
+  ~PageServer() {
+    io_.stop();
+    thread_.join();
+  }
+  [[nodiscard]] int port() const { return acceptor_.local_endpoint().port(); }
+
+ private:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  boost::asio::awaitable<void> accept() {
+    while (true) {
+      Socket socket = co_await acceptor_.async_accept(boost::asio::use_awaitable);
+      boost::asio::co_spawn(io_, serve(std::move(socket)), boost::asio::detached);
+    }
+  }
+  static boost::asio::awaitable<void> serve(Socket socket) {
+    const std::string page(3000, '#');
+    const std::string answer = fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", page.size(), page);
+    std::string asked;
+    boost::system::error_code gone;
+    const auto to = [&gone] { return boost::asio::redirect_error(boost::asio::use_awaitable, gone); };
+    while (!gone) {
+      const auto n = co_await boost::asio::async_read_until(socket, boost::asio::dynamic_buffer(asked), "\r\n\r\n", to());
+      asked.erase(0, n);
+      if (!gone) co_await boost::asio::async_write(socket, boost::asio::buffer(answer), to());
+    }
+  }
+
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  std::thread thread_;
+};
+
+// The controller's side of asking 1,000 workers for their pages, of so many that it asks in turn.
+void read_workers(benchmark::State& state) {
+  constexpr int kAtOnce = 1000;
+  PageServer server;
+  kube::CurlTransport transport{kube::CurlOptions{}};
+  int next = 0;
+  for (auto _ : state) {
+    std::vector<kube::HttpRequest> requests(kAtOnce);
+    for (kube::HttpRequest& request : requests) {
+      request.url = fmt::format("http://127.64.{}.{}:{}/metrics", next / 250, next % 250 + 1, server.port());
+      next = (next + 1) % static_cast<int>(state.range(0));
+    }
+    for (const auto& answer : transport.send_all(requests)) {
+      if (!answer.ok()) state.SkipWithError(answer.error().message.c_str());
+    }
+  }
+}
+
 void register_all() {
   const std::pair<const char*, void (*)(benchmark::State&)> all[] = {
       {"make_plan", make_plan}, {"step", step}, {"workers", workers}, {"capacity", capacity}};
@@ -313,6 +376,9 @@ void register_all() {
           ->Args({services, workers_each})
           ->Unit(benchmark::kMillisecond);
     }
+  }
+  for (const int workers : {1000, 10'000}) {
+    benchmark::RegisterBenchmark("read_workers", read_workers)->ArgName("workers")->Arg(workers)->Unit(benchmark::kMillisecond);
   }
   const std::pair<const char*, void (*)(benchmark::State&)> of_tables[] = {{"read_table", read_table},
                                                                            {"obey_table", obey_table}};
