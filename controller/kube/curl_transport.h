@@ -23,7 +23,9 @@ struct CurlOptions {
   TlsOptions tls = {};
   std::string proxy_url = {};  // empty: none; the environment's proxies are not used
   double connect_timeout_s = 10;
-  std::size_t max_stream_buffer_bytes = 1 << 20;            // what one stream holds before its peer is paused
+  // What one stream holds before its peer is paused. Its reader comes once a step, and an API server that can send nothing for
+  // some seconds ends the watch: all that ten thousand pods report during a step of many writes has to fit.
+  std::size_t max_stream_buffer_bytes = std::size_t{32} << 20;
   std::size_t max_response_bytes = std::size_t{256} << 20;  // a larger body of send() is an error (kResourceExhausted)
   std::size_t max_parallel = 64;                            // requests of one send_all() in flight at once
 

@@ -43,6 +43,12 @@ bool older(const std::string& version, const std::string& than) {
   return left && right && *left < *right;
 }
 
+// Who set which field is the server's book-keeping, and half of what an object takes.
+void forget_managers(json& object) {
+  const auto metadata = object.find("metadata");
+  if (metadata != object.end() && metadata->is_object()) metadata->erase("managedFields");
+}
+
 }  // namespace
 
 ReflectorOptions options_of(const Resource& resource, std::uint64_t seed) {
@@ -103,6 +109,7 @@ void Reflector::list(double now_s) {
   std::map<std::string, json> fresh;
   for (auto& item : listed->items) {
     std::string key = object_key(item);
+    forget_managers(item);
     fresh.insert_or_assign(std::move(key), std::move(item));
   }
   if (!synced_ || fresh != objects_) ++generation_;
@@ -261,6 +268,7 @@ bool Reflector::take_line(const std::string& line, double now_s) {
   }
   object["apiVersion"] = options_.resource.api_version();
   object["kind"] = options_.resource.kind;
+  forget_managers(object);
   if (held == objects_.end()) {
     objects_.emplace(std::move(key), std::move(object));
     ++generation_;
@@ -280,6 +288,7 @@ void Reflector::observe_write(const json& object) {
   json copy = object;
   copy["apiVersion"] = options_.resource.api_version();
   copy["kind"] = options_.resource.kind;
+  forget_managers(copy);
   objects_.insert_or_assign(std::move(key), std::move(copy));
   ++generation_;
 }

@@ -1,4 +1,4 @@
-// Reflector: a local copy of the objects of one resource, kept up to date by list and watch.
+// Reflector: a local copy of the objects of one resource, kept up to date by list and watch, without metadata.managedFields.
 //
 // Poll-driven and single-threaded: step(now) does at most one list (which waits for the server) or drains what the watch has
 // brought, and never sleeps; next_step_at() says when it wants to be called again at the latest (an app also calls it when the

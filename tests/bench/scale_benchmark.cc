@@ -15,9 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio.hpp>
-
 #include <benchmark/benchmark.h>
+#include <boost/asio.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>

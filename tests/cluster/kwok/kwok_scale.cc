@@ -30,7 +30,7 @@ struct Flags {
   int workers_each = 10;
   int edits = 200;
   double steady_s = 60;
-  double patience_s = 900;  // for all workers to be ready
+  double patience_s = 2400;  // for all workers to be ready
   std::string out = ".";
 };
 

@@ -71,6 +71,29 @@ TEST(Reflector, FollowsTheServer) {
   EXPECT_EQ(w.reflector.last_sync_s(), 0);
 }
 
+// Given objects that are listed, watched and written with managedFields; the copy has all of them but that.
+TEST(Reflector, ForgetsWhoSetWhichField) {
+  Watched w;
+  const auto managed = [](const std::string& name) {
+    json object = config_map(name);
+    object["metadata"]["managedFields"] = json::array({{{"manager", "kubectl"}, {"fieldsV1", {{"f:data", json::object()}}}}});
+    return object;
+  };
+  w.api.seed_object(managed("listed"));
+  w.run(1);
+  w.api.seed_object(managed("watched"));
+  w.run(1);
+  json written = managed("written");
+  written["metadata"]["resourceVersion"] = "999999";
+  w.reflector.observe_write(written);
+  for (const char* name : {"listed", "watched", "written"}) {
+    const json* held = w.reflector.find("default", name);
+    ASSERT_NE(held, nullptr) << name;
+    EXPECT_FALSE(held->at("metadata").contains("managedFields")) << name;
+    EXPECT_TRUE(held->contains("data")) << name;
+  }
+}
+
 // Given quiet minutes, expects bookmarks to move the version, so that after a compaction and a cut no new list is needed.
 TEST(Reflector, BookmarksKeepTheVersionFresh) {
   Watched w;
