@@ -16,6 +16,7 @@
 #include "planner/search/auto_candidates.h"
 #include "planner/search/fewest_workers.h"
 #include "planner/search/phase_counts.h"
+#include "planner/search/plan_parts.h"
 #include "planner/search/trial.h"
 
 namespace windlass::search {
@@ -291,7 +292,7 @@ class Auto {
     ++trials_;
     iterations_ += result.iterations;
     plan.holds = judge(problem_, result).holds;
-    plan.predicted = predict(problem_, result);
+    plan.predicted = predict(problem_, {&result, 1});
     plan.predicted.capacity_requests_per_s = problem_.requests_per_s;  // at least; more where there is time to look
     if (go_on()) {
       CapacitySearch search;
@@ -373,7 +374,7 @@ class Auto {
       iterations_ += results[at]->iterations;
       const Verdict verdict = judge(problem_, *results[at]);
       Plan plan = plan_of(problem_, "auto", deployments[at]);
-      plan.predicted = predict(problem_, *results[at]);
+      plan.predicted = predict(problem_, {&*results[at], 1});
       others.push_back({plan.deployment, plan.cost_per_hour, plan.predicted, verdict.broken});
       const std::pair<double, double> missed{verdict.worst, distance(plan.predicted)};
       if (best && missed >= least) continue;

@@ -11,6 +11,7 @@
 
 #include "planner/perf/transfer_times.h"
 #include "planner/search/distserve_units.h"
+#include "planner/search/plan_parts.h"
 
 namespace windlass::search {
 namespace {
@@ -36,13 +37,6 @@ struct Split {
 int instances(double requests_per_s, double goodput_per_s) {
   if (!(goodput_per_s > 0)) return 1;
   return static_cast<int>(std::clamp(std::ceil(requests_per_s / goodput_per_s * kEnough), 1.0, kMostWorkers));
-}
-
-// The recorded percentile that is not below this share.
-double at_share(const sim::TimeSummary& times, double share) {
-  if (share > 0.95) return times.p99_s;
-  if (share > 0.9) return times.p95_s;
-  return share > 0.5 ? times.p90_s : times.p50_s;
 }
 
 Result<void> check(const Problem& problem, const DistServeOptions& options) {
@@ -88,7 +82,6 @@ class DistServe {
   Result<Plan> plan() {
     WINDLASS_RETURN_IF_ERROR(choose_affinity());
     WINDLASS_RETURN_IF_ERROR(search(options_.prune));
-    plan_.strategy = "distserve";
     plan_.reasons.push_back(why_);
     bool holds = split_.prefill_per_s > 0 && split_.decode_per_s > 0;
     if (!holds) plan_.reasons.push_back(no_goodput());
@@ -293,8 +286,8 @@ class DistServe {
   [[nodiscard]] Phase lagging(const sim::ServingResult& result) const {
     if (low()) return Phase::kBoth;
     const PhaseBounds bounds = phase_bounds(problem_.objectives);
-    const double prefill = at_share(result.ttft, bounds.share) / bounds.ttft_s,
-                 decode = at_share(result.tpot, bounds.share) / bounds.tpot_s;
+    const double prefill = at_percentile(result.ttft, 100 * bounds.share) / bounds.ttft_s,
+                 decode = at_percentile(result.tpot, 100 * bounds.share) / bounds.tpot_s;
     return prefill >= decode ? Phase::kPrefill : Phase::kDecode;
   }
 
@@ -365,23 +358,12 @@ class DistServe {
   }
 
   void fill() {
-    plan_.deployment = deployment(counts_);
-    plan_.cost_per_hour = cost_per_hour(problem_, plan_.deployment);
-    plan_.power_watts = power_watts(problem_, plan_.deployment);
-    plan_.gpus = gpus_of(problem_, plan_.deployment);
-    Prediction& predicted = plan_.predicted;
-    predicted.simulated = true;
-    const double share = phase_bounds(problem_.objectives).share;
-    predicted.ttft_s = at_share(result_.ttft, share);
-    predicted.tpot_s = at_share(result_.tpot, share);
-    const auto requests = static_cast<double>(result_.requests);
-    if (problem_.objectives.both) {
-      predicted.attainment = result_.attainment;
-      predicted.attainment_low = wilson_low(result_.attainment * requests, requests);
-    } else {
-      predicted.attainment = plan_.holds ? 1 : 0;
-      predicted.attainment_low = predicted.attainment;
-    }
+    Plan plan = plan_of(problem_, "distserve", deployment(counts_));
+    plan.holds = plan_.holds;
+    plan.reasons = std::move(plan_.reasons);
+    plan.predicted = predict(problem_, {&result_, 1});
+    plan.predicted.capacity_requests_per_s = plan_.predicted.capacity_requests_per_s;
+    plan_ = std::move(plan);
     plan_.trials = answers_.trials;
     plan_.iterations = answers_.iterations;
     plan_.stopped = answers_.stopped;

@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace windlass::search {
 namespace {
@@ -15,13 +12,6 @@ constexpr double kLeastTrialSeconds = 30;
 constexpr double kMostTrialRequests = 40'000;
 constexpr int kMostWorkers = 100'000;
 constexpr double kGrowth = 1.3;  // of workers, until they hold
-
-double at_least(const sim::TimeSummary& times, double share) {
-  if (share > 0.95) return times.p99_s;
-  if (share > 0.90) return times.p95_s;
-  if (share > 0.50) return times.p90_s;
-  return times.p50_s;
-}
 
 }  // namespace
 
@@ -78,50 +68,6 @@ Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deploymen
   }
   found.workers = holds;
   return found;
-}
-
-Prediction predict(const Problem& problem, const sim::ServingResult& result) {
-  const Objectives& objectives = problem.objectives;
-  const double share = objectives.both ? objectives.attainment : objectives.limits.front().percentile / 100;
-  Prediction prediction;
-  prediction.ttft_s = at_least(result.ttft, share);
-  prediction.tpot_s = at_least(result.tpot, share);
-  const auto requests = static_cast<double>(result.requests);
-  if (objectives.both) {
-    prediction.attainment = result.attainment;
-    prediction.attainment_low = wilson_low(result.attainment * requests, requests);
-  } else {
-    prediction.attainment = prediction.attainment_low = judge(problem, result).holds ? 1 : 0;
-  }
-  prediction.simulated = true;
-  return prediction;
-}
-
-Plan plan_of(const Problem& problem, const std::string& strategy, Deployment deployment) {
-  Plan plan;
-  plan.strategy = strategy;
-  plan.cost_per_hour = cost_per_hour(problem, deployment);
-  plan.power_watts = power_watts(problem, deployment);
-  plan.gpus = gpus_of(problem, deployment);
-  plan.deployment = std::move(deployment);
-  return plan;
-}
-
-std::string worth_text(const Problem& problem, const Deployment& deployment) {
-  switch (problem.goal) {
-    case Goal::kCost: return fmt::format("costs {:.6g} an hour", cost_per_hour(problem, deployment));
-    case Goal::kPower: return fmt::format("takes {:.6g} W", power_watts(problem, deployment));
-    case Goal::kThroughput: return fmt::format("takes {} GPUs", gpus_of(problem, deployment));
-  }
-  return "";
-}
-
-void order_considered(const Problem& problem, std::vector<Considered>& considered) {
-  std::stable_sort(considered.begin(), considered.end(), [&](const Considered& a, const Considered& b) {
-    return std::tuple(worth_of(problem, a.deployment), gpus_of(problem, a.deployment)) <
-           std::tuple(worth_of(problem, b.deployment), gpus_of(problem, b.deployment));
-  });
-  if (considered.size() > kMostConsidered) considered.resize(kMostConsidered);
 }
 
 }  // namespace windlass::search

@@ -1,5 +1,4 @@
-// FewestWorkers: how many workers of one pool a deployment needs at the problem's rate, by simulation; and what Vidur-Search
-// and `auto` share around it.
+// FewestWorkers: how many workers of one pool a deployment needs at the problem's rate, by simulation.
 //
 // More workers are taken never to break what fewer hold. Pure.
 #pragma once
@@ -40,17 +39,5 @@ struct WorkersFound {
 
 // Errors: those of try_out().
 [[nodiscard]] Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deployment, const WorkersAsked& asked);
-
-// What a whole run at the problem's rate says of a deployment. `capacity_requests_per_s` is left to the caller.
-[[nodiscard]] Prediction predict(const Problem& problem, const sim::ServingResult& result);
-
-// A plan of this deployment: what it costs, nothing predicted.
-[[nodiscard]] Plan plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
-
-// "costs 12 an hour", "takes 5600 W", "takes 8 GPUs": as the problem's goal counts.
-[[nodiscard]] std::string worth_text(const Problem& problem, const Deployment& deployment);
-
-// Cheapest first as the goal counts, then fewer GPUs; no more than kMostConsidered.
-void order_considered(const Problem& problem, std::vector<Considered>& considered);
 
 }  // namespace windlass::search

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/search/plan_parts.h"
+
 namespace windlass::search {
 namespace {
 
@@ -20,13 +22,6 @@ constexpr double kGuessLoad = 0.8;     // of workers' time, where a search begin
 constexpr double kGuessMemory = 0.7;
 constexpr std::int64_t kGuessRequests = 200;
 constexpr std::size_t kNearestTried = 6;  // columns of a design, where nothing holds
-
-double at_percentile(const sim::TimeSummary& times, double percentile) {
-  if (percentile >= 99) return times.p99_s;
-  if (percentile >= 95) return times.p95_s;
-  if (percentile >= 90) return times.p90_s;
-  return times.p50_s;
-}
 
 double worth_in(const Problem& problem, const Deployment& deployment) {
   return worth_of(problem, deployment) + kWorthOfGpu * gpus_of(problem, deployment);
@@ -279,30 +274,6 @@ Result<void> SplitSearch::look_for_most(const SplitDesign& design) {
   return {};
 }
 
-Prediction SplitSearch::predict(const std::vector<sim::ServingResult>& runs) const {
-  const Objectives& objectives = problem_.objectives;
-  const double percentile = objectives.both ? 100 * objectives.attainment : objectives.limits.front().percentile;
-  Prediction prediction;
-  prediction.simulated = true;
-  double inside = 0, requests = 0;
-  bool all_hold = true;
-  for (const sim::ServingResult& run : runs) {
-    const auto share = 1 / static_cast<double>(runs.size());
-    prediction.ttft_s += share * at_percentile(run.ttft, percentile);
-    prediction.tpot_s += share * at_percentile(run.tpot, percentile);
-    inside += run.attainment * static_cast<double>(run.requests);
-    requests += static_cast<double>(run.requests);
-    all_hold = all_hold && judge(problem_, run).holds;
-  }
-  if (objectives.both) {
-    prediction.attainment = inside / requests;
-    prediction.attainment_low = wilson_low(inside, requests);
-  } else {
-    prediction.attainment = prediction.attainment_low = all_hold ? 1 : 0;
-  }
-  return prediction;
-}
-
 Result<SplitSearch::Candidate> SplitSearch::nearest() {
   if (looked_.empty()) {
     std::string why;
@@ -341,9 +312,6 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
   if (stopped && !best_) {
     return Error{ErrorCode::kCancelled, fmt::format("{}: stopped before any plan was found", problem_.name)};
   }
-  Plan plan;
-  plan.strategy = strategy;
-  plan.stopped = stopped;
   const double rate = problem_.requests_per_s;
   Candidate chosen;
   if (best_) {
@@ -351,12 +319,10 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
   } else {
     WINDLASS_ASSIGN_OR_RETURN(chosen, nearest());
   }
-  plan.deployment = chosen.design.deploy(chosen.counts);
-  plan.cost_per_hour = cost_per_hour(problem_, plan.deployment);
-  plan.power_watts = power_watts(problem_, plan.deployment);
-  plan.gpus = gpus_of(problem_, plan.deployment);
+  Plan plan = plan_of(problem_, strategy, chosen.design.deploy(chosen.counts));
+  plan.stopped = stopped;
   WINDLASS_ASSIGN_OR_RETURN(const auto runs, whole(plan.deployment, rate));
-  plan.predicted = predict(runs);
+  plan.predicted = predict(problem_, runs);
   plan.holds = chosen.held;
   const std::string pools = describe(problem_, plan.deployment);
   if (!best_) {
@@ -395,7 +361,7 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
     if (!run.ok()) return run.error();
     ++trials_;
     iterations_ += run->iterations;
-    other.predicted = predict({*run});
+    other.predicted = predict(problem_, {&*run, 1});
     const Verdict verdict = judge(problem_, *run);
     if (asked.held && most_throughput()) {
       other.predicted.capacity_requests_per_s = asked.requests_per_s;

@@ -99,7 +99,6 @@ class SplitSearch {
   // The largest rate of a deployment that holds at `holds_at`.
   [[nodiscard]] Result<double> rate_of(const Deployment& deployment, double holds_at);
   [[nodiscard]] bool most_throughput() const { return problem_.goal == Goal::kThroughput && bounded_; }
-  [[nodiscard]] Prediction predict(const std::vector<sim::ServingResult>& runs) const;
   [[nodiscard]] Result<Candidate> nearest();
 
   const Problem& problem_;

@@ -14,13 +14,6 @@ namespace {
 constexpr double kFirstStride = 0.08;  // of a rate, from a guess to the next
 constexpr double kOnGrid = 1e-9;       // a rate that near to one of the grid is that
 
-double at_percentile(const sim::TimeSummary& times, double percentile) {
-  if (percentile >= 99) return times.p99_s;
-  if (percentile >= 95) return times.p95_s;
-  if (percentile >= 90) return times.p90_s;
-  return times.p50_s;
-}
-
 double figure(const sim::ServingResult& result, const Limit& limit) {
   const auto slowdown = [&](sim::TimeSummary sim::ServingResult::Slowdown::*member) {
     return result.slowdown ? at_percentile(*result.slowdown.*member, limit.percentile)
@@ -113,6 +106,13 @@ Verdict judge(const Problem& problem, const sim::ServingResult& result) {
   }
   verdict.holds = verdict.worst <= kAsAllowed;
   return verdict;
+}
+
+double at_percentile(const sim::TimeSummary& times, double percentile) {
+  constexpr double kRounding = 1e-9;  // of 100 times a share
+  if (percentile > 95 + kRounding) return times.p99_s;
+  if (percentile > 90 + kRounding) return times.p95_s;
+  return percentile > 50 + kRounding ? times.p90_s : times.p50_s;
 }
 
 double wilson_low(double successes, double trials) {

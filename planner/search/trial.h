@@ -40,6 +40,9 @@ struct Verdict {
 // A run without completed requests holds nothing.
 [[nodiscard]] Verdict judge(const Problem& problem, const sim::ServingResult& result);
 
+// The recorded percentile (50, 90, 95 or 99) that is not below this one.
+[[nodiscard]] double at_percentile(const sim::TimeSummary& times, double percentile);
+
 // Lower end of the Wilson score interval of a share of `successes` in `trials`, one-sided at 97.5 % (z = 1.96).
 [[nodiscard]] double wilson_low(double successes, double trials);
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "planner/search/fewest_workers.h"
+#include "planner/search/plan_parts.h"
 #include "planner/search/vidur.h"
 #include "planner/search/vidur_space.h"
 
@@ -138,7 +139,7 @@ class Planning {
     plan.holds = true;
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
                               try_out(problem_, plan.deployment, {trial_.requests_per_s, trial_.requests, trial_.seed}));
-    plan.predicted = predict(problem_, result);
+    plan.predicted = predict(problem_, {&result, 1});
     CapacitySearch search;
     search.requests = trial_.requests;
     search.seed = trial_.seed;
@@ -205,7 +206,7 @@ class Planning {
       iterations_ += results[at]->iterations;
       const Verdict verdict = judge(problem_, *results[at]);
       Plan plan = plan_of(problem_, "vidur", with_room(candidates_[tried[at]]));
-      plan.predicted = predict(problem_, *results[at]);
+      plan.predicted = predict(problem_, {&*results[at], 1});
       others.push_back({plan.deployment, plan.cost_per_hour, plan.predicted, verdict.broken});
       if (best && verdict.worst >= least) continue;
       least = verdict.worst;

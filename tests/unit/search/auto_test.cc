@@ -10,6 +10,7 @@
 #include "controller/cli/thread_executor.h"
 #include "planner/search/auto_plan.h"
 #include "planner/search/fewest_workers.h"
+#include "planner/search/plan_parts.h"
 #include "planner/search/vidur.h"
 #include "tests/unit/search/fixtures.h"
 
