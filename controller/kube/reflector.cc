@@ -95,6 +95,14 @@ void Reflector::step(double now_s) {
   }
 }
 
+void Reflector::list_anew(double now_s) {
+  if (synced_ && last_sync_s_ >= now_s) return;
+  synced_ = false;
+  must_list_ = true;
+  if (stream_) next_step_at_ = now_s;  // else a back-off may be running
+  close_watch();
+}
+
 void Reflector::list(double now_s) {
   ListOptions list_options;
   list_options.label_selector = options_.label_selector;

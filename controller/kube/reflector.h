@@ -51,10 +51,14 @@ class Reflector {
 
   void step(double now_s);
 
+  // What is held may lack what a late or half-open watch has not told: from here on synced() is false until a list has completed.
+  // One that completed at this very moment will do.
+  void list_anew(double now_s);
+
   // When step() should run at the latest; the past means at once.
   [[nodiscard]] double next_step_at() const { return next_step_at_; }
 
-  // A list has completed at least once: objects() is a state that the server really had.
+  // A list has completed, since list_anew() if that was called: objects() is a state that the server really had, then or later.
   [[nodiscard]] bool synced() const { return synced_; }
 
   // By "namespace/name" ("/name" for cluster-scoped ones). Pointers and references hold until the next step().

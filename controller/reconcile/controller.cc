@@ -49,7 +49,7 @@ Outcome Controller::step(Instant now) {
   if (!plan_clock_offset_s_) plan_clock_offset_s_ = now.wall_s - now.monotonic_s;
   if (options_.stopwatch) step_began_s_ = part_began_s_ = options_.stopwatch();
   leadership_.step(now);
-  // Standbys keep their caches warm too, so that a new leader can decide at once.
+  // Standbys keep their caches too, so that a new leader has little to catch up with.
   store_.step(now);
   runtime_.step(now);
   timed("cache");
@@ -68,7 +68,7 @@ Outcome Controller::step(Instant now) {
   }
   if (!problem.empty()) metrics_.reconcile_errors.with({{"step", "observe"}}).add();
   if (!store_.synced() || !runtime_.synced())
-    return Retry{problem.empty() ? "reading the cluster for the first time" : problem};
+    return Retry{problem.empty() ? "reading the cluster" : problem};
 
   std::vector<Worker> workers = runtime_.workers();
   if (now.monotonic_s >= next_scrape_s_) {
@@ -125,6 +125,10 @@ void Controller::take_lead(Instant now) {
   term_ = leadership_.term();
   state_ = {};
   state_.leading_since_s = now.monotonic_s;
+  // A standby may not have noticed yet that its watches are late or broken. What its predecessors did until now it must know, or
+  // it does it again; what is done from now on is its own.
+  store_.read_anew(now);
+  runtime_.read_anew(now);
   signals_ = std::make_unique<Signals>(scraper_, metrics_, options_.signals);
   spdlog::info("leading, term {}", leadership_.term());
 }

@@ -113,6 +113,12 @@ void KubernetesRuntime::step(Instant now) {
   look_for_missing_nodes();
 }
 
+void KubernetesRuntime::read_anew(Instant now) {
+  pods_.list_anew(now.monotonic_s);
+  nodes_.list_anew(now.monotonic_s);
+  step(now);
+}
+
 void KubernetesRuntime::refresh() const {
   const bool pods = pod_views_.update(pods_, [&](const json& pod) { return view_of_pod(pod, defaults_.instance); });
   const bool nodes = node_views_.update(nodes_, view_of_node);

@@ -25,6 +25,7 @@ class KubernetesRuntime final : public WorkerRuntime {
   KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed);
 
   void step(Instant now) override;
+  void read_anew(Instant now) override;
   [[nodiscard]] bool synced() const override { return pods_.synced() && nodes_.synced(); }
   [[nodiscard]] std::string problem() const override;
   [[nodiscard]] std::vector<Worker> workers() const override;

@@ -128,6 +128,9 @@ class WorkerRuntime {
   // Takes in what has happened since the last step. Errors are retried by later steps and show in problem().
   virtual void step(Instant now) = 0;
 
+  // What was read so far may lack what the cluster has by now: synced() is false until all has been read again.
+  virtual void read_anew(Instant /*now*/) {}
+
   // Whether workers() is the whole truth yet. Nothing may be decided before.
   [[nodiscard]] virtual bool synced() const = 0;
 

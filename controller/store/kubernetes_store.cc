@@ -146,6 +146,11 @@ void KubernetesStore::step(Instant now) {
   }
 }
 
+void KubernetesStore::read_anew(Instant now) {
+  for (kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->list_anew(now.monotonic_s);
+  step(now);
+}
+
 void KubernetesStore::forget_old_look_ups(Instant now) {
   if (now.monotonic_s < next_forget_s_) return;
   next_forget_s_ = now.monotonic_s + kLookUpTtlS;

@@ -26,6 +26,7 @@ class KubernetesStore final : public ObjectStore {
   KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope = {});
 
   void step(Instant now) override;
+  void read_anew(Instant now) override;
   [[nodiscard]] bool synced() const override;
   [[nodiscard]] std::string problem() const override { return problem_; }
   [[nodiscard]] const std::set<std::string>& unreadable_uids() const override { return unreadable_uids_; }

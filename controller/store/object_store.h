@@ -36,6 +36,9 @@ class ObjectStore {
   // Takes in what has changed since the last step. Trouble is retried by later steps and shows in problem().
   virtual void step(Instant now) = 0;
 
+  // What was read so far may lack what the cluster has by now: synced() is false until all has been read again.
+  virtual void read_anew(Instant /*now*/) {}
+
   // Whether the lists of ModelServices and AcceleratorClasses are the whole truth yet. Nothing may be decided before.
   [[nodiscard]] virtual bool synced() const = 0;
 

@@ -135,7 +135,7 @@ std::optional<PackedWorker::Overdue> PackedWorker::overdue() const {
 double PackedWorker::context_limit(int requests) const {
   if (requests > model_.most_requests) return -kUnbounded;
   if (rules_.phase == PackingPhase::kPrefill || model_.context_token_s <= 0) return kUnbounded;
-  return rules_.theta * (rules_.tpot_s - model_.decode_s - model_.decode_request_s * requests) / model_.context_token_s;
+  return (rules_.theta * rules_.tpot_s - model_.decode_s - model_.decode_request_s * requests) / model_.context_token_s;
 }
 
 bool PackedWorker::cache_fits(int input_tokens, int predicted_tokens) const {

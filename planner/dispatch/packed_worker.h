@@ -1,13 +1,15 @@
 // PackedWorker: one worker as a bin that requests are packed into: Nie, Fonseca, Liu 2024 ("Aladdin"), Section 4.2.
 //
 // A request fits where, with it,
-//   (b) sum(l_in + gamma l_pred) <= theta l_d(b)      the batch's context is one that keeps TPOT (Eq. 4)
+//   (b) sum(l_in + gamma l_pred) <= l_d(b)            the batch's context is one that keeps theta T_dec (Eq. 4)
 //   (c) t_p(sum of the new prompts) <= T_pre          prompts that wait here are prefilled inside the TTFT objective (Eq. 2)
 //   (d) t_p(sum of the new prompts) <= theta min(T_dec l_out - t_dec)      the prefill stalls nobody who decodes for longer
 //                                                     than he has saved (l_out of the decode phase, as in Section 2.2's ATGT)
 //   (e) at each coming iteration the caches of all that are still predicted to run fit (Eq. 1)
-// with gamma for the growth of contexts and theta for errors of prediction. An empty worker takes whatever its cache holds:
-// nobody is harmed, and there is no better place.
+// with gamma for the growth of contexts and theta for errors of prediction. The paper puts theta before l_d(b) in (b); where
+// weights take most of an iteration, a tenth of the context is 1 to 4 % of its time, and best fit keeps each worker at that
+// limit: ordinary fluctuation then misses the objective (docs/algorithms/aladdin.md). Here theta is a share of T_dec in both. An
+// empty worker takes whatever its cache holds: nobody is harmed, and there is no better place.
 //
 // None of this looks at the requests one by one. All that decode make a token in the same iterations, so that T_dec l_out -
 // t_dec of each is a constant plus what the worker's iterations earned less the time; and the cache's use rises between two
@@ -129,7 +131,7 @@ class PackedWorker {
   void insert(const Entry& entry);
   Entry take(Handle request);
   [[nodiscard]] double weight(const Entry& entry) const { return entry.input + rules_.gamma * entry.predicted; }
-  [[nodiscard]] double context_limit(int requests) const;  // theta l_d(b)
+  [[nodiscard]] double context_limit(int requests) const;  // l_d(b) for theta T_dec
   [[nodiscard]] bool cache_fits(int input_tokens, int predicted_tokens) const;
   [[nodiscard]] std::int64_t end_of(const Entry& entry) const { return entry.end > iteration_ ? entry.end : iteration_ + 1; }
   void weigh();

@@ -60,13 +60,12 @@ class Model {
     limit(
         i, [](const NewRequest&) { return 1.0; }, model.most_requests - worker.requests());
     if (rules_.phase != dispatch::PackingPhase::kPrefill && model.context_token_s > 0) {  // (b)
-      const double per_request = rules_.theta * model.decode_request_s;
       limit(
           i,
           [&](const NewRequest& r) {
-            return model.context_token_s * (r.input_tokens + rules_.gamma * r.predicted_tokens) + per_request;
+            return model.context_token_s * (r.input_tokens + rules_.gamma * r.predicted_tokens) + model.decode_request_s;
           },
-          rules_.theta * (rules_.tpot_s - model.decode_s) - per_request * worker.requests() -
+          rules_.theta * rules_.tpot_s - model.decode_s - model.decode_request_s * worker.requests() -
               model.context_token_s * worker.context());
     }
     if (rules_.phase != dispatch::PackingPhase::kDecode && model.prefill_token_s > 0) {  // (c), (d)

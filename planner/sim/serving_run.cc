@@ -198,6 +198,9 @@ void ServingRun::end_iteration(int w, int lane) {
   const std::int64_t took_ns = now_ns_ - at.lanes[static_cast<std::size_t>(lane)].began_ns;
   const Engine::Outcome& outcome = engine(w, lane).end();
   at.count_waiting();
+  // Before the first tokens: those made theirs in a prefill, and decode from the next iteration on.
+  WorkerChooser& decoders = in.two_roles ? in.second : in.first;
+  if (decoders.tracks() && at.lanes[static_cast<std::size_t>(lane)].decodes) decoders.iterated(w);
   for (const int request : outcome.first_tokens) {
     LiveRequest& of = live(request);
     of.first_ns = now_ns_;
@@ -221,8 +224,6 @@ void ServingRun::end_iteration(int w, int lane) {
     offer_cache(request);
   }
   for (const int request : outcome.finished) finish(request);
-  WorkerChooser& decoders = in.two_roles ? in.second : in.first;
-  if (decoders.tracks() && at.lanes[static_cast<std::size_t>(lane)].decodes) decoders.iterated(w);
   pull(w);  // pages may have become free
   start(w);
   if (!in.queue.empty()) serve_queue(at.service);

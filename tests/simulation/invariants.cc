@@ -280,6 +280,7 @@ void Invariants::check_plan(const SimController& controller) {
   plans_seen_[controller.identity()] = controller.core().plans_made();
   const double now_s = timeline_.now_s();
   // A class: no plan asks for more GPUs than it has, or than the workers hold that are there already.
+  std::map<std::string, int> room;  // GPUs that the plan leaves
   for (const planner::AcceleratorState& accelerator : snapshot->accelerators) {
     const bool elastic = accelerator.mode == planner::CapacityMode::kElastic;
     const int has = elastic ? accelerator.max_gpus.value_or(0) : accelerator.allocatable_gpus;
@@ -294,6 +295,7 @@ void Invariants::check_plan(const SimController& controller) {
         held += stays ? worker.gpus : 0;
       }
     }
+    room[accelerator.spec.name] = has - planned;
     if (planned > std::max(has, held)) {
       violate("gpu-budget", fmt::format("{} GPUs of {} are planned, it has {} and workers hold {}", planned,
                                         accelerator.spec.name, has, held));
@@ -315,19 +317,20 @@ void Invariants::check_plan(const SimController& controller) {
         journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
                       last->second.desired, one.reasons.empty() ? "" : one.reasons.back().message);
       }
-      // What is wanted stays, and only workers go whose accelerator a person took from the spec, as their successors serve:
-      // that is a change of place and no scaling down, and one that a person asked for.
-      const bool taken_away = wanted >= last->second.wanted &&
+      // What is wanted stays, and only workers go whose accelerator a person took from the spec, as their successors serve, or
+      // whose accelerator has no room for them any more, with its nodes: that is a change of place and no scaling down.
+      const bool place_lost = wanted >= last->second.wanted &&
                               std::all_of(last->second.by_class.begin(), last->second.by_class.end(), [&](const auto& before) {
                                 const auto now = by_class.find(before.first);
-                                return (now == by_class.end() ? 0 : now->second) >= before.second ||
+                                const int gone = before.second - (now == by_class.end() ? 0 : now->second);
+                                return gone <= 0 || room[before.first] < gone ||
                                        (!seen.accelerators.empty() &&
                                         std::none_of(seen.accelerators.begin(), seen.accelerators.end(),
                                                      [&](const auto& choice) { return choice.accelerator == before.first; }));
                               });
       const bool same_spec = last->second.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
       if (!fresh && same_spec && !denied && desired < last->second.desired && one.recommended_pools.empty() &&
-          one.feasible.status == planner::Truth::kTrue && !last->second.denied && !taken_away) {
+          one.feasible.status == planner::Truth::kTrue && !last->second.denied && !place_lost) {
         std::string why;
         for (const auto& reason : one.reasons) why += reason.code + " ";
         violate("hold-on-missing-signals", fmt::format("{}: {} workers after {} while {} ({})", one.id.name, desired,
@@ -346,7 +349,8 @@ void Invariants::check_plan(const SimController& controller) {
         const auto known = peers_.try_emplace({controller.identity(), peer.id}, now_s).first;
         if (now_s - known->second < 2) continue;
         const auto read = pages_.find({controller.identity(), peer.id});
-        const double age_s = now_s - (read == pages_.end() ? controller.started_s() : read->second);
+        // When it was decided: the process may have stood still on the way here.
+        const double age_s = controller.step_began_s() - (read == pages_.end() ? controller.started_s() : read->second);
         if (age_s > kFreshS) {
           violate("fresh-means-read", fmt::format("{}: the signals of {} count as fresh, but {} was last read {:.0f} s ago",
                                                   controller.identity(), one.id.name, peer.id, age_s));

@@ -122,6 +122,7 @@ void SimController::run() {
   const double now_s = timeline_.now_s();
   if (busy_ || now_s < paused_until_s_ || now_s < next_step_s_) return;
   busy_ = true;
+  step_began_s_ = now_s;
   try {
     const controller::Outcome outcome = core_->step({wall_s(), monotonic_s()});
     busy_ = false;

@@ -59,6 +59,7 @@ class SimController {
   [[nodiscard]] const controller::KubernetesStore& store() const { return *store_; }
   [[nodiscard]] const controller::KubernetesRuntime& runtime() const { return *runtime_; }
   [[nodiscard]] double started_s() const { return started_s_; }
+  [[nodiscard]] double step_began_s() const { return step_began_s_; }  // the last one, or the one under way
   [[nodiscard]] double due_s() const;  // when run() would do something
 
   std::function<void(const std::string& check, const std::string& what)> on_violation;
@@ -94,6 +95,7 @@ class SimController {
   std::unique_ptr<controller::Controller> core_;
 
   double started_s_ = 0;
+  double step_began_s_ = 0;
   double next_step_s_ = 0;
   double paused_until_s_ = 0;
   bool busy_ = false;

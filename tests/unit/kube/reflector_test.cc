@@ -131,6 +131,29 @@ TEST(Reflector, GoneMeansListAgain) {
   }
 }
 
+// Given a watch that falls silent without an end, expects list_anew() to take back that the copy is the whole truth until a list
+// has shown what the watch did not; and a copy that was listed at this moment to be left alone.
+TEST(Reflector, ListsAnewWhateverTheWatchSays) {
+  Watched w;
+  w.api.seed_object(config_map("a"));
+  w.run(1);
+  w.wire->cut_streams(true);
+  w.set("a", "changed");
+  w.run(5);
+  EXPECT_TRUE(w.reflector.synced());
+  EXPECT_FALSE(w.equal());
+  w.reflector.list_anew(w.api.now());
+  EXPECT_FALSE(w.reflector.synced());
+  EXPECT_NE(w.reflector.find("default", "a"), nullptr) << "what is known stays meanwhile";
+  w.reflector.step(w.api.now());
+  EXPECT_TRUE(w.reflector.synced());
+  EXPECT_TRUE(w.equal());
+  const auto lists = w.reflector.counters().lists;
+  w.reflector.list_anew(w.api.now());
+  EXPECT_TRUE(w.reflector.synced());
+  EXPECT_EQ(w.reflector.counters().lists, lists);
+}
+
 // Given a watch that falls silent without an end and an idle limit of 90 s, expects a reconnect from the last version, no list.
 TEST(Reflector, NoticesHalfOpenWatchesByTheIdleLimit) {
   ReflectorOptions options = config_maps();

@@ -57,8 +57,8 @@ class WorkerByDefinition {
     const auto batch = static_cast<double>(requests.size() + 1);
     if (batch > model_.most_requests) return false;
     if (rules_.phase != PackingPhase::kPrefill) {
-      const double l_d = (rules_.tpot_s - model_.decode_s - model_.decode_request_s * batch) / model_.context_token_s;
-      if (context() + input + rules_.gamma * predicted > rules_.theta * l_d) return false;  // (b)
+      const double most_s = rules_.theta * rules_.tpot_s - model_.decode_s - model_.decode_request_s * batch;
+      if (context() + input + rules_.gamma * predicted > most_s / model_.context_token_s) return false;  // (b)
     }
     if (rules_.phase != PackingPhase::kDecode) {
       double prompts = input, saved_s = std::numeric_limits<double>::infinity();
