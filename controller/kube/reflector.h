@@ -51,8 +51,8 @@ class Reflector {
 
   void step(double now_s);
 
-  // What is held may lack what a late or half-open watch has not told: from here on synced() is false until a list has completed.
-  // One that completed at this very moment will do.
+  // What is held may lack what a late or half-open watch has not told: from here on synced() is false until a list has
+  // completed. One that completed at this very moment will do.
   void list_anew(double now_s);
 
   // When step() should run at the latest; the past means at once.

@@ -67,8 +67,7 @@ Outcome Controller::step(Instant now) {
     last_problem_ = problem;
   }
   if (!problem.empty()) metrics_.reconcile_errors.with({{"step", "observe"}}).add();
-  if (!store_.synced() || !runtime_.synced())
-    return Retry{problem.empty() ? "reading the cluster" : problem};
+  if (!store_.synced() || !runtime_.synced()) return Retry{problem.empty() ? "reading the cluster" : problem};
 
   std::vector<Worker> workers = runtime_.workers();
   if (now.monotonic_s >= next_scrape_s_) {
@@ -125,8 +124,8 @@ void Controller::take_lead(Instant now) {
   term_ = leadership_.term();
   state_ = {};
   state_.leading_since_s = now.monotonic_s;
-  // A standby may not have noticed yet that its watches are late or broken. What its predecessors did until now it must know, or
-  // it does it again; what is done from now on is its own.
+  // A standby may not have noticed yet that its watches are late or broken. What its predecessors did until now it must know,
+  // or it does it again; what is done from now on is its own.
   store_.read_anew(now);
   runtime_.read_anew(now);
   signals_ = std::make_unique<Signals>(scraper_, metrics_, options_.signals);

@@ -8,8 +8,8 @@
 //   (e) at each coming iteration the caches of all that are still predicted to run fit (Eq. 1)
 // with gamma for the growth of contexts and theta for errors of prediction. The paper puts theta before l_d(b) in (b); where
 // weights take most of an iteration, a tenth of the context is 1 to 4 % of its time, and best fit keeps each worker at that
-// limit: ordinary fluctuation then misses the objective (docs/algorithms/aladdin.md). Here theta is a share of T_dec in both. An
-// empty worker takes whatever its cache holds: nobody is harmed, and there is no better place.
+// limit: ordinary fluctuation then misses the objective (docs/algorithms/aladdin.md). Here theta is a share of T_dec in both.
+// An empty worker takes whatever its cache holds: nobody is harmed, and there is no better place.
 //
 // None of this looks at the requests one by one. All that decode make a token in the same iterations, so that T_dec l_out -
 // t_dec of each is a constant plus what the worker's iterations earned less the time; and the cache's use rises between two

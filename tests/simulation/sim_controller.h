@@ -60,7 +60,7 @@ class SimController {
   [[nodiscard]] const controller::KubernetesRuntime& runtime() const { return *runtime_; }
   [[nodiscard]] double started_s() const { return started_s_; }
   [[nodiscard]] double step_began_s() const { return step_began_s_; }  // the last one, or the one under way
-  [[nodiscard]] double due_s() const;  // when run() would do something
+  [[nodiscard]] double due_s() const;                                  // when run() would do something
 
   std::function<void(const std::string& check, const std::string& what)> on_violation;
   std::function<void(SimController&)> after_step;

@@ -71,6 +71,14 @@ bool shown(const Chart& chart, const ChartPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y) && !(chart.y_log && point.y <= 0) && !(chart.x_log && point.x <= 0);
 }
 
+// Wide enough for the longest name of a series.
+double width_of(const Chart& chart) {
+  constexpr double kLetter = 7;  // of this font, on average
+  double longest = 0;
+  for (const ChartSeries& series : chart.series) longest = std::max(longest, kLetter * static_cast<double>(series.name.size()));
+  return std::max(kWidth, kWidth - kRight + 38 + longest);
+}
+
 }  // namespace
 
 std::string escaped(const std::string& text) {
@@ -103,7 +111,7 @@ std::string svg_of(const Chart& chart) {
   std::string out = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
       "font-size='12'>\n<rect width='{0}' height='{1}' fill='white'/>\n<text x='{2}' y='24' font-size='15'>{3}</text>\n",
-      kWidth, kHeight, kLeft, escaped(chart.title));
+      width_of(chart), kHeight, kLeft, escaped(chart.title));
   for (const double tick : x.ticks()) {
     out += fmt::format(
         "<path d='M{0:.1f} {1}V{2}' stroke='#e3e3e3'/><text x='{0:.1f}' y='{3}' text-anchor='middle'>{4:g}</text>\n",

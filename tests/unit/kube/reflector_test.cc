@@ -131,8 +131,8 @@ TEST(Reflector, GoneMeansListAgain) {
   }
 }
 
-// Given a watch that falls silent without an end, expects list_anew() to take back that the copy is the whole truth until a list
-// has shown what the watch did not; and a copy that was listed at this moment to be left alone.
+// Given a watch that falls silent without an end, expects list_anew() to take back that the copy is the whole truth until a
+// list has shown what the watch did not; and a copy that was listed at this moment to be left alone.
 TEST(Reflector, ListsAnewWhateverTheWatchSays) {
   Watched w;
   w.api.seed_object(config_map("a"));
