@@ -17,14 +17,25 @@ nlohmann::json identity(const kube::Resource& resource, const api::ObjectMeta& m
   return object;
 }
 
+// As the status of any object says; 0: it does not.
+std::int64_t observed_generation(const nlohmann::json& object) {
+  const auto status = object.find("status");
+  if (status == object.end() || !status->is_object()) return 0;
+  const auto observed = status->find("observedGeneration");
+  return observed != status->end() && observed->is_number_integer() ? observed->get<std::int64_t>() : 0;
+}
+
+// Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
+void bind_to_version(nlohmann::json& object, const api::ObjectMeta& meta, const kube::Reflector& cache) {
+  if (const nlohmann::json* known = cache.find(meta.name_space, meta.name))
+    object["metadata"]["resourceVersion"] = known->at("metadata").value("resourceVersion", "");
+}
+
 template <class Status>
 Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resource, const api::ObjectMeta& meta,
                           const Status& status, kube::Reflector& cache) {
   nlohmann::json object = identity(resource, meta);
-  // Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
-  if (const nlohmann::json* known = cache.find(meta.name_space, meta.name)) {
-    object["metadata"]["resourceVersion"] = known->at("metadata").value("resourceVersion", "");
-  }
+  bind_to_version(object, meta, cache);
   object["status"] = api::to_json(status);
   kube::WriteOptions options;
   options.subresource = "status";
@@ -103,9 +114,12 @@ bool KubernetesStore::read_changed(const kube::Reflector& cache, Kind<Object>& k
     BrokenObject broken{Object::kKind, text("namespace"), text("name"), text("uid"), 0, object.error().message};
     if (const auto found = meta.find("generation"); found != meta.end() && found->is_number_integer())
       broken.generation = found->template get<std::int64_t>();
+    // Its last good state stays: an object that a newer version wrote must not look deleted to us. But not one that is older
+    // than what a leader before us has acted on, or of an earlier object of this name: it would undo what came since.
+    const bool ours = last_good != nullptr && last_good->metadata.uid == broken.uid &&
+                      last_good->metadata.generation >= observed_generation(json);
     entry.broken = std::move(broken);
-    // Its last good state stays: an object that a newer version wrote must not look deleted to us.
-    if (last_good != nullptr) keep(entry, std::move(*last_good));
+    if (ours) keep(entry, std::move(*last_good));
   }
   kind.objects = std::move(fresh.objects);
   kind.entries = std::move(fresh.entries);
@@ -179,11 +193,13 @@ Result<void> KubernetesStore::write_condition(const BrokenObject& object, const 
   const kube::Resource& resource = is_service ? kube::resources::kModelServices
                                    : is_class ? kube::resources::kAcceleratorClasses
                                               : kube::resources::kPerformanceProfiles;
+  kube::Reflector& cache = is_service ? service_cache_ : is_class ? class_cache_ : profile_cache_;
   api::ObjectMeta meta;
   meta.name_space = object.name_space;
   meta.name = object.name;
   meta.uid = object.uid;
   nlohmann::json applied = identity(resource, meta);
+  bind_to_version(applied, meta, cache);
   applied["status"]["conditions"] = nlohmann::json::array({api::to_json(condition)});
   kube::WriteOptions options;
   options.subresource = "status";
@@ -191,6 +207,7 @@ Result<void> KubernetesStore::write_condition(const BrokenObject& object, const 
   options.force = true;
   const auto written = client_.apply(resource, applied, options);
   if (!written.ok()) return written.error();
+  cache.observe_write(*written);
   return {};
 }
 

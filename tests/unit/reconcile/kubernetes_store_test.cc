@@ -100,6 +100,55 @@ TEST(KubernetesStore, EachObjectHasItsOwnFate) {
   EXPECT_THAT(w.store.foreign_uids(), IsEmpty());
 }
 
+// Given services that turn unreadable, one when somebody else had acted on a newer state of it than we have read, one made anew
+// under its name; expects the states that we know of those two not to stay in force.
+TEST(KubernetesStore, AnOlderStateThanSomebodyActedOnIsNotTakenBack) {
+  Stored w;
+  for (const char* name : {"kept", "newer", "other"}) w.api.seed_object(service(name));
+  w.settle();
+  const auto breaks = [](json& object) { object["spec"]["slo"] = "soon"; };
+  w.edit("kept", [&](json& object) {
+    breaks(object);
+    object["status"]["observedGeneration"] = 1;
+  });
+  w.edit("newer", [&](json& object) {
+    breaks(object);
+    object["status"]["observedGeneration"] = 2;
+  });
+  w.api.delete_object(kube::resources::kModelServices, "default", "other");
+  json other = service("other");
+  breaks(other);
+  w.api.seed_object(other);
+  w.settle();
+  EXPECT_THAT(w.services(), ElementsAre("kept=1"));
+  EXPECT_THAT(w.broken(), ElementsAre("kept", "newer", "other"));
+  EXPECT_EQ(w.store.unreadable_uids().size(), 2U);
+}
+
+// Given the condition of an unreadable object; expects it to name the state that it was decided from.
+TEST(KubernetesStore, AConditionIsBoundToAVersion) {
+  Stored w;
+  json never = service("never");
+  never["spec"]["slo"] = "soon";
+  w.api.seed_object(never);
+  w.settle();
+  ASSERT_EQ(w.store.broken_objects().size(), 1U);
+  std::vector<bool> versioned;
+  w.api.admit = [&](const fakes::WriteAttempt& write) -> std::optional<fakes::Refusal> {
+    versioned.push_back(write.versioned);
+    return {};
+  };
+  api::Condition condition;
+  condition.type = "Readable";
+  condition.status = api::ConditionStatus::kFalse;
+  condition.reason = "Unreadable";
+  condition.message = "spec.slo: found string";
+  const BrokenObject broken = w.store.broken_objects().front();
+  EXPECT_TRUE(w.store.write_condition(broken, condition).ok());
+  EXPECT_TRUE(w.store.write_condition(broken, condition).ok()) << "our own write is no stranger's";
+  EXPECT_THAT(versioned, ElementsAre(true, true));
+}
+
 // Given hundreds of seeded changes (new, edited, broken, mended, deleted, made anew under the old name); expects after each the
 // same lists as of a store that has just begun, but for last good states, which only the old one can know.
 TEST(KubernetesStore, SameAsReadingEverythingAnew) {
