@@ -25,21 +25,19 @@ std::int64_t observed_generation(const nlohmann::json& object) {
   return observed != status->end() && observed->is_number_integer() ? observed->get<std::int64_t>() : 0;
 }
 
-// Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
-void bind_to_version(nlohmann::json& object, const api::ObjectMeta& meta, const kube::Reflector& cache) {
+// `manager`: whose fields these are from then on; empty: the client's own. Nobody else writes our status: what is there was
+// written by an older version of us.
+Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resource, const api::ObjectMeta& meta,
+                          nlohmann::json status, kube::Reflector& cache, const std::string& manager = {}) {
+  nlohmann::json object = identity(resource, meta);
+  // Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
   if (const nlohmann::json* known = cache.find(meta.name_space, meta.name))
     object["metadata"]["resourceVersion"] = known->at("metadata").value("resourceVersion", "");
-}
-
-template <class Status>
-Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resource, const api::ObjectMeta& meta,
-                          const Status& status, kube::Reflector& cache) {
-  nlohmann::json object = identity(resource, meta);
-  bind_to_version(object, meta, cache);
-  object["status"] = api::to_json(status);
+  object["status"] = std::move(status);
   kube::WriteOptions options;
   options.subresource = "status";
-  options.force = true;  // nobody else writes our status; what is there was written by an older version of us
+  options.field_manager = manager;
+  options.force = true;
   const auto written = client.apply(resource, object, options);
   if (!written.ok()) return written.error();
   cache.observe_write(*written);
@@ -172,7 +170,7 @@ void KubernetesStore::forget_old_look_ups(Instant now) {
 }
 
 Result<void> KubernetesStore::write_status(const api::ModelService& object, const api::ModelServiceStatus& status) {
-  return apply_status(client_, kube::resources::kModelServices, object.metadata, status, service_cache_);
+  return apply_status(client_, kube::resources::kModelServices, object.metadata, api::to_json(status), service_cache_);
 }
 
 Result<void> KubernetesStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
@@ -181,11 +179,11 @@ Result<void> KubernetesStore::write_status(const api::AcceleratorClass& object, 
     return Error{ErrorCode::kNotFound,
                  fmt::format("AcceleratorClass {} is another installation's, which writes its status", object.metadata.name)};
   }
-  return apply_status(client_, kube::resources::kAcceleratorClasses, object.metadata, status, class_cache_);
+  return apply_status(client_, kube::resources::kAcceleratorClasses, object.metadata, api::to_json(status), class_cache_);
 }
 
 Result<void> KubernetesStore::write_status(const api::PerformanceProfile& object, const api::PerformanceProfileStatus& status) {
-  return apply_status(client_, kube::resources::kPerformanceProfiles, object.metadata, status, profile_cache_);
+  return apply_status(client_, kube::resources::kPerformanceProfiles, object.metadata, api::to_json(status), profile_cache_);
 }
 
 Result<void> KubernetesStore::write_condition(const BrokenObject& object, const api::Condition& condition) {
@@ -198,17 +196,9 @@ Result<void> KubernetesStore::write_condition(const BrokenObject& object, const 
   meta.name_space = object.name_space;
   meta.name = object.name;
   meta.uid = object.uid;
-  nlohmann::json applied = identity(resource, meta);
-  bind_to_version(applied, meta, cache);
-  applied["status"]["conditions"] = nlohmann::json::array({api::to_json(condition)});
-  kube::WriteOptions options;
-  options.subresource = "status";
-  options.field_manager = "windlass-controller-unreadable";  // of this one condition: what else our status says stays ours
-  options.force = true;
-  const auto written = client_.apply(resource, applied, options);
-  if (!written.ok()) return written.error();
-  cache.observe_write(*written);
-  return {};
+  // A manager of this one condition: what else our status says stays ours.
+  return apply_status(client_, resource, meta, {{"conditions", nlohmann::json::array({api::to_json(condition)})}}, cache,
+                      "windlass-controller-unreadable");
 }
 
 Result<void> KubernetesStore::record_event(const api::ModelService& object, bool warning, const std::string& reason,

@@ -2,6 +2,9 @@
 // is asked in tests/process/promql.
 #include "controller/reconcile/promql_demand.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,6 +110,16 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   EXPECT_EQ(demand.ttft_s, (planner::Reading{0.25, 492}));
   EXPECT_FALSE(demand.tpot_s);
   ASSERT_FALSE(asked_.empty());
+  // What stands for a mean is one: each part for each of its whole.
+  for (const auto& [part, whole] : {std::pair{"request_prompt_tokens", "requests_measured"},
+                                    {"request_generation_tokens", "requests_measured"},
+                                    {"requests_attained", "requests_judged"}}) {
+    EXPECT_TRUE(std::any_of(asked_.begin(), asked_.end(), [&](const kube::HttpRequest& request) {
+      const std::string query = decoded(request.url);
+      return query.starts_with(fmt::format("sum by (model) (increase(windlass_gateway_{}_total", part)) &&
+             query.find(fmt::format(" / sum by (model) (increase(windlass_gateway_{}_total", whole)) != std::string::npos;
+    })) << part;
+  }
   for (const kube::HttpRequest& request : asked_) {
     EXPECT_THAT(decoded(request.url), HasSubstr(R"({namespace="llm"})"));
     EXPECT_EQ(request.headers.at("Authorization"), "Bearer secret-token");
