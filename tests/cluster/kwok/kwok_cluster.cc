@@ -17,7 +17,6 @@ using nlohmann::json;
 using std::chrono::seconds;
 
 constexpr const char* kSystemNamespace = "windlass-system";
-constexpr const char* kServicesPath = "/apis/windlass.dev/v1alpha1/namespaces/default/modelservices";
 
 struct SimulatedClass {
   const char* memory;
@@ -36,6 +35,10 @@ constexpr std::array<SimulatedClass, 3> kFigures = {{{"80Gi", 989e12 * kShare, 3
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
   for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
+}
+
+std::string services_path(const std::string& name_space) {
+  return fmt::format("/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices", name_space);
 }
 
 std::string quantity(double value) { return fmt::format("{:.3f}G", value / 1e9); }
@@ -202,17 +205,32 @@ Result<void> KwokCluster::create_nodes() {
   return {};
 }
 
-Result<void> KwokCluster::create_service(const std::string& name, const json& spec) {
+Result<void> KwokCluster::create_namespaces(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const json object = {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name}}}};
+    WINDLASS_RETURN_IF_ERROR(created(plane_->send("POST", "/api/v1/namespaces", object), "namespace " + name));
+  }
+  // The controller manager gives each the account that a pod is refused without.
+  for (const std::string& name : names) {
+    const std::string account = fmt::format("/api/v1/namespaces/{}/serviceaccounts/default", name);
+    if (!eventually(seconds(60), [&] { return plane_->get(account).status == 200; })) {
+      return Error{ErrorCode::kUnavailable, fmt::format("namespace {} got no service account\n{}", name, tails())};
+    }
+  }
+  return {};
+}
+
+Result<void> KwokCluster::create_service(const std::string& name, const json& spec, const std::string& name_space) {
   json whole = {{"model", {{"servedName", name}, {"uri", "hf://simulated/" + name}, {"architecture", "llama3-8b"}}}};
   whole.merge_patch(spec);
   const json object = {{"apiVersion", "windlass.dev/v1alpha1"},
                        {"kind", "ModelService"},
-                       {"metadata", {{"name", name}, {"namespace", "default"}}},
+                       {"metadata", {{"name", name}, {"namespace", name_space}}},
                        {"spec", whole}};
-  return created(plane_->send("POST", kServicesPath, object), "ModelService " + name);
+  return created(plane_->send("POST", services_path(name_space), object), "ModelService " + name);
 }
 
-std::vector<json> KwokCluster::services() const { return plane_->list(kServicesPath); }
+std::vector<json> KwokCluster::services() const { return plane_->list(services_path("default")); }
 
 std::vector<json> KwokCluster::workers() const {
   std::vector<json> all = plane_->list("/api/v1/namespaces/default/pods?labelSelector=app.kubernetes.io%2Fcomponent%3Dworker");

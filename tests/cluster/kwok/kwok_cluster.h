@@ -58,8 +58,12 @@ class KwokCluster {
   [[nodiscard]] ControlPlane& plane() { return *plane_; }
   [[nodiscard]] const KwokOptions& options() const { return options_; }
 
+  // Pods can be created in them once this returns.
+  [[nodiscard]] Result<void> create_namespaces(const std::vector<std::string>& names);
   // A ModelService; `spec` is merged over what every service here has.
-  [[nodiscard]] Result<void> create_service(const std::string& name, const nlohmann::json& spec);
+  [[nodiscard]] Result<void> create_service(const std::string& name, const nlohmann::json& spec,
+                                            const std::string& name_space = "default");
+  // Of the namespace "default".
   [[nodiscard]] std::vector<nlohmann::json> services() const;
   [[nodiscard]] std::vector<nlohmann::json> workers() const;  // pods of services that do not end
 

@@ -161,6 +161,11 @@ std::string cpu_table(const std::vector<Stage>& stages) {
 
 std::string name_of(int index) { return fmt::format("svc-{:04}", index); }
 
+// Ten services a namespace, a team's. The controller manager looks through all pods of a namespace for each of its disruption
+// budgets, so that all services in one would cost the control plane the product of both.
+constexpr int kServicesOfANamespace = 10;
+std::string namespace_of(int index) { return fmt::format("team-{:03}", index / kServicesOfANamespace); }
+
 Result<void> run(const Flags& flags) {
   const int wanted = flags.services * flags.workers_each;
   KwokOptions options;
@@ -169,11 +174,16 @@ Result<void> run(const Flags& flags) {
   options.start_min_s = 0.5;
   options.start_spread_s = 0.5;
   WINDLASS_ASSIGN_OR_RETURN(const auto cluster, KwokCluster::start(options));
+  std::vector<std::string> namespaces;
+  for (int i = 0; i < flags.services; i += kServicesOfANamespace) namespaces.push_back(namespace_of(i));
+  WINDLASS_RETURN_IF_ERROR(cluster->create_namespaces(namespaces));
   for (int i = 0; i < flags.services; ++i) {
     WINDLASS_RETURN_IF_ERROR(cluster->create_service(
-        name_of(i), {{"slo", {{"timeToFirstToken", "60s"}, {"timePerOutputToken", "2s"}}},
-                     {"accelerators", json::array({{{"class", kSimulatedClasses[static_cast<std::size_t>(i) % 3]}}})},
-                     {"scaling", {{"minWorkers", flags.workers_each}, {"maxWorkers", 2 * flags.workers_each}}}}));
+        name_of(i),
+        {{"slo", {{"timeToFirstToken", "60s"}, {"timePerOutputToken", "2s"}}},
+         {"accelerators", json::array({{{"class", kSimulatedClasses[static_cast<std::size_t>(i) % 3]}}})},
+         {"scaling", {{"minWorkers", flags.workers_each}, {"maxWorkers", 2 * flags.workers_each}}}},
+        namespace_of(i)));
   }
   fmt::print(stderr, "{} ModelServices are there\n", flags.services);
   WINDLASS_ASSIGN_OR_RETURN(const Program controller, cluster->start_controller("controller"));
@@ -220,8 +230,8 @@ Result<void> run(const Flags& flags) {
   for (int i = 0; i < flags.edits; ++i) {
     const HttpAnswer edited = cluster->plane().send(
         "PATCH",
-        fmt::format("/apis/windlass.dev/v1alpha1/namespaces/default/modelservices/{}",
-                    name_of(i * flags.services / flags.edits)),
+        fmt::format("/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices/{}",
+                    namespace_of(i * flags.services / flags.edits), name_of(i * flags.services / flags.edits)),
         {{"spec", {{"scaling", {{"minWorkers", flags.workers_each + 1}}}}}}, "application/merge-patch+json");
     if (!edited.ok()) return Error{ErrorCode::kUnavailable, edited.describe()};
     std::this_thread::sleep_for(std::chrono::milliseconds(200));  // five edits a second
