@@ -30,13 +30,13 @@ double Dispatcher::now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::shared_ptr<Ticket> Dispatcher::arrived(const std::string& model, bool streamed) {
+std::shared_ptr<Ticket> Dispatcher::arrived(const std::string& model, bool streamed, std::size_t body_bytes) {
   auto ticket = std::make_shared<Ticket>(io_, next_id_++);
   ticket->arrived_s = now_s();
   tickets_.emplace(ticket->id, ticket);
   // A known model has its metrics since the table that listed it; an unknown one must not get any.
   if (const auto known = models_.find(model); known != models_.end()) known->second.started.add();
-  apply(router_.arrived(ticket->arrived_s, ticket->id, model, streamed));
+  apply(router_.arrived(ticket->arrived_s, ticket->id, model, streamed, body_bytes));
   return ticket;
 }
 

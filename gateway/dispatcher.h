@@ -42,7 +42,7 @@ class Dispatcher {
  public:
   Dispatcher(asio::io_context& io, RouterOptions options, metrics::GatewayMetrics& metrics);
 
-  [[nodiscard]] std::shared_ptr<Ticket> arrived(const std::string& model, bool streamed);
+  [[nodiscard]] std::shared_ptr<Ticket> arrived(const std::string& model, bool streamed, std::size_t body_bytes);
   // Returns when the ticket holds a dispatch or is over.
   [[nodiscard]] asio::awaitable<void> decision(std::shared_ptr<Ticket> ticket);
 

@@ -55,7 +55,7 @@ asio::awaitable<void> look_for_end(std::shared_ptr<Ticket> ticket, tcp::socket& 
 }  // namespace
 
 asio::awaitable<bool> Exchange::run() {
-  ticket_ = proxy_.dispatcher.arrived(request_.head.model, request_.head.stream);
+  ticket_ = proxy_.dispatcher.arrived(request_.head.model, request_.head.stream, request_.head.upstream_body.size());
   ticket_->interrupt = [this] {
     if (upstream_ != nullptr) upstream_->close();
     if (!writing_to_client_) return;

@@ -19,12 +19,33 @@ constexpr double kMaxBackoffS = 2.0;
 constexpr int kRetryAfterNoWorkerS = 5;
 constexpr int kMaxRetryAfterS = 60;
 constexpr int kMaxStartRetryAfterS = 600;
+constexpr double kPlacementRetryS = 0.02;                                 // what fits changes with every token, and with time
+constexpr double kNobodyWaits = std::numeric_limits<double>::infinity();  // for the next token: the answer is not streamed
 constexpr const char* kShuttingDown = "The gateway is shutting down.";
 
 double backoff_s(Refusal why, int refusals) {
   const double base_s = why == Refusal::kFull ? 0.05 : why == Refusal::kConnect ? 0.1 : 1.0;
   return std::min(kMaxBackoffS, base_s * std::pow(2.0, std::min(refusals - 1, 10)));
 }
+
+// Prompt tokens of a request, guessed from its size by what workers have said of others; the last hundred or so count.
+class TokensPerByte {
+ public:
+  void observe(std::size_t bytes, int tokens) {
+    if (bytes == 0 || tokens <= 0) return;
+    bytes_ = kMemory * bytes_ + static_cast<double>(bytes);
+    tokens_ = kMemory * tokens_ + tokens;
+  }
+  // 0: not known.
+  [[nodiscard]] int tokens_of(std::size_t bytes) const {
+    if (bytes == 0 || bytes_ <= 0) return 0;
+    return std::max(1, static_cast<int>(std::lround(std::min(1e9, static_cast<double>(bytes) * tokens_ / bytes_))));
+  }
+
+ private:
+  static constexpr double kMemory = 0.99;
+  double bytes_ = 0, tokens_ = 0;
+};
 
 }  // namespace
 
@@ -36,9 +57,11 @@ struct Router::ChainSlot {
   std::size_t index = 0;  // in the model's list, while it is listed
   std::string id;
   std::string address;
+  std::uint64_t key = 0;  // a policy's name of it
   double service_rate_per_s = 0;
   int capacity = 0;
   bool draining = false;
+  std::optional<dispatch::PackingModel> packing;  // of our share of it
   bool listed = false;
   int in_flight = 0;
   int refusals = 0;            // in a row
@@ -60,13 +83,30 @@ struct Router::Model {
   dispatch::WaitingLine waiting;                    // for any chain
   std::size_t waiting_at_chains = 0;                // in the slots' own queues
   dispatch::FirstTokenTail first_token;
+  // For a policy that places by lengths.
+  TokensPerByte tokens_per_byte;
+  std::multimap<double, RequestId> prefilled;  // when the prompts of answers that are not streamed will have been processed
+  double asked_s = 0;                          // when it last kept a request back
+  int most_input_tokens = 0;                   // that the smallest cache of its chains holds
 
+  [[nodiscard]] dispatch::RequestTracker* tracker() const { return policy->tracker(); }
+  [[nodiscard]] dispatch::PackingRules rules() const {
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    dispatch::PackingRules rules;
+    rules.ttft_s = route.ttft_slo_s > 0 ? route.ttft_slo_s : kNone;
+    rules.tpot_s = route.tpot_slo_s > 0 ? route.tpot_slo_s : kNone;
+    return rules;
+  }
   [[nodiscard]] std::size_t total_waiting() const { return waiting.size() + waiting_at_chains; }
   [[nodiscard]] double margin_s() const { return first_token.margin_s(std::max(0.0, route.ttft_slo_s)); }
 
   [[nodiscard]] static dispatch::ChainState state_of(const ChainSlot& slot) {
-    return {slot.service_rate_per_s, slot.capacity, slot.in_flight + static_cast<int>(slot.waiting.size()),
-            slot.draining || slot.blocked_until_s > 0 || slot.contact != Contact::kAnswers};
+    return {slot.service_rate_per_s,
+            slot.capacity,
+            slot.in_flight + static_cast<int>(slot.waiting.size()),
+            slot.draining || slot.blocked_until_s > 0 || slot.contact != Contact::kAnswers,
+            slot.key,
+            slot.packing ? &*slot.packing : nullptr};
   }
   // Whether any worker is listed that takes requests; else it is started from nothing.
   [[nodiscard]] bool started() const {
@@ -108,6 +148,7 @@ struct Router::Request {
   bool moved = false;       // it was taken back from a worker that may have worked on it
   double wait_until_s = 0;  // as long as no worker has taken it
   int tokens = 0;
+  std::size_t body_bytes = 0;
   std::multimap<double, RequestId>::iterator deadline;
 };
 
@@ -124,14 +165,19 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
     model->listed = false;
     for (auto& slot : model->slots) slot->listed = false;
   }
+  std::set<const Model*> remade;  // with a policy that knows of no request yet
   for (const dispatch::ModelRoute& route : table_.models) {
     auto& model = models_[route.served_name];
-    if (model == nullptr) {
+    bool new_policy = model == nullptr;
+    if (new_policy) {
       model = std::make_unique<Model>();
-      model->policy = dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name));
       model->waiting = dispatch::WaitingLine(options_.queue_order);
+    } else {
+      const bool same = model->route.ttft_slo_s == route.ttft_slo_s && model->route.tpot_slo_s == route.tpot_slo_s;
+      new_policy = !same && model->tracker() != nullptr;  // it places by them
     }
     model->listed = true;
+    model->most_input_tokens = std::numeric_limits<int>::max();
     std::vector<std::shared_ptr<ChainSlot>> slots;
     std::map<std::pair<std::string_view, std::string_view>, std::shared_ptr<ChainSlot>> before;  // a model may have thousands
     for (const auto& slot : model->slots)
@@ -144,10 +190,20 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       if (known == before.end()) {
         slot->id = chain.id;
         slot->address = chain.hops.front();
+        slot->key = ++last_key_;
       }
       slot->service_rate_per_s = chain.service_rate_per_s;
       slot->capacity = chain.capacity;
       slot->draining = chain.draining;
+      slot->packing.reset();
+      if (chain.latency >= 0 && chain.share > 0) {
+        slot->packing =
+            dispatch::shared(route.latencies.at(static_cast<std::size_t>(chain.latency)), std::min(1.0, chain.share));
+        const double room = slot->packing->kv_capacity_tokens - slot->packing->kv_request_tokens;
+        if (slot->packing->kv_capacity_tokens > 0 && room < model->most_input_tokens) {
+          model->most_input_tokens = std::max(1, static_cast<int>(room));
+        }
+      }
       slot->contact = contact_of(slot->address);
       slot->listed = true;
       slots.push_back(std::move(slot));
@@ -159,11 +215,17 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
     model->slots = std::move(slots);
     model->route = route;
     model->route.chains.clear();
+    if (new_policy) {
+      model->policy =
+          dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name), model->rules());
+      remade.insert(model.get());
+    }
   }
   std::vector<RequestId> orphans;  // ending a request may drop its model, so the walk over models only collects them
   for (auto& [name, model] : models_) {
     if (model->listed) {
       model->start_over();
+      if (remade.contains(model.get())) place_again(now_s, *model);
       for (const auto& slot : model->slots) serve_queue_of(now_s, *model, slot, outcome.actions);
       pump(now_s, *model, outcome.actions);
       continue;
@@ -179,7 +241,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
   return outcome;
 }
 
-Actions Router::arrived(double now_s, RequestId id, const std::string& name, bool streamed) {
+Actions Router::arrived(double now_s, RequestId id, const std::string& name, bool streamed, std::size_t body_bytes) {
   assert(!requests_.contains(id));
   Actions actions;
   Request& request = requests_[id];
@@ -187,6 +249,7 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
   request.record.model = name;
   request.record.streamed = streamed;
   request.record.arrived_s = now_s;
+  request.body_bytes = body_bytes;
   const auto found = models_.find(name);
   request.known_model = found != models_.end() && found->second->listed;
   const bool from_nothing = request.known_model && !found->second->started();
@@ -248,7 +311,7 @@ void Router::block(double now_s, const std::shared_ptr<ChainSlot>& slot, const s
 void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& actions) {
   Request& request = requests_.at(id);
   const auto slot = request.slot;
-  release(request);
+  release(id, request);
   request.record.chain.clear();
   request.record.dispatched_s.reset();
   deadlines_.erase(request.deadline);
@@ -284,12 +347,17 @@ void Router::tokens_sent(double now_s, RequestId id, int count) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || count <= 0) return;
   Request& request = found->second;
+  const auto model = models_.find(request.record.model);
+  auto* const tracker = model == models_.end() ? nullptr : model->second->tracker();
+  int after_first = count;
   if (!request.record.first_token_s.has_value()) {
     request.record.first_token_s = now_s;
-    const auto model = models_.find(request.record.model);
     if (model != models_.end() && request.record.dispatched_s.has_value())
       model->second->first_token.observe(now_s - *request.record.dispatched_s);
+    if (tracker != nullptr) tracker->first_token(id, now_s);
+    --after_first;
   }
+  if (tracker != nullptr && after_first > 0) tracker->tokens_made(id, after_first);
   request.record.last_token_s = now_s;
   request.tokens += count;
 }
@@ -298,6 +366,9 @@ Actions Router::completed(double now_s, RequestId id, const Completion& completi
   const auto found = requests_.find(id);
   if (found == requests_.end()) return {};
   Actions actions;
+  if (const auto model = models_.find(found->second.record.model); model != models_.end()) {
+    model->second->tokens_per_byte.observe(found->second.body_bytes, completion.prompt_tokens);
+  }
   found->second.record.prompt_tokens = completion.prompt_tokens;
   found->second.record.generation_tokens = completion.generation_tokens;
   finish(now_s, id, completion.code, actions);
@@ -420,9 +491,12 @@ std::optional<double> Router::next_deadline_s() const {
   for (const auto& [name, model] : models_) {
     if (model->waiting.empty()) continue;
     for (const auto& slot : model->slots) {
-      // Only a block that holds a free slot back is worth waking up for.
-      if (slot->serves() && slot->in_flight < slot->capacity && slot->blocked_until_s > 0) {
+      // Only what holds a free slot back is worth waking up for: a block, or that nothing fits there yet.
+      if (!slot->serves() || slot->in_flight >= slot->capacity) continue;
+      if (slot->blocked_until_s > 0) {
         earlier(slot->blocked_until_s);
+      } else if (model->tracker() != nullptr) {
+        earlier(model->asked_s + kPlacementRetryS);
       }
     }
   }
@@ -482,15 +556,46 @@ void Router::wait(Model& model, RequestId id) {
                      ttft_s > 0 ? request.record.arrived_s + ttft_s : std::numeric_limits<double>::infinity());
 }
 
+// A guess is no reason to refuse: it is never longer than what any of the chains takes when it is empty.
+dispatch::RequestLengths Router::lengths_of(const Model& model, RequestId id) const {
+  return {id, std::min(model.most_input_tokens, model.tokens_per_byte.tokens_of(requests_.at(id).body_bytes)), 0};
+}
+
+// Tells a policy that knows of no request yet of all that are at the model's listed chains.
+void Router::place_again(double now_s, Model& model) {
+  auto* const tracker = model.tracker();
+  if (tracker == nullptr) return;
+  for (const auto& [id, request] : requests_) {
+    const auto& slot = request.slot != nullptr ? request.slot : request.queued_at;
+    if (request.record.model != model.route.served_name || slot == nullptr || !slot->listed) continue;
+    tracker->placed(slot->index, lengths_of(model, id));
+    if (request.record.first_token_s.has_value()) tracker->first_token(id, now_s);
+    if (request.tokens > 1) tracker->tokens_made(id, request.tokens - 1);
+  }
+}
+
 // Gives waiting requests to chains, each in its turn, until the policy says wait.
 void Router::pump(double now_s, Model& model, Actions& actions) {
   if (!model.listed || shutting_down_) return;
   model.unblock_waited_out(now_s);
+  auto* const tracker = model.tracker();
+  for (; !model.prefilled.empty() && model.prefilled.begin()->first <= now_s; model.prefilled.erase(model.prefilled.begin())) {
+    if (tracker != nullptr) tracker->first_token(model.prefilled.begin()->second, kNobodyWaits);
+  }
   while (!model.waiting.empty()) {
-    const auto choice = model.policy->choose();
+    std::optional<std::size_t> choice;
+    dispatch::RequestLengths lengths;
+    if (tracker == nullptr) {
+      choice = model.policy->choose();
+    } else {
+      lengths = lengths_of(model, model.waiting.next(now_s, model.margin_s())->id);
+      choice = model.policy->choose_for(lengths, now_s);
+      model.asked_s = now_s;
+    }
     if (!choice.has_value()) return;
     const auto next = *model.waiting.next(now_s, model.margin_s());
     model.waiting.take(next.place);
+    if (tracker != nullptr) tracker->placed(*choice, lengths);
     const auto& slot = model.slots[*choice];
     if (slot->in_flight < slot->capacity) {
       send(now_s, model, slot, next.id, actions);
@@ -524,6 +629,10 @@ void Router::send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& 
   request.record.dispatched_s = now_s;
   deadlines_.erase(request.deadline);
   request.deadline = deadlines_.emplace(request.record.arrived_s + options_.request_timeout_s, id);
+  if (!request.record.streamed && slot->packing && model.tracker() != nullptr) {
+    const double prompt_s = slot->packing->prefill_s + slot->packing->prefill_token_s * lengths_of(model, id).input_tokens;
+    model.prefilled.emplace(now_s + prompt_s, id);
+  }
   actions.push_back(Dispatch{id, slot->id, slot->address});
 }
 
@@ -531,14 +640,18 @@ void Router::send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& 
 void Router::empty_queue_of(Model& model, ChainSlot& slot) {
   model.waiting_at_chains -= slot.waiting.size();
   for (const auto& waiting : slot.waiting.take_all()) {
+    if (auto* const tracker = model.tracker()) tracker->ended(waiting.id, 0);
     requests_.at(waiting.id).queued_at.reset();
     model.waiting.join(waiting.place, waiting.id, waiting.deadline_s);
   }
 }
 
 // Gives the slot back, or leaves the queue. The caller serves the chain's queue and pumps.
-void Router::release(Request& request) {
+void Router::release(RequestId id, Request& request, int output_tokens) {
   const auto model = models_.find(request.record.model);
+  if (model != models_.end()) {
+    if (auto* const tracker = model->second->tracker()) tracker->ended(id, output_tokens);
+  }
   if (request.slot != nullptr) {
     const auto slot = std::move(request.slot);
     request.slot.reset();
@@ -560,10 +673,10 @@ void Router::finish(double now_s, RequestId id, int code, Actions& actions) {
   Request& request = found->second;
   deadlines_.erase(request.deadline);
   const auto slot = request.slot;
-  release(request);
+  if (request.record.generation_tokens < 0 && request.record.streamed) request.record.generation_tokens = request.tokens;
+  release(id, request, code == 200 ? std::max(0, request.record.generation_tokens) : 0);
   request.record.code = code;
   request.record.finished_s = now_s;
-  if (request.record.generation_tokens < 0 && request.record.streamed) request.record.generation_tokens = request.tokens;
   const Verdict verdict = judge(request.record, request.objective);
   const std::string name = request.record.model;
   actions.push_back(Finished{id, std::move(request.record), verdict, request.known_model});

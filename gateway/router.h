@@ -13,6 +13,8 @@
 //   - under JFFC: while a request waits, no chain of its model has a free slot (other than chains that refused us a moment
 //     ago), and those of one model that wait are dispatched in the order of planner/dispatch/waiting_line.h: those who can
 //     still meet timeToFirstToken, then those who cannot; one that was refused returns to its old place
+//   - under a policy that places requests by their lengths (RequestTracker) it is told of each that is placed, of its first
+//     token, of its tokens and, once, of its end; what it keeps back it is asked again about every kPlacementRetryS
 //   - under a policy that sends requests to full chains they wait here, in one queue per chain, each in that order, and none
 //     waits for a chain that has a free slot; when a chain stops taking requests, those that wait for it are given to the
 //     policy anew
@@ -110,8 +112,10 @@ class Router {
   };
   [[nodiscard]] TableOutcome table_changed(double now_s, dispatch::RoutingTable table);
 
+  // `body_bytes`: of the request, from which policies that place by lengths guess its prompt; 0: not known.
   // REQUIRES: an id never used before.
-  [[nodiscard]] Actions arrived(double now_s, RequestId id, const std::string& model, bool streamed);
+  [[nodiscard]] Actions arrived(double now_s, RequestId id, const std::string& model, bool streamed,
+                                std::size_t body_bytes = 0);
 
   // What follows about an id that is already over is ignored: the shell may learn of things in any order.
 
@@ -177,6 +181,8 @@ class Router {
   struct Request;
 
   void wait(Model& model, RequestId id);
+  [[nodiscard]] dispatch::RequestLengths lengths_of(const Model& model, RequestId id) const;
+  void place_again(double now_s, Model& model);
   void pump(double now_s, Model& model, Actions& actions);
   void serve_queue_of(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, Actions& actions);
   void send(double now_s, Model& model, const std::shared_ptr<ChainSlot>& slot, RequestId id, Actions& actions);
@@ -184,7 +190,7 @@ class Router {
   void block(double now_s, const std::shared_ptr<ChainSlot>& slot, const std::string& model, Refusal why);
   void wait_again(double now_s, RequestId id, double deadline_s, Actions& actions);
   void lose(double now_s, RequestId id, const std::string& message, Actions& actions);
-  void release(Request& request);
+  void release(RequestId id, Request& request, int output_tokens = 0);
   void finish(double now_s, RequestId id, int code, Actions& actions);
   void reject(double now_s, RequestId id, Reject rejection, Actions& actions);
   void time_out(double now_s, RequestId id, Actions& actions);
@@ -202,6 +208,7 @@ class Router {
   ContactCounts contact_counts_;
   double table_received_s_ = 0;
   std::uint64_t next_sequence_ = 0;
+  std::uint64_t last_key_ = 0;  // of the chains' slots
 };
 
 }  // namespace windlass::gateway

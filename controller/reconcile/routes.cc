@@ -18,7 +18,15 @@ dispatch::Role role_of(const Worker& worker) {
   return dispatch::Role::kUnified;
 }
 
-dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory) {
+// Which of the latencies is the pool's; a new one when none is yet.
+int latency_of(const planner::PoolPlan& pool, std::vector<dispatch::PackingModel>& latencies) {
+  if (pool.packing == planner::PoolPlan{}.packing) return -1;
+  const auto found = std::find(latencies.begin(), latencies.end(), pool.packing);
+  if (found == latencies.end()) latencies.push_back(pool.packing);
+  return static_cast<int>(found - latencies.begin());
+}
+
+dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std::vector<dispatch::PackingModel>& latencies) {
   dispatch::Chain chain;
   chain.id = chain_id(worker);
   chain.hops = {worker.address};
@@ -30,6 +38,7 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory) {
       chain.service_rate_per_s = pool->second.service_rate_per_s;
       // No more than keeps TPOT inside the objective, and no more than the worker takes.
       chain.capacity = std::clamp(pool->second.slots, 1, std::max(1, worker.max_concurrency));
+      chain.latency = latency_of(pool->second, latencies);
     }
   }
   return chain;
@@ -67,11 +76,15 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
     route.max_context_tokens = planned.max_context_tokens > 0 ? planned.max_context_tokens
                                : planned.shape                ? planned.shape->max_context_tokens
                                                               : 0;
+    if (memory != state.services.end()) {
+      // In the pools' order, whatever the workers' is: the same latencies make the same table.
+      for (const auto& [name, pool] : memory->second.pools) (void)latency_of(pool, route.latencies);
+    }
     for (const Worker& worker : observation.workers.at(service.metadata.uid)) {
       if (worker.finished || worker.address.empty()) continue;
       const bool leaving = worker.draining_since_s || worker.terminating;
       if (!worker.ready && !leaving) continue;
-      route.chains.push_back(chain_of(worker, memory == state.services.end() ? nullptr : &memory->second));
+      route.chains.push_back(chain_of(worker, memory == state.services.end() ? nullptr : &memory->second, route.latencies));
     }
     std::sort(route.chains.begin(), route.chains.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     const bool serves =

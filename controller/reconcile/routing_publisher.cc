@@ -200,7 +200,11 @@ dispatch::RoutingTable RoutingPublisher::table_of(const std::string& id) const {
   dispatch::RoutingTable table = table_;
   for (dispatch::ModelRoute& model : table.models) {
     const std::vector<int>& slots = models_.at(model.served_name).shares.at(id);
-    for (std::size_t k = 0; k < model.chains.size(); ++k) model.chains[k].capacity = slots[k];
+    for (std::size_t k = 0; k < model.chains.size(); ++k) {
+      dispatch::Chain& chain = model.chains[k];
+      if (chain.capacity > 0 && slots[k] > 0) chain.share = static_cast<double>(slots[k]) / chain.capacity;
+      chain.capacity = slots[k];
+    }
   }
   return table;
 }

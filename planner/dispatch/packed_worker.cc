@@ -14,6 +14,15 @@ constexpr double kNoObjective_s = 1e6;  // finite, so that sums and differences 
 
 }  // namespace
 
+PackingModel shared(const PackingModel& model, double share) {
+  PackingModel own = model;
+  own.prefill_token_s /= share;
+  own.context_token_s /= share;
+  own.decode_request_s /= share;
+  own.kv_capacity_tokens *= share;
+  return own;
+}
+
 PackedWorker::PackedWorker(const PackingModel& model, const PackingRules& rules)
     : rules_(rules), earliest_deadline_s_(kUnbounded) {
   rules_.ttft_s = std::min(rules_.ttft_s, kNoObjective_s);

@@ -40,6 +40,10 @@ struct PackingModel {
   bool operator==(const PackingModel&) const = default;
 };
 
+// What a share of the worker's slots sees of it, as long as others load theirs alike: its own tokens cost what all of them do,
+// and its part of the cache is left to it. most_requests stays. REQUIRES: 0 < share <= 1.
+[[nodiscard]] PackingModel shared(const PackingModel& model, double share);
+
 // What of a request's life a worker serves (Section 5.1): all of it, (b) to (e); its prefill alone, (c); its decode, (b), (e).
 enum class PackingPhase { kBoth, kPrefill, kDecode };
 

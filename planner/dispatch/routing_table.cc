@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/json_reader.h"
+#include "planner/dispatch/packing_json.h"
 
 namespace windlass::dispatch {
 namespace {
@@ -17,26 +18,33 @@ using nlohmann::json;
 constexpr int kLargestCount = 1'000'000'000;
 
 json chain_to_json(const Chain& chain) {
-  return json{{"id", chain.id},
-              {"hops", chain.hops},
-              {"role", to_string(chain.role)},
-              {"serviceRatePerS", json_number(chain.service_rate_per_s)},
-              {"capacity", chain.capacity},
-              {"draining", chain.draining}};
+  json value{{"id", chain.id},
+             {"hops", chain.hops},
+             {"role", to_string(chain.role)},
+             {"serviceRatePerS", json_number(chain.service_rate_per_s)},
+             {"capacity", chain.capacity},
+             {"draining", chain.draining}};
+  if (chain.latency >= 0) value["latency"] = chain.latency;
+  if (chain.share != 1) value["share"] = json_number(chain.share);
+  return value;
 }
 
 json route_to_json(const ModelRoute& route) {
   json chains = json::array();
   for (const Chain& chain : route.chains) chains.push_back(chain_to_json(chain));
-  return json{{"servedName", route.served_name},
-              {"nameSpace", route.name_space},
-              {"service", route.service},
-              {"ttftSloS", json_number(route.ttft_slo_s)},
-              {"tpotSloS", json_number(route.tpot_slo_s)},
-              {"maxQueued", route.max_queued},
-              {"maxContextTokens", route.max_context_tokens},
-              {"expectedStartS", json_number(route.expected_start_s)},
-              {"chains", std::move(chains)}};
+  json latencies = json::array();
+  for (const PackingModel& model : route.latencies) latencies.push_back(json(to_json(model)));
+  json value{{"servedName", route.served_name},
+             {"nameSpace", route.name_space},
+             {"service", route.service},
+             {"ttftSloS", json_number(route.ttft_slo_s)},
+             {"tpotSloS", json_number(route.tpot_slo_s)},
+             {"maxQueued", route.max_queued},
+             {"maxContextTokens", route.max_context_tokens},
+             {"expectedStartS", json_number(route.expected_start_s)},
+             {"chains", std::move(chains)}};
+  if (!latencies.empty()) value["latencies"] = std::move(latencies);
+  return value;
 }
 
 // A rate or a time: a number that is finite and not negative.
@@ -70,6 +78,8 @@ Result<Chain> chain_from_json(const json& value, const std::string& path) {
   chain.service_rate_per_s = amount(reader, "serviceRatePerS");
   chain.capacity = reader.int32("capacity", 0, kLargestCount);
   chain.draining = reader.boolean("draining");
+  if (reader.has("latency")) chain.latency = reader.int32("latency", 0, kLargestCount);
+  if (reader.has("share")) chain.share = amount(reader, "share");
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
   if (chain.hops.empty()) return Error{ErrorCode::kInvalidArgument, path + ".hops: found [], must name at least one worker"};
   return chain;
@@ -89,7 +99,17 @@ Result<ModelRoute> route_from_json(const json& value, const std::string& path) {
   reader.list("chains", [&](const json& chain, const std::string& chain_path) {
     route.chains.push_back(reader.unwrap(chain_from_json(chain, chain_path)));
   });
+  if (reader.has("latencies")) {
+    reader.list("latencies", [&](const json& model, const std::string& model_path) {
+      route.latencies.push_back(reader.unwrap(packing_model_from_json(model, model_path)));
+    });
+  }
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
+  for (std::size_t k = 0; k < route.chains.size(); ++k) {
+    if (route.chains[k].latency < static_cast<int>(route.latencies.size())) continue;
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.chains[{}].latency: found {}, must be less than the {} latencies",
+                                                          path, k, route.chains[k].latency, route.latencies.size())};
+  }
   return route;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/dispatch/packed_worker.h"
 
 namespace windlass::dispatch {
 
@@ -31,6 +32,8 @@ struct Chain {
   double service_rate_per_s = 0;  // requests per second of one slot of this chain (mu_k); higher is faster
   int capacity = 0;               // requests it may hold at once inside the TPOT objective (c_k); a gateway's own share of it
   bool draining = false;          // takes no new request; what is in flight goes on
+  int latency = -1;               // its workers' in ModelRoute::latencies; -1: not known
+  double share = 1;               // of the chain's slots that this gateway has; others load it with the rest
 
   bool operator==(const Chain&) const = default;
 };
@@ -45,6 +48,8 @@ struct ModelRoute {
   int max_context_tokens = 0;
   double expected_start_s = 0;  // while no worker is ready: when the first one is expected to be; 0: not known
   std::vector<Chain> chains;    // in a stable order (by id)
+  // Of the chains' workers, each kind once: for policies that place requests by their lengths.
+  std::vector<PackingModel> latencies;
 
   bool operator==(const ModelRoute&) const = default;
 };

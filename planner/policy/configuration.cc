@@ -71,6 +71,32 @@ int settled_slots(const PolicyMemory& memory, const std::string& pool, int slots
   return slots;
 }
 
+// Two digits: a correction that moves by less makes no new routing table.
+double stepped(double value) {
+  if (!(value > 0)) return 0;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 1);
+  return std::round(value / unit) * unit;
+}
+
+// Aladdin's lines through the model, around contexts of one to two thousand tokens.
+dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) {
+  constexpr double kShort = 1024, kLong = 2048;
+  const double prefill_token_s = (model.prefill_s(kLong) - model.prefill_s(kShort)) / (kLong - kShort);
+  const double one_s = model.decode_s(1, kShort);
+  const double context_token_s = (model.decode_s(1, kLong) - one_s) / (kLong - kShort);
+  const double request_s = model.decode_s(2, kShort) - one_s - context_token_s * kShort;
+  dispatch::PackingModel packing;
+  packing.prefill_token_s = stepped(prefill_token_s);
+  packing.prefill_s = stepped(model.prefill_s(kShort) - prefill_token_s * kShort);
+  packing.context_token_s = stepped(context_token_s);
+  packing.decode_request_s = stepped(request_s);
+  packing.decode_s = stepped(one_s - context_token_s * kShort - request_s);
+  packing.kv_capacity_tokens = std::floor(std::max(0.0, model.kv_capacity_tokens()));
+  packing.kv_request_tokens = kKvBlockTokens;
+  packing.most_requests = most_requests;
+  return packing;
+}
+
 // Slots and times for the lengths that are believed now.
 void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model) {
   const int most = std::max(1, configuration.pool.max_concurrency);
@@ -87,6 +113,7 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
       rate_within_tpot(model, objective_of(*input.service), input.believed, configuration.pool.slots);
   configuration.pool.service_rate_per_s = 1 / configuration.times.service_s;
   configuration.pool.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
+  configuration.pool.packing = packing_of(model, most);
 }
 
 Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus, int batch,

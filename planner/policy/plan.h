@@ -33,6 +33,9 @@ struct PoolPlan {
   int slots = 0;  // chain capacity in the routing table: 1..max_concurrency, follows the observed lengths
   double service_rate_per_s = 0;     // requests per second of one slot, at a full batch (mu)
   std::int64_t kv_cache_tokens = 0;  // KV cache of one worker
+  // Eq. 1 to 3 of one worker, for gateways that place requests by their lengths; in steps of two digits. 0 everywhere: not
+  // known.
+  dispatch::PackingModel packing{.kv_request_tokens = 0, .most_requests = 0};
 
   bool operator==(const PoolPlan&) const = default;
 };

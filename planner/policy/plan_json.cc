@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/dispatch/packing_json.h"
 #include "planner/policy/json_fields.h"
 
 namespace windlass::planner {
@@ -19,7 +20,7 @@ using nlohmann::json;
 Json number(double value) { return number_field(value); }
 
 Json fields_of(const PoolPlan& pool) {
-  return Json{{"name", pool.name},
+  Json fields{{"name", pool.name},
               {"role", to_string(pool.role)},
               {"accelerator", pool.accelerator},
               {"gpusPerWorker", pool.gpus_per_worker},
@@ -28,6 +29,8 @@ Json fields_of(const PoolPlan& pool) {
               {"slots", pool.slots},
               {"serviceRatePerS", number(pool.service_rate_per_s)},
               {"kvCacheTokens", pool.kv_cache_tokens}};
+  if (pool.packing != PoolPlan{}.packing) fields["packing"] = dispatch::to_json(pool.packing);
+  return fields;
 }
 
 Json fields_of(const std::vector<PoolPlan>& pools) {
@@ -108,6 +111,9 @@ Result<PoolPlan> read_pool(const json& value, const std::string& path) {
   pool.slots = reader.int32("slots", 0);
   pool.service_rate_per_s = reader.number("serviceRatePerS");
   pool.kv_cache_tokens = reader.integer("kvCacheTokens", 0, INT64_MAX);
+  if (reader.has("packing")) {
+    pool.packing = reader.unwrap(dispatch::packing_model_from_json(reader.require("packing"), path + ".packing"));
+  }
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return pool;
 }

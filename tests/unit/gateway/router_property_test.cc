@@ -21,6 +21,7 @@ class Play {
       : rng_(seed, "router"),
         waits_centrally_(dispatch::keeps_requests_back(policy)),
         by_arrival_(order == dispatch::QueueOrder::kArrival),
+        by_lengths_(policy == dispatch::PolicyKind::kAladdin),
         router_(RouterOptions{8, 5, 20, policy, seed, 300, order}) {}
 
   void run(int steps) {
@@ -64,6 +65,13 @@ class Play {
                                 1.0 + static_cast<double>(rng_.integer(0, 3)),
                                 static_cast<int>(rng_.integer(0, 3)),
                                 rng_.integer(0, 3) == 0});
+        if (!by_lengths_) continue;
+        route.chains.back().latency = static_cast<int>(rng_.integer(-1, 1));
+        route.chains.back().share = rng_.integer(0, 1) == 0 ? 1 : 0.5;
+      }
+      if (by_lengths_) {
+        route.latencies = {{1e-3, 0.01, 1e-6, 1e-4, 0.01, 2000, 16, 8}, {2e-3, 0.02, 1e-6, 1e-4, 0.03, 500, 16, 8}};
+        if (rng_.integer(0, 9) == 0) route.tpot_slo_s = 0.2;
       }
       table.models.push_back(route);
     }
@@ -87,7 +95,8 @@ class Play {
       arrived_.emplace(id, model);
       sequence_.emplace(id, sequence_.size());
       arrived_at_.emplace(id, now_s_);
-      take(router_.arrived(now_s_, id, model, rng_.integer(0, 1) == 0));
+      const auto bytes = by_lengths_ ? static_cast<std::size_t>(rng_.integer(0, 4000)) : 0;
+      take(router_.arrived(now_s_, id, model, rng_.integer(0, 1) == 0, bytes));
       return;
     }
     // Something happens to a random request, over or not: late and repeated reports must do no harm.
@@ -245,7 +254,8 @@ class Play {
     ASSERT_EQ(in_flight, static_cast<int>(holds_.size()));
     ASSERT_EQ(router_.open_requests(), holds_.size() + static_cast<std::size_t>(total_waiting));
     // Nobody waits before a free slot, but for chains that refused within the longest pause; or, where requests wait at chains,
-    // nobody waits while every chain that takes requests has a free slot.
+    // nobody waits while every chain that takes requests has a free slot; or, where they are placed by their lengths, before a
+    // chain that has nothing.
     for (const auto& route : table_.models) {
       if (waiting[route.served_name] == 0) continue;
       std::string free;
@@ -254,7 +264,7 @@ class Play {
         const auto refused = refused_at_.find(chain.hops.front());
         const bool resting = refused != refused_at_.end() && now_s_ - refused->second <= 2.0;
         if (chain.draining || chain.capacity == 0 || !answers(chain.hops.front())) continue;
-        const bool full = held_at(chain.hops.front()) >= chain.capacity;
+        const bool full = held_at(chain.hops.front()) >= (by_lengths_ ? 1 : chain.capacity);
         any_full = any_full || full;
         if (!full && !resting) free = chain.id;
       }
@@ -268,6 +278,7 @@ class Play {
   Rng rng_;
   bool waits_centrally_;  // never at a chain
   bool by_arrival_;
+  bool by_lengths_;  // tables say what latencies the chains have
   Router router_;
   dispatch::RoutingTable table_;
   std::int64_t counter_ = 0;

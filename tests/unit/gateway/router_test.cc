@@ -70,6 +70,113 @@ TEST_F(RouterTest, FastestFreeChainThenQueue) {
   EXPECT_EQ(all<Dispatch>(router.completed(3, 3, {})).at(0).id, 4U);
 }
 
+class AladdinRouterTest : public RouterTest {
+ protected:
+  AladdinRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kAladdin}) {}
+
+  // Workers that process a prompt token in 1 ms: 500 of them are timeToFirstToken.
+  static dispatch::RoutingTable known(std::int64_t counter, std::vector<dispatch::Chain> chains, double share = 1) {
+    dispatch::RoutingTable next = table(counter, std::move(chains));
+    next.models[0].latencies = {
+        {.prefill_token_s = 1e-3, .context_token_s = 1e-6, .decode_s = 0.01, .kv_capacity_tokens = 4000}};
+    for (dispatch::Chain& each : next.models[0].chains) {
+      each.latency = 0;
+      each.share = share;
+    }
+    return next;
+  }
+  // What it learns from: four bytes a token, answers of 50 tokens.
+  void learn() {
+    for (RequestId id = 9001; id <= 9040; ++id) {
+      (void)router.arrived(0, id, "tiny", true, 4 * 300);
+      router.tokens_sent(0, id, 50);
+      (void)router.completed(0, id, {200, 300, 50});
+    }
+  }
+};
+
+// Given prompts of 300 tokens of which one alone leaves room in timeToFirstToken; each worker gets one though it has four
+// slots, the third waits, and goes where a first token has come and enough was saved for those who read there.
+TEST_F(AladdinRouterTest, APromptWaitsForWhereItFits) {
+  use(0, known(1, {chain("a", 1, 4), chain("b", 1, 4)}));
+  learn();
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 1200)).at(0).chain, "a");
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true, 1200)).at(0).chain, "b");
+  EXPECT_TRUE(router.arrived(1, 3, "tiny", true, 1200).empty());
+  router.tokens_sent(1.3, 1, 1);
+  EXPECT_TRUE(router.tick(1.32).empty()) << "the one at a would stall: it has saved nothing";
+  router.tokens_sent(1.4, 1, 20);
+  ASSERT_TRUE(router.next_deadline_s().has_value());
+  EXPECT_LT(*router.next_deadline_s(), 1.43) << "asked again soon";
+  const auto sent = all<Dispatch>(router.tick(1.42));
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].id, 3U);
+  EXPECT_EQ(sent[0].chain, "a");
+}
+
+// Given short prompts; they are packed into one worker, the fullest that holds them.
+TEST_F(AladdinRouterTest, ShortPromptsArePacked) {
+  use(0, known(1, {chain("a", 1, 8), chain("b", 1, 8)}));
+  learn();
+  for (RequestId id = 1; id <= 5; ++id) {
+    EXPECT_EQ(all<Dispatch>(router.arrived(1, id, "tiny", true, 200)).at(0).chain, "a") << id;
+  }
+}
+
+// Given an answer that is not streamed; its prompt counts until it must have been processed, and nobody is stalled after it.
+TEST_F(AladdinRouterTest, AnswersInOnePieceCountUntilTheirPromptIsThrough) {
+  use(0, known(1, {chain("a", 1, 4)}));
+  learn();
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", false, 1200)).size(), 1U);
+  EXPECT_TRUE(router.arrived(1, 2, "tiny", false, 1200).empty());
+  EXPECT_TRUE(router.tick(1.29).empty());
+  EXPECT_EQ(all<Dispatch>(router.tick(1.31)).at(0).id, 2U);
+}
+
+// Given half of a worker's slots; others are taken to load it as much, and a prompt of 300 tokens counts for 600.
+TEST_F(AladdinRouterTest, OthersLoadAWorkerByTheirShare) {
+  use(0, known(1, {chain("a", 1, 8)}));
+  learn();
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 800)).size(), 1U);
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true, 800)).size(), 1U);
+  (void)router.client_gone(2, 1);
+  (void)router.client_gone(2, 2);
+  use(3, known(2, {chain("a", 1, 4)}, 0.5));
+  EXPECT_EQ(all<Dispatch>(router.arrived(4, 3, "tiny", true, 800)).size(), 1U);
+  EXPECT_TRUE(router.arrived(4, 4, "tiny", true, 800).empty());
+}
+
+// Given a longer prompt than any cache holds by what is guessed; an empty worker takes it all the same: the worker knows.
+TEST_F(AladdinRouterTest, AGuessRefusesNobody) {
+  use(0, known(1, {chain("a", 1, 4)}));
+  learn();
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 4'000'000)).size(), 1U);
+}
+
+// Given a refusal, a time-out and a client who leaves; the room that they had is given back.
+TEST_F(AladdinRouterTest, RoomComesBackHoweverARequestEnds) {
+  use(0, known(1, {chain("a", 1, 4)}));
+  learn();
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 1200)).size(), 1U);
+  (void)router.client_gone(1.1, 1);
+  EXPECT_EQ(all<Dispatch>(router.arrived(1.2, 2, "tiny", true, 1200)).size(), 1U);
+  EXPECT_TRUE(all<Dispatch>(router.refused(1.3, 2, Refusal::kFull)).empty());
+  EXPECT_EQ(all<Dispatch>(router.tick(1.5)).at(0).id, 2U);
+  (void)router.failed(1.6, 2, "broken");
+  EXPECT_EQ(all<Dispatch>(router.arrived(2, 3, "tiny", true, 1200)).size(), 1U);
+}
+
+// Given objectives that change under a request in flight; what it holds counts on.
+TEST_F(AladdinRouterTest, NewObjectivesKnowWhatIsInFlight) {
+  use(0, known(1, {chain("a", 1, 4)}));
+  learn();
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 1200)).size(), 1U);
+  dispatch::RoutingTable next = known(2, {chain("a", 1, 4)});
+  next.models[0].ttft_slo_s = 0.55;
+  use(1.1, next);
+  EXPECT_TRUE(router.arrived(1.2, 2, "tiny", true, 1200).empty()) << "600 ms of prompts";
+}
+
 class ArrivalRouterTest : public RouterTest {
  protected:
   ArrivalRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kJffc, 1, 300, dispatch::QueueOrder::kArrival}) {}

@@ -24,8 +24,9 @@ RoutingTable example() {
   route.max_queued = 100;
   route.max_context_tokens = 8192;
   route.expected_start_s = 42.5;
-  route.chains = {Chain{"default/chat-h100-1-0", {"10.0.0.1:8000"}, Role::kUnified, 0.123456789012345678, 8, false},
+  route.chains = {Chain{"default/chat-h100-1-0", {"10.0.0.1:8000"}, Role::kUnified, 0.123456789012345678, 8, false, 0, 0.5},
                   Chain{"default/chat-p-0", {"10.0.0.2:8000", "10.0.0.3:8000"}, Role::kPrefill, 0.1, 0, true}};
+  route.latencies = {{1.25e-4, 0.012, 3.5e-8, 2e-5, 0.0075, 123456, 16, 64}};
   table.models = {route, ModelRoute{}};
   return table;
 }
@@ -53,6 +54,9 @@ TEST(RoutingTable, NamesEveryMistake) {
       {with("\"capacity\":8", "\"capacity\":-1"), "models[0].chains[0].capacity: found -1, must be an integer from 0"},
       {with("\"unified\"", "\"both\""),
        "models[0].chains[0].role: found \"both\", must be \"unified\", \"prefill\" or \"decode\""},
+      {with("\"latency\":0", "\"latency\":1"), "models[0].chains[0].latency: found 1, must be less than the 1 latencies"},
+      {with("\"prefillS\":0.012", "\"prefillS\":-1"),
+       "models[0].latencies[0].prefillS: found -1.0, must be a number of at least 0"},
       {with("[\"10.0.0.1:8000\"]", "[]"), "models[0].chains[0].hops: found [], must name at least one worker"},
       {with("[\"10.0.0.1:8000\"]", "[7]"), "models[0].chains[0].hops[0]: found 7, must be \"host:port\""},
       {with("\"ttftSloS\":0.5", "\"ttftSloS\":-0.5"), "models[0].ttftSloS: found -0.5, must be a number of at least 0"},

@@ -48,6 +48,23 @@ TEST(RoutingPublisher, VersionMovesWithChangesOnly) {
   EXPECT_EQ(third.term, 4);
 }
 
+// Given: two gateways. Expected: each is told which share of a chain's slots it has, so that it can tell what others load.
+TEST(RoutingPublisher, AGatewayKnowsItsShare) {
+  RoutingPublisher publisher;
+  (void)publisher.publish({route({4})}, 1, 0);
+  (void)publisher.ask("a", "10.0.0.9:9402", {}, 1);
+  (void)publisher.publish({route({4})}, 1, 2);
+  const auto alone = publisher.ask("a", "10.0.0.9:9402", {}, 3);
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->models[0].chains[0].share, 1);
+  (void)publisher.ask("b", "10.0.0.8:9402", {}, 4);
+  for (int i = 0; i < 5; ++i) (void)publisher.publish({route({4})}, 1, 5 + i);
+  const auto shared = publisher.ask("a", "10.0.0.9:9402", alone->version, 11);
+  ASSERT_TRUE(shared);
+  EXPECT_EQ(shared->models[0].chains[0].capacity, 2);
+  EXPECT_EQ(shared->models[0].chains[0].share, 0.5);
+}
+
 // Given: a gateway that asks for the first time. Expected: it waits for the next publish, which knows it; then it gets the
 // table once, and no more until something changes.
 TEST(RoutingPublisher, AGatewayIsKnownByAsking) {
