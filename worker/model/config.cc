@@ -1,6 +1,7 @@
 // Field by field validation of config.json: every complaint is collected, so that a user mends a file once.
 #include "worker/model/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/core.h>
@@ -129,32 +130,103 @@ void read_rope(FieldReader& fields, const json& root, ModelConfig& config) {
   fields.take(rope);
 }
 
-void read_architecture(FieldReader& fields, const json& root) {
-  if (!fields.has("architectures") && !fields.has("model_type")) {
-    fields.missing("model_type", "\"llama\"");
-  } else if (fields.has("architectures")) {
-    const json& found = root.at("architectures");
-    if (!found.is_array() || found.size() != 1 || found.at(0) != "LlamaForCausalLM") {
-      fields.bad("architectures", found, "[\"LlamaForCausalLM\"]");
-    }
+struct KnownArchitecture {
+  Architecture architecture;
+  const char* model_type;
+  const char* class_name;  // of transformers
+};
+constexpr KnownArchitecture kArchitectures[] = {{Architecture::kLlama, "llama", "LlamaForCausalLM"},
+                                                {Architecture::kMistral, "mistral", "MistralForCausalLM"},
+                                                {Architecture::kQwen2, "qwen2", "Qwen2ForCausalLM"},
+                                                {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM"}};
+
+// By `architectures`, or by model_type where that is missing; both must agree.
+Architecture read_architecture(FieldReader& fields, const json& root) {
+  std::string types, classes;
+  for (const KnownArchitecture& known : kArchitectures) {
+    types += fmt::format("{}\"{}\"", types.empty() ? "" : ", ", known.model_type);
+    classes += fmt::format("{}[\"{}\"]", classes.empty() ? "" : ", ", known.class_name);
   }
-  fields.only("model_type", "llama");
+  const KnownArchitecture* found = nullptr;
+  if (fields.has("architectures")) {
+    const json& names = root.at("architectures");
+    for (const KnownArchitecture& known : kArchitectures) {
+      if (names.is_array() && names.size() == 1 && names.at(0) == known.class_name) found = &known;
+    }
+    if (found == nullptr) {
+      fields.bad("architectures", names, classes);
+    } else {
+      fields.only("model_type", found->model_type);
+    }
+  } else if (fields.has("model_type")) {
+    for (const KnownArchitecture& known : kArchitectures) {
+      if (root.at("model_type") == known.model_type) found = &known;
+    }
+    if (found == nullptr) fields.bad("model_type", root.at("model_type"), types);
+  } else {
+    fields.missing("model_type", types);
+  }
   fields.only("hidden_act", "silu");
-  fields.only("attention_bias", false);
   fields.only("mlp_bias", false);
   fields.only("pretraining_tp", 1);
   if (fields.has("quantization_config")) {
     fields.bad("quantization_config", root.at("quantization_config"), "absence: weights are F32, F16 or BF16");
   }
+  return found == nullptr ? Architecture::kLlama : found->architecture;
+}
+
+void read_attention(FieldReader& fields, ModelConfig& config) {
+  switch (config.architecture) {
+    case Architecture::kQwen2:
+      // Always on queries, keys and values, never on the output; no field says so.
+      config.qkv_bias = true;
+      return;
+    case Architecture::kQwen3: config.qk_norm = true; [[fallthrough]];
+    case Architecture::kLlama: config.qkv_bias = config.attention_out_bias = fields.boolean("attention_bias", false); return;
+    case Architecture::kMistral: return;
+  }
+}
+
+// Mistral's is on every layer. Qwen's has to be asked for, and then is on the layers from max_window_layers on, unless
+// layer_types says for each.
+void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
+  if (config.architecture == Architecture::kLlama || !fields.has("sliding_window")) return;
+  const bool qwen = config.architecture != Architecture::kMistral;
+  if (qwen && !fields.boolean("use_sliding_window", false)) return;
+  const std::int64_t window = fields.whole("sliding_window", 1, 1 << 28);
+  config.windows.assign(static_cast<std::size_t>(config.layers), window);
+  if (!qwen) return;
+  if (fields.has("layer_types")) {
+    const json& types = root.at("layer_types");
+    bool known = types.is_array() && types.size() == config.windows.size();
+    for (std::size_t i = 0; known && i < types.size(); ++i) {
+      known = types[i] == "full_attention" || types[i] == "sliding_attention";
+      if (types[i] == "full_attention") config.windows[i] = 0;
+    }
+    if (!known) {
+      fields.bad("layer_types", types,
+                 fmt::format("a list of {} times \"full_attention\" or \"sliding_attention\"", config.layers));
+    }
+    return;
+  }
+  const std::int64_t from = fields.whole("max_window_layers", 0, 1 << 14);
+  std::fill_n(config.windows.begin(), std::min(from, config.layers), 0);
 }
 
 }  // namespace
+
+const char* to_string(Architecture architecture) {
+  for (const KnownArchitecture& known : kArchitectures) {
+    if (known.architecture == architecture) return known.model_type;
+  }
+  return "unknown";
+}
 
 Result<ModelConfig> parse_model_config(std::string_view text, const std::string& file) {
   WINDLASS_ASSIGN_OR_RETURN(const json root, parse_object(text, file));
   FieldReader fields(root);
   ModelConfig config;
-  read_architecture(fields, root);
+  config.architecture = read_architecture(fields, root);
   config.hidden_size = fields.whole("hidden_size", 1, 1 << 20);
   config.layers = fields.whole("num_hidden_layers", 1, 1 << 14);
   config.heads = fields.whole("num_attention_heads", 1, 1 << 14);
@@ -166,9 +238,13 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   config.eos_token_ids = fields.ids("eos_token_id");
   read_rope(fields, root, config);
+  read_attention(fields, config);
+  read_windows(fields, root, config);
 
   if (fields.has("head_dim")) {
     config.head_dim = fields.whole("head_dim", 2, 1 << 16);
+  } else if (config.architecture == Architecture::kQwen3) {
+    config.head_dim = 128;  // as transformers has it, whatever hidden_size is
   } else if (config.hidden_size % config.heads == 0) {
     config.head_dim = config.hidden_size / config.heads;
   } else {

@@ -1,4 +1,7 @@
-// ModelConfig: the shape of a Llama-architecture model, from a Hugging Face config.json.
+// ModelConfig: the shape of a dense decoder of the Llama family, from a Hugging Face config.json.
+//
+// Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values) and Qwen3 (norms on the
+// heads of queries and keys): the same layers but for what stands in the fields here.
 //
 // What is read is checked at once and completely: an error names the file and every bad or missing field with what was found
 // and what is allowed. Plain data; pure functions; any thread. The planner has a reader of its own (planner/catalog), which
@@ -25,7 +28,12 @@ struct RopeScaling {
   double original_max_tokens = 8192;  // kLlama3 alone
 };
 
+enum class Architecture { kLlama, kMistral, kQwen2, kQwen3 };
+// As config.json has it under model_type: "llama", ...
+[[nodiscard]] const char* to_string(Architecture architecture);
+
 struct ModelConfig {
+  Architecture architecture = Architecture::kLlama;
   std::int64_t hidden_size = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -37,11 +45,19 @@ struct ModelConfig {
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000;
   RopeScaling rope_scaling;
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool qk_norm = false;  // RMSNorm over each head of queries and keys, before the rotation
+  // By layer: a token sees this many, itself included; 0, or no entry: all.
+  std::vector<std::int64_t> windows;
   bool tie_word_embeddings = false;
   std::vector<std::int32_t> eos_token_ids;  // generation_config.json's, else config.json's
 
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
+  [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
+    return layer < static_cast<std::int64_t>(windows.size()) ? windows[static_cast<std::size_t>(layer)] : 0;
+  }
 };
 
 // `file` is only named in messages.

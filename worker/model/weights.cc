@@ -1,4 +1,4 @@
-// Names of the tensors in a Hugging Face Llama checkpoint and where each one goes.
+// Names of the tensors in a Hugging Face checkpoint of the Llama family and where each one goes.
 #include "worker/model/weights.h"
 
 #include <new>
@@ -64,7 +64,17 @@ Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& 
       loader.append(layer.qkv, prefix + "self_attn.q_proj.weight", {config.q_size(), hidden});
       loader.append(layer.qkv, prefix + "self_attn.k_proj.weight", {config.kv_size(), hidden});
       loader.append(layer.qkv, prefix + "self_attn.v_proj.weight", {config.kv_size(), hidden});
+      if (config.qkv_bias) {
+        loader.append(layer.qkv_bias, prefix + "self_attn.q_proj.bias", {config.q_size()});
+        loader.append(layer.qkv_bias, prefix + "self_attn.k_proj.bias", {config.kv_size()});
+        loader.append(layer.qkv_bias, prefix + "self_attn.v_proj.bias", {config.kv_size()});
+      }
+      if (config.qk_norm) {
+        loader.append(layer.q_norm, prefix + "self_attn.q_norm.weight", {config.head_dim});
+        loader.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config.head_dim});
+      }
       loader.append(layer.attention_out, prefix + "self_attn.o_proj.weight", {hidden, config.q_size()});
+      if (config.attention_out_bias) loader.append(layer.out_bias, prefix + "self_attn.o_proj.bias", {hidden});
       loader.append(layer.mlp_norm, prefix + "post_attention_layernorm.weight", {hidden});
       loader.append(layer.gate_up, prefix + "mlp.gate_proj.weight", {config.intermediate_size, hidden});
       loader.append(layer.gate_up, prefix + "mlp.up_proj.weight", {config.intermediate_size, hidden});

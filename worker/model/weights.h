@@ -1,4 +1,4 @@
-// ModelWeights: a Llama model's parameters as FP32, checked against the config's shape.
+// ModelWeights: a model's parameters as FP32, checked against the config's shape.
 //
 // Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in one matrix, gate and up
 // in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses it.
@@ -15,7 +15,10 @@ namespace windlass::worker {
 struct LayerWeights {
   std::vector<float> attention_norm;  // (hidden)
   std::vector<float> qkv;             // (q + 2 kv, hidden): q rows, then k, then v
+  std::vector<float> qkv_bias;        // (q + 2 kv); empty without
+  std::vector<float> q_norm, k_norm;  // (head_dim) each; empty without
   std::vector<float> attention_out;   // (hidden, q)
+  std::vector<float> out_bias;        // (hidden); empty without
   std::vector<float> mlp_norm;        // (hidden)
   std::vector<float> gate_up;         // (2 intermediate, hidden): gate rows, then up
   std::vector<float> down;            // (hidden, intermediate)

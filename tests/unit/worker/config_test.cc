@@ -77,11 +77,13 @@ TEST(Config, NamesAllBadFieldsTogether) {
   root["num_hidden_layers"] = "two";
   root["rms_norm_eps"] = 0;
   root["hidden_act"] = "gelu";
-  root["attention_bias"] = true;
-  root["architectures"] = {"MistralForCausalLM"};
+  root["mlp_bias"] = true;
+  root["architectures"] = {"GPT2LMHeadModel"};
   const std::string message = error_of(root);
   for (const char* part : {"'hidden_size': found -3", "'num_hidden_layers': found \"two\"", "'rms_norm_eps': found 0",
-                           "'hidden_act': found \"gelu\"", "'attention_bias': found true", "found [\"MistralForCausalLM\"]"}) {
+                           "'hidden_act': found \"gelu\"", "'mlp_bias': found true",
+                           "found [\"GPT2LMHeadModel\"], allowed is [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "
+                           "[\"Qwen2ForCausalLM\"], [\"Qwen3ForCausalLM\"]"}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
 }
@@ -100,6 +102,68 @@ TEST(Config, ChecksRelationsBetweenFields) {
   root = good();
   root["eos_token_id"] = 300;
   EXPECT_THAT(error_of(root), HasSubstr("'eos_token_id': found 300, allowed is below vocab_size (300)"));
+}
+
+json of_type(const char* type, const char* class_name) {
+  json root = good();
+  root["model_type"] = type;
+  root["architectures"] = {class_name};
+  return root;
+}
+
+ModelConfig read(const json& root) {
+  const auto config = parse_model_config(root.dump(), "config.json");
+  EXPECT_TRUE(config.ok()) << (config.ok() ? "" : config.error().message);
+  return config.ok() ? *config : ModelConfig{};
+}
+
+// Given each architecture, its biases, norms and head size are those of transformers, by `architectures` or by model_type.
+TEST(Config, KnowsWhatEachArchitectureHas) {
+  json llama = good();
+  EXPECT_FALSE(read(llama).qkv_bias);
+  llama["attention_bias"] = true;
+  EXPECT_TRUE(read(llama).qkv_bias);
+  EXPECT_TRUE(read(llama).attention_out_bias);
+
+  json qwen2 = of_type("qwen2", "Qwen2ForCausalLM");
+  EXPECT_TRUE(read(qwen2).qkv_bias);
+  EXPECT_FALSE(read(qwen2).attention_out_bias);
+  EXPECT_FALSE(read(qwen2).qk_norm);
+  qwen2.erase("architectures");
+  EXPECT_EQ(read(qwen2).architecture, Architecture::kQwen2);
+
+  json qwen3 = of_type("qwen3", "Qwen3ForCausalLM");
+  EXPECT_TRUE(read(qwen3).qk_norm);
+  EXPECT_FALSE(read(qwen3).qkv_bias);
+  EXPECT_EQ(read(qwen3).head_dim, 128) << "not hidden_size / heads";
+  qwen3["model_type"] = "qwen2";
+  EXPECT_THAT(error_of(qwen3), HasSubstr("'model_type': found \"qwen2\", allowed is \"qwen3\""));
+}
+
+// Given windows in each of the ways in which they are written, each layer has its own.
+TEST(Config, ReadsSlidingWindows) {
+  json mistral = of_type("mistral", "MistralForCausalLM");
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(read(mistral).window_of(0), 0);
+  mistral["sliding_window"] = 100;
+  EXPECT_EQ(read(mistral).window_of(0), 100);
+  EXPECT_EQ(read(mistral).window_of(1), 100);
+
+  json qwen = of_type("qwen2", "Qwen2ForCausalLM");
+  qwen["sliding_window"] = 100;
+  qwen["max_window_layers"] = 1;
+  EXPECT_EQ(read(qwen).window_of(1), 0) << "not asked for";
+  qwen["use_sliding_window"] = true;
+  EXPECT_EQ(read(qwen).window_of(0), 0);
+  EXPECT_EQ(read(qwen).window_of(1), 100);
+  qwen["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(read(qwen).window_of(0), 100);
+  EXPECT_EQ(read(qwen).window_of(1), 0);
+  qwen["layer_types"] = {"sliding_attention"};
+  EXPECT_THAT(error_of(qwen), HasSubstr("'layer_types': found [\"sliding_attention\"], allowed is a list of 2 times"));
+  qwen.erase("layer_types");
+  qwen.erase("max_window_layers");
+  EXPECT_THAT(error_of(qwen), HasSubstr("'max_window_layers': missing"));
 }
 
 // Given Llama 3's frequency scaling in either of transformers' spellings, it is read; an unknown kind is named.

@@ -32,7 +32,13 @@ ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed) {
     LayerWeights layer;
     layer.attention_norm = fill(config.hidden_size, 0.3, 1);
     layer.qkv = fill((config.q_size() + 2 * config.kv_size()) * config.hidden_size, s);
+    if (config.qkv_bias) layer.qkv_bias = fill(config.q_size() + 2 * config.kv_size(), 0.5);
+    if (config.qk_norm) {
+      layer.q_norm = fill(config.head_dim, 0.3, 1);
+      layer.k_norm = fill(config.head_dim, 0.3, 1);
+    }
     layer.attention_out = fill(config.hidden_size * config.q_size(), s);
+    if (config.attention_out_bias) layer.out_bias = fill(config.hidden_size, 0.5);
     layer.mlp_norm = fill(config.hidden_size, 0.3, 1);
     layer.gate_up = fill(2 * config.intermediate_size * config.hidden_size, s);
     layer.down = fill(config.hidden_size * config.intermediate_size, s);
@@ -55,6 +61,12 @@ ModelConfig random_config(Rng& rng) {
   config.max_context_tokens = 128;
   config.tie_word_embeddings = rng.uniform() < 0.3;
   config.rope_theta = rng.uniform() < 0.5 ? 10000 : 500000;
+  config.qkv_bias = rng.uniform() < 0.5;
+  config.attention_out_bias = rng.uniform() < 0.3;
+  config.qk_norm = rng.uniform() < 0.5;
+  if (rng.uniform() < 0.6) {
+    for (std::int64_t i = 0; i < config.layers; ++i) config.windows.push_back(rng.uniform() < 0.3 ? 0 : rng.integer(1, 40));
+  }
   return config;
 }
 
@@ -64,11 +76,12 @@ std::vector<std::int32_t> random_tokens(Rng& rng, const ModelConfig& config, std
   return tokens;
 }
 
-// Given random shapes, weights and sequences, cut into random chunks, batched with each other and laid out in shuffled blocks,
-// the logits of every chunk's last token are those of the reference on the whole sequence.
+// Given random shapes (with and without biases, norms of heads and windows), weights and sequences, cut into random chunks,
+// batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on
+// the whole sequence.
 TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "forward");
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < 40; ++round) {
     const ModelConfig config = random_config(rng);
     const ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
     CpuBackendOptions options;
@@ -129,10 +142,14 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   }
 }
 
-// Given a long prompt, the score tiles of prefill attention change nothing: the last logits are the reference's.
-TEST(CpuBackend, LongPrefillMatchesReference) {
+// Given a long prompt, the score tiles of prefill attention change nothing: the last logits are the reference's; with a window
+// that begins inside a tile too.
+class LongPrefill : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Windows, LongPrefill, ::testing::Values(0, 1, 333));
+TEST_P(LongPrefill, MatchesReference) {
   Rng rng(6, "long");
   ModelConfig config;
+  config.windows = {GetParam()};
   config.kv_heads = 1;
   config.heads = 4;
   config.head_dim = 8;

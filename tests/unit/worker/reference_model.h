@@ -1,7 +1,8 @@
-// A Llama forward pass written a second time, independently and as plainly as possible: double precision, one token after the
+// The forward pass written a second time, independently and as plainly as possible: double precision, one token after the
 // other, no cache, no BLAS, straight from the formulas. Slow on purpose; it is what the CPU backend is compared with.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -33,6 +34,21 @@ inline Row normalised(const Row& x, const std::vector<float>& weight, double eps
   return y;
 }
 
+inline void add(Row& x, const std::vector<float>& bias, std::size_t from = 0) {
+  if (bias.empty()) return;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(bias[from + i]);
+}
+
+// Each head by itself.
+inline void normalise_heads(Row& row, const std::vector<float>& weight, double eps) {
+  if (weight.empty()) return;
+  for (std::size_t head = 0; head < row.size(); head += weight.size()) {
+    const auto begin = row.begin() + static_cast<std::ptrdiff_t>(head);
+    const Row one = normalised(Row(begin, begin + static_cast<std::ptrdiff_t>(weight.size())), weight, eps);
+    std::copy(one.begin(), one.end(), begin);
+  }
+}
+
 // Rotates each pair (i, i + d/2) of every head as a complex number by position * theta^(-2i/d).
 inline void rotate(Row& row, std::int64_t head_dim, std::int64_t position, double theta) {
   for (std::size_t head = 0; head < row.size(); head += static_cast<std::size_t>(head_dim)) {
@@ -57,7 +73,9 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
     const auto at = weights.embedding.begin() + token * config.hidden_size;
     stream.emplace_back(at, at + config.hidden_size);
   }
-  for (const LayerWeights& layer : weights.layers) {
+  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+    const LayerWeights& layer = weights.layers[l];
+    const std::int64_t window = config.window_of(static_cast<std::int64_t>(l));
     std::vector<Row> q;
     std::vector<Row> k;
     std::vector<Row> v;
@@ -66,29 +84,38 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
       q.push_back(times(layer.qkv, 0, config.q_size(), x));
       k.push_back(times(layer.qkv, config.q_size(), config.kv_size(), x));
       v.push_back(times(layer.qkv, config.q_size() + config.kv_size(), config.kv_size(), x));
+      add(q.back(), layer.qkv_bias);
+      add(k.back(), layer.qkv_bias, q.back().size());
+      add(v.back(), layer.qkv_bias, q.back().size() + k.back().size());
+      normalise_heads(q.back(), layer.q_norm, config.rms_norm_eps);
+      normalise_heads(k.back(), layer.k_norm, config.rms_norm_eps);
       rotate(q.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
       rotate(k.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
     }
     for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const std::size_t from =
+          window > 0 && t + 1 > static_cast<std::size_t>(window) ? t + 1 - static_cast<std::size_t>(window) : 0;
       Row mixed(static_cast<std::size_t>(config.q_size()), 0.0);
       for (std::int64_t h = 0; h < config.heads; ++h) {
         const std::int64_t g = h / (config.heads / config.kv_heads);
         Row probability;
         double total = 0;
-        for (std::size_t s = 0; s <= t; ++s) {
+        for (std::size_t s = from; s <= t; ++s) {
           double score = 0;
           for (std::int64_t i = 0; i < d; ++i)
             score += q[t][static_cast<std::size_t>(h * d + i)] * k[s][static_cast<std::size_t>(g * d + i)];
           probability.push_back(std::exp(score / std::sqrt(static_cast<double>(d))));
           total += probability.back();
         }
-        for (std::size_t s = 0; s <= t; ++s) {
+        for (std::size_t s = from; s <= t; ++s) {
           for (std::int64_t i = 0; i < d; ++i) {
-            mixed[static_cast<std::size_t>(h * d + i)] += probability[s] / total * v[s][static_cast<std::size_t>(g * d + i)];
+            mixed[static_cast<std::size_t>(h * d + i)] +=
+                probability[s - from] / total * v[s][static_cast<std::size_t>(g * d + i)];
           }
         }
       }
-      const Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
+      Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
+      add(out, layer.out_bias);
       for (std::size_t i = 0; i < out.size(); ++i) stream[t][i] += out[i];
       const Row x = normalised(stream[t], layer.mlp_norm, config.rms_norm_eps);
       const Row gate = times(layer.gate_up, 0, config.intermediate_size, x);

@@ -153,10 +153,16 @@ const TileKernels& kernels() {
   return kChosen;
 }
 
-// Softmax over the first `visible` scores; the rest becomes 0.
-void masked_softmax(float* scores, float scale, std::int64_t visible, std::int64_t length) {
-  kernels().softmax(scores, scale, visible);
+// Softmax over the scores from `first` to before `visible`; the rest of them becomes 0.
+void masked_softmax(float* scores, float scale, std::int64_t first, std::int64_t visible, std::int64_t length) {
+  std::fill(scores, scores + first, 0.0F);
+  kernels().softmax(scores + first, scale, visible - first);
   std::fill(scores + visible, scores + length, 0.0F);
+}
+
+// The first position that the token at `position` sees.
+std::int64_t first_seen(std::int64_t window, std::int64_t position) {
+  return window > 0 ? std::max<std::int64_t>(0, position + 1 - window) : 0;
 }
 
 float* grown(std::vector<float>& buffer, std::int64_t size) {
@@ -169,8 +175,8 @@ std::int64_t tile_offset(const ModelConfig& config, std::int32_t block, std::int
 }
 
 // Decode, or a few tokens: one query row after the other, a kv head's tiles shared by the query heads of its group.
-void direct_attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
-                      const PagedKv& kv, float* out, AttentionScratch& scratch) {
+void direct_attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride,
+                      std::int64_t tokens, std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
@@ -179,17 +185,22 @@ void direct_attention(const ModelConfig& config, const float* q, std::int64_t q_
   const TileKernels& tile = kernels();
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t visible = start + t + 1;
+    const std::int64_t seen = first_seen(window, start + t);
     const std::int64_t blocks = blocks_for(visible);
+    const std::int64_t first_block = seen / kTile;
     for (std::int64_t g = 0; g < config.kv_heads; ++g) {
       const float* query = q + t * q_stride + g * group * dim;
       float* mixed = out + t * config.q_size() + g * group * dim;
-      for (std::int64_t b = 0; b < blocks; ++b) {
+      for (std::int64_t b = first_block; b < blocks; ++b) {
         const float* keys = kv.keys + tile_offset(config, kv.blocks[static_cast<std::size_t>(b)], g);
         for (std::int64_t h = 0; h < group; ++h) tile.score(query + h * dim, keys, dim, scores + h * padded + b * kTile);
       }
-      for (std::int64_t h = 0; h < group; ++h) masked_softmax(scores + h * padded, scale, visible, visible);
+      const std::int64_t from = first_block * kTile;
+      for (std::int64_t h = 0; h < group; ++h) {
+        masked_softmax(scores + h * padded + from, scale, seen - from, visible - from, visible - from);
+      }
       std::fill(mixed, mixed + group * dim, 0.0F);
-      for (std::int64_t b = 0; b < blocks; ++b) {
+      for (std::int64_t b = first_block; b < blocks; ++b) {
         const float* values = kv.values + tile_offset(config, kv.blocks[static_cast<std::size_t>(b)], g);
         const std::int64_t count = std::min(kTile, visible - b * kTile);
         for (std::int64_t h = 0; h < group; ++h) tile.mix(scores + h * padded + b * kTile, count, values, dim, mixed + h * dim);
@@ -198,12 +209,14 @@ void direct_attention(const ModelConfig& config, const float* q, std::int64_t q_
   }
 }
 
-// Prefill: gathers one kv head at a time and lets BLAS do the two products for all query heads of its group.
-void gathered_attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens,
-                        std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
+// Prefill: gathers one kv head at a time and lets BLAS do the two products for all query heads of its group. Positions count
+// from the first tile that any of the tokens sees.
+void gathered_attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride,
+                        std::int64_t tokens, std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.kv_heads;
-  const std::int64_t length = start + tokens;
+  const std::int64_t base = first_seen(window, start) / kTile * kTile;
+  const std::int64_t length = start + tokens - base;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const std::int64_t rows_at_once = std::clamp<std::int64_t>(kScoreElements / (length * group), 1, tokens);
   float* keys = grown(scratch.keys, length * dim);      // (dim, length)
@@ -213,14 +226,14 @@ void gathered_attention(const ModelConfig& config, const float* q, std::int64_t 
   float* scores = grown(scratch.scores, rows_at_once * group * length);
   for (std::int64_t g = 0; g < config.kv_heads; ++g) {
     for (std::int64_t p = 0; p < length; p += kTile) {
-      const std::int64_t from = tile_offset(config, kv.blocks[static_cast<std::size_t>(p / kTile)], g);
+      const std::int64_t from = tile_offset(config, kv.blocks[static_cast<std::size_t>((base + p) / kTile)], g);
       const std::int64_t count = std::min(kTile, length - p);
       for (std::int64_t d = 0; d < dim; ++d) std::copy_n(kv.keys + from + d * kTile, count, keys + d * length + p);
       std::copy_n(kv.values + from, count * dim, values + p * dim);
     }
     for (std::int64_t first = 0; first < tokens; first += rows_at_once) {
       const std::int64_t rows = std::min(rows_at_once, tokens - first);
-      const std::int64_t seen = start + first + rows;  // keys that any of these rows may see
+      const std::int64_t seen = start + first + rows - base;  // keys that any of these rows may see
       // Row t * group + h of the products is query head g * group + h of token first + t.
       for (std::int64_t t = 0; t < rows; ++t) {
         std::copy_n(q + (first + t) * q_stride + g * group * dim, group * dim, queries + t * group * dim);
@@ -229,8 +242,11 @@ void gathered_attention(const ModelConfig& config, const float* q, std::int64_t 
                   static_cast<int>(dim), 1.0F, queries, static_cast<int>(dim), keys, static_cast<int>(length), 0.0F, scores,
                   static_cast<int>(seen));
       for (std::int64_t t = 0; t < rows; ++t) {
-        for (std::int64_t h = 0; h < group; ++h)
-          masked_softmax(scores + (t * group + h) * seen, scale, start + first + t + 1, seen);
+        const std::int64_t position = start + first + t;
+        for (std::int64_t h = 0; h < group; ++h) {
+          masked_softmax(scores + (t * group + h) * seen, scale, first_seen(window, position) - base, position + 1 - base,
+                         seen);
+        }
       }
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows * group), static_cast<int>(dim),
                   static_cast<int>(seen), 1.0F, scores, static_cast<int>(seen), values, static_cast<int>(dim), 0.0F, mixed,
@@ -254,12 +270,12 @@ void store_kv(const ModelConfig& config, const float* key, const float* value, s
   }
 }
 
-void attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
-               const PagedKv& kv, float* out, AttentionScratch& scratch) {
+void attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride, std::int64_t tokens,
+               std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
   if (tokens < kDirectRows) {
-    direct_attention(config, q, q_stride, tokens, start, kv, out, scratch);
+    direct_attention(config, window, q, q_stride, tokens, start, kv, out, scratch);
   } else {
-    gathered_attention(config, q, q_stride, tokens, start, kv, out, scratch);
+    gathered_attention(config, window, q, q_stride, tokens, start, kv, out, scratch);
   }
 }
 

@@ -53,8 +53,10 @@ class CpuBackend final : public Backend {
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       cpu::rms_norm(residual_.data(), layer.attention_norm.data(), normed_.data(), tokens, hidden, eps);
-      cpu::matmul(normed_.data(), layer.qkv.data(), qkv_.data(), tokens, hidden, qkv_width());
+      if (config_.qkv_bias) cpu::set_bias(layer.qkv_bias.data(), qkv_.data(), tokens, qkv_width());
+      cpu::matmul(normed_.data(), layer.qkv.data(), qkv_.data(), tokens, hidden, qkv_width(), config_.qkv_bias);
       attend(chunks, i);
+      if (config_.attention_out_bias) cpu::add_bias(layer.out_bias.data(), residual_.data(), tokens, hidden);
       cpu::matmul(mixed_.data(), layer.attention_out.data(), residual_.data(), tokens, config_.q_size(), hidden, true);
       cpu::rms_norm(residual_.data(), layer.mlp_norm.data(), normed_.data(), tokens, hidden, eps);
       cpu::matmul(normed_.data(), layer.gate_up.data(), gate_up_.data(), tokens, hidden, 2 * config_.intermediate_size);
@@ -89,9 +91,11 @@ class CpuBackend final : public Backend {
     }
   }
 
-  // Rotates queries and keys, stores keys and values in the cache, then mixes: qkv_ -> mixed_.
+  // Norms (where there are any) and rotates queries and keys, stores keys and values in the cache, then mixes: qkv_ -> mixed_.
   void attend(std::span<const SequenceChunk> chunks, std::int64_t layer) {
     const std::int64_t kv_size = config_.kv_size();
+    const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+    const auto eps = static_cast<float>(config_.rms_norm_eps);
     float* keys = keys_.data() + layer * layer_cache_size();
     float* values = values_.data() + layer * layer_cache_size();
     std::int64_t first = 0;
@@ -100,14 +104,19 @@ class CpuBackend final : public Backend {
       for (std::int64_t t = 0; t < count; ++t) {
         const std::int64_t position = chunk.start + t;
         float* row = qkv_.data() + (first + t) * qkv_width();
+        if (config_.qk_norm) {
+          float* key = row + config_.q_size();
+          cpu::rms_norm(row, weights.q_norm.data(), row, config_.heads, config_.head_dim, eps);
+          cpu::rms_norm(key, weights.k_norm.data(), key, config_.kv_heads, config_.head_dim, eps);
+        }
         // Query and key heads stand side by side, so one rotation takes both.
         cpu::rope(row, config_.heads + config_.kv_heads, rope_, position);
         cpu::store_kv(config_, row + config_.q_size(), row + config_.q_size() + kv_size,
                       chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, keys,
                       values);
       }
-      cpu::attention(config_, qkv_.data() + first * qkv_width(), qkv_width(), count, chunk.start, {keys, values, chunk.blocks},
-                     mixed_.data() + first * config_.q_size(), scratch_);
+      cpu::attention(config_, config_.window_of(layer), qkv_.data() + first * qkv_width(), qkv_width(), count, chunk.start,
+                     {keys, values, chunk.blocks}, mixed_.data() + first * config_.q_size(), scratch_);
       first += count;
     }
   }

@@ -1,4 +1,4 @@
-// CpuBackend: the Llama forward pass on the CPU in FP32, with a paged KV cache of fixed size.
+// CpuBackend: the forward pass on the CPU in FP32, with a paged KV cache of fixed size.
 //
 // All memory is taken at make(); a step allocates nothing in steady state. Owned by the engine's loop, used from its thread.
 #pragma once

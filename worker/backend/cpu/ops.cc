@@ -1,6 +1,7 @@
 // Loops written so that a compiler vectorises them without reordering a sum by itself: dot products keep eight running sums.
 #include "worker/backend/cpu/ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -31,6 +32,16 @@ void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::
   }
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(out), static_cast<int>(in),
               1.0F, x, static_cast<int>(in), w, static_cast<int>(in), beta, y, static_cast<int>(out));
+}
+
+void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out) {
+  for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(bias, out, y + t * out);
+}
+
+void add_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t i = 0; i < out; ++i) y[t * out + i] += bias[i];
+  }
 }
 
 void rms_norm(const float* x, const float* weight, float* y, std::int64_t tokens, std::int64_t hidden, float eps) {

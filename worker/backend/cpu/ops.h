@@ -1,4 +1,4 @@
-// The operations of a Llama layer on the CPU, FP32: the reference for every other backend.
+// The operations of a decoder layer on the CPU, FP32: the reference for every other backend.
 //
 // Pure functions over row-major arrays; shapes stand at each one. matmul() runs in OpenBLAS with the process's BLAS thread
 // count; the rest runs on the caller's thread.
@@ -15,6 +15,10 @@ namespace windlass::worker::cpu {
 // y (T, out) = x (T, in) * w (out, in)^T, or y += that.
 void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
             bool accumulate = false);
+
+// y (T, out): each row becomes the bias (out), or is added to by it.
+void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
+void add_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
 
 // y (T, H): y = x / rms(x) * weight, row by row. y may be x.
 void rms_norm(const float* x, const float* weight, float* y, std::int64_t tokens, std::int64_t hidden, float eps);
@@ -58,9 +62,10 @@ struct AttentionScratch {
 };
 
 // Causal grouped-query attention for T new tokens at positions start ... start + T - 1 whose keys and values are in the cache.
+// A token sees the last `window` positions, its own included; 0: all.
 // q (T, heads * head_dim) with row stride q_stride; out (T, heads * head_dim), dense.
-void attention(const ModelConfig& config, const float* q, std::int64_t q_stride, std::int64_t tokens, std::int64_t start,
-               const PagedKv& kv, float* out, AttentionScratch& scratch);
+void attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride, std::int64_t tokens,
+               std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch);
 
 // Number of threads for matmul(), for the whole process.
 void set_blas_threads(int threads);
