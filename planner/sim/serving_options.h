@@ -115,7 +115,7 @@ struct ServingService {
   // queue, as at our gateway; so do all requests while no worker is ready.
   std::optional<dispatch::PolicyKind> dispatch;
   Placement placement;
-  dispatch::HuaweiRules huawei;  // how Huawei's scheduler is set; its phase is the role's, what it knows of lengths `placement`'s
+  dispatch::HuaweiRules huawei;  // how Huawei's scheduler is set; its phase is the role's, what is known of lengths as above
   // In which order those of the central queue go, where there are objectives; without, by arrival.
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;
