@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,12 @@ namespace windlass::hetero {
 using BatchTimesOf =
     std::function<Result<dispatch::BatchTimes>(const ClusterNode& machine, int tensor_parallel, double kv_tokens)>;
 
-// Fitted on the roofline of the machine's data sheet with its own link (planner/perf/operator_model.h). `overhead`: what the
-// engine adds; its memory is not asked.
+// An instance by the machine's data sheet and its own link (planner/perf/operator_model.h). `overhead`: what the engine adds;
+// its memory decides nothing here. Errors: those of OperatorModel.
+[[nodiscard]] Result<std::shared_ptr<const planner::IterationModel>> roofline_instance(
+    const planner::ModelShape& shape, const ClusterNode& machine, int tensor_parallel,
+    const planner::EngineOverhead& overhead = {});
+// Fitted on that roofline.
 [[nodiscard]] BatchTimesOf roofline_batch_times(const planner::ModelShape& shape, const planner::EngineOverhead& overhead = {});
 
 struct HuaweiOptions {

@@ -25,5 +25,6 @@ struct HeterogeneousOptions {
 
 // Errors: data that cannot be read, a plan that cannot be made.
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> hexgen2_tables(const HeterogeneousOptions& options);
+[[nodiscard]] Result<std::vector<HeterogeneousTable>> huawei_tables(const HeterogeneousOptions& options);
 
 }  // namespace windlass::bench

@@ -24,6 +24,7 @@ struct Experiment {
 
 constexpr Experiment kExperiments[] = {
     {"hexgen2", hexgen2_tables},
+    {"huawei", huawei_tables},
 };
 
 int run(HeterogeneousOptions options, const std::vector<std::string>& names, const std::filesystem::path& out) {
