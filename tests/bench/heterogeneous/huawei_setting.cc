@@ -1,7 +1,6 @@
 // See huawei_setting.h.
 #include "tests/bench/heterogeneous/huawei_setting.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "planner/catalog/accelerators_by_name.h"
@@ -10,7 +9,7 @@
 namespace windlass::bench {
 namespace {
 
-constexpr int kMostPrompt = 1024, kMostTokens = 2048;
+constexpr int kContextTokens = 8192;
 
 }  // namespace
 
@@ -22,7 +21,9 @@ planner::EngineOverhead HuaweiRoofline::overhead() const {
 }
 
 hetero::ClusterNode v100_machine(const HuaweiRoofline& roofline) {
-  return {"v100", planner::accelerator_by_name("v100-32gb").value(), 8, {roofline.link_bytes_per_s, roofline.hop_s}};
+  planner::AcceleratorSpec v100 = planner::accelerator_by_name("v100-32gb").value();
+  for (auto& [type, flops] : v100.peak_flops) flops *= roofline.v100_compute;
+  return {"v100", v100, 8, {roofline.link_bytes_per_s, roofline.hop_s}};
 }
 
 // "NVIDIA A800 80GB PCIe" data sheet: an A100 80GB PCIe with a slower NVLink; alone here.
@@ -42,9 +43,7 @@ planner::ModelShape distill_qwen_14b() {
 }
 
 Result<std::vector<workload::TokenPair>> huawei_lengths(const std::string& data) {
-  WINDLASS_ASSIGN_OR_RETURN(auto pairs, sharegpt_lengths(data, kMostTokens));
-  std::erase_if(pairs, [](const workload::TokenPair& pair) { return pair.input_tokens > kMostPrompt; });
-  return pairs;
+  return sharegpt_lengths(data, kContextTokens);
 }
 
 Result<sim::ServingOptions> huawei_service(const planner::ModelShape& shape, const HuaweiRoofline& roofline,

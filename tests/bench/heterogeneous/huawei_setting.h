@@ -20,6 +20,7 @@ struct HuaweiRoofline {
   double hop_s = 10e-6;            // a step of a ring over PCIe, through the host's memory
   double iteration_s = 5e-3;       // vLLM 0.6.0's own time in an iteration that the GPU does not hide
   double sequence_s = 20e-6;       // and of each sequence
+  double v100_compute = 1;         // of the share of its peak FLOP/s that an A100 reaches
 
   [[nodiscard]] planner::EngineOverhead overhead() const;
 };
@@ -28,7 +29,7 @@ struct HuaweiRoofline {
 [[nodiscard]] hetero::ClusterNode a800_machine();
 [[nodiscard]] planner::ModelShape distill_qwen_14b();
 
-// ShareGPT's conversations as vLLM's own benchmark takes them: prompts of at most 1,024 tokens, 2,048 with the answer.
+// All of ShareGPT's that Llama-3's context holds: the paper samples the dataset and names no filter.
 [[nodiscard]] Result<std::vector<workload::TokenPair>> huawei_lengths(const std::string& data);
 
 // Instances of one kind, in the simulator.

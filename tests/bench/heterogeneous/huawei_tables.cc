@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -26,9 +27,36 @@ constexpr std::array kDegrees = {1, 2, 4, 8};
 
 // ---- Fig. 4: which degree ----
 
+// The rooflines of Fig. 5 and 6: the link that the paper names and the one that its V100s (SXM2) have, and V100s that reach as
+// much of their peak as A100s do, or 60 % of that.
+struct Stated {
+  std::string name;
+  std::string place;  // of its tables; empty: in the summary alone
+  HuaweiRoofline roofline;
+};
+
+std::vector<Stated> stated() {
+  std::vector<Stated> made;
+  for (const bool nvlink : {false, true}) {
+    for (const double compute : {1.0, 0.6}) {
+      HuaweiRoofline roofline;
+      if (nvlink) {
+        roofline.link_bytes_per_s = 150e9;
+        roofline.hop_s = 2e-6;
+      }
+      roofline.v100_compute = compute;
+      const std::string name = nvlink ? "NVLink" : "PCIe 3.0";
+      const std::string place = compute < 1 ? "" : nvlink ? "nvlink" : "pcie";
+      made.push_back({fmt::format("{}, {:.0f} %", name, 100 * compute), place, roofline});
+    }
+  }
+  return made;
+}
+
 struct RankingRow {
   std::string what;
   HuaweiRoofline roofline;
+  const workload::LengthDistribution* lengths;
 };
 
 std::string order_of(const std::vector<double>& by_degree) {
@@ -40,9 +68,10 @@ std::string order_of(const std::vector<double>& by_degree) {
   return fmt::format("{}", fmt::join(degrees, " > "));
 }
 
-// Alg. 1's tokens/s of the machine by degree, on 200 requests of the seed.
+// Alg. 1's tokens/s of the machine by degree, on 200 requests of the seed. `as_written`: a token's cache takes 2 l h values, as
+// if each head had its own keys and values.
 Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths,
-                                      std::uint64_t seed) {
+                                      std::uint64_t seed, bool as_written) {
   WINDLASS_ASSIGN_OR_RETURN(const auto requests, search::DrawnRequests::make(lengths));
   search::Problem problem;
   problem.name = "8 x V100";
@@ -55,8 +84,18 @@ Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const work
   hetero::HuaweiOptions options;
   options.times_of = hetero::roofline_batch_times(problem.shape, roofline.overhead());
   WINDLASS_ASSIGN_OR_RETURN(const auto found, hetero::search_tensor_parallel(asked, {}, options));
+  const auto sample = search::lengths_of(requests, seed, options.sampled_requests);
   std::vector<double> tokens_per_s;
-  for (const auto& option : found.machines.front().options) tokens_per_s.push_back(option.tokens_per_s());
+  for (const auto& option : found.machines.front().options) {
+    if (!as_written) {
+      tokens_per_s.push_back(option.tokens_per_s());
+      continue;
+    }
+    const double token_bytes = 2.0 * problem.shape.layers * problem.shape.hidden * 2;
+    WINDLASS_ASSIGN_OR_RETURN(const auto one, hetero::estimate_throughput(option.times, option.kv_bytes / token_bytes,
+                                                                          options.most_requests, sample));
+    tokens_per_s.push_back(option.instances * one.tokens_per_s);
+  }
   return tokens_per_s;
 }
 
@@ -81,49 +120,55 @@ Result<double> simulated(const HuaweiRoofline& roofline, const workload::LengthD
   return tokens / result.simulated_s;
 }
 
-Result<std::string> ranking(const workload::LengthDistribution& lengths, Executor& executor, double scale) {
+Result<std::string> ranking(const workload::LengthDistribution& all, const workload::LengthDistribution& filtered,
+                            Executor& executor, double scale) {
   std::vector<RankingRow> rows;
-  for (const double link : {8e9, 16e9, 150e9}) {
-    for (const double hop_s : {2e-6, 10e-6}) {
-      for (const double iteration_s : {0.0, 5e-3, 10e-3}) {
+  for (const auto* lengths : {&all, &filtered}) {
+    for (const auto& [link, hop_s] : {std::pair{8e9, 10e-6}, {16e9, 10e-6}, {150e9, 2e-6}}) {
+      for (const double iteration_s : {0.0, 5e-3, 20e-3}) {
         HuaweiRoofline roofline;
         roofline.link_bytes_per_s = link;
         roofline.hop_s = hop_s;
         roofline.iteration_s = iteration_s;
         if (iteration_s == 0) roofline.sequence_s = 0;
-        rows.push_back(
-            {fmt::format("{:.0f} GB/s | {:.0f} us | {:.0f} ms", link / 1e9, hop_s * 1e6, iteration_s * 1e3), roofline});
+        rows.push_back({fmt::format("{} | {:.0f} GB/s, {:.0f} us | {:.0f} ms", lengths == &all ? "all" : "short", link / 1e9,
+                                    hop_s * 1e6, iteration_s * 1e3),
+                        roofline, lengths});
       }
     }
   }
-  constexpr std::array<std::uint64_t, 2> kSeeds = {1, 2};
-  struct Cells {
-    std::vector<Result<std::vector<double>>> estimates;
-    std::vector<Result<double>> served;
-  };
-  std::vector<Cells> cells(rows.size());
+  // Of each row: Alg. 1 on two samples, Alg. 1 as written, simulated.
+  std::vector<std::vector<Result<std::vector<double>>>> cells(rows.size());
   executor.run(rows.size(), [&](std::size_t i) {
-    for (const std::uint64_t seed : kSeeds) cells[i].estimates.push_back(estimated(rows[i].roofline, lengths, seed));
-    for (const int degree : kDegrees) cells[i].served.push_back(simulated(rows[i].roofline, lengths, 1, degree, scale));
+    const HuaweiRoofline& roofline = rows[i].roofline;
+    for (const std::uint64_t seed : {1, 2}) cells[i].push_back(estimated(roofline, *rows[i].lengths, seed, false));
+    for (const std::uint64_t seed : {1, 2}) cells[i].push_back(estimated(roofline, *rows[i].lengths, seed, true));
+    cells[i].push_back([&]() -> Result<std::vector<double>> {
+      std::vector<double> by_degree;
+      for (const int degree : kDegrees) {
+        WINDLASS_ASSIGN_OR_RETURN(const double tokens_per_s, simulated(roofline, *rows[i].lengths, 1, degree, scale));
+        by_degree.push_back(tokens_per_s);
+      }
+      return by_degree;
+    }());
   });
   std::string text =
-      "| link of a GPU | a hop | engine, an iteration | Alg. 1, tokens/s at t = 1, 2, 4, 8 | its order | other sample | "
-      "simulated, "
-      "tokens/s | its order |\n|---|---|---|---|---|---|---|---|\n| *the paper* | | | | 2 > 4 > 1 > 8 | 2 > 4 > 1 > 8 | | 2 > "
-      "4 > "
-      "1 > 8 |\n";
+      "| requests | link, hop | engine | Alg. 1, tokens/s at t = 1, 2, 4, 8 | its order (other sample) | with caches of 2 "
+      "l h "
+      "| its order (other sample) | simulated, tokens/s | its order |\n|---|---|---|---|---|---|---|---|---|\n"
+      "| *the paper* | | | | | | **2 > 4 > 1 > 8** (the same) | | **2 > 4 > 1 > 8** |\n";
+  const auto marked = [](const std::string& order) { return order == "2 > 4 > 1 > 8" ? "**" + order + "**" : order; };
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::vector<double> served;
-    for (const auto& of : cells[i].served) {
-      if (!of.ok()) return of.error();
-      served.push_back(*of);
-    }
-    for (const auto& of : cells[i].estimates) {
+    for (const auto& of : cells[i]) {
       if (!of.ok()) return of.error();
     }
-    const auto& first = *cells[i].estimates[0];
-    text += fmt::format("| {} | {:.0f} | {} | {} | {:.0f} | {} |\n", rows[i].what, fmt::join(first, ", "), order_of(first),
-                        order_of(*cells[i].estimates[1]), fmt::join(served, ", "), order_of(served));
+    text += fmt::format("| {} |", rows[i].what);
+    for (const std::size_t of : {0, 2}) {
+      const std::string order = order_of(*cells[i][of]), other = order_of(*cells[i][of + 1]);
+      text += fmt::format(" {:.0f} | {} ({}) |", fmt::join(*cells[i][of], ", "), marked(order),
+                          order == other ? "the same" : marked(other));
+    }
+    text += fmt::format(" {:.0f} | {} |\n", fmt::join(*cells[i][4], ", "), marked(order_of(*cells[i][4])));
   }
   return text;
 }
@@ -170,8 +215,8 @@ class LastEnds final : public sim::ServingObserver {
 };
 
 struct Fleet {
-  std::string table;
   planner::ModelShape shape;
+  HuaweiRoofline roofline;
   std::vector<HuaweiInstances> instances;
   std::vector<double> rates;  // infinite: all at once
   int requests = 4000;
@@ -185,7 +230,7 @@ struct Served {
 Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& lengths, const Rule& rule, double rate,
                      std::uint64_t seed, double scale) {
   std::vector<std::shared_ptr<const planner::IterationModel>> models;
-  WINDLASS_ASSIGN_OR_RETURN(auto options, huawei_service(fleet.shape, {}, fleet.instances, models));
+  WINDLASS_ASSIGN_OR_RETURN(auto options, huawei_service(fleet.shape, fleet.roofline, fleet.instances, models));
   options.dispatch = rule.policy;
   options.placement.learns_lengths = rule.outputs != Rule::Outputs::kKnown;
   // The authors' predictor: normal, with mean and deviation of a sample of the data.
@@ -245,9 +290,16 @@ Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& len
 }
 
 constexpr int kSeeds = 3;
+constexpr std::size_t kLooked = 2;  // of Fleet::rates: where the ends are shown
 
-Result<std::string> scheduling(const Fleet& fleet, const workload::LengthDistribution& lengths, Executor& executor,
-                               double scale) {
+struct Scheduled {
+  std::string table;
+  std::vector<std::vector<double>> over_rr;  // [rule][rate]: tokens/s over round robin's, less 1
+  double room = 0;                           // at once: what the pools serve alone together, over round robin, less 1
+};
+
+Result<Scheduled> scheduling(const Fleet& fleet, const workload::LengthDistribution& lengths, Executor& executor,
+                             double scale) {
   const std::size_t rules = std::size(kRules), rates = fleet.rates.size();
   std::vector<std::vector<Result<Served>>> served(rules * rates);
   executor.run(served.size(), [&](std::size_t i) {
@@ -264,24 +316,47 @@ Result<std::string> scheduling(const Fleet& fleet, const workload::LengthDistrib
       for (std::size_t pool = 0; pool < ends_s[i].size(); ++pool) ends_s[i][pool] += of->ends_s[pool] / kSeeds;
     }
   }
-  std::string text = "| requests to |";
-  std::string line = "\n|---|";
-  for (const double rate : fleet.rates) {
-    text += std::isfinite(rate) ? fmt::format(" {:.0f} requests/s |", rate) : " all at once |";
-    text += " over RR | last ends, s |";
-    line += "---:|---:|---|";
+  Scheduled made;
+  for (std::size_t pool = 0; pool < fleet.instances.size(); ++pool) {
+    Fleet alone = fleet;
+    alone.instances = {fleet.instances[pool]};
+    WINDLASS_ASSIGN_OR_RETURN(const Served of, serve(alone, lengths, kRules[0], fleet.rates.back(), 1, scale));
+    made.room += of.tokens_per_s;
   }
-  text += line + "\n";
+  made.room = made.room / tokens_per_s[rates - 1] - 1;
+  std::string text = "| rule |", line = "\n|---|";
+  for (const double rate : fleet.rates) {
+    const std::string at = std::isfinite(rate) ? fmt::format("{:.0f} requests/s", rate) : "all at once";
+    text += fmt::format(" {} | over RR |", at);
+    line += "---:|---:|";
+  }
+  std::vector<std::string> names;
+  for (const HuaweiInstances& of : fleet.instances) names.push_back(of.name);
+  text += fmt::format(" last end at {:.0f} requests/s: {} |{}---|\n", fleet.rates[kLooked], fmt::join(names, ", "), line);
   for (std::size_t r = 0; r < rules; ++r) {
     text += fmt::format("| {}{}{} |", kRules[r].papers ? "" : "*", kRules[r].name, kRules[r].papers ? "" : "*");
+    made.over_rr.emplace_back();
     for (std::size_t k = 0; k < rates; ++k) {
       const std::size_t i = r * rates + k;
-      text += fmt::format(" {:.0f} | {:+.1f} % | {:.0f} |", tokens_per_s[i], 100 * (tokens_per_s[i] / tokens_per_s[k] - 1),
-                          fmt::join(ends_s[i], ", "));
+      made.over_rr.back().push_back(tokens_per_s[i] / tokens_per_s[k] - 1);
+      text += fmt::format(" {:.0f} | {:+.1f} % |", tokens_per_s[i], 100 * made.over_rr.back().back());
     }
-    text += "\n";
+    std::vector<std::string> ends;
+    for (const double end_s : ends_s[r * rates + kLooked]) ends.push_back(end_s > 0 ? fmt::format("{:.0f} s", end_s) : "-");
+    text += fmt::format(" {} |\n", fmt::join(ends, ", "));
   }
-  return text;
+  made.table = std::move(text);
+  return made;
+}
+
+std::string summary_row(const std::string& what, const std::string& roofline, const Scheduled& of) {
+  constexpr std::size_t kScheduler = 3, kHistory = 5;  // of kRules
+  static_assert(kRules[kScheduler].policy == PolicyKind::kHuawei && kRules[kHistory].outputs == Rule::Outputs::kLearned);
+  std::string text = fmt::format("| {} | {} |", what, roofline);
+  for (const std::size_t rate : {1, 2, 3}) {
+    text += fmt::format(" {:+.1f} % | {:+.1f} % |", 100 * of.over_rr[kScheduler][rate], 100 * of.over_rr[kHistory][rate]);
+  }
+  return text + fmt::format(" {:+.1f} % |\n", 100 * of.room);
 }
 
 // ---- Alg. 2 beside the best mapping ----
@@ -315,22 +390,35 @@ Result<std::vector<HeterogeneousTable>> huawei_tables(const HeterogeneousOptions
   SerialExecutor serial;
   Executor& executor = options.executor == nullptr ? serial : *options.executor;
   WINDLASS_ASSIGN_OR_RETURN(auto pairs, huawei_lengths(options.data));
+  auto few = pairs;
+  std::erase_if(
+      few, [](const TokenPair& pair) { return pair.input_tokens > 1024 || pair.input_tokens + pair.output_tokens > 2048; });
   WINDLASS_ASSIGN_OR_RETURN(const auto lengths, workload::LengthDistribution::empirical(std::move(pairs)));
-  WINDLASS_ASSIGN_OR_RETURN(auto by_degree, ranking(lengths, executor, options.scale));
+  WINDLASS_ASSIGN_OR_RETURN(const auto filtered, workload::LengthDistribution::empirical(std::move(few)));
+  WINDLASS_ASSIGN_OR_RETURN(auto by_degree, ranking(lengths, filtered, executor, options.scale));
 
-  const HuaweiRoofline roofline;
   WINDLASS_ASSIGN_OR_RETURN(const auto llama, planner::model_shape_by_name("llama3-8b"));
-  const hetero::ClusterNode v100 = v100_machine(roofline);
-  constexpr double kAtOnce = std::numeric_limits<double>::infinity();
-  const Fleet two_instances{"", llama, {{"t4", v100, 4, 1}, {"t1", v100, 1, 1}}, {8, 16, 24, kAtOnce}};
-  const Fleet two_machines{
-      "", distill_qwen_14b(), {{"v100", v100, 2, 4}, {"a800", a800_machine(), 1, 1}}, {8, 16, 24, kAtOnce}};
-  WINDLASS_ASSIGN_OR_RETURN(auto fig_5, scheduling(two_instances, lengths, executor, options.scale));
-  WINDLASS_ASSIGN_OR_RETURN(auto fig_6, scheduling(two_machines, lengths, executor, options.scale));
-  return std::vector<HeterogeneousTable>{{"huawei-degrees", std::move(by_degree)},
-                                         {"huawei-two-instances", std::move(fig_5)},
-                                         {"huawei-two-machines", std::move(fig_6)},
-                                         {"huawei-mapping", mapping(executor, options.scale)}};
+  std::vector<HeterogeneousTable> tables = {{"huawei-degrees", std::move(by_degree)}};
+  const std::vector<double> rates = {8, 16, 24, std::numeric_limits<double>::infinity()};
+  std::string summary =
+      "| instances | link, V100's FLOP/s | 16 requests/s: OS | from history | 24: OS | from history | all at once: OS | from "
+      "history | room |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n"
+      "| *the paper, t = 4 and t = 1* | | | | +122.5 % | | | | |\n| *the paper, V100s and A800* | | +33.6 % | | | | | | |\n";
+  for (const char* place : {"two-instances", "two-machines"}) {
+    const bool instances = std::string_view(place) == "two-instances";
+    for (const Stated& of : stated()) {
+      const hetero::ClusterNode v100 = v100_machine(of.roofline);
+      const Fleet fleet =
+          instances ? Fleet{llama, of.roofline, {{"t = 4", v100, 4, 1}, {"t = 1", v100, 1, 1}}, rates}
+                    : Fleet{distill_qwen_14b(), of.roofline, {{"V100s", v100, 2, 4}, {"A800", a800_machine(), 1, 1}}, rates};
+      WINDLASS_ASSIGN_OR_RETURN(auto found, scheduling(fleet, lengths, executor, options.scale));
+      summary += summary_row(instances ? "t = 4 and t = 1" : "V100s and A800", of.name, found);
+      if (!of.place.empty()) tables.push_back({fmt::format("huawei-{}-{}", place, of.place), std::move(found.table)});
+    }
+  }
+  tables.push_back({"huawei-scheduler", std::move(summary)});
+  tables.push_back({"huawei-mapping", mapping(executor, options.scale)});
+  return tables;
 }
 
 }  // namespace windlass::bench
