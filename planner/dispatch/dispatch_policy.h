@@ -23,8 +23,10 @@ struct ChainState {
   // For policies that place requests by their lengths.
   std::uint64_t key = 0;                  // the caller's name of the chain: what a policy knows of it outlives a reset()
   const PackingModel* packing = nullptr;  // what of its latency is known; borrowed until the next reset()
+  double weight = 0;                      // its part of the requests beside the other chains'; 0: service_rate x capacity
 
   [[nodiscard]] bool has_free_slot() const { return !draining && in_flight < capacity; }
+  [[nodiscard]] double weight_or_rate() const { return weight > 0 ? weight : service_rate_per_s * capacity; }
   [[nodiscard]] bool takes_requests() const { return !draining && capacity > 0; }  // at once or after waiting
 };
 

@@ -36,6 +36,10 @@ struct PackingModel {
   double kv_capacity_tokens = 0;  // M; 0: no constraint
   double kv_request_tokens = 16;  // j: paging rounds up by a block at most
   int most_requests = 256;        // that an engine runs at once
+  // Of Huawei's lines (batch_times.h), which have them beside those above; packing leaves them out.
+  double prefill_request_s = 0;  // p2
+  double prefill_length_s = 0;   // p3
+  double context_length_s = 0;   // p7
 
   bool operator==(const PackingModel&) const = default;
 };

@@ -14,6 +14,8 @@
 #include "planner/dispatch/round_robin.h"
 #include "planner/dispatch/sa_jsq.h"
 #include "planner/dispatch/sed.h"
+#include "planner/dispatch/single_instance.h"
+#include "planner/dispatch/weighted_round_robin.h"
 
 namespace windlass::dispatch {
 
@@ -28,6 +30,10 @@ const char* to_string(PolicyKind kind) {
     case PolicyKind::kRoundRobin: return "round-robin";
     case PolicyKind::kPowerOfTwo: return "power-of-two";
     case PolicyKind::kAladdin: return "aladdin";
+    case PolicyKind::kWeightedRoundRobin: return "weighted-round-robin";
+    case PolicyKind::kSingleInstance: return "single-instance";
+    case PolicyKind::kMemoryBased: return "memory-based";
+    case PolicyKind::kHuawei: return "huawei";
   }
   return "unknown";
 }
@@ -43,7 +49,7 @@ Result<PolicyKind> policy_from_string(std::string_view name) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
 }
 
-std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PackingRules& rules) {
+std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PolicyRules& rules) {
   switch (kind) {
     case PolicyKind::kJffc: return std::make_unique<Jffc>();
     case PolicyKind::kJsq: return std::make_unique<Jsq>();
@@ -53,7 +59,15 @@ std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const Pack
     case PolicyKind::kRandom: return std::make_unique<RandomChoice>(rng);
     case PolicyKind::kRoundRobin: return std::make_unique<RoundRobin>();
     case PolicyKind::kPowerOfTwo: return std::make_unique<PowerOfTwo>(rng);
-    case PolicyKind::kAladdin: return std::make_unique<AladdinPolicy>(rules);
+    case PolicyKind::kAladdin: return std::make_unique<AladdinPolicy>(rules.packing);
+    case PolicyKind::kWeightedRoundRobin: return std::make_unique<WeightedRoundRobin>();
+    case PolicyKind::kSingleInstance: return std::make_unique<SingleInstance>();
+    case PolicyKind::kMemoryBased: {
+      HuaweiRules memory = rules.huawei;
+      memory.memory_only = true;
+      return std::make_unique<HuaweiPolicy>(memory, rng);
+    }
+    case PolicyKind::kHuawei: return std::make_unique<HuaweiPolicy>(rules.huawei, rng);
   }
   return nullptr;
 }

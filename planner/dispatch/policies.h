@@ -8,23 +8,55 @@
 #include "planner/base/result.h"
 #include "planner/base/rng.h"
 #include "planner/dispatch/dispatch_policy.h"
+#include "planner/dispatch/huawei_policy.h"
 #include "planner/dispatch/packed_worker.h"
 
 namespace windlass::dispatch {
 
-enum class PolicyKind { kJffc, kJsq, kJiq, kSed, kSaJsq, kRandom, kRoundRobin, kPowerOfTwo, kAladdin };
+enum class PolicyKind {
+  kJffc,
+  kJsq,
+  kJiq,
+  kSed,
+  kSaJsq,
+  kRandom,
+  kRoundRobin,
+  kPowerOfTwo,
+  kAladdin,
+  kWeightedRoundRobin,
+  kSingleInstance,
+  kMemoryBased,
+  kHuawei
+};
 
-inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,        PolicyKind::kJiq,
-                                            PolicyKind::kSed,        PolicyKind::kSaJsq,      PolicyKind::kRandom,
-                                            PolicyKind::kRoundRobin, PolicyKind::kPowerOfTwo, PolicyKind::kAladdin};
+inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
+                                            PolicyKind::kJsq,
+                                            PolicyKind::kJiq,
+                                            PolicyKind::kSed,
+                                            PolicyKind::kSaJsq,
+                                            PolicyKind::kRandom,
+                                            PolicyKind::kRoundRobin,
+                                            PolicyKind::kPowerOfTwo,
+                                            PolicyKind::kAladdin,
+                                            PolicyKind::kWeightedRoundRobin,
+                                            PolicyKind::kSingleInstance,
+                                            PolicyKind::kMemoryBased,
+                                            PolicyKind::kHuawei};
 
-// "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin"
+// "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "weighted-round-robin",
+// "single-instance", "memory-based", "huawei"
 const char* to_string(PolicyKind kind);
 // A request waits in the central queue while no chain has room for it; the other policies send it to a full chain.
 [[nodiscard]] bool keeps_requests_back(PolicyKind kind);
 [[nodiscard]] Result<PolicyKind> policy_from_string(std::string_view name);  // error: "found 'x', allowed are ..."
 
-// With no chains yet. JIQ, random and power-of-two draw from `rng`; Aladdin places by `rules`; the others ignore both.
-[[nodiscard]] std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PackingRules& rules = {});
+// What of them a policy asks for.
+struct PolicyRules {
+  PackingRules packing;  // Aladdin
+  HuaweiRules huawei;    // Huawei and memory-based, which sets memory_only
+};
+
+// With no chains yet. JIQ, random and power-of-two draw from `rng`, Huawei and memory-based where outputs are drawn.
+[[nodiscard]] std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PolicyRules& rules = {});
 
 }  // namespace windlass::dispatch

@@ -5,14 +5,16 @@
 #include <cassert>
 #include <vector>
 
-#include "planner/perf/linear_iteration_model.h"
-
 namespace windlass::sim {
 
-PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens, int most_requests) {
+PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens, int most_requests,
+                         planner::LinearForm form) {
   std::vector<planner::IterationSample> samples;
   const auto take = [&](const planner::Batch& batch) { samples.push_back({batch, model.iteration_s(batch)}); };
-  for (const double tokens : {64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0}) take(planner::prefill_batch(1, tokens));
+  // Several prompts at once where the form tells their number from their tokens.
+  for (int batch = 1; batch <= (form == planner::LinearForm::kHuawei ? 8 : 1); batch *= 2) {
+    for (const double tokens : {64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0}) take(planner::prefill_batch(batch, tokens));
+  }
   // At least two batches, so that what a request adds can be told from what an iteration takes.
   for (int batch = 1; batch <= std::max(2, most_requests); batch *= 2) {
     for (const double context : {64.0, 256.0, 1024.0, 4096.0}) {
@@ -22,16 +24,19 @@ PackingFit packing_model(const planner::IterationModel& model, double kv_capacit
   }
   planner::FitOptions options;
   options.folds = 2;
-  const auto fit = planner::fit_linear_iteration(samples, planner::LinearForm::kAladdin, kv_capacity_tokens, options);
+  const auto fit = planner::fit_linear_iteration(samples, form, kv_capacity_tokens, options);
   assert(fit.ok());  // the samples are ours: enough of each phase, and times are positive
   PackingFit made;
   const planner::PhaseCoefficients& prefill = fit->model.prefill().coefficients;
   const planner::PhaseCoefficients& decode = fit->model.decode().coefficients;
   made.model.prefill_token_s = prefill.per_token_s;
   made.model.prefill_s = prefill.constant_s;
+  made.model.prefill_request_s = prefill.per_sequence_s;
+  made.model.prefill_length_s = prefill.per_mean_token_s;
   made.model.context_token_s = decode.per_token_s;
   made.model.decode_request_s = decode.per_sequence_s;
   made.model.decode_s = decode.constant_s;
+  made.model.context_length_s = decode.per_mean_token_s;
   made.model.kv_capacity_tokens = kv_capacity_tokens;
   made.model.kv_request_tokens = block_tokens;
   made.model.most_requests = most_requests;

@@ -181,6 +181,7 @@ ServingPool PreparedService::pool(const ScenarioService& service, const Scenario
   }
   pool.gpus_per_worker = from.gpus_per_worker;
   pool.price_per_gpu_hour = from.price_per_gpu_hour;
+  pool.dispatch_weight = from.dispatch_weight;
   pool.power_per_gpu_watts = from.accelerator.power_watts;
   const planner::WeightsPath weights{service.start.weights_bytes_per_s, 0, service.start.engine_s};
   pool.start_s = service.start.image_pull_s +

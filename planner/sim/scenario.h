@@ -92,6 +92,7 @@ struct ScenarioPool {
   int gpus_per_worker = 1;
   int workers = 1;
   double price_per_gpu_hour = 0;
+  double dispatch_weight = 0;  // 0: its slots at the speed of a request alone
   int line = 0;
 };
 

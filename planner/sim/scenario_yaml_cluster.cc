@@ -68,6 +68,7 @@ void ServiceReader::read_pools(YamlReader& reader) {
     pool.gpus_per_worker = read_gpus(fields);
     pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMostWorkers, 1));
     pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
+    pool.dispatch_weight = fields.number("dispatchWeight", {0, 1e6}, 0);
     fields.finish();
     workers += pool.workers;
     if (workers > kMostWorkers) {

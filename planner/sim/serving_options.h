@@ -55,6 +55,7 @@ struct ServingPool {
   double start_s = 0;           // a worker that is started later is ready after this: schedule, image pull, load, warm
   double swap_s_per_token = 0;  // between GPU and host, per token of KV cache, all GPUs of the worker together
   ModelFlops flops;
+  double dispatch_weight = 0;  // of a worker, where weights dispatch; 0: its slots at the speed of a request alone
 };
 
 // Of every pair of a prefill and a decode worker, uncontended.
@@ -114,6 +115,7 @@ struct ServingService {
   // queue, as at our gateway; so do all requests while no worker is ready.
   std::optional<dispatch::PolicyKind> dispatch;
   Placement placement;
+  dispatch::HuaweiRules huawei;  // how Huawei's scheduler is set; its phase is the role's, what is known of lengths as above
   // In which order those of the central queue go, where there are objectives; without, by arrival.
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;

@@ -94,8 +94,10 @@ struct ServiceState {
         prediction(seed, stream("length prediction", index)),
         figures(of) {}
 
-  static dispatch::PackingRules rules_of(const ServingService& of, bool decode) {
-    dispatch::PackingRules rules;
+  static dispatch::PolicyRules rules_of(const ServingService& of, bool decode) {
+    dispatch::PolicyRules all;
+    dispatch::PackingRules& rules = all.packing;
+    all.huawei = of.huawei;
     rules.ttft_s = of.objectives ? of.objectives->ttft_s : std::numeric_limits<double>::infinity();
     rules.tpot_s = of.objectives ? of.objectives->tpot_s : std::numeric_limits<double>::infinity();
     if (of.placement.ttft_s > 0) rules.ttft_s = of.placement.ttft_s;
@@ -104,8 +106,10 @@ struct ServiceState {
     rules.theta = of.placement.theta;
     const bool two_roles =
         std::any_of(of.pools.begin(), of.pools.end(), [](const auto& pool) { return pool.role != WorkerRole::kUnified; });
-    if (two_roles) rules.phase = decode ? dispatch::PackingPhase::kDecode : dispatch::PackingPhase::kPrefill;
-    return rules;
+    if (two_roles) {
+      rules.phase = all.huawei.phase = decode ? dispatch::PackingPhase::kDecode : dispatch::PackingPhase::kPrefill;
+    }
+    return all;
   }
 
   static std::string stream(const char* what, std::size_t index) {

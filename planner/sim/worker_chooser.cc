@@ -9,11 +9,13 @@
 namespace windlass::sim {
 
 WorkerChooser::WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream,
-                             const dispatch::PackingRules& rules) {
+                             const dispatch::PolicyRules& rules) {
   if (!policy) return;
   policy_ = dispatch::make_policy(*policy, Rng(seed, stream), rules);
   keeps_back_ = dispatch::keeps_requests_back(*policy);
   tracker_ = policy_->tracker();
+  const bool huawei = *policy == dispatch::PolicyKind::kHuawei || *policy == dispatch::PolicyKind::kMemoryBased;
+  if (huawei) form_ = planner::LinearForm::kHuawei;
 }
 
 const dispatch::PackingModel* WorkerChooser::packing_of(const ServingWorker& worker) {
@@ -23,8 +25,8 @@ const dispatch::PackingModel* WorkerChooser::packing_of(const ServingWorker& wor
     const EngineOptions& engine = worker.pool->engine;
     const auto tokens = static_cast<double>(worker.kv_blocks() * engine.block_tokens);
     const int most = engine.max_sequences * static_cast<int>(worker.lanes.size());
-    known =
-        std::make_unique<dispatch::PackingModel>(packing_model(*worker.pool->model, tokens, engine.block_tokens, most).model);
+    known = std::make_unique<dispatch::PackingModel>(
+        packing_model(*worker.pool->model, tokens, engine.block_tokens, most, form_).model);
   }
   return known.get();
 }
@@ -41,7 +43,8 @@ void WorkerChooser::reset(const ServingWorkers& workers, const std::vector<Candi
         1 / workers[static_cast<std::size_t>(candidate.worker)]->pool->model->iteration_s(planner::decode_batch(1, 1024));
     states_.push_back(dispatch::ChainState{rate, candidate.slots, candidate.in_flight, false,
                                            static_cast<std::uint64_t>(candidate.worker),
-                                           packing_of(*workers[static_cast<std::size_t>(candidate.worker)])});
+                                           packing_of(*workers[static_cast<std::size_t>(candidate.worker)]),
+                                           workers[static_cast<std::size_t>(candidate.worker)]->pool->dispatch_weight});
   }
   if (policy_) policy_->reset(states_);
 }

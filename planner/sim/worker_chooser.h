@@ -12,6 +12,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/dispatch/policies.h"
+#include "planner/perf/linear_iteration_model.h"
 #include "planner/sim/serving_worker.h"
 
 namespace windlass::sim {
@@ -22,7 +23,7 @@ class WorkerChooser {
  public:
   // `stream` names the random stream of a policy that draws. No policy: the fewest pending tokens.
   WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream,
-                const dispatch::PackingRules& rules = {});
+                const dispatch::PolicyRules& rules = {});
 
   struct Candidate {
     int worker = 0;
@@ -107,6 +108,7 @@ class WorkerChooser {
 
   std::vector<int> candidates_;  // workers, rising
   std::unique_ptr<dispatch::DispatchPolicy> policy_;
+  planner::LinearForm form_ = planner::LinearForm::kAladdin;  // of the lines that the policy places by
   bool keeps_back_ = false;  // the policy leaves requests in the central queue while no slot is free
   std::vector<dispatch::ChainState> states_;
   dispatch::RequestTracker* tracker_ = nullptr;                                    // of policy_

@@ -1,5 +1,6 @@
 // The dispatch policies: their choices in small cases, and each against its definition spelled out, over random histories.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -100,7 +101,20 @@ class Definition {
  public:
   Definition(PolicyKind kind, const Rng& rng) : kind_(kind), rng_(rng) {}
 
-  void reset() { next_ = 0; }
+  void reset() {
+    next_ = 0;
+    due_.clear();
+    clock_ = 0;
+  }
+
+  // Chain k is in this state now.
+  void changed(std::size_t k, const ChainState& chain) {
+    if (chain.draining || chain.capacity == 0) {
+      due_.erase(k);
+    } else if (!due_.contains(k)) {
+      due_[k] = clock_ + 1 / (chain.service_rate_per_s * chain.capacity);
+    }
+  }
 
   Choice choose(const Chains& chains) {
     std::vector<std::size_t> open;
@@ -142,6 +156,19 @@ class Definition {
       }
       case PolicyKind::kAladdin:  // told of no request it fills one chain after the other
         return least(free, [](std::size_t k) { return k; });
+      case PolicyKind::kWeightedRoundRobin: return weighted(open, chains);
+      case PolicyKind::kSingleInstance:
+        return least(open, [&](std::size_t k) { return -chains[k].service_rate_per_s * chains[k].capacity; });
+      // Told of no request: what is in flight was placed one after the other, each in proportion to 1 / (rate x slots).
+      case PolicyKind::kMemoryBased:
+      case PolicyKind::kHuawei:
+        return least(open, [&](std::size_t k) {
+          const ChainState& c = chains[k];
+          const double time_s = kind_ == PolicyKind::kMemoryBased ? 1 : 1 / (c.service_rate_per_s * c.capacity);
+          double load = 0;
+          for (int j = 0; j <= c.in_flight; ++j) load += time_s * std::exp(2.0 * j / c.capacity);
+          return load;
+        });
     }
     return std::nullopt;
   }
@@ -160,6 +187,16 @@ class Definition {
     return *best;
   }
 
+  // The chain whose next request is due first: 1 / weight after its last one, or after it began to take requests.
+  Choice weighted(const std::vector<std::size_t>& open, const Chains& chains) {
+    const auto stride = [&](std::size_t k) { return 1 / (chains[k].service_rate_per_s * chains[k].capacity); };
+    const auto best = least(open, [&](std::size_t k) { return due_.at(k); });
+    if (!best) return best;
+    clock_ = due_.at(*best);
+    due_[*best] += stride(*best);
+    return best;
+  }
+
   Choice any(const std::vector<std::size_t>& among) {
     if (among.empty()) return std::nullopt;
     return among[static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(among.size()) - 1))];
@@ -168,6 +205,8 @@ class Definition {
   PolicyKind kind_;
   Rng rng_;
   std::size_t next_ = 0;
+  std::map<std::size_t, double> due_;  // of open chains
+  double clock_ = 0;
 };
 
 ChainState random_state(Rng& rng) {
@@ -188,12 +227,14 @@ void follow(PolicyKind kind, std::uint64_t seed, std::int64_t most_chains, int s
       for (ChainState& chain : chains) chain = random_state(rng);
       policy->reset(chains);
       definition.reset();
+      for (std::size_t k = 0; k < chains.size(); ++k) definition.changed(k, chains[k]);
     } else if (what < 10 && !chains.empty()) {
       const auto k = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(chains.size()) - 1));
       const double rate = chains[k].service_rate_per_s;
       chains[k] = random_state(rng);
       chains[k].service_rate_per_s = rate;
       policy->update(k, chains[k]);
+      definition.changed(k, chains[k]);
     } else {
       const Choice chosen = policy->choose();
       ASSERT_EQ(chosen, definition.choose(chains)) << "step " << step;
@@ -238,7 +279,7 @@ TEST(Policies, HaveNames) {
   const auto wrong = policy_from_string("ws-rr");
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().message, "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, "
-                                   "power-of-two, aladdin");
+                                   "power-of-two, aladdin, weighted-round-robin, single-instance, memory-based, huawei");
 }
 
 // Given random insertions and removals among up to 10,000 elements, expect both sets to agree with std::set.

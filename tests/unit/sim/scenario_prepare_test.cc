@@ -45,6 +45,19 @@ TEST(ScenarioPrepare, ReplaysATraceOnAProfile) {
   EXPECT_GT(result.extrapolated_iterations, 0);  // decodes at one token lie below the rows
 }
 
+// Given a pool with a weight, the dispatch has it; without one, it has none.
+TEST(ScenarioPrepare, WeighsPools) {
+  const auto weighed = prepared(with(kOnTrace, "gpusPerWorker: 8", "gpusPerWorker: 8, dispatchWeight: 2.5"),
+                                {{"p.csv", kProfile}, {"t.csv", kTrace}});
+  ASSERT_TRUE(weighed.ok()) << weighed.error().message;
+  const ServingService options = weighed->options(1).services[0];
+  EXPECT_EQ(options.pools[0].dispatch_weight, 2.5);
+  const auto plain = prepared(kOnTrace, {{"p.csv", kProfile}, {"t.csv", kTrace}});
+  ASSERT_TRUE(plain.ok()) << plain.error().message;
+  const ServingService without = plain->options(1).services[0];
+  EXPECT_EQ(without.pools[0].dispatch_weight, 0);
+}
+
 // Given the linear source: the model's own coefficients decide, and the cache holds what the memory leaves; kvCapacityTokens is
 // obeyed.
 TEST(ScenarioPrepare, LinearIsTheCatalogs) {
