@@ -79,19 +79,12 @@ class Search {
   struct Half {
     Composition gpus;
     const GroupEntry* entry = nullptr;
-    std::int64_t prefill = 0, decode = 0;
   };
 
   [[nodiscard]] bool few() const { return groups_.size() <= kFewGroups; }
 
-  static std::int64_t prefill_units(const GroupEntry& entry) {
-    return flow_units(entry.strategies->prefill.capacity_requests_per_s);
-  }
-  static std::int64_t decode_units(const GroupEntry& entry) {
-    return flow_units(entry.strategies->decode.capacity_requests_per_s);
-  }
-  [[nodiscard]] std::int64_t units(const PlacedGroup& group) const {
-    return group.prefill ? prefill_units(*group.entry) : decode_units(*group.entry);
+  [[nodiscard]] static std::int64_t units(const PlacedGroup& group) {
+    return group.prefill ? group.entry->prefill_units : group.entry->decode_units;
   }
 
   void take(Placement groups) {
@@ -143,12 +136,8 @@ class Search {
   }
 
   Half half_of(Composition gpus) {
-    Half half;
-    half.entry = &table_.of(gpus);
-    half.gpus = std::move(gpus);
-    half.prefill = prefill_units(*half.entry);
-    half.decode = decode_units(*half.entry);
-    return half;
+    const GroupEntry& entry = table_.of(gpus);
+    return {std::move(gpus), &entry};
   }
 
   // Both halves with these phases in the places of groups u and v.
@@ -212,7 +201,7 @@ class Search {
 
   // The best exchange between two groups, if it improves.
   bool improve_pair(std::size_t u, std::size_t v) {
-    const Half was_u{groups_[u].gpus, groups_[u].entry, 0, 0}, was_v{groups_[v].gpus, groups_[v].entry, 0, 0};
+    const Half was_u{groups_[u].gpus, groups_[u].entry}, was_v{groups_[v].gpus, groups_[v].entry};
     const bool prefill_u = groups_[u].prefill, prefill_v = groups_[v].prefill;
     const std::size_t order_u = groups_[u].order, order_v = groups_[v].order;
     std::int64_t others_prefill = prefill_, others_decode = decode_;
@@ -223,26 +212,31 @@ class Search {
     bool best_a_prefill = false, best_b_prefill = false, found = false;
     splits(both, [&](const std::vector<int>& first) {
       if (out_of_steps()) return;
-      Composition a, b;
+      Composition &a = half_a_.gpus, &b = half_b_.gpus;
+      a.clear();
+      b.clear();
       for (std::size_t i = 0; i < both.nodes.size(); ++i) {
         if (first[i] > 0) a.push_back({both.nodes[i], first[i]});
         if (both.total[i] > first[i]) b.push_back({both.nodes[i], both.total[i] - first[i]});
       }
       if (!options_.may_empty && (a.empty() || b.empty())) return;
       ++steps_;
-      const Half half_a = half_of(std::move(a)), half_b = half_of(std::move(b));
+      half_a_.entry = &table_.of(a);
+      half_b_.entry = &table_.of(b);
       for (const bool a_prefill : {true, false}) {
         for (const bool b_prefill : {true, false}) {
-          const std::int64_t prefill = others_prefill + (a_prefill ? half_a.prefill : 0) + (b_prefill ? half_b.prefill : 0);
-          const std::int64_t decode = others_decode + (a_prefill ? 0 : half_a.decode) + (b_prefill ? 0 : half_b.decode);
+          const std::int64_t prefill =
+              others_prefill + (a_prefill ? half_a_.entry->prefill_units : 0) + (b_prefill ? half_b_.entry->prefill_units : 0);
+          const std::int64_t decode =
+              others_decode + (a_prefill ? 0 : half_a_.entry->decode_units) + (b_prefill ? 0 : half_b_.entry->decode_units);
           Score bound{std::min(prefill, decode), reach_of(static_cast<double>(prefill), static_cast<double>(decode))};
           if (!bound.better_than(best)) continue;
-          put(u, v, half_a, half_b, a_prefill, b_prefill);
+          put(u, v, half_a_, half_b_, a_prefill, b_prefill);
           arrange(u, v);
           const Score score = measure();
           if (score.better_than(best)) {
             best = score;
-            best_a = half_a, best_b = half_b;
+            best_a = half_a_, best_b = half_b_;
             best_a_prefill = a_prefill, best_b_prefill = b_prefill;
             found = true;
           }
@@ -465,6 +459,7 @@ class Search {
   Rng rng_;
   BipartiteFlow flow_;
   Placement groups_, scratch_;
+  Half half_a_, half_b_;                   // of the exchange that is weighed
   std::int64_t prefill_ = 0, decode_ = 0;  // both phases' capacities, units
   Score score_;
   double least_edge_ = 0;  // units

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "planner/hetero/hexgen2_flow.h"
+
 namespace windlass::hetero {
 namespace {
 
@@ -136,6 +138,8 @@ const GroupEntry& StrategyTable::of(const Composition& group) {
     solved = solved_.emplace(std::move(signature), &strategies_.back()).first;
   }
   entry.strategies = solved->second;
+  entry.prefill_units = flow_units(entry.strategies->prefill.capacity_requests_per_s);
+  entry.decode_units = flow_units(entry.strategies->decode.capacity_requests_per_s);
   return entries_.emplace(group, std::move(entry)).first->second;
 }
 

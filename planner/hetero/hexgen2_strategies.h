@@ -55,6 +55,7 @@ struct GroupStrategies {
 struct GroupEntry {
   std::vector<int> nodes;  // by slot
   const GroupStrategies* strategies = nullptr;
+  std::int64_t prefill_units = 0, decode_units = 0;  // both capacities as flows count (hexgen2_flow.h)
 };
 
 // Which of GroupStrategies are wanted.
