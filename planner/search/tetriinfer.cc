@@ -58,6 +58,7 @@ const char* text_of(sim::DecodeChoice choice) {
     case sim::DecodeChoice::kLeastMemory: return "least-memory";
     case sim::DecodeChoice::kAtArrival: return "at-arrival";
     case sim::DecodeChoice::kPartner: return "partner";
+    case sim::DecodeChoice::kPairs: return "pairs";
   }
   return "";
 }

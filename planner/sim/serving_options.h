@@ -78,6 +78,16 @@ enum class DecodeChoice {
                  // more evenly (TetriInfer, Section 3.3.4)
   kPartner,      // at arrival: the n-th decode worker is that of the n-th prefill worker, in whose node it stands (DistServe,
                  // Algorithm 2); as kAtArrival where there is none that takes the request
+  kPairs,        // at arrival, both together: a pair of the service's `pairs`
+};
+
+// A pair of pools that a request may take: prefilled by a worker of the one, decoded by a worker of the other, of each the one
+// with the fewest pending tokens. Caches go over the pair's path one after another.
+struct PoolPair {
+  int prefill = 0;  // indices in ServingService::pools
+  int decode = 0;
+  double weight = 1;  // pairs are taken in proportion to it, by smooth weighted round robin (HexGen-2, Section 3.3)
+  planner::KvTransferPath path;  // in place of the service's
 };
 
 // A worker whose share of busy time was below `below` over a whole window takes the other role, when some worker of that role
@@ -119,6 +129,7 @@ struct ServingService {
   // In which order those of the central queue go, where there are objectives; without, by arrival.
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;
+  std::vector<PoolPair> pairs;                 // of kPairs; others have none
   int heavy_decode_tokens = 128;               // predicted to make more: a heavy decode (TetriInfer, Section 5.1)
   std::optional<LengthPrediction> prediction;  // none: lengths are known
   std::optional<std::int64_t> mixed_pool_threshold_tokens;

@@ -309,14 +309,21 @@ void ServingRun::pull(int w) {
     of.reserved = engine(w, lane).reserve(spec);
     of.stage = RequestStage::kTransfer;
     ++service(of.service).figures.counts.kv_transfers;
-    of.transfer = push(after(now_ns_, transfer_s(of)), ServingEventKind::kTransferEnd, request);
+    of.transfer = push(arrival_of_cache_ns(of), ServingEventKind::kTransferEnd, request);
   }
 }
 
 double ServingRun::transfer_s(const LiveRequest& of) {
   const KvLink& link = service(of.service).options->link;
   const double prefill_s = of.first_ns == now_ns_ ? seconds_between(0, of.prefill_ns) : 0;
-  return planner::kv_transfer_after_prefill_s(link.path, of.input, link.kv_bytes_per_token, prefill_s);
+  return planner::kv_transfer_after_prefill_s(path_of(of), of.input, link.kv_bytes_per_token, prefill_s);
+}
+
+std::int64_t ServingRun::arrival_of_cache_ns(const LiveRequest& of) {
+  if (of.pair < 0) return after(now_ns_, transfer_s(of));
+  std::int64_t& free_ns = service(of.service).pair_free_ns[static_cast<std::size_t>(of.pair)];
+  free_ns = after(std::max(now_ns_, free_ns), transfer_s(of));
+  return free_ns;
 }
 
 void ServingRun::end_transfer(int request, std::int64_t id) {

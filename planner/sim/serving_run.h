@@ -19,6 +19,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/dispatch/waiting_line.h"
+#include "planner/dispatch/weighted_turns.h"
 #include "planner/sim/serving_figures.h"
 #include "planner/sim/serving_simulation.h"
 #include "planner/sim/serving_worker.h"
@@ -55,6 +56,7 @@ struct LiveRequest {
   RequestStage stage = RequestStage::kGone;
   int prefill_worker = -1;
   int decode_worker = -1;          // -1: to be chosen
+  int pair = -1;                   // in the service's `pairs`; -1: none
   int lane = 0;                    // of the prefill worker until it is decoded, then of the decode worker
   int decode_lane = 0;             // while its cache is on its way
   Engine::Sequence held = -1;      // at the prefill worker
@@ -92,7 +94,15 @@ struct ServiceState {
         queue(of.queue_order),
         choice(seed, stream("two-choice", index)),
         prediction(seed, stream("length prediction", index)),
+        turns(weights_of(of)),
+        pair_free_ns(of.pairs.size(), 0),
         figures(of) {}
+
+  static std::vector<double> weights_of(const ServingService& of) {
+    std::vector<double> weights;
+    for (const PoolPair& pair : of.pairs) weights.push_back(pair.weight);
+    return weights;
+  }
 
   static dispatch::PolicyRules rules_of(const ServingService& of, bool decode) {
     dispatch::PolicyRules all;
@@ -126,6 +136,8 @@ struct ServiceState {
   std::map<std::string, int> slots;  // of a pool by name, as ordered; else what the engines hold
   Rng choice;
   Rng prediction;
+  dispatch::WeightedTurns turns;           // of the pairs
+  std::vector<std::int64_t> pair_free_ns;  // when the path of each has carried what was put on it
   ServingFigures figures;
   std::int64_t input_tokens = 0, output_tokens = 0;
   std::int64_t last_arrival_ns = -1;
@@ -151,6 +163,10 @@ class ServingRun {
   LiveRequest& live(int request) { return live_[static_cast<std::size_t>(request)]; }
   ServiceState& service(int s) { return services_[static_cast<std::size_t>(s)]; }
   ServiceState& service_of(const ServingWorker& of) { return service(of.service); }
+  [[nodiscard]] const planner::KvTransferPath& path_of(const LiveRequest& of) {
+    const ServingService& options = *service(of.service).options;
+    return of.pair < 0 ? options.link.path : options.pairs[static_cast<std::size_t>(of.pair)].path;
+  }
 
   // The loop.
   std::int64_t push(std::int64_t time_ns, ServingEventKind kind, int index, int lane = 0);
@@ -212,6 +228,15 @@ class ServingRun {
   int least_memory(const LiveRequest& of);
   // -1: none can hold it now. REQUIRES: its prefill worker is known.
   int choose_decode(int request);
+  // The pair whose turn it is among those with workers that hold the request: all, or those of the prefill worker that it has.
+  struct PairedWorkers {
+    int pair = -1, prefill = -1, decode = -1;
+    bool wait = false;  // there is no such pair now, but workers of one may come
+  };
+  PairedWorkers choose_pair(const LiveRequest& of);
+  [[nodiscard]] int pool_of(const ServingWorker& of) {
+    return static_cast<int>(of.pool - service_of(of).options->pools.data());
+  }
   // Of the workers that were there at the start; -1: none.
   [[nodiscard]] int partner_of(int prefill) const;
   void arrive(const Arrival& arrival);
@@ -242,6 +267,8 @@ class ServingRun {
   void pull(int w);
   // Layer by layer it could begin while the prefill ran, if there was room then.
   [[nodiscard]] double transfer_s(const LiveRequest& of);
+  // When it arrives that begins its way now, or after those before it on the path of its pair.
+  std::int64_t arrival_of_cache_ns(const LiveRequest& of);
   void end_transfer(int request, std::int64_t id);
   void finish(int request);
   int new_live();

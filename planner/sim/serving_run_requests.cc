@@ -60,9 +60,55 @@ int ServingRun::choose_decode(int request) {
       const bool takes = partner >= 0 && worker(partner).takes_requests() && worker(partner).can_hold(of.input, of.output);
       return takes ? partner : route(of, in.second, in.first, 1).worker;
     }
+    case DecodeChoice::kPairs: {
+      const PairedWorkers chosen = choose_pair(of);
+      if (chosen.pair >= 0) live(request).pair = chosen.pair;
+      return chosen.decode;
+    }
     case DecodeChoice::kTwoChoice: return two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice);
   }
   return -1;
+}
+
+ServingRun::PairedWorkers ServingRun::choose_pair(const LiveRequest& of) {
+  ServiceState& in = service(of.service);
+  const std::vector<PoolPair>& pairs = in.options->pairs;
+  const auto holds = [&](const ServingWorker& w) {
+    return w.can_hold(of.input, w.role == WorkerRole::kPrefill ? 1 : of.output);
+  };
+  // Of each pool the worker with the fewest pending tokens that holds the request.
+  std::vector<int> best(in.options->pools.size(), -1);
+  const auto place = [](int index) { return static_cast<std::size_t>(index); };
+  for (const WorkerChooser* chooser : {&in.first, &in.second}) {
+    for (const int w : chooser->candidates()) {
+      int& so_far = best[place(pool_of(worker(w)))];
+      if (holds(worker(w)) && (so_far < 0 || worker(w).pending() < worker(so_far).pending())) so_far = w;
+    }
+  }
+  const bool prefilled = of.prefill_worker >= 0;
+  if (prefilled) {
+    const int own = pool_of(worker(of.prefill_worker));
+    for (std::size_t pool = 0; pool < best.size(); ++pool) {
+      if (in.options->pools[pool].role == WorkerRole::kPrefill) best[pool] = -1;
+    }
+    best[place(own)] = of.prefill_worker;
+  }
+  const auto turn = in.turns.next(
+      [&](std::size_t pair) { return best[place(pairs[pair].prefill)] >= 0 && best[place(pairs[pair].decode)] >= 0; });
+  PairedWorkers chosen;
+  if (turn) {
+    chosen.pair = static_cast<int>(*turn);
+    chosen.prefill = best[place(pairs[*turn].prefill)];
+    chosen.decode = best[place(pairs[*turn].decode)];
+    return chosen;
+  }
+  std::vector<bool> could(best.size(), false);
+  for (const auto& at : workers_) {
+    if (at->service == of.service && holds(*at)) could[place(pool_of(*at))] = true;
+  }
+  chosen.wait = std::any_of(pairs.begin(), pairs.end(),
+                            [&](const PoolPair& pair) { return could[place(pair.prefill)] && could[place(pair.decode)]; });
+  return chosen;
 }
 
 void ServingRun::arrive(const Arrival& arrival) {
@@ -111,7 +157,13 @@ bool ServingRun::dispatch(int request) {
   const auto holds = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
   WorkerChooser::Choice prefill, decode;
   bool decode_later = false;
-  if (in.two_roles) {
+  if (in.options->decode_choice == DecodeChoice::kPairs) {
+    const PairedWorkers chosen = choose_pair(of);
+    if (chosen.wait) return false;
+    of.pair = chosen.pair;
+    prefill.worker = chosen.prefill;
+    decode.worker = of.output == 1 ? chosen.prefill : chosen.decode;  // a single token needs no decode worker
+  } else if (in.two_roles) {
     prefill = route(of, in.first, in.second, of.input);
     of.prefill_worker = prefill.worker;
     if (of.output == 1) {  // a single token needs no decode worker

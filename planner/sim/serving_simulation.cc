@@ -36,6 +36,38 @@ Result<void> validate(const RunOptions& options, std::size_t services) {
   return {};
 }
 
+Result<void> validate_pairs(const ServingService& service, const std::string& prefix) {
+  const bool chosen = service.decode_choice == DecodeChoice::kPairs;
+  if (chosen == service.pairs.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}pairs: found {}, allowed is {}", prefix, chosen ? "none" : "some beside another choice of decode workers",
+                             chosen ? "at least one" : "none")};
+  }
+  const auto has_role = [&](int pool, WorkerRole role) {
+    return pool >= 0 && pool < static_cast<int>(service.pools.size()) &&
+           service.pools[static_cast<std::size_t>(pool)].role == role;
+  };
+  for (std::size_t i = 0; i < service.pairs.size(); ++i) {
+    const PoolPair& pair = service.pairs[i];
+    const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}pairs[{}].{}: found {}, allowed is {}", prefix, i, field, found, allowed)};
+    };
+    if (!has_role(pair.prefill, WorkerRole::kPrefill))
+      return wrong("prefill", std::to_string(pair.prefill), "the index of a prefill pool");
+    if (!has_role(pair.decode, WorkerRole::kDecode))
+      return wrong("decode", std::to_string(pair.decode), "the index of a decode pool");
+    if (!(std::isfinite(pair.weight) && pair.weight > 0))
+      return wrong("weight", fmt::format("{}", pair.weight), "a number above 0");
+    if (!is_time(pair.path.latency_s)) return wrong("path.latency", fmt::format("{} s", pair.path.latency_s), kTime);
+  }
+  if (chosen && (service.flip || service.repurpose || service.mixed_pool_threshold_tokens)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}pairs: found beside workers that take the other role, allowed are workers of one role", prefix)};
+  }
+  return {};
+}
+
 Result<void> validate(const ServingService& service, bool controlled, const std::string& prefix) {
   bool unified = false, prefill = false, decode = false;
   for (std::size_t i = 0; i < service.pools.size(); ++i) {
@@ -104,7 +136,7 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.decodeChoice: found two-choice with a mixed pool, allowed is one of them", prefix)};
   }
-  return {};
+  return validate_pairs(service, prefix);
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// WeightedTurns: smooth weighted round robin: places take turns in proportion to their weights, each one's turns spread over
+// the others' and not in bursts.
+//
+// Each turn every open place earns its weight; the one that has earned most takes the turn and pays what all earned together.
+// What places have earned stays while they are closed. HexGen-2 (Section 3.3) sends requests to pairs of prefill and decode
+// groups "proportional to these flow values ... without creating bursts". Not thread-safe; pure.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace windlass::dispatch {
+
+class WeightedTurns {
+ public:
+  // REQUIRES: weights above 0.
+  explicit WeightedTurns(std::vector<double> weights) : weights_(std::move(weights)), earned_(weights_.size(), 0) {
+    for (const double weight : weights_) assert(weight > 0);
+  }
+
+  // Whose turn it is among the places that pass; none: none passes. Of equals the first.
+  template <class Open>
+  [[nodiscard]] std::optional<std::size_t> next(Open open) {
+    std::optional<std::size_t> best;
+    double together = 0;
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      if (!open(i)) continue;
+      earned_[i] += weights_[i];
+      together += weights_[i];
+      if (!best || earned_[i] > earned_[*best]) best = i;
+    }
+    if (best) earned_[*best] -= together;
+    return best;
+  }
+
+ private:
+  std::vector<double> weights_;
+  std::vector<double> earned_;  // their sum stays 0
+};
+
+}  // namespace windlass::dispatch

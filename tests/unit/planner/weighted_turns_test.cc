@@ -1,0 +1,55 @@
+// Turns in proportion to weights.
+#include "planner/dispatch/weighted_turns.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+
+namespace windlass::dispatch {
+namespace {
+
+const auto kAll = [](std::size_t) { return true; };
+
+// Given whole weights, expect exact shares over each round, and the heaviest's turns spread among the others'.
+TEST(WeightedTurns, SharesAndSpreads) {
+  WeightedTurns turns({5, 1, 1});
+  std::vector<std::size_t> order;
+  for (int i = 0; i < 14; ++i) order.push_back(*turns.next(kAll));
+  const std::vector<std::size_t> expected = {0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0};  // as nginx documents it
+  EXPECT_EQ(order, expected);
+}
+
+// Given random weights, expect every place to be within two turns of its share at any time: no bursts.
+TEST(WeightedTurns, StaysNearTheShares) {
+  Rng rng(1, "weights");
+  for (int instance = 0; instance < 200; ++instance) {
+    std::vector<double> weights;
+    double together = 0;
+    for (std::int64_t i = rng.integer(1, 8); i > 0; --i) {
+      weights.push_back(0.05 + rng.uniform());
+      together += weights.back();
+    }
+    WeightedTurns turns(weights);
+    std::vector<double> taken(weights.size(), 0);
+    for (int turn = 1; turn <= 300; ++turn) {
+      ++taken[*turns.next(kAll)];
+      for (std::size_t i = 0; i < weights.size(); ++i) ASSERT_NEAR(taken[i], turn * weights[i] / together, 2);
+    }
+  }
+}
+
+// Given a place that is closed, expect the others to share its turns, and none where all are closed.
+TEST(WeightedTurns, PassesOverClosedPlaces) {
+  WeightedTurns turns({1, 1, 2});
+  std::vector<int> taken(3, 0);
+  for (int i = 0; i < 40; ++i) ++taken[*turns.next([](std::size_t place) { return place != 2; })];
+  EXPECT_EQ(taken, (std::vector<int>{20, 20, 0}));
+  EXPECT_FALSE(turns.next([](std::size_t) { return false; }).has_value());
+}
+
+}  // namespace
+}  // namespace windlass::dispatch
