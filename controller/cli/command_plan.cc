@@ -1,5 +1,5 @@
 // `windlass plan`: what would be decided, from YAML files or from a snapshot of a live controller; or what a strategy finds for
-// a ModelService or a SCENARIO without `cluster`. Touches nothing.
+// a ModelService, a SCENARIO without `cluster` or a CLUSTER file. Touches nothing.
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "controller/cli/plan_text.h"
 #include "controller/cli/strategy_plan.h"
 #include "controller/cli/text_file.h"
+#include "planner/hetero/strategies.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "planner/search/strategies.h"
@@ -71,7 +72,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
   auto* source = command->add_option_group("source", "What to plan from");
   auto* files =
       source->add_option("-f,--file,FILE", options->files,
-                         "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster");
+                         "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster, or a CLUSTER");
   source->add_option("--snapshot", options->snapshot, "What a controller saw (GET /v1/snapshot): gives the same plan again")
       ->excludes(files);
   source->require_option(1);
@@ -82,9 +83,11 @@ void add_plan(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(0.0, 1e9));
   std::vector<std::string> names;
   for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
+  for (const hetero::NamedClusterStrategy& strategy : hetero::cluster_strategies()) names.emplace_back(strategy.name);
   StrategyFlags& flags = options->by_strategy;
   const auto of_files = [&](CLI::Option* option) { option->needs(files); };
-  of_files(command->add_option("--strategy", flags.strategy, "Plan by one published strategy, or auto: the best of all")
+  of_files(command->add_option("--strategy", flags.strategy,
+                               "Plan by one published strategy, or auto: the best of all; hexgen2 and huawei place on a CLUSTER")
                ->check(CLI::IsMember(names)));
   of_files(command->add_option("--goal", flags.goal, "What a strategy minimises: cost, power, or GPUs for the throughput")
                ->check(CLI::IsMember({"cost", "power", "throughput"})));
@@ -92,7 +95,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
       command->add_option("--time-limit", flags.time_limit, "For each strategy, such as 10s: the best plan found by then"));
   of_files(command->add_flag("--compare", flags.compare, "Plan by every strategy and print them beside each other")
                ->excludes("--strategy"));
-  of_files(command->add_option("--report", flags.report, "HTML page with cost over attainment and capacity over rate"));
+  of_files(command->add_option("--report", flags.report, "HTML page with cost over attainment and capacity over rate, or the groups on a cluster's nodes"));
   command->add_option("--jobs", flags.jobs, "Threads of a strategy; all cores when left out")->check(CLI::Range(1, 1024));
   command->callback([&context, options] {
     const auto by_strategy = wants_strategy(*options);

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <mutex>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,7 @@
 #include "controller/cli/command_simulate_log.h"
 #include "controller/cli/command_simulate_text.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/progress_line.h"
 #include "controller/cli/scenario_files.h"
 #include "controller/cli/simulation_page.h"
 #include "controller/cli/text_file.h"
@@ -25,7 +25,6 @@
 namespace windlass::cli {
 namespace {
 
-constexpr double kProgressAfter_s = 1;
 constexpr int kSamples = 400;  // of the workers, while requests arrive
 constexpr double kLeastSampleInterval_s = 0.01;
 
@@ -42,36 +41,22 @@ struct SimulateFlags {
 // A line on stderr that renews itself, for a person who waits. Called from all threads that simulate.
 class Progress {
  public:
-  explicit Progress(Console& console) : console_(console), begin_s_(monotonic_s()) {}
-  ~Progress() {
-    if (drawn_) console_.err << "\r\x1b[K" << std::flush;
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit Progress(Console& console) : line_(console) {}
 
   void expect(double requests) { expected_ = expected_ + requests; }
   void add(std::int64_t requests) {
     done_ += requests;
-    if (!console_.err_terminal) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    const double now_s = monotonic_s();
-    if (!lock.owns_lock() || now_s - begin_s_ < kProgressAfter_s || now_s - last_s_ < 0.2) return;
-    last_s_ = now_s;
-    drawn_ = true;
-    const auto done = static_cast<double>(done_.load());
-    console_.err << fmt::format("\r\x1b[K{:.0f} of about {:.0f} requests, {:.0f}%, {:.0f} a second", done, expected_,
-                                100 * std::min(1.0, done / expected_), done / (now_s - begin_s_))
-                 << std::flush;
+    line_.tell([&](double elapsed_s) {
+      const auto done = static_cast<double>(done_.load());
+      return fmt::format("{:.0f} of about {:.0f} requests, {:.0f}%, {:.0f} a second", done, expected_,
+                         100 * std::min(1.0, done / expected_), done / elapsed_s);
+    });
   }
 
  private:
-  Console& console_;
-  const double begin_s_;
+  ProgressLine line_;
   double expected_ = 0;  // set before the threads start
   std::atomic<std::int64_t> done_{0};
-  std::mutex mutex_;
-  double last_s_ = 0;
-  bool drawn_ = false;
 };
 
 Result<sim::PreparedScenario> read_scenario(const std::string& path) {

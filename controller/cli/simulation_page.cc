@@ -8,6 +8,7 @@
 
 #include "controller/cli/charts/svg_chart.h"
 #include "controller/cli/command_simulate_text.h"
+#include "controller/cli/html_page.h"
 #include "controller/cli/text_table.h"
 
 namespace windlass::cli {
@@ -43,7 +44,7 @@ bool has_points(const Chart& chart) {
 
 std::string figure(const Chart& chart, const std::string& caption) {
   if (!has_points(chart)) return "";
-  return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", charts::svg_of(chart), escaped(caption));
+  return figure_of(charts::svg_of(chart), caption);
 }
 
 std::string latency_charts(const RequestLog& log, int service) {
@@ -127,25 +128,19 @@ std::string time_charts(const RequestLog& log, int service) {
 std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario,
                             std::span<const sim::ServingReport> reports, const RequestLog& log,
                             std::span<const std::vector<RatePoint>> rates) {
-  std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-      "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>{0}</title>\n"
-      "<style>body{{font-family:sans-serif;max-width:760px;margin:2em auto;padding:0 "
-      "1em;color:#111;background:#fff}}pre{{overflow-x:auto;background:#f6f6f6;padding:1em}}figure{{margin:2em "
-      "0}}svg{{max-width:100%;height:auto}}figcaption{{color:#444}}.note{{border-left:4px solid "
-      "#990000;padding-left:1em}}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-      escaped(title));
-  if (reports.size() > 1) page += fmt::format("<pre>{}</pre>\n", escaped(basis_text(scenario)));
+  constexpr int kWidth_px = 760;
+  std::string page = page_head(title, kWidth_px);
+  if (reports.size() > 1) page += preformatted(basis_text(scenario));
   for (std::size_t s = 0; s < reports.size(); ++s) {
     if (reports.size() > 1) page += fmt::format("<h2>{}</h2>\n", escaped(scenario.scenario().services[s].name));
     if (const std::string note = extrapolation_text(reports[s]); !note.empty()) {
       page += fmt::format("<p class='note'>{}</p>\n", escaped(note));
     }
     const std::string text = service_text(scenario, s, reports[s]);
-    page += fmt::format("<pre>{}</pre>\n", escaped(reports.size() > 1 ? text : basis_text(scenario) + text));
+    page += preformatted(reports.size() > 1 ? text : basis_text(scenario) + text);
     page += latency_charts(log, static_cast<int>(s)) + rate_chart(reports[s], rates[s]) + time_charts(log, static_cast<int>(s));
   }
-  return page + "</body>\n</html>\n";
+  return page + page_end();
 }
 
 }  // namespace windlass::cli

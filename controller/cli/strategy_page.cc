@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include "controller/cli/charts/svg_chart.h"
+#include "controller/cli/html_page.h"
 
 namespace windlass::cli {
 namespace {
 
 using charts::Chart;
 using charts::ChartSeries;
-using charts::escaped;
 
 using CostPoint = std::pair<double, double>;  // dollars an hour, attainment
 
@@ -39,7 +39,7 @@ std::string figure(const Chart& chart, const std::string& caption) {
   const bool any =
       std::any_of(chart.series.begin(), chart.series.end(), [](const auto& series) { return !series.points.empty(); });
   if (!any) return "";
-  return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", charts::svg_of(chart), escaped(caption));
+  return figure_of(charts::svg_of(chart), caption);
 }
 
 std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
@@ -82,19 +82,13 @@ std::string rate_chart(const search::Problem& problem, const std::vector<RateCur
 
 std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
                           const std::vector<RateCurve>& curves) {
-  std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-      "<meta name='viewport' content='width=device-width, initial-scale=1'>\n<title>Plan for {0}</title>\n"
-      "<style>body{{font-family:sans-serif;max-width:900px;margin:2em auto;padding:0 "
-      "1em;color:#111;background:#fff}}pre{{overflow-x:auto;background:#f6f6f6;padding:1em}}figure{{margin:2em "
-      "0}}svg{{max-width:100%;height:auto}}figcaption{{color:#444}}</style>\n</head>\n<body>\n<h1>Plan for {0}</h1>\n",
-      escaped(problem.name));
-  if (outcomes.size() > 1) page += fmt::format("<pre>{}</pre>\n", escaped(comparison_table(problem, outcomes)));
+  std::string page = page_head(fmt::format("Plan for {}", problem.name));
+  if (outcomes.size() > 1) page += preformatted(comparison_table(problem, outcomes));
   page += cost_chart(outcomes) + rate_chart(problem, curves);
   for (const StrategyOutcome& outcome : outcomes) {
-    if (outcome.plan) page += fmt::format("<pre>{}</pre>\n", escaped(strategy_table(problem, outcome)));
+    if (outcome.plan) page += preformatted(strategy_table(problem, outcome));
   }
-  return page + "</body>\n</html>\n";
+  return page + page_end();
 }
 
 }  // namespace windlass::cli

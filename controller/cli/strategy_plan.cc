@@ -8,17 +8,18 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/api/yaml.h"
-#include "controller/cli/clock.h"
+#include "controller/cli/cluster_plan.h"
 #include "controller/cli/object_files.h"
+#include "controller/cli/progress_line.h"
 #include "controller/cli/scenario_files.h"
 #include "controller/cli/strategy_page.h"
+#include "controller/cli/strategy_run.h"
 #include "controller/cli/strategy_text.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/thread_executor.h"
 #include "planner/base/yaml_reader.h"
 #include "planner/catalog/accelerators_by_name.h"
-#include "planner/search/plan_json.h"
+#include "planner/hetero/strategies.h"
 #include "planner/search/plan_scenario.h"
 #include "planner/search/service_problem.h"
 #include "planner/search/strategies.h"
@@ -27,10 +28,9 @@
 namespace windlass::cli {
 namespace {
 
-constexpr double kProgressAfter_s = 1;
 constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
 constexpr std::size_t kCurves = 4;  // of the plan and its nearest runners-up
-constexpr const char* kScenarioWanted = "a SCENARIO file without cluster (docs/plan.md), or YAML with a ModelService";
+constexpr const char* kScenarioWanted = "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
 
 // Either kind of file as a problem, with what it borrows.
 struct Asked {
@@ -84,53 +84,7 @@ Result<Asked> read(const StrategyFlags& flags) {
   if (flags.files.size() > 1) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one SCENARIO", flags.files.size())};
   }
-  WINDLASS_ASSIGN_OR_RETURN(Asked asked, read_scenario(flags.files.front()));
-  if (flags.rate_per_s > 0) asked.problem().requests_per_s = flags.rate_per_s;
-  return asked;
-}
-
-// A line on stderr that renews itself, for a person who waits.
-class Progress {
- public:
-  explicit Progress(Console& console) : console_(console), begin_s_(monotonic_s()) {}
-  ~Progress() {
-    if (drawn_) console_.err << "\r\x1b[K" << std::flush;
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void tell(std::string_view strategy, std::string_view what, double share) {
-    const double now_s = monotonic_s();
-    if (!console_.err_terminal || now_s - begin_s_ < kProgressAfter_s || now_s - last_s_ < 0.2) return;
-    last_s_ = now_s;
-    drawn_ = true;
-    console_.err << fmt::format("\r\x1b[K{}: {:.0f}%, {}", strategy, 100 * share, what) << std::flush;
-  }
-
- private:
-  Console& console_;
-  double begin_s_, last_s_ = 0;
-  bool drawn_ = false;
-};
-
-StrategyOutcome run(const search::NamedStrategy& strategy, const search::Problem& problem, Executor& executor,
-                    double time_limit_s, Progress& progress) {
-  const double begin_s = monotonic_s();
-  search::Effort effort;
-  effort.executor = &executor;
-  if (time_limit_s > 0) effort.stop = [begin_s, time_limit_s] { return monotonic_s() - begin_s > time_limit_s; };
-  effort.progress = [&](std::string_view what, double share) { progress.tell(strategy.name, what, share); };
-  StrategyOutcome outcome;
-  outcome.strategy = strategy.name;
-  auto plan = strategy.plan(problem, effort);
-  outcome.wall_s = monotonic_s() - begin_s;
-  if (plan.ok()) {
-    outcome.plan = std::move(plan).value();
-  } else {
-    outcome.error = plan.error().message;
-    outcome.infeasible = plan.error().code == ErrorCode::kNotFound;
-  }
-  return outcome;
+  return read_scenario(flags.files.front());
 }
 
 // Cheaper first among those that hold; those that do not behind them.
@@ -183,22 +137,21 @@ void print(const StrategyFlags& flags, const search::Problem& problem, const std
   nlohmann::ordered_json json;
   if (flags.compare) {
     json["strategies"] = nlohmann::ordered_json::array();
-    for (const StrategyOutcome& outcome : outcomes) {
-      json["strategies"].push_back(outcome.plan
-                                       ? search::to_json(problem, *outcome.plan, outcome.wall_s)
-                                       : nlohmann::ordered_json{{"strategy", outcome.strategy}, {"error", outcome.error}});
-    }
+    for (const StrategyOutcome& outcome : outcomes) json["strategies"].push_back(json_of(problem, outcome));
   } else {
-    json = search::to_json(problem, *outcomes.front().plan, outcomes.front().wall_s);
+    json = json_of(problem, outcomes.front());
   }
-  if (flags.output == "json") {
-    console.out << json.dump(2) << "\n";
-  } else {
-    console.out << api::to_yaml(nlohmann::json::parse(json.dump()));
-  }
+  print_structured(json, flags.output, console);
 }
 
 }  // namespace
+
+void take_flags(const StrategyFlags& flags, search::Problem& problem) {
+  for (const search::Goal goal : {search::Goal::kCost, search::Goal::kPower, search::Goal::kThroughput}) {
+    if (flags.goal == search::to_string(goal)) problem.goal = goal;
+  }
+  if (flags.rate_per_s > 0) problem.requests_per_s = flags.rate_per_s;
+}
 
 Result<bool> holds_objects(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, kScenarioWanted));
@@ -220,20 +173,28 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     }
     time_limit_s = *limit;
   }
+  const auto on_cluster = holds_cluster_file(flags.files.front());
+  if (!on_cluster.ok()) return fail(on_cluster.error().message, kFailed);
+  if (*on_cluster) return plan_on_cluster(flags, time_limit_s, console);
+  if (hetero::cluster_strategy_by_name(flags.strategy) != nullptr) {
+    return fail(fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
+                            "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
+                            flags.files.front(), flags.strategy),
+                kFailed);
+  }
   auto asked = read(flags);
   if (!asked.ok()) return fail(asked.error().message, kFailed);
   search::Problem& problem = asked->problem();
-  for (const search::Goal goal : {search::Goal::kCost, search::Goal::kPower, search::Goal::kThroughput}) {
-    if (flags.goal == search::to_string(goal)) problem.goal = goal;
-  }
+  take_flags(flags, problem);
 
   ThreadExecutor executor(flags.jobs);
   std::vector<StrategyOutcome> outcomes;
   {
-    Progress progress(console);
+    ProgressLine line(console);
+    StrategyRunner runner(executor, time_limit_s, line);
     for (const search::NamedStrategy& strategy : search::strategies()) {
       const bool wanted = flags.strategy.empty() ? std::string_view(strategy.name) == "auto" : flags.strategy == strategy.name;
-      if (flags.compare || wanted) outcomes.push_back(run(strategy, problem, executor, time_limit_s, progress));
+      if (flags.compare || wanted) outcomes.push_back(runner.run(strategy, problem));
     }
   }
   const StrategyOutcome* best = best_of(problem, outcomes);

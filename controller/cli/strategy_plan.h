@@ -1,4 +1,5 @@
-// `windlass plan` by a named strategy: from a SCENARIO without `cluster` or a ModelService to a table, JSON, YAML or a page.
+// `windlass plan` by a named strategy: from a SCENARIO without `cluster`, a CLUSTER file or a ModelService to a table, JSON, YAML
+// or a page.
 #pragma once
 
 #include <optional>
@@ -7,15 +8,16 @@
 
 #include "controller/cli/console.h"
 #include "planner/base/result.h"
+#include "planner/search/problem.h"
 
 namespace windlass::cli {
 
-// An objective that nothing meets: the nearest plan was printed.
+// An objective that nothing meets, or a rate that nothing serves: the nearest plan was printed.
 inline constexpr int kInfeasible = 3;
 
 struct StrategyFlags {
   std::vector<std::string> files;
-  std::string strategy;    // empty: auto
+  std::string strategy;    // empty: auto, or of a CLUSTER file hexgen2
   std::string goal;        // empty: cost
   std::string time_limit;  // empty: none
   bool compare = false;
@@ -24,6 +26,9 @@ struct StrategyFlags {
   double rate_per_s = -1;
   int jobs = 0;
 };
+
+// The goal and the rate that were asked for, in place of the file's.
+void take_flags(const StrategyFlags& flags, search::Problem& problem);
 
 // Whether a file holds Kubernetes objects and no SCENARIO.
 [[nodiscard]] Result<bool> holds_objects(const std::string& path);

@@ -32,7 +32,9 @@ void put_deployment(Json& json, const Problem& problem, const Deployment& deploy
   json["powerWatts"] = power_watts(problem, deployment);
 }
 
-Json prediction_json(const Prediction& predicted) {
+}  // namespace
+
+Json to_json(const Prediction& predicted) {
   if (!predicted.simulated && !(predicted.ttft_s > 0)) return nullptr;
   return {{"ttftSeconds", finite(predicted.ttft_s)},
           {"tpotSeconds", finite(predicted.tpot_s)},
@@ -42,18 +44,16 @@ Json prediction_json(const Prediction& predicted) {
           {"simulated", predicted.simulated}};
 }
 
-}  // namespace
-
 Json to_json(const Problem& problem, const Plan& plan, double wall_s) {
   Json json = {{"strategy", plan.strategy}, {"meetsObjectives", plan.holds}};
   put_deployment(json, problem, plan.deployment);
-  json["predicted"] = prediction_json(plan.predicted);
+  json["predicted"] = to_json(plan.predicted);
   json["reasons"] = plan.reasons;
   Json considered = Json::array();
   for (const Considered& other : plan.considered) {
     Json entry = Json::object();
     put_deployment(entry, problem, other.deployment);
-    entry["predicted"] = prediction_json(other.predicted);
+    entry["predicted"] = to_json(other.predicted);
     entry["rejectedBecause"] = other.rejected_because;
     considered.push_back(std::move(entry));
   }

@@ -8,6 +8,8 @@
 
 namespace windlass::search {
 
+// Null for what nobody has predicted.
+[[nodiscard]] nlohmann::ordered_json to_json(const Prediction& predicted);
 [[nodiscard]] nlohmann::ordered_json to_json(const Problem& problem, const Plan& plan, double wall_s);
 
 }  // namespace windlass::search

@@ -29,6 +29,7 @@ struct PlanNetwork {
 struct PlanScenario {
   // One service. Its pools stand for the accelerators: `workers` is how many GPUs there are.
   sim::Scenario scenario;
+  std::string accelerators_field = "accelerators";  // where the file has them
   KindSpace space;
   PlanNetwork network;
   std::vector<Limit> limits;
@@ -44,6 +45,9 @@ class PreparedProblem {
  public:
   // `texts`: of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line and field.
   [[nodiscard]] static Result<PreparedProblem> make(PlanScenario plan, const std::map<std::string, std::string>& texts);
+  // The same, but it is no error that no worker fits: validate_question() in place of validate().
+  [[nodiscard]] static Result<PreparedProblem> make_question(PlanScenario plan,
+                                                             const std::map<std::string, std::string>& texts);
 
   // Borrows from this.
   [[nodiscard]] const Problem& problem() const { return problem_; }

@@ -62,11 +62,15 @@ std::vector<std::pair<int, int>> lengths_of(const Requests& requests, std::uint6
 }
 
 Result<void> validate(const Problem& problem) {
-  if (problem.accelerators.empty()) return wrong(problem, "found no accelerator, allowed is at least one");
-  if (problem.kinds.empty()) {
+  if (!problem.accelerators.empty() && problem.kinds.empty()) {
     return Error{ErrorCode::kNotFound,
                  fmt::format("{}: no worker fits the accelerators: {}", problem.name, why_unfit(problem))};
   }
+  return validate_question(problem);
+}
+
+Result<void> validate_question(const Problem& problem) {
+  if (problem.accelerators.empty()) return wrong(problem, "found no accelerator, allowed is at least one");
   if (problem.requests == nullptr) return wrong(problem, "found no requests, allowed is a workload");
   if (!(problem.requests_per_s > 0) || !std::isfinite(problem.requests_per_s)) {
     return wrong(problem, fmt::format("requestsPerSecond: found {}, allowed is a number above 0", problem.requests_per_s));

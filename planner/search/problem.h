@@ -117,5 +117,7 @@ struct Problem {
 // Names the field, what was found and what is allowed: no kind at all (with why each was unfit), a rate that is not positive,
 // a percentile that is not recorded, a slowdown without a reference.
 [[nodiscard]] Result<void> validate(const Problem& problem);
+// The same without the kinds: for who makes workers of its own.
+[[nodiscard]] Result<void> validate_question(const Problem& problem);
 
 }  // namespace windlass::search

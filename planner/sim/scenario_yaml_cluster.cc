@@ -18,14 +18,14 @@ constexpr std::size_t kMostChoices = 32;  // of accelerators
 
 }  // namespace
 
-std::optional<planner::AcceleratorSpec> ServiceReader::read_accelerator(YamlReader& reader) {
+std::optional<planner::AcceleratorSpec> read_accelerator(YamlReader& reader, YamlMistake& mistake) {
   const YamlValue* value = reader.require("accelerator", "a name of the catalog");
   if (value == nullptr) return std::nullopt;
   const std::string name = reader.text("accelerator", "a name of the catalog");
   auto spec = planner::accelerator_by_name(name);
   if (spec.ok()) return std::move(spec).value();
-  mistake_.keep(value->line, fmt::format("{}: found '{}', allowed is {}", reader.path_of("accelerator"), shown_text(name),
-                                         fmt::join(planner::accelerator_names(), ", ")));
+  mistake.keep(value->line, fmt::format("{}: found '{}', allowed is {}", reader.path_of("accelerator"), shown_text(name),
+                                        fmt::join(planner::accelerator_names(), ", ")));
   return std::nullopt;
 }
 
@@ -64,7 +64,7 @@ void ServiceReader::read_pools(YamlReader& reader) {
     ScenarioPool pool;
     pool.line = pools->items[i].line;
     pool.role = static_cast<WorkerRole>(noted_choice(fields, "role", kRoles, 0));
-    if (auto spec = read_accelerator(fields)) pool.accelerator = std::move(*spec);
+    if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
     pool.gpus_per_worker = read_gpus(fields);
     pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMostWorkers, 1));
     pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
@@ -99,7 +99,7 @@ void ServiceReader::read_choices(YamlReader& reader) {
     YamlReader fields(choices->items[i], fmt::format("{}[{}]", reader.path_of("accelerators"), i), mistake_);
     ScenarioPool pool;
     pool.line = choices->items[i].line;
-    if (auto spec = read_accelerator(fields)) pool.accelerator = std::move(*spec);
+    if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
     note(fields, "gpus", "as many as are asked for");
     pool.workers = static_cast<int>(fields.whole("gpus", 1, kMostWorkers, kMostWorkers));
     pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
@@ -167,7 +167,7 @@ void ServiceReader::read_reference(const YamlValue& value) {
   YamlReader reader(value, at("slowdownReference"), mistake_);
   ScenarioReference reference;
   reference.line = value.line;
-  if (auto spec = read_accelerator(reader)) reference.accelerator = std::move(*spec);
+  if (auto spec = read_accelerator(reader, mistake_)) reference.accelerator = std::move(*spec);
   reference.gpus_per_worker = read_gpus(reader);
   reader.finish();
   service_.slowdown_reference = std::move(reference);
@@ -220,7 +220,7 @@ void ServiceReader::check_together() {
     }
   };
   for (std::size_t i = 0; i < service_.pools.size(); ++i) {
-    check(service_.pools[i].accelerator, service_.pools[i].line, fmt::format("{}[{}]", at(for_plan_ ? "accelerators" : "cluster.pools"), i));
+    check(service_.pools[i].accelerator, service_.pools[i].line, fmt::format("{}[{}]", at(pools_field_.c_str()), i));
   }
   if (service_.slowdown_reference) {
     check(service_.slowdown_reference->accelerator, service_.slowdown_reference->line, at("slowdownReference"));

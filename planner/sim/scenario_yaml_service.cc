@@ -19,8 +19,20 @@ void ServiceReader::read(YamlReader& reader, const std::function<RunNeeds(YamlRe
 }
 
 void ServiceReader::read_for_plan(YamlReader& reader) {
+  pools_field_ = "accelerators";
+  read_parts_for_plan(reader, [&] { this->read_choices(reader); });
+}
+
+void ServiceReader::read_for_plan(YamlReader& reader, const std::string& field,
+                                  const std::function<std::vector<ScenarioPool>()>& read_choices) {
+  pools_field_ = field;
+  latency_may_miss_ = true;
+  read_parts_for_plan(reader, [&] { service_.pools = read_choices(); });
+}
+
+void ServiceReader::read_parts_for_plan(YamlReader& reader, const std::function<void()>& read_choices) {
   for_plan_ = true;
-  read_parts(reader, [&] { read_choices(reader); });
+  read_parts(reader, read_choices);
   // The search chooses what these would be noted for.
   std::erase_if(defaults_, [](const std::string& told) {
     return told.starts_with("latency.tensorParallel:") || told.starts_with("latency.pipelineParallel:") ||
@@ -30,7 +42,12 @@ void ServiceReader::read_for_plan(YamlReader& reader) {
 
 void ServiceReader::read_parts(YamlReader& reader, const std::function<void()>& read_workers) {
   if (const auto* model = reader.require("model", "a map with name or config")) read_model(*model);
-  if (const auto* latency = reader.require("latency", "a map with source")) read_latency(*latency);
+  if (latency_may_miss_ && reader.find("latency") == nullptr) {
+    note(reader, "latency", "{source: roofline}");
+    service_.latency.source = LatencySource::kRoofline;
+  } else if (const auto* latency = reader.require("latency", "a map with source")) {
+    read_latency(*latency);
+  }
   if (const auto* workload = reader.require("workload", "a map with trace, lengths or inputTokens and outputTokens")) {
     read_workload(*workload);
   }

@@ -24,6 +24,9 @@ struct RunNeeds {
 
 inline constexpr double kYear_s = 366 * 86400.0;
 
+// `accelerator`, a name of the catalog, as its data sheet.
+[[nodiscard]] std::optional<planner::AcceleratorSpec> read_accelerator(YamlReader& reader, YamlMistake& mistake);
+
 class ServiceReader {
  public:
   // Borrows all three.
@@ -36,8 +39,13 @@ class ServiceReader {
   // What a plan is asked for (planner/search/plan_scenario.h): no cluster, but `accelerators` to choose among, which become
   // pools of one GPU each; the workload needs no end, and parallelism is for the search to choose.
   void read_for_plan(YamlReader& reader);
+  // The same where another part of the file says which accelerators there are: `field` is what it is called in messages, and
+  // `read_choices` reads it and gives the pools. Without `latency`: data sheets (roofline).
+  void read_for_plan(YamlReader& reader, const std::string& field,
+                     const std::function<std::vector<ScenarioPool>()>& read_choices);
 
  private:
+  void read_parts_for_plan(YamlReader& reader, const std::function<void()>& read_choices);
   void read_parts(YamlReader& reader, const std::function<void()>& read_workers);
   void read_choices(YamlReader& reader);
   // Tells the value that is taken for a key that is not there.
@@ -67,7 +75,6 @@ class ServiceReader {
 
   void read_cluster(const YamlValue& value, const std::function<RunNeeds(YamlReader& cluster)>& read_run);
   void read_pools(YamlReader& reader);
-  std::optional<planner::AcceleratorSpec> read_accelerator(YamlReader& reader);
   int read_gpus(YamlReader& reader);
   void read_link(const YamlValue& value);
   void read_start(YamlReader& reader);
@@ -93,6 +100,8 @@ class ServiceReader {
   std::optional<int> tensor_parallel_;
   RunNeeds needs_;
   bool for_plan_ = false;
+  bool latency_may_miss_ = false;
+  std::string pools_field_ = "cluster.pools";
 };
 
 }  // namespace windlass::sim
