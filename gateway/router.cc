@@ -217,7 +217,8 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
     model->route.chains.clear();
     if (new_policy) {
       model->policy =
-          dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name), model->rules());
+          dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name),
+                                dispatch::PolicyRules{model->rules(), {}});
       remade.insert(model.get());
     }
   }
