@@ -123,7 +123,7 @@ TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
 
 // Given one seed and step budget, expect one placement with one core and with several; and a budget that ends the search to be
 // said.
-TEST(Hexgen2, IsTheSameOnAnyNumberOfCores) {
+TEST(Hexgen2, IsTheSamePlacementOnAnyNumberOfCores) {
   const RandomCase test = random_case(7, 20, 24);
   Hexgen2Options options;
   options.chains = 3;
