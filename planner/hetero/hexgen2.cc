@@ -23,7 +23,12 @@ constexpr std::int64_t kIdle = 20'000;
 
 int rounds_for(int groups, const Hexgen2Options& options) {
   if (options.rounds > 0) return options.rounds;
-  return groups <= static_cast<int>(kFewGroups) ? 60 : 40;
+  return groups <= static_cast<int>(kFewGroups) ? 60 : 100;
+}
+
+// Steps of a chain after which it leaves local optima no more: 64 GPUs take a second then, 4,096 a minute or two.
+std::int64_t shake_steps(const GpuCluster& cluster) {
+  return std::min<std::int64_t>(3'000'000, 100'000 + 4'000 * static_cast<std::int64_t>(cluster.gpus()));
 }
 
 struct Chain {
@@ -65,6 +70,7 @@ Chain run_chain(const GpuCluster& cluster, const InferenceTask& task, int groups
   refinement.guided = guided;
   refinement.may_empty = options.fewer_groups;
   refinement.rounds = guided ? rounds_for(groups, options) : static_cast<int>(std::min<std::int64_t>(idle, 1'000'000'000));
+  refinement.shake_until = shake_steps(cluster);
   refinement.most_steps = most_steps;
   refinement.stop = effort.stop;
   Refined refined = refine(table, std::move(start), refinement, std::move(rng));

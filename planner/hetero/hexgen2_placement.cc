@@ -64,14 +64,10 @@ void arrange_pipelines(const StrategyTable& table, Placement& groups) {
   }
 }
 
-namespace {
-
 std::int64_t edge_units(const StrategyTable& table, const PlacedGroup& from, const PlacedGroup& to) {
   const double seconds = kv_transfer_s(table, from, to);
   return seconds > 0 ? flow_units(1 / seconds) : flow_units(std::numeric_limits<double>::max());
 }
-
-}  // namespace
 
 PlacementNetwork network_of(const StrategyTable& table, const Placement& groups) {
   PlacementNetwork network;

@@ -42,6 +42,9 @@ void arrange_pipelines(const StrategyTable& table, Placement& groups);
 // The same of one group, the others as they are. True when its order changed.
 bool arrange_pipeline(const StrategyTable& table, Placement& groups, std::size_t group);
 
+// 1 / kv_transfer_s() as flows count.
+[[nodiscard]] std::int64_t edge_units(const StrategyTable& table, const PlacedGroup& from, const PlacedGroup& to);
+
 // Indices of the groups that serve, by phase, and their network.
 struct PlacementNetwork {
   std::vector<std::size_t> prefill, decode;

@@ -12,7 +12,7 @@ namespace windlass::hetero {
 namespace {
 
 constexpr std::size_t kAllSplits = 64;       // of two groups: up to so many are all tried
-constexpr std::size_t kAllPairs = 48;        // groups: up to so many all pairs are tried
+constexpr std::size_t kAllPairs = 16;        // groups: up to so many all pairs are tried
 constexpr std::size_t kOthers = 16;          // kinds of groups elsewhere that a group is tried with, of more groups
 constexpr std::int64_t kStopEvery = 128;     // steps between two looks at `stop`
 constexpr double kFlowPairsPerStep = 200.0;  // pairs of groups whose flow costs as much as weighing an exchange
@@ -89,6 +89,9 @@ class Search {
 
   void take(Placement groups) {
     groups_ = std::move(groups);
+    stamps_.resize(groups_.size());
+    for (std::uint32_t& stamp : stamps_) stamp = ++last_stamp_;
+    if (!few()) edges_.assign(groups_.size() * groups_.size(), {});
     if (!few()) arrange_pipelines(table_, groups_);
     prefill_ = decode_ = 0;
     for (const PlacedGroup& group : groups_) (group.prefill ? prefill_ : decode_) += units(group);
@@ -123,7 +126,28 @@ class Search {
       scratch_ = groups_;
       return second_phase(table_, scratch_, flow_);
     }
-    return flow_of(table_, groups_, flow_);
+    return solve_flow();
+  }
+
+  // flow_of() with edges that are known from before.
+  std::int64_t solve_flow() {
+    prefill_groups_.clear();
+    decode_groups_.clear();
+    prefill_units_.clear();
+    decode_units_.clear();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      if (!groups_[i].serves()) continue;
+      (groups_[i].prefill ? prefill_groups_ : decode_groups_).push_back(i);
+      (groups_[i].prefill ? prefill_units_ : decode_units_).push_back(units(groups_[i]));
+    }
+    return flow_.solve(prefill_units_, decode_units_, [&](std::size_t p, std::size_t d) {
+      const std::size_t from = prefill_groups_[p], to = decode_groups_[d];
+      if (few()) return edge_units(table_, groups_[from], groups_[to]);
+      KnownEdge& edge = edges_[from * groups_.size() + to];
+      const std::uint64_t stamps = static_cast<std::uint64_t>(stamps_[from]) << 32 | stamps_[to];
+      if (edge.stamps != stamps) edge = {stamps, edge_units(table_, groups_[from], groups_[to])};
+      return edge.units;
+    });
   }
 
   Score measure() { return {measure_flow(), reach_of(static_cast<double>(prefill_), static_cast<double>(decode_))}; }
@@ -145,6 +169,8 @@ class Search {
     for (const std::size_t i : {u, v}) (groups_[i].prefill ? prefill_ : decode_) -= units(groups_[i]);
     groups_[u] = {a.gpus, a_prefill, a.entry, 0};
     groups_[v] = {b.gpus, b_prefill, b.entry, 0};
+    stamps_[u] = ++last_stamp_;
+    stamps_[v] = ++last_stamp_;
     for (const std::size_t i : {u, v}) (groups_[i].prefill ? prefill_ : decode_) += units(groups_[i]);
   }
 
@@ -204,6 +230,7 @@ class Search {
     const Half was_u{groups_[u].gpus, groups_[u].entry}, was_v{groups_[v].gpus, groups_[v].entry};
     const bool prefill_u = groups_[u].prefill, prefill_v = groups_[v].prefill;
     const std::size_t order_u = groups_[u].order, order_v = groups_[v].order;
+    const std::uint32_t stamp_u = stamps_[u], stamp_v = stamps_[v];
     std::int64_t others_prefill = prefill_, others_decode = decode_;
     for (const std::size_t i : {u, v}) (groups_[i].prefill ? others_prefill : others_decode) -= units(groups_[i]);
     const Union both = union_of(was_u.gpus, was_v.gpus);
@@ -243,12 +270,15 @@ class Search {
           put(u, v, was_u, was_v, prefill_u, prefill_v);
           groups_[u].order = order_u;
           groups_[v].order = order_v;
+          stamps_[u] = stamp_u;
+          stamps_[v] = stamp_v;
         }
       }
     });
     if (!found) return false;
     put(u, v, best_a, best_b, best_a_prefill, best_b_prefill);
     arrange(u, v);
+    changed_.insert(changed_.end(), {u, v});
     score_ = best;
     ++improvements_;
     return true;
@@ -261,8 +291,7 @@ class Search {
       const bool prefill_full = prefill_ <= decode_, decode_full = decode_ <= prefill_;
       for (std::size_t i = 0; i < groups_.size(); ++i) saturated[i] = groups_[i].prefill ? prefill_full : decode_full;
     } else {
-      const std::int64_t value = flow_of(table_, groups_, flow_);
-      static_cast<void>(value);
+      solve_flow();
       std::size_t p = 0, d = 0;
       for (std::size_t i = 0; i < groups_.size(); ++i) {
         if (!groups_[i].serves()) continue;
@@ -368,9 +397,11 @@ class Search {
   void run_guided() {
     climb(everyone());
     Placement best = groups_;
+    std::vector<std::uint32_t> best_stamps = stamps_;
     Score best_score = score_;
-    for (int idle = 0; idle < options_.rounds && !out_of_steps(); ++idle) {
+    for (int idle = 0; idle < options_.rounds && steps_ < options_.shake_until && !out_of_steps(); ++idle) {
       ++steps_;
+      changed_.clear();
       const std::int64_t kicks = rng_.integer(1, groups_.size() > 3 ? 3 : 2);
       std::vector<std::size_t> shaken;
       for (std::int64_t kick = 0; kick < kicks; ++kick) {
@@ -379,20 +410,26 @@ class Search {
         arrange(u, v);
         shaken.insert(shaken.end(), {u, v});
       }
+      changed_.insert(changed_.end(), shaken.begin(), shaken.end());
       score_ = measure();
       if (all_pairs()) shaken = everyone();
       climb(std::move(shaken));
-      if (score_.better_than(best_score)) {
-        if (score_.flow > best_score.flow) idle = -1;
-        best = groups_;
-        best_score = score_;
-      } else {
-        take(best);
-        score_ = best_score;
+      const bool better = score_.better_than(best_score);
+      if (better && score_.flow > best_score.flow) idle = -1;
+      if (better) best_score = score_;
+      for (const std::size_t i : changed_) {
+        if (better) {
+          best[i] = groups_[i];
+          best_stamps[i] = stamps_[i];
+        } else {
+          (groups_[i].prefill ? prefill_ : decode_) -= units(groups_[i]);
+          groups_[i] = best[i];
+          stamps_[i] = best_stamps[i];
+          (groups_[i].prefill ? prefill_ : decode_) += units(groups_[i]);
+        }
       }
+      score_ = best_score;
     }
-    take(std::move(best));
-    score_ = best_score;
   }
 
   // Swaps of one GPU for one, moves of one, and changes of phase, drawn at random.
@@ -462,6 +499,15 @@ class Search {
   Half half_a_, half_b_;                   // of the exchange that is weighed
   std::int64_t prefill_ = 0, decode_ = 0;  // both phases' capacities, units
   Score score_;
+  struct KnownEdge {
+    std::uint64_t stamps = 0;
+    std::int64_t units = 0;
+  };
+  std::vector<std::uint32_t> stamps_;  // of each group, another after each change; an undone change brings the old one back
+  std::uint32_t last_stamp_ = 0;
+  std::vector<KnownEdge> edges_;  // from group to group
+  std::vector<std::size_t> prefill_groups_, decode_groups_, changed_;
+  std::vector<std::int64_t> prefill_units_, decode_units_;
   double least_edge_ = 0;  // units
   std::int64_t steps_ = 0, next_look_ = 0, improvements_ = 0;
   bool stopped_ = false;

@@ -21,9 +21,10 @@ namespace windlass::hetero {
 
 struct RefineOptions {
   bool guided = true;
-  bool may_empty = false;       // a group may lose its last GPU: fewer groups than there were
-  int rounds = 0;               // random exchanges out of local optima that in a row may find nothing better
-  std::int64_t most_steps = 0;  // exchanges that are weighed; a flow that has to be solved counts by its size
+  bool may_empty = false;        // a group may lose its last GPU: fewer groups than there were
+  int rounds = 0;                // random exchanges out of local optima that in a row may find nothing better
+  std::int64_t shake_until = 0;  // steps after which no further exchange is random; the climb that runs ends as it would
+  std::int64_t most_steps = 0;   // exchanges that are weighed; a flow that has to be solved counts by its size
   StopCheck stop;
 };
 

@@ -277,14 +277,25 @@ class Solver {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(),
                      [&](std::size_t a, std::size_t b) { return layer_time(*figures_[a]) < layer_time(*figures_[b]); });
+    for (OrderedStage& stage : stages_) stage.layers = 1;
     int left = task_.layers - static_cast<int>(stages_.size());
-    double sum_s = 0;
-    for (const std::size_t i : order_) {
-      const int more = std::min(left, figures_[i]->most_layers(batch, task_.layers) - 1);
-      stages_[i].layers = 1 + more;
-      left -= more;
-      sum_s += stages_[i].layers * layer_time(*figures_[i]);
+    for (std::size_t first = 0, end = 0; first < order_.size() && left > 0; first = end) {
+      // Stages as fast as each other share evenly.
+      const double fastest_s = layer_time(*figures_[order_[first]]);
+      while (end < order_.size() && layer_time(*figures_[order_[end]]) <= fastest_s * (1 + 1e-9)) ++end;
+      for (bool room = true; room && left > 0;) {
+        room = false;
+        for (std::size_t at = first; at < end && left > 0; ++at) {
+          OrderedStage& stage = stages_[order_[at]];
+          if (stage.layers >= figures_[order_[at]]->most_layers(batch, task_.layers)) continue;
+          ++stage.layers;
+          --left;
+          room = true;
+        }
+      }
     }
+    double sum_s = 0;
+    for (std::size_t i = 0; i < stages_.size(); ++i) sum_s += stages_[i].layers * layer_time(*figures_[i]);
     assert(left == 0);
     return sum_s;
   }

@@ -54,19 +54,13 @@ GpuCluster cluster_of(const std::vector<std::pair<std::string, int>>& machines) 
 
 GpuCluster paper_setting(int setting) {
   switch (setting) {
-    case 0:
-      return cluster_of({{"h100-80gb", 8}});
-    case 1:
-      return cluster_of({{"h100-80gb", 2}, {"a100-80gb", 4}, {"a100-80gb", 2}, {"l40", 4}, {"l40", 4}, {"a6000", 4}});
-    case 2:
-      return cluster_of({{"h100-80gb", 3}, {"a100-80gb", 3}, {"l40", 4}, {"l40", 2}, {"a6000", 4}, {"a6000", 2}});
+    case 0: return cluster_of({{"h100-80gb", 8}});
+    case 1: return cluster_of({{"h100-80gb", 2}, {"a100-80gb", 4}, {"a100-80gb", 2}, {"l40", 4}, {"l40", 4}, {"a6000", 4}});
+    case 2: return cluster_of({{"h100-80gb", 3}, {"a100-80gb", 3}, {"l40", 4}, {"l40", 2}, {"a6000", 4}, {"a6000", 2}});
     case 3:
-      return cluster_of(
-          {{"a100-80gb", 4}, {"a100-80gb", 2}, {"l40", 4}, {"l40", 4}, {"l40", 4}, {"a6000", 4}, {"a6000", 2}});
-    case 4:
-      return cluster_of({{"h100-80gb", 3}, {"a100-80gb", 4}, {"a100-80gb", 4}, {"a100-80gb", 1}});
-    default:
-      return cluster_of({{"a100-80gb", 4}, {"l40", 4}, {"l40", 2}, {"a6000", 4}, {"a6000", 4}, {"a6000", 2}});
+      return cluster_of({{"a100-80gb", 4}, {"a100-80gb", 2}, {"l40", 4}, {"l40", 4}, {"l40", 4}, {"a6000", 4}, {"a6000", 2}});
+    case 4: return cluster_of({{"h100-80gb", 3}, {"a100-80gb", 4}, {"a100-80gb", 4}, {"a100-80gb", 1}});
+    default: return cluster_of({{"a100-80gb", 4}, {"l40", 4}, {"l40", 2}, {"a6000", 4}, {"a6000", 4}, {"a6000", 2}});
   }
 }
 

@@ -56,7 +56,9 @@ int main(int argc, char** argv) {
   std::string out;
   std::vector<std::string> names, known;
   app.add_option("--data", options.data, "Folder with traces/ and profiles/")->capture_default_str();
-  app.add_option("--scale", options.scale, "Share of the random instances")->capture_default_str()->check(CLI::Range(0.001, 1.0));
+  app.add_option("--scale", options.scale, "Share of the random instances")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1.0));
   app.add_option("--out", out, "Folder for tables and charts")->required();
   for (const auto& experiment : windlass::bench::kExperiments) known.emplace_back(experiment.name);
   app.add_option("names", names, "Which papers; all when none is named")->check(CLI::IsMember(known));
