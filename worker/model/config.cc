@@ -140,6 +140,11 @@ constexpr KnownArchitecture kArchitectures[] = {{Architecture::kLlama, "llama", 
                                                 {Architecture::kQwen2, "qwen2", "Qwen2ForCausalLM"},
                                                 {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM"}};
 
+const KnownArchitecture& known(Architecture architecture) {
+  return *std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                       [&](const KnownArchitecture& each) { return each.architecture == architecture; });
+}
+
 // By `architectures`, or by model_type where that is missing; both must agree.
 Architecture read_architecture(FieldReader& fields, const json& root) {
   std::string types, classes;
@@ -215,11 +220,16 @@ void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
 
 }  // namespace
 
-const char* to_string(Architecture architecture) {
-  for (const KnownArchitecture& known : kArchitectures) {
-    if (known.architecture == architecture) return known.model_type;
+const char* to_string(Architecture architecture) { return known(architecture).model_type; }
+const char* class_name(Architecture architecture) { return known(architecture).class_name; }
+
+Result<Architecture> architecture_from_string(std::string_view name) {
+  std::string allowed;
+  for (const KnownArchitecture& each : kArchitectures) {
+    if (name == each.model_type) return each.architecture;
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", each.model_type);
   }
-  return "unknown";
+  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
 }
 
 Result<ModelConfig> parse_model_config(std::string_view text, const std::string& file) {

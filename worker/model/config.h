@@ -31,6 +31,10 @@ struct RopeScaling {
 enum class Architecture { kLlama, kMistral, kQwen2, kQwen3 };
 // As config.json has it under model_type: "llama", ...
 [[nodiscard]] const char* to_string(Architecture architecture);
+// The error names what was found and what is allowed.
+[[nodiscard]] Result<Architecture> architecture_from_string(std::string_view name);
+// Of transformers: "LlamaForCausalLM", ...
+[[nodiscard]] const char* class_name(Architecture architecture);
 
 struct ModelConfig {
   Architecture architecture = Architecture::kLlama;

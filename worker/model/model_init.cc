@@ -22,6 +22,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kMaxParameters = 4LL << 30U;
+constexpr std::int64_t kMistralWindow = 4096;  // as Mistral 7B v0.1 has it
 // The constant in hidden dimension 0, and how strongly lm_head's column 0 speaks against a token.
 constexpr float kCarrier = 4;
 constexpr float kAgainst = -16;
@@ -43,26 +44,27 @@ InitVocabulary vocabulary_of(const ModelShape& shape) {
 }
 
 std::string config_json(const ModelShape& shape) {
-  const ordered_json root = {{"architectures", {"LlamaForCausalLM"}},
-                             {"attention_bias", false},
-                             {"bos_token_id", id_of(shape, "<|begin_of_text|>")},
-                             {"eos_token_id", {id_of(shape, "<|end_of_text|>"), id_of(shape, "<|eot_id|>")}},
-                             {"head_dim", shape.hidden / shape.heads},
-                             {"hidden_act", "silu"},
-                             {"hidden_size", shape.hidden},
-                             {"intermediate_size", shape.intermediate},
-                             {"max_position_embeddings", shape.max_context},
-                             {"mlp_bias", false},
-                             {"model_type", "llama"},
-                             {"num_attention_heads", shape.heads},
-                             {"num_hidden_layers", shape.layers},
-                             {"num_key_value_heads", shape.kv_heads},
-                             {"rms_norm_eps", 1e-5},
-                             {"rope_scaling", nullptr},
-                             {"rope_theta", 10000.0},
-                             {"tie_word_embeddings", false},
-                             {"torch_dtype", "bfloat16"},
-                             {"vocab_size", shape.vocab}};
+  ordered_json root = {{"architectures", {class_name(shape.architecture)}},
+                       {"attention_bias", false},
+                       {"bos_token_id", id_of(shape, "<|begin_of_text|>")},
+                       {"eos_token_id", {id_of(shape, "<|end_of_text|>"), id_of(shape, "<|eot_id|>")}},
+                       {"head_dim", shape.hidden / shape.heads},
+                       {"hidden_act", "silu"},
+                       {"hidden_size", shape.hidden},
+                       {"intermediate_size", shape.intermediate},
+                       {"max_position_embeddings", shape.max_context},
+                       {"mlp_bias", false},
+                       {"model_type", to_string(shape.architecture)},
+                       {"num_attention_heads", shape.heads},
+                       {"num_hidden_layers", shape.layers},
+                       {"num_key_value_heads", shape.kv_heads},
+                       {"rms_norm_eps", 1e-5},
+                       {"rope_scaling", nullptr},
+                       {"rope_theta", 10000.0},
+                       {"tie_word_embeddings", false},
+                       {"torch_dtype", "bfloat16"},
+                       {"vocab_size", shape.vocab}};
+  if (shape.architecture == Architecture::kMistral) root["sliding_window"] = kMistralWindow;
   return root.dump(2) + "\n";
 }
 
@@ -150,8 +152,11 @@ std::string weights_bytes(const ModelShape& shape) {
     if (writes_residual) std::fill(values.begin(), values.begin() + in, 0.0F);
     file.add(name, {out, in}, values);
   };
-  const auto ones = [&](const std::string& name) {
-    file.add(name, {shape.hidden}, std::vector<float>(static_cast<std::size_t>(shape.hidden), 1.0F));
+  const auto ones = [&](const std::string& name, std::int64_t count) {
+    file.add(name, {count}, std::vector<float>(static_cast<std::size_t>(count), 1.0F));
+  };
+  const auto bias = [&](const std::string& name, std::int64_t count) {
+    file.add(name, {count}, file.random(name, count, 0.1));
   };
 
   auto embedding = file.random("model.embed_tokens.weight", shape.vocab * shape.hidden, 1.0);
@@ -159,18 +164,27 @@ std::string weights_bytes(const ModelShape& shape) {
   file.add("model.embed_tokens.weight", {shape.vocab, shape.hidden}, embedding);
   for (std::int64_t i = 0; i < shape.layers; ++i) {
     const std::string prefix = fmt::format("model.layers.{}.", i);
-    ones(prefix + "input_layernorm.weight");
+    ones(prefix + "input_layernorm.weight", shape.hidden);
     matrix(prefix + "self_attn.q_proj.weight", shape.hidden, shape.hidden, fan(shape.hidden), false);
     matrix(prefix + "self_attn.k_proj.weight", kv_size, shape.hidden, fan(shape.hidden), false);
     matrix(prefix + "self_attn.v_proj.weight", kv_size, shape.hidden, fan(shape.hidden), false);
+    if (shape.architecture == Architecture::kQwen2) {
+      bias(prefix + "self_attn.q_proj.bias", shape.hidden);
+      bias(prefix + "self_attn.k_proj.bias", kv_size);
+      bias(prefix + "self_attn.v_proj.bias", kv_size);
+    }
+    if (shape.architecture == Architecture::kQwen3) {
+      ones(prefix + "self_attn.q_norm.weight", head_dim);
+      ones(prefix + "self_attn.k_norm.weight", head_dim);
+    }
     matrix(prefix + "self_attn.o_proj.weight", shape.hidden, shape.hidden, 2 * fan(shape.hidden) * into_residual, true);
-    ones(prefix + "post_attention_layernorm.weight");
+    ones(prefix + "post_attention_layernorm.weight", shape.hidden);
     matrix(prefix + "mlp.gate_proj.weight", shape.intermediate, shape.hidden, fan(shape.hidden), false);
     matrix(prefix + "mlp.up_proj.weight", shape.intermediate, shape.hidden, fan(shape.hidden), false);
     matrix(prefix + "mlp.down_proj.weight", shape.hidden, shape.intermediate, 2 * fan(shape.intermediate) * into_residual,
            true);
   }
-  ones("model.norm.weight");
+  ones("model.norm.weight", shape.hidden);
   const InitVocabulary vocabulary = vocabulary_of(shape);
   auto head = file.random("lm_head.weight", shape.vocab * shape.hidden, 1.5 * fan(shape.hidden));
   for (std::int64_t id = 0; id < shape.vocab; ++id) {

@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "worker/model/config.h"
 
 namespace windlass::worker {
 
 struct ModelShape {
+  Architecture architecture = Architecture::kLlama;
   std::int64_t layers = 4;
   std::int64_t hidden = 256;
   std::int64_t heads = 8;

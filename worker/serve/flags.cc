@@ -103,7 +103,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
 }
 
 Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
-  CLI::App app("windlass-worker: serves one Llama-architecture model over the OpenAI API");
+  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3) over the OpenAI API");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(0, 1);
   ServeFlags serve;
@@ -122,9 +122,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads, "threads for matrix products (default 1)");
 
   ModelInitFlags init;
+  std::string architecture = to_string(init.shape.architecture);
   CLI::App* model = app.add_subcommand("model", "work on model folders");
   model->require_subcommand(1);
   CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
+  make->add_option("--architecture", architecture, "llama, mistral, qwen2 or qwen3")->capture_default_str();
   make->add_option("--layers", init.shape.layers, "transformer layers")->capture_default_str();
   make->add_option("--hidden", init.shape.hidden, "hidden size")->capture_default_str();
   make->add_option("--heads", init.shape.heads, "query heads")->capture_default_str();
@@ -148,6 +150,9 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
     return bad(one_line(e.what()));
   }
   if (make->parsed()) {
+    const auto known = architecture_from_string(architecture);
+    if (!known.ok()) return known.error().within("--architecture");
+    init.shape.architecture = *known;
     if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
     return Command(init);
   }

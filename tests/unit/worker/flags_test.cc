@@ -59,6 +59,11 @@ TEST(Flags, ModelInit) {
   EXPECT_EQ(init.shape.vocab, 512);
   EXPECT_EQ(init.shape.seed, 9U);
   EXPECT_EQ(init.folder, "/tmp/x");
+  const auto qwen = parse_flags({"model", "init", "--architecture", "qwen3", "/tmp/x"}, "v");
+  ASSERT_TRUE(qwen.ok());
+  EXPECT_EQ(std::get<ModelInitFlags>(*qwen).shape.architecture, Architecture::kQwen3);
+  EXPECT_EQ(error_of({"model", "init", "--architecture", "gpt2", "/tmp/x"}),
+            "--architecture: found 'gpt2', allowed are llama, mistral, qwen2, qwen3");
   EXPECT_THAT(error_of({"model", "init", "--layers", "0", "/tmp/x"}), HasSubstr("--layers: found 0"));
   EXPECT_THAT(error_of({"model", "init"}), HasSubstr("folder"));
 }

@@ -32,6 +32,27 @@ TEST(ModelInit, BytesAreFixedForASeed) {
                                             "tokenizer_config.json"));
 }
 
+// Given each architecture, what is written is read back as that, with every tensor that it wants.
+TEST(ModelInit, EveryArchitectureCanBeLoaded) {
+  for (const auto architecture : {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2, Architecture::kQwen3}) {
+    SCOPED_TRACE(to_string(architecture));
+    const testing::TemporaryFolder folder;
+    ModelShape shape = testing::tiny_shape();
+    shape.architecture = architecture;
+    ASSERT_TRUE(init_model(shape, folder.path()).ok());
+    const auto config = load_model_config(folder.path());
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->architecture, architecture);
+    const auto store = TensorStore::open(folder.path());
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    const auto weights = load_weights(*config, *store);
+    ASSERT_TRUE(weights.ok()) << weights.error().message;
+    EXPECT_EQ(weights->layers[0].qkv_bias.empty(), architecture != Architecture::kQwen2);
+    EXPECT_EQ(weights->layers[0].q_norm.empty(), architecture != Architecture::kQwen3);
+    EXPECT_EQ(config->window_of(0), architecture == Architecture::kMistral ? 4096 : 0);
+  }
+}
+
 // Given another seed, the weights differ.
 TEST(ModelInit, SeedChangesWeights) {
   const testing::TemporaryFolder a;

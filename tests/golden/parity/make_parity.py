@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Golden logits of Hugging Face transformers, for tests/unit/worker/parity_test.cc.
+
+    python3 -m venv V && V/bin/pip install torch transformers && V/bin/python tests/golden/parity/make_parity.py
+
+For each architecture a small random model in FP32: logits after a prompt and after each of 64 greedy tokens. Weights are a function
+of the tensor's name and the element's index alone (values()), so that only config.json, the tokens and the logits are kept; the test
+computes the same weights. Written beside this file: NAME/config.json, NAME/golden.json, NAME/logits.f32 (65 rows, little-endian).
+"""
+import json
+import math
+import pathlib
+import shutil
+
+import numpy
+import torch
+import transformers
+
+PROMPT, STEPS, VOCAB = 40, 64, 80
+COMMON = dict(hidden_size=48, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, vocab_size=VOCAB,
+              max_position_embeddings=256, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=1, pad_token_id=None)
+LLAMA31 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64,
+               rope_theta=500000.0)
+MODELS = {
+    "llama2": lambda: transformers.LlamaConfig(**COMMON, num_key_value_heads=4),
+    "llama31": lambda: transformers.LlamaConfig(**COMMON, num_key_value_heads=2, rope_theta=500000.0, rope_scaling=LLAMA31),
+    "mistral": lambda: transformers.MistralConfig(**COMMON, num_key_value_heads=2, head_dim=16, sliding_window=24),
+    "qwen2": lambda: transformers.Qwen2Config(**COMMON, num_key_value_heads=2, tie_word_embeddings=True, rope_theta=1e6),
+    "qwen2_windows": lambda: transformers.Qwen2Config(**COMMON, num_key_value_heads=1, use_sliding_window=True, sliding_window=20,
+                                                      max_window_layers=1),
+    "qwen3": lambda: transformers.Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=24),
+}
+
+
+def values(name, shape, offset, scale):
+    """offset + scale * u, u in [-1, 1) of 24 bits: splitmix64 of (FNV-1a of the name, the element's index)."""
+    mask = (1 << 64) - 1
+    seed = 0xCBF29CE484222325
+    for byte in name.encode():
+        seed = ((seed ^ byte) * 0x100000001B3) & mask
+    with numpy.errstate(over="ignore"):
+        z = numpy.uint64(seed) + numpy.arange(1, math.prod(shape) + 1, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> numpy.uint64(31))
+    u = (z >> numpy.uint64(40)).astype(numpy.float64) / 2.0**23 - 1
+    return (offset + scale * u).astype(numpy.float32).reshape(shape)
+
+
+def draw(name, shape):
+    """Offset and scale: powers of two, so that both sides round alike."""
+    if name.endswith("norm.weight"):
+        return 1.0, 0.25
+    if name.endswith(".bias"):
+        return 0.0, 0.5
+    if name.endswith("embed_tokens.weight"):
+        return 0.0, 1.0
+    return 0.0, 2.0 ** round(math.log2(1.7 / math.sqrt(shape[1])))
+
+
+def make(name, config, folder):
+    torch.manual_seed(0)
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    tensors, state = {}, {}
+    for key, tensor in model.state_dict().items():
+        if key == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        shape = list(tensor.shape)
+        offset, scale = draw(key, shape)
+        tensors[key] = dict(shape=shape, offset=offset, scale=scale)
+        state[key] = torch.from_numpy(values(key, shape, offset, scale))
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    model.tie_weights()
+    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+
+    prompt = numpy.random.default_rng(len(name)).integers(2, VOCAB, PROMPT).tolist()
+    rows, tokens = [], []
+    with torch.no_grad():
+        out = model(torch.tensor([prompt]), use_cache=True)
+        for _ in range(STEPS):
+            rows.append(out.logits[0, -1])
+            tokens.append(int(rows[-1].argmax()))
+            out = model(torch.tensor([[tokens[-1]]]), past_key_values=out.past_key_values, use_cache=True)
+        rows.append(out.logits[0, -1])
+        # The same without a cache: what is kept must not hang on transformers' cache.
+        whole = model(torch.tensor([prompt + tokens]), use_cache=False).logits[0, PROMPT - 1:]
+    logits = torch.stack(rows)
+    assert (logits - whole).abs().max() < 2e-5, (logits - whole).abs().max()
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config.architectures = [type(model).__name__]
+    kept = {key: value for key, value in config.to_dict().items() if not key.startswith("_")}
+    (folder / "config.json").write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    golden = dict(torch=torch.__version__, transformers=transformers.__version__, prompt=prompt, tokens=tokens, tensors=tensors)
+    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
+    (folder / "logits.f32").write_bytes(logits.numpy().astype("<f4").tobytes())
+    print(f"{name}: logits from {logits.min():.2f} to {logits.max():.2f}, {len(set(tokens))} different tokens")
+
+
+if __name__ == "__main__":
+    here = pathlib.Path(__file__).resolve().parent
+    for name, config in MODELS.items():
+        make(name, config(), here / name)
