@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "planner/dispatch/aladdin_policy.h"
+#include "planner/dispatch/by_size.h"
 #include "planner/dispatch/jffc.h"
 #include "planner/dispatch/jiq.h"
 #include "planner/dispatch/jsq.h"
@@ -28,6 +29,7 @@ const char* to_string(PolicyKind kind) {
     case PolicyKind::kRoundRobin: return "round-robin";
     case PolicyKind::kPowerOfTwo: return "power-of-two";
     case PolicyKind::kAladdin: return "aladdin";
+    case PolicyKind::kBySize: return "by-size";
   }
   return "unknown";
 }
@@ -54,6 +56,7 @@ std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const Pack
     case PolicyKind::kRoundRobin: return std::make_unique<RoundRobin>();
     case PolicyKind::kPowerOfTwo: return std::make_unique<PowerOfTwo>(rng);
     case PolicyKind::kAladdin: return std::make_unique<AladdinPolicy>(rules);
+    case PolicyKind::kBySize: return std::make_unique<BySize>(rules);
   }
   return nullptr;
 }

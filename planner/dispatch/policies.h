@@ -12,19 +12,20 @@
 
 namespace windlass::dispatch {
 
-enum class PolicyKind { kJffc, kJsq, kJiq, kSed, kSaJsq, kRandom, kRoundRobin, kPowerOfTwo, kAladdin };
+enum class PolicyKind { kJffc, kJsq, kJiq, kSed, kSaJsq, kRandom, kRoundRobin, kPowerOfTwo, kAladdin, kBySize };
 
 inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,        PolicyKind::kJiq,
                                             PolicyKind::kSed,        PolicyKind::kSaJsq,      PolicyKind::kRandom,
-                                            PolicyKind::kRoundRobin, PolicyKind::kPowerOfTwo, PolicyKind::kAladdin};
+                                            PolicyKind::kRoundRobin, PolicyKind::kPowerOfTwo, PolicyKind::kAladdin,
+                                            PolicyKind::kBySize};
 
-// "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin"
+// "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "by-size"
 const char* to_string(PolicyKind kind);
 // A request waits in the central queue while no chain has room for it; the other policies send it to a full chain.
 [[nodiscard]] bool keeps_requests_back(PolicyKind kind);
 [[nodiscard]] Result<PolicyKind> policy_from_string(std::string_view name);  // error: "found 'x', allowed are ..."
 
-// With no chains yet. JIQ, random and power-of-two draw from `rng`; Aladdin places by `rules`; the others ignore both.
+// With no chains yet. JIQ, random and power-of-two draw from `rng`; Aladdin and by-size place by `rules`; the others ignore both.
 [[nodiscard]] std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PackingRules& rules = {});
 
 }  // namespace windlass::dispatch

@@ -99,7 +99,7 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
-       "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin"},
+       "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin, by-size"},
       {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: found 'fifo', allowed are: objective, arrival"},
       {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
   };

@@ -121,7 +121,7 @@ TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
 // planner/dispatch's.
 TEST(ScenarioYaml, KnowsPoliciesByName) {
   for (const char* policy :
-       {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin"}) {
+       {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "by-size"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {dispatch: " + policy + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
     EXPECT_EQ(scenario->services[0].dispatch.has_value(), std::string(policy) != "jsq-tokens");
