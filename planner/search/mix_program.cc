@@ -15,8 +15,6 @@ namespace {
 constexpr double kRounding = 1e-9;  // of a budget
 // With so few workers of a kind in all, that a bucket needs one to be there at all is worth a row for each bucket.
 constexpr double kFewWorkers = 4;
-// Without a price for workers that are not there the dual might ask any for them; this little keeps it at the least.
-constexpr double kLeastPrice = 1e-7;
 constexpr int kMostClasses = 8;  // of priorities; those below share the last
 
 bool serves(const MixBucket& bucket, std::size_t kind) { return std::isfinite(bucket.load_s[kind]); }
@@ -102,31 +100,41 @@ bool MixColumns::inside_budgets(const std::vector<int>& counts) const {
   return all <= problem->max_gpus && cost(counts) <= problem->max_cost_per_hour * (1 + kRounding);
 }
 
-Result<MixUnserved> unserved_by(const MixModel& model, const int* counts) {
+namespace {
+
+// The fewest unserved requests of a model with so many workers: the program of its shares. The rows of the kinds' work come
+// last, in their order.
+struct ServingProgram {
   mip::MixedIntegerProgram program;
-  const std::size_t kinds = model.kinds.size();
-  std::vector<double> most(kinds, 0.0);
-  for (const MixBucket& bucket : model.buckets) {
-    for (std::size_t k = 0; k < kinds; ++k) {
-      if (serves(bucket, k)) most[k] = std::max(most[k], 1 / bucket.load_s[k]);
-    }
+  Shares shares;
+};
+ServingProgram serving_program(const MixModel& model, const int* counts) {
+  mip::MixedIntegerProgram rows;
+  ServingProgram made;
+  made.shares = add_shares(model, rows);
+  std::vector<double> worth(rows.variables().size(), 0.0);
+  for (std::size_t b = 0; b < model.buckets.size(); ++b)
+    worth[static_cast<std::size_t>(made.shares.unserved[b])] = model.buckets[b].requests_per_s;
+  for (std::size_t v = 0; v < worth.size(); ++v) {
+    mip::Variable variable = rows.variables()[v];
+    variable.objective = worth[v];
+    made.program.add_variable(variable);
   }
-  double rate = 0;
-  for (const MixBucket& bucket : model.buckets) rate += bucket.requests_per_s;
-  for (std::size_t k = 0; k < kinds; ++k)
-    program.add_variable({0, most[k], std::max<double>(counts[k], kLeastPrice * rate), false});
-  for (const MixBucket& bucket : model.buckets) {
-    if (!(bucket.requests_per_s > 0)) continue;
-    const int worth = program.add_variable({0, 1, -bucket.requests_per_s, false});
-    for (std::size_t k = 0; k < kinds; ++k) {
-      if (serves(bucket, k)) program.add_at_most({{worth, 1}, {static_cast<int>(k), -bucket.load_s[k]}}, 0);
-    }
-  }
-  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program));
-  if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: found a dual program without an answer"};
+  for (const mip::Constraint& row : rows.constraints()) made.program.add_range(row.terms, row.lower, row.upper);
+  for (std::size_t k = 0; k < model.kinds.size(); ++k) made.program.add_at_most(work_of(model, made.shares, k), counts[k]);
+  return made;
+}
+
+}  // namespace
+
+Result<MixUnserved> unserved_by(const MixModel& model, const int* counts) {
+  const ServingProgram serving = serving_program(model, counts);
+  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(serving.program));
+  if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: found shares without an answer"};
+  const std::size_t kinds = model.kinds.size(), first = solution.row_prices.size() - kinds;
   MixUnserved found;
-  found.cut.price.assign(solution.values.begin(), solution.values.begin() + static_cast<std::ptrdiff_t>(kinds));
-  // For these prices exactly, whatever the program's tolerance.
+  // Any prices make a cut; it is worked out for these exactly, whatever the program's tolerance.
+  for (std::size_t k = 0; k < kinds; ++k) found.cut.price.push_back(std::max(0.0, -solution.row_prices[first + k]));
   for (const MixBucket& bucket : model.buckets) {
     double worth = 1;
     for (std::size_t k = 0; k < kinds; ++k) {
@@ -141,22 +149,10 @@ Result<MixUnserved> unserved_by(const MixModel& model, const int* counts) {
 }
 
 Result<MixShares> shares_of(const MixModel& model, const std::vector<int>& counts) {
-  mip::MixedIntegerProgram program;
-  const Shares shares = add_shares(model, program);
-  mip::MixedIntegerProgram priced;
-  // The program keeps its variables as they were added: unserved ones get their worth in a copy.
-  std::vector<double> worth(program.variables().size(), 0.0);
-  for (std::size_t b = 0; b < model.buckets.size(); ++b)
-    worth[static_cast<std::size_t>(shares.unserved[b])] = model.buckets[b].requests_per_s;
-  for (std::size_t v = 0; v < worth.size(); ++v) {
-    mip::Variable variable = program.variables()[v];
-    variable.objective = worth[v];
-    priced.add_variable(variable);
-  }
-  for (const mip::Constraint& row : program.constraints()) priced.add_range(row.terms, row.lower, row.upper);
-  for (std::size_t k = 0; k < model.kinds.size(); ++k) priced.add_at_most(work_of(model, shares, k), counts[k]);
-  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(priced));
+  const ServingProgram serving = serving_program(model, counts.data());
+  WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(serving.program));
   if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: found shares without an answer"};
+  const Shares& shares = serving.shares;
   MixShares made;
   made.workers = counts;
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {

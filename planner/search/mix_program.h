@@ -1,7 +1,7 @@
 // The programs of a mix, and what they say: for mix*.cc alone.
 //
 // Whether counts of workers carry a model's requests is a linear program of its own model: models share nothing but budgets.
-// Its dual prices a worker of each kind at y_k and gives, for any prices y >= 0,
+// Its row prices say what a worker more of each kind is worth; any prices y >= 0 give
 //   unserved(n) >= sum_b rate_b min(1, min_k load_bk y_k) - sum_k y_k n_k
 // for all counts n: a cut. One program so tells of many counts that they are too few. Pure.
 #pragma once
@@ -44,7 +44,7 @@ struct MixCut {
   std::vector<double> price;  // y, by kind of the model
 };
 
-// What these counts of the model's kinds leave unserved at least, as the dual program says, and the cut that says so.
+// What these counts of the model's kinds leave unserved at least, and the cut that says so.
 struct MixUnserved {
   double per_s = 0;
   MixCut cut;

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/search/mix_program.h"
-#include "tests/unit/search/mix_instances.h"
+#include "tests/bench/heterogeneous/mix_instances.h"
 
 namespace windlass::search {
 namespace {
