@@ -23,6 +23,8 @@ namespace {
 
 constexpr double kMostRate = 4;         // of the problem's rate: beyond it more workers do not help
 constexpr double kRateStep = 1.15;      // from a rate whose mix does not hold to the next
+constexpr double kMostAlone = 2;        // times a kind's steady rate: more of it alone are not tried
+constexpr double kSame = 1e-9;          // relative: a worth so near is no less
 constexpr double kCapacityStep = 0.02;  // of the capacity that is predicted, relative
 constexpr std::size_t kNamed = 3;       // notes on kinds that a plan tells
 
@@ -41,8 +43,9 @@ class Planning {
                    fmt::format("{}: no kind serves any size of its requests: {}", problem_.name, notes())};
     }
     WINDLASS_RETURN_IF_ERROR(find_rate());
+    if (best_) WINDLASS_RETURN_IF_ERROR(trim());
+    WINDLASS_RETURN_IF_ERROR(alone());
     if (!best_) return nearest();
-    WINDLASS_RETURN_IF_ERROR(trim());
     return plan();
   }
 
@@ -181,6 +184,39 @@ class Planning {
     return {};
   }
 
+  // One kind for everything, where fewer than it takes by the bound are not already dearer: sizes that are outside the
+  // objectives on it count as impossible in the program, while the attainment may leave room for them.
+  Result<void> alone() {
+    const LengthMoments lengths = length_moments(*problem_.requests, problem_.seed, options_.question.requests);
+    for (std::size_t k = 0; k < question_.kinds.size(); ++k) {
+      const int kind = question_.kinds[k];
+      const double worth = worth_of_worker(problem_, kind);
+      const double one = steady_state(problem_.kinds[static_cast<std::size_t>(kind)], problem_.engine, lengths).requests_per_s;
+      const double least = std::max(1.0, std::ceil(problem_.requests_per_s / (kSteadyRateMargin * one)));
+      const double guess = std::ceil(kMostAlone * problem_.requests_per_s / one);
+      const double below = best_ ? std::ceil(worth_of(problem_, deploy(best_->workers)) / worth * (1 - kSame)) - 1 : guess;
+      double most = std::min({guess, below, static_cast<double>(most_workers(problem_, kind))});
+      while (most >= least) {
+        if (!go_on()) return {};
+        Asked asked;
+        asked.workers.assign(question_.kinds.size(), 0);
+        asked.workers[k] = static_cast<int>(most);
+        asked.rate = 1;
+        asked.mix.models.push_back({asked.workers, {}, 0});
+        for (std::size_t b = 0; b < question_.buckets.size(); ++b) {
+          asked.mix.models.front().shares.emplace_back(question_.kinds.size(), 0.0);
+          asked.mix.models.front().shares.back()[k] = 1;
+        }
+        asked.mix.cost_per_hour = most * worth;
+        WINDLASS_ASSIGN_OR_RETURN(const bool ok, holds(asked.workers));
+        if (!ok) break;
+        keep(std::move(asked));
+        --most;
+      }
+    }
+    return {};
+  }
+
   Result<Plan> plan() {
     Plan plan = plan_of(problem_, "mix", deploy(best_->workers));
     plan.holds = true;
@@ -216,9 +252,12 @@ class Planning {
   // Why this: what goes where, what the program says of it, and what one kind alone would take.
   Result<void> explain(Plan& plan) {
     const Mix& mix = best_->mix;
-    plan.reasons.push_back(fmt::format("the mix for {:.3g} times the rate; the program's bound is {:.3g} % below its cost",
-                                       best_->rate,
-                                       mix.cost_per_hour > 0 ? 100 * (1 - mix.bound_per_hour / mix.cost_per_hour) : 0));
+    if (mix.bound_per_hour > 0) {
+      plan.reasons.push_back(fmt::format("the mix for {:.3g} times the rate; the program's bound is {:.3g} % below its cost",
+                                         best_->rate, 100 * (1 - mix.bound_per_hour / mix.cost_per_hour)));
+    } else {
+      plan.reasons.emplace_back("one kind for all sizes: those that are outside the objectives on it are fewer than may be");
+    }
     const MixShares& shares = mix.models.front();
     for (std::size_t k = 0; k < question_.kinds.size(); ++k) {
       double requests = 0, input = 0, output = 0;
