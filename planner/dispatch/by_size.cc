@@ -45,10 +45,12 @@ void BySize::reset(std::span<const ChainState> chains) {
     const auto same = [&](const Kind& kind) { return kind.model == model; };
     auto kind = std::find_if(kinds_.begin(), kinds_.end(), same);
     if (kind == kinds_.end()) {
-      kinds_.push_back({model, {}, Tournament<double, std::less<>>(), 0});
+      kinds_.push_back({model, {}, Tournament<double, std::less<>>(), 0, 0});
       kind = kinds_.end() - 1;
-      if (const auto known = std::find_if(before.begin(), before.end(), same); known != before.end())
+      if (const auto known = std::find_if(before.begin(), before.end(), same); known != before.end()) {
         kind->mean_s = known->mean_s;
+        kind->seen = known->seen;
+      }
     }
     chain.key = chains[c].key;
     chain.kind = static_cast<std::size_t>(kind - kinds_.begin());
@@ -105,8 +107,9 @@ std::optional<std::size_t> BySize::choose_for(const RequestLengths& request, dou
     const std::size_t chain = kind.chains[*place];
     double dear = 1;
     if (kind.model && kinds_.size() > 1) {
-      dear = worker_seconds(*kind.model, rules_, lengths.input_tokens, lengths.output_tokens);
-      if (kind.mean_s > 0) dear /= kind.mean_s;
+      // A kind that is new counts as middling until it has seen a request.
+      const double seconds = worker_seconds(*kind.model, rules_, lengths.input_tokens, lengths.output_tokens);
+      dear = kind.mean_s > 0 ? seconds / kind.mean_s : std::isfinite(seconds) ? 1 : seconds;
     }
     const double worth = dear * pow4(std::max(kLeastFill, chains_[chain].fill));
     if (best && !(worth < least)) continue;
@@ -128,11 +131,12 @@ void BySize::placed(std::size_t chain, const RequestLengths& request) {
   add(chains_[chain], placed, 1);
   weigh(chain);
   if (kinds_.size() < 2) return;
-  seen_ = std::min(kRemembered, seen_ + 1);
   for (Kind& kind : kinds_) {
     if (!kind.model) continue;
     const double seconds = worker_seconds(*kind.model, rules_, lengths.input_tokens, lengths.output_tokens);
-    if (std::isfinite(seconds)) kind.mean_s += (seconds - kind.mean_s) / seen_;
+    if (!std::isfinite(seconds)) continue;
+    kind.seen = std::min(kRemembered, kind.seen + 1);
+    kind.mean_s += (seconds - kind.mean_s) / kind.seen;
   }
 }
 

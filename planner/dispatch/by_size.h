@@ -56,6 +56,7 @@ class BySize final : public DispatchPolicy, public RequestTracker {
     std::vector<std::size_t> chains;
     Tournament<double, std::less<>> emptiest;  // by fill
     double mean_s = 0;                         // of worker_seconds() of what was placed, anywhere
+    double seen = 0;                           // requests behind the mean, no more than kRemembered
   };
   struct Chain {
     std::uint64_t key = 0;
@@ -82,7 +83,6 @@ class BySize final : public DispatchPolicy, public RequestTracker {
   std::vector<Chain> chains_;
   std::unordered_map<std::uint64_t, std::size_t> chain_of_key_;
   std::unordered_map<std::uint64_t, Placed> placed_;  // looked up, never iterated but to add up what is here
-  double seen_ = 0;                                   // requests behind the means, no more than kRemembered
   OutputHistory history_;
 };
 

@@ -82,6 +82,30 @@ TEST(BySize, SendsEachSizeWhereItIsCheap) {
   for (std::size_t k = 0; k < 6; ++k) EXPECT_GT(states[k].in_flight, 3) << k;
 }
 
+// Given a kind that comes when many requests have been seen, expect it to be chosen.
+TEST(BySize, TakesUpANewKind) {
+  BySize policy(kRules);
+  std::vector<ChainState> states = chains(2, 1);
+  policy.reset(states);
+  std::uint64_t id = 0;
+  const auto place = [&] {
+    const RequestLengths request{++id, 1000, 100};
+    const std::size_t k = policy.choose_for(request, 0).value();
+    policy.placed(k, request);
+    ++states[k].in_flight;
+    policy.update(k, states[k]);
+    return k;
+  };
+  for (int i = 0; i < 60; ++i) (void)place();
+  PackingModel other = kLarge;
+  other.decode_s = 0.011;
+  states.push_back({1, 256, 0, false, 99, &other});
+  policy.reset(states);
+  int chosen = 0;
+  for (int i = 0; i < 20; ++i) chosen += place() == 3 ? 1 : 0;
+  EXPECT_GE(chosen, 10);
+}
+
 // Given requests that are placed, end, and chains that come and go between, expect the same choices as of a policy that is told
 // only of what is left: nothing is counted twice or forgotten.
 TEST(BySize, KeepsItsAccounts) {
