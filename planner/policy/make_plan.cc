@@ -210,10 +210,11 @@ Hint scale_hint(const Draft& draft, double now_s) {
                 fmt::format("the cluster refuses new workers: {}; tried again in {:.0f} s", service.refused->message,
                             service.refused->until_s - now_s)};
   }
-  if (draft.granted < draft.target.allowed && missing_workers(draft) <= 1e-6) {
+  const int needed = std::max(draft.target.allowed, draft.target.on_any_class);
+  if (draft.granted < needed && missing_workers(draft) <= 1e-6) {
     return Hint{Truth::kTrue, "SecondClass",
                 fmt::format("{} has GPUs for {} of {} workers; the rest is made up for on other classes",
-                            draft.chosen->pool.accelerator, draft.granted, draft.target.allowed)};
+                            draft.chosen->pool.accelerator, draft.granted, needed)};
   }
   if (draft.granted < draft.target.allowed) {
     return Hint{Truth::kFalse, "InsufficientGpus",

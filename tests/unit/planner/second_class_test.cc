@@ -99,6 +99,7 @@ TEST(SecondClass, TakesWhatItsShareLeavesOut) {
   const ServicePlan planned = make_plan(two_classes({service}, 64, 20)).services[0];
   EXPECT_EQ(workers_on(planned, "h100"), 2);
   EXPECT_GE(workers_on(planned, "a100"), 2);
+  EXPECT_EQ(planned.able_to_scale.reason, "SecondClass");
 }
 
 // Given a steady load over an hour, expect that the pools do not move once they are there; given GPUs of the first class then,
