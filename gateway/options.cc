@@ -115,7 +115,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option(
          "--policy", policy,
          "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sa-jsq, sed, jiq, "
-         "random, round-robin, power-of-two, aladdin, weighted-round-robin, single-instance, memory-based or huawei")
+         "random, round-robin, power-of-two, aladdin, by-size, weighted-round-robin, single-instance, memory-based or huawei")
       ->capture_default_str();
   app.add_option("--queue-order", queue_order,
                  "who waits longest: objective (those who can still meet timeToFirstToken go first, the others behind them) or "

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "planner/dispatch/aladdin_policy.h"
+#include "planner/dispatch/by_size.h"
 #include "planner/dispatch/jffc.h"
 #include "planner/dispatch/jiq.h"
 #include "planner/dispatch/jsq.h"
@@ -34,6 +35,7 @@ const char* to_string(PolicyKind kind) {
     case PolicyKind::kSingleInstance: return "single-instance";
     case PolicyKind::kMemoryBased: return "memory-based";
     case PolicyKind::kHuawei: return "huawei";
+    case PolicyKind::kBySize: return "by-size";
   }
   return "unknown";
 }
@@ -60,6 +62,7 @@ std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const Poli
     case PolicyKind::kRoundRobin: return std::make_unique<RoundRobin>();
     case PolicyKind::kPowerOfTwo: return std::make_unique<PowerOfTwo>(rng);
     case PolicyKind::kAladdin: return std::make_unique<AladdinPolicy>(rules.packing);
+    case PolicyKind::kBySize: return std::make_unique<BySize>(rules.packing);
     case PolicyKind::kWeightedRoundRobin: return std::make_unique<WeightedRoundRobin>();
     case PolicyKind::kSingleInstance: return std::make_unique<SingleInstance>();
     case PolicyKind::kMemoryBased: {

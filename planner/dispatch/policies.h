@@ -23,6 +23,7 @@ enum class PolicyKind {
   kRoundRobin,
   kPowerOfTwo,
   kAladdin,
+  kBySize,
   kWeightedRoundRobin,
   kSingleInstance,
   kMemoryBased,
@@ -38,12 +39,13 @@ inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
                                             PolicyKind::kRoundRobin,
                                             PolicyKind::kPowerOfTwo,
                                             PolicyKind::kAladdin,
+                                            PolicyKind::kBySize,
                                             PolicyKind::kWeightedRoundRobin,
                                             PolicyKind::kSingleInstance,
                                             PolicyKind::kMemoryBased,
                                             PolicyKind::kHuawei};
 
-// "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "weighted-round-robin",
+// "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "by-size", "weighted-round-robin",
 // "single-instance", "memory-based", "huawei"
 const char* to_string(PolicyKind kind);
 // A request waits in the central queue while no chain has room for it; the other policies send it to a full chain.
@@ -52,7 +54,7 @@ const char* to_string(PolicyKind kind);
 
 // What of them a policy asks for.
 struct PolicyRules {
-  PackingRules packing;  // Aladdin
+  PackingRules packing;  // Aladdin, by-size
   HuaweiRules huawei;    // Huawei and memory-based, which sets memory_only
 };
 

@@ -153,6 +153,7 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
     solution.status = Status::kOptimal;
     take(lp.getColSolution());
     solution.best_bound = solution.objective;
+    solution.row_prices.assign(lp.getRowPrice(), lp.getRowPrice() + program.constraints().size());
     return solution;
   }
 

@@ -75,6 +75,8 @@ struct Solution {
   double objective = 0;            // of values; 0 when there are none
   double best_bound = -kInfinity;  // no solution is below it; equal to the objective (within 1e-9 of its size) when optimal
   long nodes = 0;                  // of branch and bound
+  // Without integer variables: of each constraint, in order, by how much the objective rises with its bound. Else empty.
+  std::vector<double> row_prices;
 };
 
 // Errors: kInvalidArgument for a number that is not one, a lower bound above its upper, an unknown variable or max_nodes < 1;

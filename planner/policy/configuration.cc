@@ -280,6 +280,11 @@ void explain_losers(const ReplicatedResult& result, const Candidate& winner, Con
 
 }  // namespace
 
+double requests_per_s(const Configuration& configuration) {
+  const double full = configuration.pool.slots * configuration.pool.service_rate_per_s;
+  return configuration.rate_within_tpot_per_s > 0 ? std::min(full, configuration.rate_within_tpot_per_s) : full;
+}
+
 std::string figure(double value) { return fmt::format("{:.6g}", value); }
 
 std::string pool_name(const std::string& accelerator, int gpus) {
@@ -463,6 +468,21 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
   choice.chosen = make_configuration(given, spec, winner.config.gpus, winner.config.batch,
                                      pool_name(winner.config.accelerator, winner.config.gpus));
   choice.chosen->max_gpus = max_gpus[winner.config.accelerator];
+  if (service.scaling.strategy == Strategy::kAuto) {
+    for (const Candidate& candidate : result.candidates) {
+      const WorkerConfig& config = candidate.config;
+      const bool listed = std::any_of(choice.others.begin(), choice.others.end(),
+                                      [&](const Configuration& other) { return other.pool.accelerator == config.accelerator; });
+      if (config.accelerator == winner.config.accelerator || listed) continue;
+      choice.others.push_back(make_configuration(given, find_accelerator(snapshot, config.accelerator)->spec, config.gpus,
+                                                 config.batch, pool_name(config.accelerator, config.gpus)));
+      choice.others.back().max_gpus = max_gpus[config.accelerator];
+    }
+    const auto price_per_request = [](const Configuration& of) { return of.price_per_hour / requests_per_s(of); };
+    std::stable_sort(choice.others.begin(), choice.others.end(), [&](const Configuration& a, const Configuration& b) {
+      return price_per_request(a) < price_per_request(b);
+    });
+  }
   choice.feasible =
       Hint{Truth::kTrue, "ObjectiveCanBeMet",
            fmt::format("{} requests at once on {} x {}", winner.config.batch, winner.config.gpus, winner.config.accelerator)};

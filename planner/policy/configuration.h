@@ -27,6 +27,9 @@ struct Configuration {
   std::optional<int> max_gpus;  // of the class, for the whole service
 };
 
+// That one worker serves with all its slots taken, and timePerOutputToken kept for the percentile where that is known.
+[[nodiscard]] double requests_per_s(const Configuration& configuration);
+
 // A configuration that was weighed. What does not meet the objective has no slots.
 struct Weighed {
   Considered considered;  // workers and cost: to be filled in for the demand
@@ -39,6 +42,9 @@ struct Weighed {
 
 struct ConfigurationChoice {
   std::optional<Configuration> chosen;
+  // Strategy Auto: of the other classes that the spec allows each with its best configuration inside the objective, the
+  // cheapest by what it serves first: where workers go while the chosen class has no GPUs for them.
+  std::vector<Configuration> others;
   Hint feasible;
   std::vector<Reason> reasons;
   std::vector<Weighed> weighed;

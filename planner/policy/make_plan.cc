@@ -30,7 +30,9 @@ struct Draft {
   std::optional<Configuration> chosen;
   std::vector<Weighed> weighed;
   std::vector<Configuration> as_is;     // what runs now, pool by pool; pool.workers counts all but draining workers
-  std::vector<Configuration> retiring;  // of these, pools of an earlier configuration that stay until the new one is ready
+  std::vector<Configuration> retiring;  // of these, pools of an earlier configuration that stay until the new one is ready;
+                                        // and what runs on a second class while the chosen one is full
+  std::vector<Configuration> others;    // what may serve on a second class, the cheapest first
   Target target;
   int granted = 0;
   ServicePlan plan;
@@ -80,6 +82,29 @@ bool allows(const Service& service, const std::string& accelerator) {
                      [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
 }
 
+// The configuration of a second class that a pool is of; null: it is of none.
+const Configuration* second_class(const Draft& draft, const std::string& pool) {
+  const auto found = std::find_if(draft.others.begin(), draft.others.end(),
+                                  [&](const Configuration& other) { return other.pool.name == pool; });
+  return found == draft.others.end() ? nullptr : &*found;
+}
+
+// Workers of the chosen configuration that one of this serves as much as; 0: it is not known.
+double worth_of(const Draft& draft, const Configuration& other) {
+  const double chosen = requests_per_s(*draft.chosen), its = requests_per_s(other);
+  return chosen > 0 && its > 0 && std::isfinite(its / chosen) ? its / chosen : 0;
+}
+
+// Workers of the chosen configuration that are neither granted nor made up for.
+double missing_workers(const Draft& draft) {
+  double missing = std::max(draft.target.allowed, draft.target.on_any_class) - draft.granted;
+  for (const Configuration& pool : draft.retiring) {
+    const Configuration* second = second_class(draft, pool.pool.name);
+    missing -= pool.pool.workers * (second != nullptr ? worth_of(draft, *second) : 1.0);
+  }
+  return missing;
+}
+
 // Pools of an earlier configuration go one for one as workers of the new one become ready; but never do they keep the first new
 // worker from its GPUs or its money. While signals are missing only those go that the spec no longer allows.
 void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
@@ -93,8 +118,12 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
     const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
     const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.accelerator);
     const int existing = count_existing(service, pool.pool.name);
-    pool.pool.workers = std::min({held ? existing : still_needed, existing, affordable});
-    still_needed = std::max(0, still_needed - pool.pool.workers);
+    // Of a slower class more workers do what is still needed.
+    const Configuration* second = second_class(draft, pool.pool.name);
+    const double worth = second != nullptr ? std::min(1.0, worth_of(draft, *second)) : 1.0;
+    const int of_these = worth > 0 ? static_cast<int>(std::min(1e6, std::ceil(still_needed / worth - 1e-9))) : still_needed;
+    pool.pool.workers = std::min({held ? existing : of_these, existing, affordable});
+    still_needed = std::max(0, still_needed - static_cast<int>(std::floor(pool.pool.workers * (worth > 0 ? worth : 1) + 1e-9)));
     left[pool.pool.accelerator] -= gpus_of(pool);
     if (pool.pool.workers > 0) draft.retiring.push_back(std::move(pool));
   }
@@ -117,7 +146,7 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
     if (--draft.retiring.back().pool.workers == 0) draft.retiring.pop_back();
   }
   for (const Configuration& pool : draft.retiring) {
-    free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+    if (second_class(draft, pool.pool.name) == nullptr) free_gpus[pool.pool.accelerator] -= gpus_of(pool);
     draft.plan.reasons.push_back(Reason{"ConfigurationChange",
                                         fmt::format("{} workers of pool {} stay until as many of {} are ready",
                                                     pool.pool.workers, pool.pool.name, chosen.pool.name),
@@ -181,6 +210,12 @@ Hint scale_hint(const Draft& draft, double now_s) {
                 fmt::format("the cluster refuses new workers: {}; tried again in {:.0f} s", service.refused->message,
                             service.refused->until_s - now_s)};
   }
+  const int needed = std::max(draft.target.allowed, draft.target.on_any_class);
+  if (draft.granted < needed && missing_workers(draft) <= 1e-6) {
+    return Hint{Truth::kTrue, "SecondClass",
+                fmt::format("{} has GPUs for {} of {} workers; the rest is made up for on other classes",
+                            draft.chosen->pool.accelerator, draft.granted, needed)};
+  }
   if (draft.granted < draft.target.allowed) {
     return Hint{Truth::kFalse, "InsufficientGpus",
                 fmt::format("{} workers of {} GPUs are needed, {} can have them", draft.target.allowed,
@@ -205,6 +240,7 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.chosen = std::move(choice.chosen);
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
+  draft.others = std::move(choice.others);
   draft.as_is = pools_as_they_are(input);
   if (draft.chosen && draft.memory.configuration != draft.chosen->pool.name) {
     // What ran before our own eyes has been chosen for as long as we have looked.
@@ -257,6 +293,86 @@ Claim claim_of(const Draft& draft, double now_s) {
                draft.target.allowed,
                yields(draft, now_s),
                [&draft](int workers) { return missed_per_s(draft, workers); }};
+}
+
+// What runs on a second class competes for its GPUs as what runs does.
+Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted) {
+  Claim claim;
+  claim.priority = draft.service->priority;
+  claim.accelerator = pool.pool.accelerator;
+  claim.gpus_per_worker = pool.pool.gpus_per_worker;
+  claim.keep = std::min(pool.pool.workers, wanted);
+  claim.wanted = wanted;
+  return claim;
+}
+
+// More workers of a second class that the service may have: what is missing, inside its own limits.
+int more_of(const Draft& draft, const Configuration& other) {
+  const Service& service = *draft.service;
+  const double worth = worth_of(draft, other), missing = missing_workers(draft);
+  if (!(worth > 0) || missing <= 1e-6) return 0;
+  double more = std::min(1e6, std::ceil(missing / worth - 1e-9));
+  double workers = draft.granted, cost = draft.granted * draft.chosen->price_per_hour, gpus = 0;
+  for (const Configuration& pool : draft.retiring) {
+    workers += pool.pool.workers;
+    cost += pool.pool.workers * pool.price_per_hour;
+    if (pool.pool.accelerator == other.pool.accelerator) gpus += gpus_of(pool);
+  }
+  if (service.scaling.max_workers) more = std::min(more, *service.scaling.max_workers - workers);
+  if (other.max_gpus) more = std::min(more, std::floor((*other.max_gpus - gpus) / std::max(1, other.pool.gpus_per_worker)));
+  if (service.scaling.max_cost_per_hour && other.price_per_hour > 0)
+    more = std::min(more, std::floor((*service.scaling.max_cost_per_hour - cost) / other.price_per_hour + 1e-9));
+  return static_cast<int>(std::max(0.0, more));
+}
+
+// Services whose class has no GPUs for what they need take workers of a second one, the cheapest by what it serves first. What
+// runs there goes again as workers of the chosen class become ready (plan_change). Not while signals are missing, and not where
+// the cluster refuses new workers.
+void take_second_classes(const std::vector<Draft*>& drafts, double now_s, std::map<std::string, int>& free_gpus) {
+  std::size_t most = 0;
+  for (const Draft* draft : drafts) most = std::max(most, draft->others.size());
+  for (std::size_t rank = 0; rank < most; ++rank) {
+    std::vector<Claim> claims;
+    std::vector<Draft*> claimants;
+    for (Draft* draft : drafts) {
+      const bool full = draft->granted < draft->target.allowed || draft->target.limited_by == "MaxGpus";
+      if (rank >= draft->others.size() || !full || !draft->view.complete || yields(*draft, now_s)) continue;
+      Configuration pool = draft->others[rank];
+      pool.pool.workers = 0;
+      const int wanted = more_of(*draft, pool);
+      if (wanted == 0) continue;
+      claims.push_back(second_claim_of(*draft, pool, wanted));
+      claimants.push_back(draft);
+    }
+    const std::vector<int> grants = arbitrate(claims, free_gpus);
+    for (std::size_t i = 0; i < claims.size(); ++i) {
+      if (grants[i] == 0) continue;
+      Draft& draft = *claimants[i];
+      free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker;
+      Configuration pool = draft.others[rank];
+      pool.pool.workers = grants[i];
+      const auto same = std::find_if(draft.retiring.begin(), draft.retiring.end(),
+                                     [&](const Configuration& of) { return of.pool.name == pool.pool.name; });
+      if (same == draft.retiring.end()) {
+        draft.retiring.push_back(std::move(pool));
+      } else {
+        same->pool.workers += grants[i];
+      }
+    }
+  }
+  for (Draft* draft : drafts) {
+    for (const Configuration& pool : draft->retiring) {
+      if (second_class(*draft, pool.pool.name) == nullptr ||
+          draft->granted >= std::max(draft->target.allowed, draft->target.on_any_class))
+        continue;
+      draft->plan.reasons.push_back(
+          Reason{"SecondClass",
+                 fmt::format("{} has GPUs for {} of {} workers: {} of pool {} serve beside them",
+                             draft->chosen->pool.accelerator, draft->granted,
+                             std::max(draft->target.allowed, draft->target.on_any_class), pool.pool.workers, pool.pool.name),
+                 {{"pool", pool.pool.name}, {"workers", std::to_string(pool.pool.workers)}}});
+    }
+  }
 }
 
 // Who holds the GPUs of each class by this plan, most first.
@@ -428,11 +544,22 @@ Plan make_plan(const Snapshot& snapshot) {
     claims.push_back(claim_of(draft, snapshot.now_s));
     claimants.push_back(&draft);
   }
+  std::vector<Configuration*> second_pools;  // of the claims that come after the claimants'
+  for (Draft* draft : claimants) {
+    for (Configuration& pool : draft->retiring) {
+      if (second_class(*draft, pool.pool.name) == nullptr) continue;
+      claims.push_back(second_claim_of(*draft, pool, pool.pool.workers));
+      second_pools.push_back(&pool);
+    }
+  }
   const std::vector<int> grants = arbitrate(claims, free_gpus);
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    claimants[i]->granted = grants[i];
+    (i < claimants.size() ? claimants[i]->granted : second_pools[i - claimants.size()]->pool.workers) = grants[i];
     free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker;
   }
+  for (Draft* draft : claimants)
+    std::erase_if(draft->retiring, [](const Configuration& pool) { return pool.pool.workers == 0; });
+  take_second_classes(claimants, snapshot.now_s, free_gpus);
   // What Apply would do for services that only get advice: with their own GPUs and what is left.
   for (Draft& draft : drafts) {
     if (draft.applies() || !draft.chosen) continue;

@@ -55,6 +55,7 @@ void apply_limits(const Service& service, const Configuration& configuration, co
     limit(*scaling.max_workers, "MaxWorkers",
           fmt::format("{} workers are needed, maxWorkers allows {}", needed, *scaling.max_workers));
   }
+  target.on_any_class = target.allowed;
   if (configuration.max_gpus) {
     const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of_class);
     const int gpus = std::max(1, configuration.pool.gpus_per_worker);
@@ -67,6 +68,7 @@ void apply_limits(const Service& service, const Configuration& configuration, co
     limit(std::floor(left / configuration.price_per_hour + 1e-9), "MaxCost",
           fmt::format("{} workers at {:.4g} an hour are needed, maxCostPerHour leaves {:.4g}", needed,
                       configuration.price_per_hour, left));
+    target.on_any_class = std::min(target.on_any_class, to_int(std::floor(left / configuration.price_per_hour + 1e-9)));
   }
   target.floor = std::min(target.floor, target.allowed);
   if (!target.limited_by.empty()) {

@@ -59,9 +59,12 @@ Share share_of(const planner::IterationModel& model, const sim::EngineOptions& e
 }  // namespace
 
 LengthMoments length_moments(const Requests& requests, std::uint64_t seed, std::int64_t count) {
+  return length_moments(lengths_of(requests, seed, count));
+}
+
+LengthMoments length_moments(std::span<const std::pair<int, int>> lengths) {
   LengthMoments moments;
   double steps = 0;
-  const auto lengths = lengths_of(requests, seed, count);
   for (const auto& [input, output] : lengths) {
     moments.input_tokens += input;
     moments.output_tokens += output;

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "planner/perf/iteration_model.h"
 #include "planner/search/problem.h"
@@ -30,6 +32,8 @@ struct LengthMoments {
   int longest_tokens = 0;            // input and output
 };
 
+// Of requests with these (input, output) tokens.
+[[nodiscard]] LengthMoments length_moments(std::span<const std::pair<int, int>> lengths);
 // Of `count` requests of the problem's seed.
 [[nodiscard]] LengthMoments length_moments(const Requests& requests, std::uint64_t seed, std::int64_t count);
 

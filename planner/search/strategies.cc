@@ -7,6 +7,7 @@
 #include "planner/search/aladdin.h"
 #include "planner/search/auto_plan.h"
 #include "planner/search/distserve.h"
+#include "planner/search/mix_plan.h"
 #include "planner/search/splitwise.h"
 #include "planner/search/tetriinfer.h"
 #include "planner/search/vidur.h"
@@ -22,6 +23,8 @@ const std::vector<NamedStrategy>& strategies() {
       {"distserve",
        "prefill and decoding instances, each in the parallelism of the most goodput, or pairs on a node (DistServe)",
        [](const Problem& problem, const Effort& effort) { return distserve_plan(problem, effort); }},
+      {"mix", "unified workers of several kinds, each size of request where it is cheap (the cheapest mix)",
+       [](const Problem& problem, const Effort& effort) { return mix_plan(problem, effort); }},
       {"splitwise", "machines for prompts and machines for tokens (Splitwise)",
        [](const Problem& problem, const Effort& effort) { return splitwise_plan(problem, effort); }},
       {"tetriinfer", "prefill and decode instances, with prompts in chunks and decodes by predicted lengths (TetriInfer)",

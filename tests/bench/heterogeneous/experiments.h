@@ -26,5 +26,6 @@ struct HeterogeneousOptions {
 // Errors: data that cannot be read, a plan that cannot be made.
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> hexgen2_tables(const HeterogeneousOptions& options);
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> huawei_tables(const HeterogeneousOptions& options);
+[[nodiscard]] Result<std::vector<HeterogeneousTable>> mix_tables(const HeterogeneousOptions& options);
 
 }  // namespace windlass::bench

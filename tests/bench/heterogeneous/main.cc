@@ -25,6 +25,7 @@ struct Experiment {
 constexpr Experiment kExperiments[] = {
     {"hexgen2", hexgen2_tables},
     {"huawei", huawei_tables},
+    {"mix", mix_tables},
 };
 
 int run(HeterogeneousOptions options, const std::vector<std::string>& names, const std::filesystem::path& out) {

@@ -100,7 +100,7 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
        "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin, "
-       "weighted-round-robin, single-instance, memory-based, huawei"},
+       "by-size, weighted-round-robin, single-instance, memory-based, huawei"},
       {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: found 'fifo', allowed are: objective, arrival"},
       {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
   };

@@ -154,6 +154,8 @@ class Definition {
         const std::size_t b = open[static_cast<std::size_t>(drawn + (drawn >= first ? 1 : 0))];
         return load(chains[b]) < load(chains[a]) ? b : a;
       }
+      case PolicyKind::kBySize:  // of chains whose latency is not known the emptiest
+        return least(open, [&](std::size_t k) { return load(chains[k]); });
       case PolicyKind::kAladdin:  // told of no request it fills one chain after the other
         return least(free, [](std::size_t k) { return k; });
       case PolicyKind::kWeightedRoundRobin: return weighted(open, chains);
@@ -278,8 +280,9 @@ TEST(Policies, HaveNames) {
   for (const PolicyKind kind : kAllPolicies) EXPECT_EQ(policy_from_string(to_string(kind)).value(), kind);
   const auto wrong = policy_from_string("ws-rr");
   ASSERT_FALSE(wrong.ok());
-  EXPECT_EQ(wrong.error().message, "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, "
-                                   "power-of-two, aladdin, weighted-round-robin, single-instance, memory-based, huawei");
+  EXPECT_EQ(wrong.error().message,
+            "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, "
+            "power-of-two, aladdin, by-size, weighted-round-robin, single-instance, memory-based, huawei");
 }
 
 // Given random insertions and removals among up to 10,000 elements, expect both sets to agree with std::set.
