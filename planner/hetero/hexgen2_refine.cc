@@ -11,11 +11,11 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr std::size_t kAllSplits = 64;       // of two groups: up to so many are all tried
-constexpr std::size_t kAllPairs = 16;        // groups: up to so many all pairs are tried
-constexpr std::size_t kOthers = 16;          // kinds of groups elsewhere that a group is tried with, of more groups
-constexpr std::int64_t kStopEvery = 128;     // steps between two looks at `stop`
-constexpr double kFlowPairsPerStep = 200.0;  // pairs of groups whose flow costs as much as weighing an exchange
+constexpr std::size_t kAllSplits = 64;      // of two groups: up to so many are all tried
+constexpr std::size_t kAllPairs = 16;       // groups: up to so many all pairs are tried
+constexpr std::size_t kOthers = 16;         // kinds of groups elsewhere that a group is tried with, of more groups
+constexpr std::int64_t kStopEvery = 128;    // steps between two looks at `stop`
+constexpr double kFlowPairsPerStep = 40.0;  // pairs of groups whose flow costs as much as weighing an exchange
 
 // Of a flow: less is rounding.
 constexpr std::int64_t kNoise = 100'000'000;

@@ -170,6 +170,9 @@ class Solver {
         hops_within_s_per_byte_ += within.bytes_per_s > 0 ? hops / within.bytes_per_s : kInfinite;
       }
     }
+    for (const StageFigures* figures : figures_) {
+      if (!std::isfinite(figures->prefill_layer_s)) return;
+    }
     if (static_cast<int>(stages_.size()) > task_.layers || !fits(1)) return;
     const int batch = largest_batch();
     if (service_ == Service::kUnified) {
@@ -249,14 +252,15 @@ class Solver {
   }
 
   [[nodiscard]] bool fits(int batch) const {
+    // StageFigures::most_layers(), without asking each time what does not change.
     int sum = 0;
-    bool each = true;
     for (const StageFigures* figures : figures_) {
-      const int most = figures->most_layers(batch, task_.layers);
-      each = each && most >= 1;
-      sum += most;
+      const double left = figures->memory_bytes - batch * figures->activation_bytes;
+      const double layer = figures->weight_bytes + batch * figures->kv_bytes;
+      if (left < layer) return false;
+      sum += static_cast<int>(std::min<double>(task_.layers, left / layer));
     }
-    return each && sum >= task_.layers;
+    return sum >= task_.layers;
   }
 
   // REQUIRES: fits(1).
