@@ -47,14 +47,14 @@ def values(name, shape, offset, scale):
     return (offset + scale * u).astype(numpy.float32).reshape(shape)
 
 
-def draw(name, shape):
-    """Offset and scale: powers of two, so that both sides round alike."""
+def draw(name, shape, tied):
+    """Offset and scale: powers of two, so that both sides round alike. A large tied embedding would say its own token again."""
     if name.endswith("norm.weight"):
         return 1.0, 0.25
     if name.endswith(".bias"):
         return 0.0, 0.5
     if name.endswith("embed_tokens.weight"):
-        return 0.0, 1.0
+        return 0.0, 0.125 if tied else 1.0
     return 0.0, 2.0 ** round(math.log2(1.7 / math.sqrt(shape[1])))
 
 
@@ -67,7 +67,7 @@ def make(name, config, folder):
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         shape = list(tensor.shape)
-        offset, scale = draw(key, shape)
+        offset, scale = draw(key, shape, config.tie_word_embeddings)
         tensors[key] = dict(shape=shape, offset=offset, scale=scale)
         state[key] = torch.from_numpy(values(key, shape, offset, scale))
     missing, unexpected = model.load_state_dict(state, strict=False)
