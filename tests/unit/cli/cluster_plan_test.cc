@@ -85,7 +85,8 @@ TEST(ClusterPlan, PlacesOnACluster) {
 TEST(ClusterPlan, TakesOtherStrategies) {
   const Outcome huawei = run({"plan", "-f", kExample, "--strategy", "huawei", "--rate", "1", "-o", "json"});
   ASSERT_EQ(huawei.code, kDone) << huawei.err << huawei.out;
-  for (const auto& group : huawei.json().at("groups")) EXPECT_EQ(group.at("role"), "unified");
+  const auto placed = huawei.json();  // not in the loop's head: a part of a temporary would not outlive it
+  for (const auto& group : placed.at("groups")) EXPECT_EQ(group.at("role"), "unified");
   const Outcome vidur = run({"plan", "-f", kExample, "--strategy", "vidur", "--rate", "1", "--time-limit", "2s", "-o", "json"});
   EXPECT_THAT(vidur.code, testing::AnyOf(kDone, kInfeasible)) << vidur.err;
   EXPECT_EQ(vidur.json().at("strategy"), "vidur");
