@@ -7,7 +7,7 @@
 namespace windlass::gateway {
 namespace {
 
-constexpr auto kAnswerTimeout = std::chrono::seconds(10);
+constexpr auto kAdminTimeout = std::chrono::seconds(10);
 
 std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry, const Secrets& secrets,
                    bool open_metrics, const HttpRequest& request) {
@@ -39,7 +39,7 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
 asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,
                              const Secrets& secrets, bool open_metrics, Stream& stream, HttpRequest& request) {
   const std::string text = answer(proxy, dispatcher, registry, secrets, open_metrics, request);
-  stream.expires_after(kAnswerTimeout);
+  stream.expires_after(kAdminTimeout);
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
   stream.expires_never();

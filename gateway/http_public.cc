@@ -9,7 +9,7 @@
 namespace windlass::gateway {
 namespace {
 
-constexpr auto kAnswerTimeout = std::chrono::seconds(60);
+constexpr auto kPublicTimeout = std::chrono::seconds(60);
 
 struct Answer {
   int status = 200;
@@ -98,7 +98,7 @@ std::optional<Answer> refuse_by_limits(KeyLimits& limits, const ApiKey& key, con
 asio::awaitable<bool> write_answer(Stream& stream, Answer answer, bool keep_alive) {
   keep_alive = keep_alive && !answer.close;
   const std::string text = simple_response(answer.status, "application/json", answer.body, keep_alive, answer.extra);
-  stream.expires_after(kAnswerTimeout);
+  stream.expires_after(kPublicTimeout);
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
   stream.expires_never();

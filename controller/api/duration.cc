@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/api/digit.h"
+
 namespace windlass::api {
 namespace {
 
@@ -19,8 +21,6 @@ Error refuse(std::string_view text) {
   return Error{ErrorCode::kInvalidArgument,
                fmt::format("found \"{}\", allowed is a duration such as 500ms, 30s, 5m or 1h30m", text)};
 }
-
-bool digit(char c) { return c >= '0' && c <= '9'; }
 
 // Whole seconds in hours, minutes and seconds, with one unit where one is enough.
 std::string print_whole(std::int64_t seconds) {

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/api/digit.h"
+
 namespace windlass::api {
 namespace {
 
@@ -37,8 +39,6 @@ constexpr std::array<Unit, 14> kUnits = {{{"Ki", 0, 0x1p10},
 Error refuse(std::string_view text, std::string_view allowed) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("found \"{}\", allowed is {}", text, allowed)};
 }
-
-bool digit(char c) { return c >= '0' && c <= '9'; }
 
 // Length of a decimal number ("12", "12.5") at the start of the text; 0 when there is none.
 std::size_t decimal_length(std::string_view text) {

@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 namespace windlass::cli {
-namespace {
 
 Error system_error(const std::string& what) {
   return Error{ErrorCode::kInternal, fmt::format("{}: {}", what, std::strerror(errno))};
 }
+
+namespace {
 
 std::vector<char*> c_argv(const std::vector<std::string>& argv) {
   std::vector<char*> pointers;

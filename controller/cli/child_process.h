@@ -15,6 +15,9 @@
 
 namespace windlass::cli {
 
+// "WHAT: why", as errno has it.
+[[nodiscard]] Error system_error(const std::string& what);
+
 class ChildProcess {
  public:
   // argv[0] is the program's path. `name` is for messages.

@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kWanted = "a CLUSTER file (docs/plan.md)";
 constexpr double kTimeLimit_s = 600;  // a ceiling: searches end before, when nothing improves
 
-Result<hetero::PreparedCluster> read(const StrategyFlags& flags) {
+Result<hetero::PreparedCluster> read_cluster(const StrategyFlags& flags) {
   if (flags.files.size() > 1) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one CLUSTER", flags.files.size())};
   }
@@ -109,7 +109,7 @@ int plan_on_cluster(const StrategyFlags& flags, double time_limit_s, Console& co
     console.err << message << "\n";
     return code;
   };
-  auto prepared = read(flags);
+  auto prepared = read_cluster(flags);
   if (!prepared.ok()) return fail(prepared.error().message, kFailed);
   take_flags(flags, prepared->search());
   const hetero::ClusterProblem problem = prepared->problem();

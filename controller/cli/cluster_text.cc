@@ -14,11 +14,9 @@ namespace {
 
 constexpr std::size_t kGroupsShown = 64;
 constexpr std::size_t kPairsShown = 64;
-constexpr std::size_t kRunnersUpShown = 10;
 constexpr std::size_t kNotesShown = 8;
 
-std::string money(double value) { return fmt::format("{:.2f}", value); }
-std::string rate(double requests_per_s) { return fmt::format("{:.4g}/s", requests_per_s); }
+std::string flow_rate(double requests_per_s) { return fmt::format("{:.4g}/s", requests_per_s); }
 
 std::string more(std::size_t there, std::size_t shown) {
   return there > shown ? fmt::format("and {} more: -o json\n", there - shown) : "";
@@ -48,7 +46,7 @@ std::string groups_table(const hetero::GpuCluster& cluster, const hetero::Cluste
     const hetero::Group& group = plan.groups[g];
     groups.add({std::to_string(g), sim::to_string(group.role), gpus_text(cluster, hetero::gpus_of(group)), degrees_text(group),
                 std::to_string(group.stages.size()), stages_text(cluster, group), std::to_string(group.batch),
-                rate(group.capacity_requests_per_s)});
+                flow_rate(group.capacity_requests_per_s)});
   }
   return groups.text() + more(plan.groups.size(), kGroupsShown);
 }
@@ -58,7 +56,7 @@ std::string flow_table(const hetero::ClusterPlan& plan) {
   TextTable pairs({"FROM", "TO", "REQUESTS", "SHARE", "OF ITS PATH"});
   for (std::size_t e = 0; e < std::min(kPairsShown, plan.flow.size()); ++e) {
     const hetero::FlowEdge& edge = plan.flow[e];
-    pairs.add({std::to_string(edge.from), std::to_string(edge.to), rate(edge.requests_per_s), percent_text(edge.share),
+    pairs.add({std::to_string(edge.from), std::to_string(edge.to), flow_rate(edge.requests_per_s), percent_text(edge.share),
                edge.capacity_requests_per_s > 0 ? percent_text(edge.requests_per_s / edge.capacity_requests_per_s) : "-"});
   }
   return "\n" + pairs.text() + more(plan.flow.size(), kPairsShown);
@@ -74,7 +72,7 @@ std::string headline(const search::Problem& problem, const ClusterOutcome::Place
 }
 
 std::vector<std::string> figures(const search::Prediction& predicted, double capacity_requests_per_s) {
-  const std::string capacity = capacity_requests_per_s > 0 ? rate(capacity_requests_per_s) : "-";
+  const std::string capacity = capacity_requests_per_s > 0 ? flow_rate(capacity_requests_per_s) : "-";
   if (!predicted.simulated && !(predicted.ttft_s > 0)) return {"-", "-", "-", capacity};
   return {seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment), capacity};
 }
@@ -92,8 +90,8 @@ std::string placement_table(const hetero::ClusterProblem& problem, const Cluster
   std::string text = fmt::format("{}, strategy {}: {}\n\n", search.name, plan.strategy, headline(search, *outcome.placed));
   text += groups_table(problem.cluster, plan) + flow_table(plan);
   text += fmt::format("\n{} of {} GPUs, {} an hour, {:.3g} kW at most; up to {} by the strategy's own count\n", plan.gpus,
-                      problem.cluster.gpus(), money(plan.cost_per_hour), plan.power_watts / 1e3,
-                      rate(plan.capacity_requests_per_s));
+                      problem.cluster.gpus(), number_text(plan.cost_per_hour), plan.power_watts / 1e3,
+                      flow_rate(plan.capacity_requests_per_s));
   if (const search::Prediction& predicted = outcome.placed->trial.predicted; predicted.simulated) {
     text += fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} inside the objectives (simulated)\n", search.requests_per_s,
                         seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment));
@@ -104,7 +102,8 @@ std::string placement_table(const hetero::ClusterProblem& problem, const Cluster
     TextTable others({"RUNNER-UP", "COST/H", "CAPACITY", "LOST BECAUSE"});
     for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
       const hetero::ClusterPlan::Runner& other = plan.considered[i];
-      others.add({other.what, money(other.cost_per_hour), rate(other.capacity_requests_per_s), other.rejected_because});
+      others.add(
+          {other.what, number_text(other.cost_per_hour), flow_rate(other.capacity_requests_per_s), other.rejected_because});
     }
     text += "\n" + others.text() + more(plan.considered.size(), kRunnersUpShown);
   }
@@ -129,7 +128,7 @@ std::string cluster_comparison_table(const hetero::ClusterProblem& problem, cons
                                     placed ? hetero::describe(problem.cluster, outcome.placed->plan)
                                            : search::describe(*problem.search, outcome.plan->deployment),
                                     std::to_string(placed ? outcome.placed->plan.gpus : outcome.plan->gpus),
-                                    money(outcome.cost_per_hour())};
+                                    number_text(outcome.cost_per_hour())};
     const search::Prediction& predicted = placed ? outcome.placed->trial.predicted : outcome.plan->predicted;
     for (std::string& figure : figures(predicted, outcome.capacity_requests_per_s())) row.push_back(std::move(figure));
     row.push_back(fmt::format("{:.2f}", outcome.wall_s));

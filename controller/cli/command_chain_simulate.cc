@@ -23,7 +23,7 @@ constexpr std::int64_t kMostRequests = 1'000'000'000;
 constexpr std::int64_t kDefaultRequests = 100'000;
 constexpr double kProgressAfter_s = 1;
 
-struct SimulateFlags {
+struct ChainSimulateFlags {
   ChainChoice choice;
   std::string policy = "jffc";
   std::string trace;
@@ -49,14 +49,14 @@ struct Plan {
 };
 
 // A line on stderr that renews itself, for a person who waits.
-class Progress {
+class ChainProgress {
  public:
-  Progress(Console& console, std::int64_t total) : console_(console), total_(total), begin_s_(monotonic_s()) {}
-  ~Progress() {
+  ChainProgress(Console& console, std::int64_t total) : console_(console), total_(total), begin_s_(monotonic_s()) {}
+  ~ChainProgress() {
     if (drawn_) console_.err << "\r\x1b[K" << std::flush;
   }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ChainProgress(const ChainProgress&) = delete;
+  ChainProgress& operator=(const ChainProgress&) = delete;
 
   void begin_replication(std::int64_t requests_before) { before_ = requests_before; }
   void operator()(std::int64_t requests) {
@@ -84,7 +84,7 @@ std::string placement_for(const std::string& policy) {
 }
 
 // Throws CLI::ValidationError when options do not go together.
-void check_flags(SimulateFlags& flags) {
+void check_flags(ChainSimulateFlags& flags) {
   if (flags.choice.placement.empty()) flags.choice.placement = placement_for(flags.policy);
   check_choice(flags.choice);
   if (is_session_policy(flags.policy) && flags.choice.optimal) {
@@ -97,7 +97,7 @@ void check_flags(SimulateFlags& flags) {
   }
 }
 
-Result<Plan> make_plan(const SimulateFlags& flags) {
+Result<Plan> make_plan(const ChainSimulateFlags& flags) {
   Plan plan;
   if (flags.trace.empty()) {
     plan.measured = flags.requests.value_or(kDefaultRequests);
@@ -130,7 +130,7 @@ std::unique_ptr<workload::RequestSource> make_source(const Plan& plan, std::uint
 }
 
 Result<sim::SimulationResult> simulate_dispatch(const Plan& plan, const std::string& policy_name, std::uint64_t seed,
-                                                Progress& progress) {
+                                                ChainProgress& progress) {
   WINDLASS_ASSIGN_OR_RETURN(const auto kind, dispatch::policy_from_string(policy_name));
   const auto chains = sim::simulated_chains(plan.chosen.instance, plan.chosen.composition.chains);
   const auto policy = dispatch::make_policy(kind, Rng(seed, "policy"));
@@ -143,7 +143,7 @@ Result<sim::SimulationResult> simulate_dispatch(const Plan& plan, const std::str
 }
 
 Result<sim::SimulationResult> simulate_routing(const Plan& plan, const std::string& policy_name, std::uint64_t seed,
-                                               Progress& progress) {
+                                               ChainProgress& progress) {
   const chain::Instance& instance = plan.chosen.instance;
   const chain::Placement& placement = plan.chosen.composition.placement;
   sim::SessionPolicy policy;
@@ -163,7 +163,7 @@ Result<sim::SimulationResult> simulate_routing(const Plan& plan, const std::stri
 }
 
 // Before a simulation that will keep a person waiting: why it will.
-void warn_of_overload(const Plan& plan, const SimulateFlags& flags, const std::optional<double>& rate_per_s,
+void warn_of_overload(const Plan& plan, const ChainSimulateFlags& flags, const std::optional<double>& rate_per_s,
                       std::ostream& err) {
   const double served_per_s = plan.chosen.composition.total_service_rate_per_s;
   if (!is_session_policy(flags.policy) || !rate_per_s || *rate_per_s < served_per_s) return;
@@ -179,7 +179,7 @@ struct Outcome {
   ChainSimulationReport report;
 };
 
-Result<Outcome> run(const SimulateFlags& flags, Console& console) {
+Result<Outcome> run(const ChainSimulateFlags& flags, Console& console) {
   WINDLASS_ASSIGN_OR_RETURN(Plan plan, make_plan(flags));
   ChainSimulationReport report;
   report.policy = flags.policy;
@@ -193,7 +193,7 @@ Result<Outcome> run(const SimulateFlags& flags, Console& console) {
   const double begin_s = monotonic_s();
   std::vector<sim::SimulationResult> results;
   {
-    Progress progress(console, plan.all() * flags.replications);
+    ChainProgress progress(console, plan.all() * flags.replications);
     for (int r = 0; r < flags.replications; ++r) {
       progress.begin_replication(r * plan.all());
       const std::uint64_t seed = flags.seed + static_cast<std::uint64_t>(r);
@@ -215,7 +215,7 @@ Result<Outcome> run(const SimulateFlags& flags, Console& console) {
 
 void add_chain_simulate(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("simulate", "Simulate requests on the chains of an instance and print their times");
-  auto flags = std::make_shared<SimulateFlags>();
+  auto flags = std::make_shared<ChainSimulateFlags>();
   flags->choice.placement = "";
   add_choice_options(*command, flags->choice);
   command

@@ -39,9 +39,9 @@ struct SimulateFlags {
 };
 
 // A line on stderr that renews itself, for a person who waits. Called from all threads that simulate.
-class Progress {
+class SimulateProgress {
  public:
-  explicit Progress(Console& console) : line_(console) {}
+  explicit SimulateProgress(Console& console) : line_(console) {}
 
   void expect(double requests) { expected_ = expected_ + requests; }
   void add(std::int64_t requests) {
@@ -73,7 +73,7 @@ struct Run {
   std::vector<sim::PolicyAutoscaler::Decision> decisions;
 };
 
-Result<Run> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor, Progress& progress,
+Result<Run> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor, SimulateProgress& progress,
                      RequestLog* log) {
   sim::ClusterOptions options = scenario.options(seed);
   std::int64_t before = 0;
@@ -127,7 +127,7 @@ std::vector<sim::ServingResult> of_service(const std::vector<Run>& runs, std::si
 
 // Attainment at multiples of the scenario's rate, for each service that has objectives.
 Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
-                                                        std::uint64_t seed, Executor& executor, Progress& progress) {
+                                                        std::uint64_t seed, Executor& executor, SimulateProgress& progress) {
   const std::size_t factors = kRateFactors.size(), replications = static_cast<std::size_t>(flags.replications);
   WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, factors * replications, [&](std::size_t i) {
                               return run_once(scenario, seed + i % replications, kRateFactors[i / replications], progress,
@@ -145,14 +145,6 @@ Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScena
     }
   }
   return points;
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (out) return {};
-  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
 }
 
 // Before minutes of simulation rather than after them.
@@ -188,7 +180,7 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   std::vector<std::vector<RatePoint>> rates(services.size());
   double wall_s = 0;
   {
-    Progress progress(console);
+    SimulateProgress progress(console);
     progress.expect(expected_requests(scenario, sweep) * flags.replications);
     WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, replications, [&](std::size_t r) {
                                 return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
@@ -215,9 +207,10 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
         fmt::format("{}:{}: {}workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
                     flags.file, services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
   }
-  if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_file(flags.requests_csv, requests_csv(logs, names)));
+  if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.requests_csv, requests_csv(logs, names)));
   if (!flags.report.empty()) {
-    WINDLASS_RETURN_IF_ERROR(write_file(flags.report, simulation_page(flags.file, scenario, reports, logs.front(), rates)));
+    WINDLASS_RETURN_IF_ERROR(
+        write_whole_file(flags.report, simulation_page(flags.file, scenario, reports, logs.front(), rates)));
   }
   if (flags.output == "json") {
     auto json = names.empty() ? sim::to_json(reports.front()) : sim::to_json(reports, names);

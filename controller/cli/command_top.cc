@@ -31,7 +31,7 @@ const CLI::Validator kDuration(
 double duration_s(const std::string& text) { return api::parse_duration_s(text).value_or(0); }
 
 // Sleeps between two looks; false when SIGINT or SIGTERM came instead. REQUIRES: both are blocked (block_signals).
-bool pause_s(double seconds) {
+bool wait_s(double seconds) {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
@@ -84,7 +84,7 @@ Result<void> top(const TopOptions& options, Console& console) {
     display.show(now - start, view.rows());
     for (const auto& row : view.rows()) record << csv_line(now - start, row);
     record.flush();
-  } while (console.out && pause_s(std::max(0.1, duration_s(options.interval))));
+  } while (console.out && wait_s(std::max(0.1, duration_s(options.interval))));
   return {};
 }
 
@@ -125,7 +125,7 @@ Result<std::string> wait(const WaitOptions& options) {
       last = state_text(row);
       if (at_rest(row, options.workers)) return last;
     }
-  } while (monotonic_s() - start <= timeout && pause_s(0.25));
+  } while (monotonic_s() - start <= timeout && wait_s(0.25));
   return Error{ErrorCode::kDeadlineExceeded, fmt::format("{}: gave up after {:.0f}s of {}: {}", options.service.text(),
                                                          monotonic_s() - start, options.timeout, last)};
 }

@@ -1,9 +1,9 @@
 // See html_page.h.
 #include "controller/cli/html_page.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
-#include "controller/cli/charts/svg_chart.h"
+#include <fmt/format.h>
 
 namespace windlass::cli {
 
@@ -21,6 +21,14 @@ std::string page_head(const std::string& title, int width_px) {
 }
 
 std::string page_end() { return "</body>\n</html>\n"; }
+
+std::string figure_of(const charts::Chart& chart, const std::string& caption) {
+  const auto drawn = [&](const charts::ChartPoint& point) { return !chart.x_log || point.x > 0; };
+  const bool any = std::any_of(chart.series.begin(), chart.series.end(), [&](const charts::ChartSeries& series) {
+    return std::any_of(series.points.begin(), series.points.end(), drawn);
+  });
+  return any ? figure_of(charts::svg_of(chart), caption) : "";
+}
 
 std::string figure_of(const std::string& svg, const std::string& caption) {
   return fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", svg, escaped(caption));

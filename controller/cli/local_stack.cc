@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "controller/cli/clock.h"
+#include "controller/cli/text_file.h"
 
 namespace windlass::cli {
 namespace fs = std::filesystem;
@@ -24,8 +25,6 @@ namespace {
 
 constexpr double kGatewayPatienceS = 35;  // its own drain timeout is 30 s
 constexpr double kControllerPatienceS = 20;
-
-Error system_error(const std::string& what) { return Error{ErrorCode::kInternal, what + ": " + std::strerror(errno)}; }
 
 Result<void> make_folders(const std::string& directory) {
   for (const char* name : {"objects", "logs"}) {
@@ -57,13 +56,6 @@ Result<void> place_objects(const LocalStackOptions& options) {
   for (const auto& entry : fs::directory_iterator(objects, error)) {
     if (!names.count(entry.path().filename().string())) fs::remove(entry.path(), error);
   }
-  return {};
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::trunc);
-  out << text;
-  if (!out.flush()) return Error{ErrorCode::kPermissionDenied, path + ": cannot be written"};
   return {};
 }
 
@@ -149,7 +141,7 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
                                            {gateway, "--listen", options.listen, "--admin-listen", admin_listen, "--controller",
                                             stack->endpoints_.controller_url},
                                            options.directory + "/logs/gateway.log"));
-  WINDLASS_RETURN_IF_ERROR(write_file(endpoints_path(options.directory), to_json(stack->endpoints_)));
+  WINDLASS_RETURN_IF_ERROR(write_whole_file(endpoints_path(options.directory), to_json(stack->endpoints_)));
   return stack;
 }
 

@@ -33,20 +33,6 @@ ChartSeries cdf(const std::string& name, std::vector<double> times_s) {
 }
 
 // Whether a chart has anything to show: an axis needs two ends on a logarithm, one point elsewhere.
-bool has_points(const Chart& chart) {
-  for (const ChartSeries& series : chart.series) {
-    for (const charts::ChartPoint& point : series.points) {
-      if (!chart.x_log || point.x > 0) return true;
-    }
-  }
-  return false;
-}
-
-std::string figure(const Chart& chart, const std::string& caption) {
-  if (!has_points(chart)) return "";
-  return figure_of(charts::svg_of(chart), caption);
-}
-
 std::string latency_charts(const RequestLog& log, int service) {
   std::vector<double> ttft, tbt, e2e, delay;
   for (const sim::ServedRequest& request : log.requests()) {
@@ -62,9 +48,10 @@ std::string latency_charts(const RequestLog& log, int service) {
   between.series = {cdf("TBT", tbt)};
   Chart whole{"Arrival to last token", "seconds", "share of requests", {}, false, true};
   whole.series = {cdf("E2E", e2e)};
-  return figure(first,
-                "How many requests had their first token, and began to be processed, within a time; first replication.") +
-         figure(between, "Requests of a single token have none; first replication.") + figure(whole, "First replication.");
+  return figure_of(first,
+                   "How many requests had their first token, and began to be processed, within a time; first replication.") +
+         figure_of(between, "Requests of a single token have none; first replication.") +
+         figure_of(whole, "First replication.");
 }
 
 std::string rate_chart(const sim::ServingReport& report, std::span<const RatePoint> rates) {
@@ -81,8 +68,8 @@ std::string rate_chart(const sim::ServingReport& report, std::span<const RatePoi
     wanted.points.push_back({rate.requests_per_second, report.percentile.value_or(0) / 100, {}, {}});
   }
   Chart chart{"Attainment of the objectives over the rate", "requests per second", "share of requests", {series, wanted}};
-  return figure(chart, report.replications > 1 ? "Each rate with the scenario's replications; whiskers: 95 % confidence."
-                                               : "Each rate in one run of the scenario's seed.");
+  return figure_of(chart, report.replications > 1 ? "Each rate with the scenario's replications; whiskers: 95 % confidence."
+                                                  : "Each rate in one run of the scenario's seed.");
 }
 
 std::string time_charts(const RequestLog& log, int service) {
@@ -116,11 +103,11 @@ std::string time_charts(const RequestLog& log, int service) {
     if (starts) workers.series.push_back(std::move(starting));
     if (drains) workers.series.push_back(std::move(draining));
   }
-  return figure(kv, "Pages that sequences hold, caches on their way included; first replication.") +
-         figure(batch, "Sequences in prefill or decode, and those that wait for their prefill; first replication.") +
-         figure(workers,
-                "Workers that are ready, those in an iteration at the moment, and where there are such those that start or "
-                "drain; first replication.");
+  return figure_of(kv, "Pages that sequences hold, caches on their way included; first replication.") +
+         figure_of(batch, "Sequences in prefill or decode, and those that wait for their prefill; first replication.") +
+         figure_of(workers,
+                   "Workers that are ready, those in an iteration at the moment, and where there are such those that start or "
+                   "drain; first replication.");
 }
 
 }  // namespace

@@ -35,13 +35,6 @@ ChartSeries series_of(std::string name, const std::vector<CostPoint>& points, bo
   return series;
 }
 
-std::string figure(const Chart& chart, const std::string& caption) {
-  const bool any =
-      std::any_of(chart.series.begin(), chart.series.end(), [](const auto& series) { return !series.points.empty(); });
-  if (!any) return "";
-  return figure_of(charts::svg_of(chart), caption);
-}
-
 std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
   std::vector<CostPoint> all, weighed;
   Chart chart{"Attainment over cost", "dollars an hour", "share of requests inside the objectives", {}};
@@ -60,8 +53,8 @@ std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
   chart.series.push_back(series_of("weighed", weighed, false));
   chart.series.push_back(series_of("Pareto front", pareto_front(all), true));
   for (ChartSeries& plan : plans) chart.series.push_back(std::move(plan));
-  return figure(chart,
-                "Every deployment that was simulated at the rate asked for. Nothing cheaper attains more than the front.");
+  return figure_of(chart,
+                   "Every deployment that was simulated at the rate asked for. Nothing cheaper attains more than the front.");
 }
 
 std::string rate_chart(const search::Problem& problem, const std::vector<RateCurve>& curves) {
@@ -75,7 +68,7 @@ std::string rate_chart(const search::Problem& problem, const std::vector<RateCur
   std::string caption = fmt::format("One run of {} requests at each rate; {:.4g} requests/s are asked for.",
                                     problem.requests_per_trial, problem.requests_per_s);
   for (const RateCurve& curve : curves) caption += fmt::format(" {}: {}.", curve.name, curve.deployment);
-  return figure(chart, caption);
+  return figure_of(chart, caption);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ namespace {
 
 constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
 constexpr std::size_t kCurves = 4;  // of the plan and its nearest runners-up
-constexpr const char* kScenarioWanted = "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
+constexpr const char* kScenarioWanted =
+    "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
 
 // Either kind of file as a problem, with what it borrows.
 struct Asked {
@@ -40,7 +41,7 @@ struct Asked {
   [[nodiscard]] search::Problem& problem() { return scenario ? scenario->problem() : service->problem(); }
 };
 
-Result<Asked> read_scenario(const std::string& path) {
+Result<Asked> asked_in_scenario(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
   WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
   WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, plan.scenario));
@@ -78,13 +79,13 @@ Result<Asked> read_service(const StrategyFlags& flags) {
   return asked;
 }
 
-Result<Asked> read(const StrategyFlags& flags) {
+Result<Asked> read_asked(const StrategyFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
   if (objects) return read_service(flags);
   if (flags.files.size() > 1) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one SCENARIO", flags.files.size())};
   }
-  return read_scenario(flags.files.front());
+  return asked_in_scenario(flags.files.front());
 }
 
 // Cheaper first among those that hold; those that do not behind them.
@@ -177,12 +178,13 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
   if (!on_cluster.ok()) return fail(on_cluster.error().message, kFailed);
   if (*on_cluster) return plan_on_cluster(flags, time_limit_s, console);
   if (hetero::cluster_strategy_by_name(flags.strategy) != nullptr) {
-    return fail(fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
-                            "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
-                            flags.files.front(), flags.strategy),
-                kFailed);
+    return fail(
+        fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
+                    "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
+                    flags.files.front(), flags.strategy),
+        kFailed);
   }
-  auto asked = read(flags);
+  auto asked = read_asked(flags);
   if (!asked.ok()) return fail(asked.error().message, kFailed);
   search::Problem& problem = asked->problem();
   take_flags(flags, problem);

@@ -8,10 +8,6 @@
 namespace windlass::cli {
 namespace {
 
-constexpr std::size_t kRunnersUpShown = 10;
-
-std::string money(double value) { return fmt::format("{:.2f}", value); }
-
 std::string rate(double requests_per_s) { return requests_per_s > 0 ? fmt::format("{:.4g}/s", requests_per_s) : "-"; }
 
 // In the table's order.
@@ -36,8 +32,8 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
                                  plan.holds ? "meets the objectives" : "NOTHING MEETS THE OBJECTIVES; this is nearest");
   text += pools.text();
   const search::Prediction& predicted = plan.predicted;
-  text +=
-      fmt::format("\n{} GPUs, {} an hour, {:.3g} kW at most\n", plan.gpus, money(plan.cost_per_hour), plan.power_watts / 1e3);
+  text += fmt::format("\n{} GPUs, {} an hour, {:.3g} kW at most\n", plan.gpus, number_text(plan.cost_per_hour),
+                      plan.power_watts / 1e3);
   text += fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} inside the objectives{}; holds up to {}\n",
                       problem.requests_per_s, seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s),
                       percent_text(predicted.attainment), predicted.simulated ? " (simulated)" : " (closed form)",
@@ -48,7 +44,7 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
     TextTable others({"RUNNER-UP", "COST/H", "TTFT", "TPOT", "ATTAINMENT", "CAPACITY", "LOST BECAUSE"});
     for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
       const search::Considered& other = plan.considered[i];
-      std::vector<std::string> row = {search::describe(problem, other.deployment), money(other.cost_per_hour)};
+      std::vector<std::string> row = {search::describe(problem, other.deployment), number_text(other.cost_per_hour)};
       for (std::string& figure : figures(other.predicted)) row.push_back(std::move(figure));
       row.push_back(other.rejected_because);
       others.add(std::move(row));
@@ -73,7 +69,7 @@ std::string comparison_table(const search::Problem& problem, const std::vector<S
     }
     const search::Plan& plan = *outcome.plan;
     std::vector<std::string> row = {outcome.strategy, plan.holds ? "yes" : "no", search::describe(problem, plan.deployment),
-                                    std::to_string(plan.gpus), money(plan.cost_per_hour)};
+                                    std::to_string(plan.gpus), number_text(plan.cost_per_hour)};
     for (std::string& figure : figures(plan.predicted)) row.push_back(std::move(figure));
     row.push_back(fmt::format("{:.2f}", outcome.wall_s));
     table.add(std::move(row));

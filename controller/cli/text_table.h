@@ -1,11 +1,14 @@
 // TextTable: rows of text in columns, as kubectl prints them. Pure; also the numbers in it as people read them.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace windlass::cli {
+
+inline constexpr std::size_t kRunnersUpShown = 10;  // of what a plan was chosen from
 
 class TextTable {
  public:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/kube/json_path.h"
 #include "controller/kube/kube_client.h"
 
 namespace windlass::kube {
@@ -13,12 +14,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxForeignText = 300;  // of a body that is no Status
-
-std::string text_at(const json& object, const char* key) {
-  if (!object.is_object()) return "";
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
 
 std::string shortened(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -60,8 +55,8 @@ ApiResult<void> failure_from_status(const std::string& what, const json& status,
   if (status.is_object()) {
     if (auto code = status.find("code"); code != status.end() && code->is_number_integer())
       failure.http_status = code->get<int>();
-    failure.reason = text_at(status, "reason");
-    message = text_at(status, "message");
+    failure.reason = text_at(status, {"reason"});
+    message = text_at(status, {"message"});
     if (auto details = status.find("details"); details != status.end() && details->is_object()) {
       if (auto retry = details->find("retryAfterSeconds");
           retry != details->end() && retry->is_number() && retry->get<double>() > 0) {
@@ -69,7 +64,7 @@ ApiResult<void> failure_from_status(const std::string& what, const json& status,
       }
       if (auto causes = details->find("causes"); causes != details->end() && causes->is_array()) {
         for (const auto& cause : *causes) {
-          failure.causes.push_back({text_at(cause, "field"), text_at(cause, "reason"), text_at(cause, "message")});
+          failure.causes.push_back({text_at(cause, {"field"}), text_at(cause, {"reason"}), text_at(cause, {"message"})});
         }
       }
     }
@@ -97,7 +92,7 @@ ApiResult<void> failure_from_response(const std::string& what, const HttpRespons
       header_delay = seconds;
     }
   }
-  if (!status.is_object() || text_at(status, "kind") != "Status") {
+  if (!status.is_object() || text_at(status, {"kind"}) != "Status") {
     status = json{{"message", shortened(response.body)}};
   }
   status["code"] = response.status;  // what came over the wire outranks what the body claims

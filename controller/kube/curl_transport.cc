@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "controller/kube/curl_transfer.h"
+#include "controller/kube/steady_now.h"
 
 namespace windlass::kube {
 namespace {
@@ -33,8 +34,6 @@ void init_curl_once() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
-
-double steady_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Collects the whole response of send().
 class WholeResponse final : public CurlTransfer::Receiver {

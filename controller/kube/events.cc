@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/kube/json_path.h"
+
 namespace windlass::kube {
 namespace {
 
@@ -15,18 +17,6 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxMessageBytes = 1024;  // the API's limit
 constexpr std::size_t kMaxNamePrefix = 200;     // room for the suffix within 253
-
-std::string text_in(const json& object, const char* outer, const char* key) {
-  auto holder = object.find(outer);
-  if (holder == object.end() || !holder->is_object()) return "";
-  auto it = holder->find(key);
-  return it != holder->end() && it->is_string() ? it->get<std::string>() : "";
-}
-
-std::string text_at(const json& object, const char* key) {
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
 
 std::string cut(std::string text) {
   if (text.size() <= kMaxMessageBytes) return text;
@@ -70,10 +60,10 @@ void EventRecorder::forget_old(double wall_s) {
 Result<void> EventRecorder::record(const json& object, EventType type, const std::string& reason,
                                    const std::string& full_message, double wall_s) {
   std::string message = cut(full_message);
-  std::string name_space = text_in(object, "metadata", "namespace");
-  std::string name = text_in(object, "metadata", "name");
+  std::string name_space = text_at(object, {"metadata", "namespace"});
+  std::string name = text_at(object, {"metadata", "name"});
   const char* type_name = type == EventType::kNormal ? "Normal" : "Warning";
-  std::string whom = text_at(object, "kind") + "/" + name_space + "/" + name + "/" + text_in(object, "metadata", "uid");
+  std::string whom = text_at(object, {"kind"}) + "/" + name_space + "/" + name + "/" + text_at(object, {"metadata", "uid"});
   std::string key = whom + "\n" + type_name + "\n" + reason + "\n" + message;
   if (known_.size() >= options_.max_remembered || buckets_.size() >= options_.max_remembered) forget_old(wall_s);
 
@@ -102,10 +92,10 @@ Result<void> EventRecorder::record(const json& object, EventType type, const std
   std::string event_space = name_space.empty() ? "default" : name_space;
   std::string event_name = fmt::format("{}.{:x}{:04x}", name.substr(0, kMaxNamePrefix),
                                        static_cast<std::uint64_t>(std::max(0.0, wall_s) * 1e6), sequence_++ & 0xffff);
-  json involved{{"apiVersion", text_at(object, "apiVersion")}, {"kind", text_at(object, "kind")}, {"name", name}};
+  json involved{{"apiVersion", text_at(object, {"apiVersion"})}, {"kind", text_at(object, {"kind"})}, {"name", name}};
   if (!name_space.empty()) involved["namespace"] = name_space;
   for (const char* field : {"uid", "resourceVersion"}) {
-    if (std::string value = text_in(object, "metadata", field); !value.empty()) involved[field] = value;
+    if (std::string value = text_at(object, {"metadata", field}); !value.empty()) involved[field] = value;
   }
   json event{{"metadata", {{"namespace", event_space}, {"name", event_name}}},
              {"involvedObject", involved},

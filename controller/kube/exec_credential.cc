@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "controller/kube/http_text.h"
+#include "controller/kube/json_path.h"
 #include "controller/kube/subprocess.h"
 
 namespace windlass::kube {
@@ -21,11 +22,6 @@ using nlohmann::json;
 
 constexpr double kRefreshBefore_s = 10;  // so that a token does not run out on its way
 constexpr std::size_t kMaxShownStderr = 500;
-
-std::string text_at(const json& object, const char* key) {
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
 
 // "2026-05-01T10:00:00Z", also with fractions or an offset; nullopt: not RFC 3339.
 std::optional<double> parse_rfc3339(const std::string& text) {
@@ -99,25 +95,25 @@ class ExecCredentials final : public CredentialSource {
     auto refuse = [&](const std::string& message) { return Error{ErrorCode::kInvalidArgument, who + ": " + message}; };
     json credential = json::parse(out, nullptr, false);
     if (!credential.is_object()) return refuse("its output is no JSON object; an ExecCredential is needed");
-    if (text_at(credential, "kind") != "ExecCredential") {
-      return refuse("kind: found '" + text_at(credential, "kind") + "', allowed is 'ExecCredential'");
+    if (text_at(credential, {"kind"}) != "ExecCredential") {
+      return refuse("kind: found '" + text_at(credential, {"kind"}) + "', allowed is 'ExecCredential'");
     }
-    if (text_at(credential, "apiVersion") != plugin_.api_version) {
-      return refuse("apiVersion: found '" + text_at(credential, "apiVersion") + "', allowed is '" + plugin_.api_version +
+    if (text_at(credential, {"apiVersion"}) != plugin_.api_version) {
+      return refuse("apiVersion: found '" + text_at(credential, {"apiVersion"}) + "', allowed is '" + plugin_.api_version +
                     "' as the kubeconfig says");
     }
     auto status = credential.find("status");
     if (status == credential.end() || !status->is_object())
       return refuse("status: found nothing, a token or a client certificate is needed");
-    std::string token = text_at(*status, "token");
-    ClientCertificate certificate{text_at(*status, "clientCertificateData"), text_at(*status, "clientKeyData")};
+    std::string token = text_at(*status, {"token"});
+    ClientCertificate certificate{text_at(*status, {"clientCertificateData"}), text_at(*status, {"clientKeyData"})};
     if (certificate.certificate_pem.empty() != certificate.private_key_pem.empty()) {
       return refuse("status: clientCertificateData and clientKeyData are allowed only together");
     }
     if (token.empty() && certificate.certificate_pem.empty())
       return refuse("status: found neither a token nor a client certificate");
     double expires_s = std::numeric_limits<double>::infinity();
-    if (std::string text = text_at(*status, "expirationTimestamp"); !text.empty()) {
+    if (std::string text = text_at(*status, {"expirationTimestamp"}); !text.empty()) {
       std::optional<double> parsed = parse_rfc3339(text);
       if (!parsed)
         return refuse("status.expirationTimestamp: found '" + text + "', allowed is RFC 3339 (2026-05-01T10:00:00Z)");

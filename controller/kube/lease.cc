@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "controller/kube/events.h"
+#include "controller/kube/json_path.h"
 
 namespace windlass::kube {
 namespace {
@@ -15,11 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLongestBelievableLease_s = 3600;  // a record that claims more is waited for as long as our own would be
-
-std::string text_at(const json& object, const char* key) {
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
 
 std::int64_t integer_at(const json& object, const char* key) {
   auto it = object.find(key);
@@ -82,14 +78,14 @@ json LeaderElector::lease_object(double wall_s, std::int64_t transitions) const 
 void LeaderElector::observe(const json& lease) {
   exists_ = true;
   json metadata = lease.value("metadata", json::object());
-  std::string version = text_at(metadata, "resourceVersion");
+  std::string version = text_at(metadata, {"resourceVersion"});
   if (version == observed_version_) return;
   json spec = lease.contains("spec") && lease["spec"].is_object() ? lease["spec"] : json::object();
   metadata.erase("managedFields");
   observed_metadata_ = std::move(metadata);
   observed_version_ = version;
-  observed_holder_ = text_at(spec, "holderIdentity");
-  observed_acquire_time_ = text_at(spec, "acquireTime");
+  observed_holder_ = text_at(spec, {"holderIdentity"});
+  observed_acquire_time_ = text_at(spec, {"acquireTime"});
   observed_transitions_ = integer_at(spec, "leaseTransitions");
   observed_duration_s_ = static_cast<double>(integer_at(spec, "leaseDurationSeconds"));
   observed_at_s_.reset();  // the answer may have come long after the step began: the next step's time is the safe one

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/kube/json_path.h"
+
 namespace windlass::kube {
 namespace {
 
@@ -18,14 +20,7 @@ constexpr std::size_t kMaxRefusalBytes = 64 << 10;
 constexpr double kMaxRetryAfter_s = 300;
 constexpr double kShortWatch_s = 1;  // a watch that ended sooner and brought nothing is trouble, not routine
 
-std::string text_in(const json& object, const char* outer, const char* key) {
-  auto holder = object.find(outer);
-  if (holder == object.end() || !holder->is_object()) return "";
-  auto it = holder->find(key);
-  return it != holder->end() && it->is_string() ? it->get<std::string>() : "";
-}
-
-std::string version_of(const json& object) { return text_in(object, "metadata", "resourceVersion"); }
+std::string version_of(const json& object) { return text_at(object, {"metadata", "resourceVersion"}); }
 
 // Versions are opaque to clients save for this: we compare those of one resource to tell an echo of our own write from news.
 // nullopt where a server's versions are no numbers; nothing is then skipped.
@@ -60,11 +55,11 @@ ReflectorOptions options_of(const Resource& resource, std::uint64_t seed) {
 
 std::string version_key(const json& object) {
   const std::string version = version_of(object);
-  return version.empty() ? "" : text_in(object, "metadata", "uid") + "/" + version;
+  return version.empty() ? "" : text_at(object, {"metadata", "uid"}) + "/" + version;
 }
 
 std::string object_key(const json& object) {
-  return text_in(object, "metadata", "namespace") + "/" + text_in(object, "metadata", "name");
+  return text_at(object, {"metadata", "namespace"}) + "/" + text_at(object, {"metadata", "name"});
 }
 
 Reflector::Reflector(KubeClient& client, ReflectorOptions options)

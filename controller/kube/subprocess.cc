@@ -13,12 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "controller/kube/steady_now.h"
+
 namespace windlass::kube {
 namespace {
 
 constexpr std::size_t kMaxOutputBytes = 1 << 20;
-
-double steady_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // A file descriptor that closes itself.
 class Fd {

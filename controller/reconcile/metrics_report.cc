@@ -22,7 +22,7 @@ Labels with(Labels labels, const char* name, std::string value) {
   return labels;
 }
 
-const char* state_of(const Worker& worker) {
+const char* state_label(const Worker& worker) {
   if (worker.draining_since_s || worker.terminating) return "draining";
   if (worker.failed) return "failed";
   if (worker.unschedulable) return "unschedulable";
@@ -176,7 +176,7 @@ void MetricsReport::put_workers(const ServiceView& view) {
   int ready = 0, ready_gpus = 0;
   for (const Worker& worker : view.workers) {
     if (worker.finished) continue;
-    ++by_state[state_of(worker)];
+    ++by_state[state_label(worker)];
     if (worker.trouble != planner::WorkerTrouble::kNone) ++by_trouble[worker.trouble];
     if (!worker.unschedulable) cost += worker.gpus * price_of(view.observation, worker.accelerator);
     if (worker.ready && !worker.draining_since_s && !worker.terminating) {

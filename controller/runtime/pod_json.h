@@ -7,24 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "controller/kube/json_path.h"
+
 namespace windlass::controller {
 
-// The value at the end of the path; nullptr where one of its keys is missing.
-inline const nlohmann::json* at(const nlohmann::json& object, std::initializer_list<const char*> path) {
-  const nlohmann::json* here = &object;
-  for (const char* key : path) {
-    if (!here->is_object()) return nullptr;
-    const auto found = here->find(key);
-    if (found == here->end()) return nullptr;
-    here = &*found;
-  }
-  return here;
-}
-
-inline std::string text_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
-  const nlohmann::json* found = at(object, path);
-  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
-}
+using kube::at;
+using kube::text_at;
 
 inline int integer_at(const nlohmann::json& object, std::initializer_list<const char*> path, int fallback = 0) {
   const nlohmann::json* found = at(object, path);

@@ -44,6 +44,11 @@ const nlohmann::json* JsonReader::find(const char* key) {
   return &value_.at(key);
 }
 
+bool JsonReader::given(const char* key) {
+  const nlohmann::json* value = find(key);
+  return value != nullptr && !value->is_null();
+}
+
 const nlohmann::json& JsonReader::require(const char* key) {
   const nlohmann::json* found = find(key);
   if (found != nullptr) return *found;

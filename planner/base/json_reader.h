@@ -38,6 +38,8 @@ class JsonReader {
   [[nodiscard]] bool has(const char* key) const;
   [[nodiscard]] std::string path_of(const char* key) const { return path_.empty() ? key : path_ + "." + key; }
 
+  // Whether the member is there and is not null. Counts as read.
+  [[nodiscard]] bool given(const char* key);
   // The member, or null when it is not there. Counts as read.
   [[nodiscard]] const nlohmann::json* find(const char* key);
   // The member, which must be there.
@@ -45,6 +47,7 @@ class JsonReader {
 
   [[nodiscard]] std::string string(const char* key);
   [[nodiscard]] bool boolean(const char* key);
+  [[nodiscard]] bool boolean_or(const char* key, bool fallback) { return given(key) ? boolean(key) : fallback; }
   // Finite, and NaN or an infinity when it was written by json_number.
   [[nodiscard]] double number(const char* key);
   [[nodiscard]] std::int64_t integer(const char* key, std::int64_t low, std::int64_t high);

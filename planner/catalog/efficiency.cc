@@ -7,13 +7,13 @@ namespace windlass::planner {
 
 namespace {
 
-struct Named {
+struct NamedEfficiency {
   std::string_view name;
   AcceleratorEfficiency efficiency;
 };
 
 // windlass:fitted begin
-const std::array<Named, 4> kMeasured = {{
+const std::array<NamedEfficiency, 4> kMeasured = {{
     {"a100-80gb",
      {{4.22e-06, 0.858, 0.767, 1.47, 1.92e-10, 0, 0.001, 2e+06, 0},
       {4.22e-06, 0.858, 0.767, 1.47, 1.92e-10, 0, 0.001, 2e+06, 0},
@@ -77,10 +77,10 @@ EfficiencyEntry efficiency_of(std::string_view accelerator, bool has_float8) {
   for (const Nearest& near : kNearest) {
     if (near.name == accelerator) measured_on = near.measured_on;
   }
-  for (const Named& entry : kMeasured) {
+  for (const NamedEfficiency& entry : kMeasured) {
     if (entry.name == accelerator) measured_on = accelerator;
   }
-  for (const Named& entry : kMeasured) {
+  for (const NamedEfficiency& entry : kMeasured) {
     if (entry.name == measured_on) return {std::string(measured_on), measured_on == accelerator, entry.efficiency};
   }
   return {};

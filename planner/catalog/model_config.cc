@@ -16,20 +16,13 @@ using nlohmann::json;
 
 constexpr int kLargest = 10'000'000;
 
-bool given(JsonReader& reader, const char* key) {
-  const json* value = reader.find(key);
-  return value != nullptr && !value->is_null();
-}
-
 int size_or(JsonReader& reader, const char* key, int fallback, int low = 1) {
-  return given(reader, key) ? reader.int32(key, low, kLargest) : fallback;
+  return reader.given(key) ? reader.int32(key, low, kLargest) : fallback;
 }
-
-bool flag_or(JsonReader& reader, const char* key, bool fallback) { return given(reader, key) ? reader.boolean(key) : fallback; }
 
 // Of a field with an older name; an error speaks of the newer one.
 int size_of(JsonReader& reader, const char* key, const char* older_key) {
-  return reader.int32(!given(reader, key) && given(reader, older_key) ? older_key : key, 1, kLargest);
+  return reader.int32(!reader.given(key) && reader.given(older_key) ? older_key : key, 1, kLargest);
 }
 
 DType read_dtype(JsonReader& reader) {
@@ -55,7 +48,7 @@ void set_head_dim(JsonReader& reader, ModelShape& shape) {
 }
 
 void read_head_dim(JsonReader& reader, ModelShape& shape) {
-  if (given(reader, "head_dim")) {
+  if (reader.given("head_dim")) {
     shape.head_dim = reader.int32("head_dim", 1, kLargest);
   } else {
     set_head_dim(reader, shape);
@@ -64,7 +57,7 @@ void read_head_dim(JsonReader& reader, ModelShape& shape) {
 
 // layer_types of newer files tells for each layer whether it has the window; without it `layers` have.
 void read_window(JsonReader& reader, ModelShape& shape, int tokens, int layers) {
-  if (given(reader, "layer_types")) {
+  if (reader.given("layer_types")) {
     layers = 0;
     int listed = 0;
     reader.list("layer_types", [&](const json& type, const std::string& path) {
@@ -92,14 +85,14 @@ void read_llama_sizes(JsonReader& reader, ModelShape& shape) {
   shape.intermediate = reader.int32("intermediate_size", 1, kLargest);
   shape.vocab = reader.int32("vocab_size", 1, kLargest);
   shape.max_context_tokens = reader.int32("max_position_embeddings", 1, kLargest);
-  shape.tied_embeddings = flag_or(reader, "tie_word_embeddings", false);
+  shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", false);
 }
 
 void read_llama(JsonReader& reader, ModelShape& shape) {
   read_llama_sizes(reader, shape);
   read_head_dim(reader, shape);
-  shape.qkv_bias = shape.attention_output_bias = flag_or(reader, "attention_bias", false);
-  shape.mlp_bias = flag_or(reader, "mlp_bias", false);
+  shape.qkv_bias = shape.attention_output_bias = reader.boolean_or("attention_bias", false);
+  shape.mlp_bias = reader.boolean_or("mlp_bias", false);
 }
 
 void read_mistral(JsonReader& reader, ModelShape& shape) {
@@ -120,7 +113,7 @@ void read_mixtral(JsonReader& reader, ModelShape& shape) {
 }
 
 void read_qwen_window(JsonReader& reader, ModelShape& shape) {
-  if (!flag_or(reader, "use_sliding_window", false)) return;
+  if (!reader.boolean_or("use_sliding_window", false)) return;
   const int first = size_or(reader, "max_window_layers", 28, 0);
   read_window(reader, shape, size_or(reader, "sliding_window", 4096), std::max(0, shape.layers - first));
 }
@@ -136,7 +129,7 @@ void read_qwen3(JsonReader& reader, ModelShape& shape) {
   read_llama_sizes(reader, shape);
   shape.head_dim = size_or(reader, "head_dim", 128);
   read_qwen_window(reader, shape);
-  shape.qkv_bias = shape.attention_output_bias = flag_or(reader, "attention_bias", false);
+  shape.qkv_bias = shape.attention_output_bias = reader.boolean_or("attention_bias", false);
   shape.qk_norm = true;
 }
 
@@ -161,8 +154,8 @@ void read_qwen3_moe(JsonReader& reader, ModelShape& shape) {
 void read_gemma2(JsonReader& reader, ModelShape& shape) {
   read_llama_sizes(reader, shape);
   shape.head_dim = size_or(reader, "head_dim", 256);
-  shape.tied_embeddings = flag_or(reader, "tie_word_embeddings", true);
-  shape.qkv_bias = shape.attention_output_bias = flag_or(reader, "attention_bias", false);
+  shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
+  shape.qkv_bias = shape.attention_output_bias = reader.boolean_or("attention_bias", false);
   shape.norms_per_layer = 4;  // before and after attention, before and after the MLP
   read_window(reader, shape, size_or(reader, "sliding_window", 4096), (shape.layers + 1) / 2);  // the first, third, ...
 }
@@ -191,14 +184,14 @@ void read_opt(JsonReader& reader, ModelShape& shape) {
   shape.vocab = reader.int32("vocab_size", 1, kLargest);
   shape.max_context_tokens = reader.int32("max_position_embeddings", 1, kLargest);
   shape.position_rows = shape.max_context_tokens + 2;  // OPTLearnedPositionalEmbedding's offset
-  shape.tied_embeddings = flag_or(reader, "tie_word_embeddings", true);
-  shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = flag_or(reader, "enable_bias", true);
+  shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
+  shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = reader.boolean_or("enable_bias", true);
   const int embedding = size_or(reader, "word_embed_proj_dim", shape.hidden);
   shape.embedding_dim = embedding == shape.hidden ? 0 : embedding;
   // With the norms behind the sums, the last layer ends with one already.
-  if (!flag_or(reader, "do_layer_norm_before", true) || flag_or(reader, "_remove_final_layer_norm", false))
+  if (!reader.boolean_or("do_layer_norm_before", true) || reader.boolean_or("_remove_final_layer_norm", false))
     shape.outer_norms = 0;
-  if (!flag_or(reader, "layer_norm_elementwise_affine", true)) shape.norms_per_layer = shape.outer_norms = 0;
+  if (!reader.boolean_or("layer_norm_elementwise_affine", true)) shape.norms_per_layer = shape.outer_norms = 0;
 }
 
 void read_bloom(JsonReader& reader, ModelShape& shape) {
@@ -210,7 +203,7 @@ void read_bloom(JsonReader& reader, ModelShape& shape) {
   shape.intermediate = shape.hidden <= kLargest / 4 ? 4 * shape.hidden : kLargest;
   shape.vocab = reader.int32("vocab_size", 1, kLargest);
   shape.max_context_tokens = size_or(reader, "seq_length", 2048);  // ALiBi has no table; this is what it was trained on
-  shape.tied_embeddings = flag_or(reader, "tie_word_embeddings", true);
+  shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
   shape.outer_norms = 2;
 }
 
@@ -218,8 +211,8 @@ void read_gpt_neox(JsonReader& reader, ModelShape& shape) {
   read_llama_sizes(reader, shape);
   set_head_dim(reader, shape);
   set_gpt_style(shape);
-  shape.qkv_bias = shape.attention_output_bias = flag_or(reader, "attention_bias", true);
-  shape.parallel_attention = flag_or(reader, "use_parallel_residual", true);
+  shape.qkv_bias = shape.attention_output_bias = reader.boolean_or("attention_bias", true);
+  shape.parallel_attention = reader.boolean_or("use_parallel_residual", true);
 }
 
 void read_falcon(JsonReader& reader, ModelShape& shape) {
@@ -227,27 +220,26 @@ void read_falcon(JsonReader& reader, ModelShape& shape) {
   shape.hidden = reader.int32("hidden_size", 1, kLargest);
   shape.heads = size_of(reader, "num_attention_heads", "n_head");
   set_head_dim(reader, shape);
-  const bool new_decoder = flag_or(reader, "new_decoder_architecture", false);
+  const bool new_decoder = reader.boolean_or("new_decoder_architecture", false);
   if (new_decoder) {
-    shape.kv_heads =
-        given(reader, "n_head_kv") ? size_or(reader, "n_head_kv", 1) : size_or(reader, "num_kv_heads", shape.heads);
+    shape.kv_heads = reader.given("n_head_kv") ? size_or(reader, "n_head_kv", 1) : size_or(reader, "num_kv_heads", shape.heads);
   } else {
-    shape.kv_heads = flag_or(reader, "multi_query", true) ? 1 : shape.heads;
+    shape.kv_heads = reader.boolean_or("multi_query", true) ? 1 : shape.heads;
   }
   shape.gated_mlp = false;
   shape.norm_bias = true;
   shape.intermediate = size_or(reader, "ffn_hidden_size", shape.hidden <= kLargest / 4 ? 4 * shape.hidden : kLargest);
   shape.vocab = reader.int32("vocab_size", 1, kLargest);
   shape.max_context_tokens = size_or(reader, "max_position_embeddings", 2048);
-  shape.tied_embeddings = flag_or(reader, "tie_word_embeddings", true);
-  shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = flag_or(reader, "bias", false);
-  shape.parallel_attention = new_decoder || flag_or(reader, "parallel_attn", true);
+  shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
+  shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = reader.boolean_or("bias", false);
+  shape.parallel_attention = new_decoder || reader.boolean_or("parallel_attn", true);
   shape.norms_per_layer = new_decoder ? size_or(reader, "num_ln_in_parallel_attn", 2) : shape.parallel_attention ? 1 : 2;
 }
 
 void read_deepseek(JsonReader& reader, ModelShape& shape) {
   read_llama_sizes(reader, shape);
-  if (flag_or(reader, "attention_bias", false)) reader.fail("attention_bias", true, "false");
+  if (reader.boolean_or("attention_bias", false)) reader.fail("attention_bias", true, "false");
   LatentAttention latent{.kv_rank = reader.int32("kv_lora_rank", 1, kLargest),
                          .query_rank = size_or(reader, "q_lora_rank", 0),
                          .nope_head_dim = reader.int32("qk_nope_head_dim", 1, kLargest),
@@ -255,7 +247,7 @@ void read_deepseek(JsonReader& reader, ModelShape& shape) {
                          .value_head_dim = reader.int32("v_head_dim", 1, kLargest)};
   shape.head_dim = latent.nope_head_dim + latent.rope_head_dim;
   shape.latent_attention = latent;
-  if (!given(reader, "n_routed_experts")) return;
+  if (!reader.given("n_routed_experts")) return;
   MixtureOfExperts moe{.experts = reader.int32("n_routed_experts", 1, kLargest),
                        .experts_per_token = reader.int32("num_experts_per_tok", 1, kLargest),
                        .intermediate = reader.int32("moe_intermediate_size", 1, kLargest)};
@@ -313,7 +305,7 @@ Result<ModelShape> model_shape_from_config_json(std::string_view text) {
   shape.architecture = reader.string("model_type");
   if (const Architecture* architecture = architecture_of(reader, shape.architecture)) architecture->read(reader, shape);
   shape.dtype = read_dtype(reader);
-  if (given(reader, "quantization_config")) {
+  if (reader.given("quantization_config")) {
     shape.quantisation =
         reader.unwrap(weight_quantisation_from_json(*reader.find("quantization_config"), "quantization_config"));
   }

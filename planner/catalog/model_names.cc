@@ -18,12 +18,12 @@
 namespace windlass::planner {
 namespace {
 
-struct Named {
+struct NamedModel {
   const char* name;
   const char* config;
 };
 
-constexpr std::array<Named, 23> kModels = {{
+constexpr std::array<NamedModel, 23> kModels = {{
     {"llama2-7b", R"({"model_type": "llama", "torch_dtype": "float16", "num_hidden_layers": 32, "hidden_size": 4096,
       "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000, "max_position_embeddings": 4096})"},
     {"llama2-13b", R"({"model_type": "llama", "torch_dtype": "float16", "num_hidden_layers": 40, "hidden_size": 5120,
@@ -97,7 +97,7 @@ constexpr std::array<Named, 23> kModels = {{
 
 std::vector<std::string> model_shape_names() {
   std::vector<std::string> names;
-  for (const Named& each : kModels) names.emplace_back(each.name);
+  for (const NamedModel& each : kModels) names.emplace_back(each.name);
   return names;
 }
 
@@ -105,7 +105,7 @@ Result<ModelShape> model_shape_by_name(std::string_view name) {
   // Read once: a controller asks for each of its services at every step.
   static const std::map<std::string_view, ModelShape> shapes = [] {
     std::map<std::string_view, ModelShape> all;
-    for (const Named& each : kModels) {
+    for (const NamedModel& each : kModels) {
       Result<ModelShape> shape = model_shape_from_config_json(each.config);
       assert(shape.ok());
       all.emplace(each.name, *std::move(shape));

@@ -18,13 +18,6 @@ using nlohmann::json;
 constexpr int kWholeRow = 0;
 constexpr int kLargestGroup = 1'000'000;
 
-bool given(JsonReader& reader, const char* key) {
-  const json* value = reader.find(key);
-  return value != nullptr && !value->is_null();
-}
-
-bool flag_or(JsonReader& reader, const char* key, bool fallback) { return given(reader, key) ? reader.boolean(key) : fallback; }
-
 int one_of(JsonReader& reader, const char* key, std::initializer_list<int> allowed, std::string_view allowed_text) {
   const json& value = reader.require(key);
   for (int each : allowed) {
@@ -63,7 +56,7 @@ bool outside_blocks(const std::string& name) {
 }
 
 void refuse_exceptions(JsonReader& reader, const char* key) {
-  if (!given(reader, key)) return;
+  if (!reader.given(key)) return;
   reader.list(key, [&](const json& name, const std::string& path) {
     if (name.is_string() && outside_blocks(name.get_ref<const std::string&>())) return;
     reader.take(
@@ -78,7 +71,7 @@ void read_fp8(JsonReader& reader, WeightQuantisation& q) {
   q.compute = DType::kFloat8;
   q.scale_bits = 32;
   q.group_rows = q.group_columns = 0;  // one scale a matrix
-  if (given(reader, "weight_block_size")) read_block(reader, "weight_block_size", q);
+  if (reader.given("weight_block_size")) read_block(reader, "weight_block_size", q);
   refuse_exceptions(reader, "modules_to_not_convert");
   refuse_exceptions(reader, "ignored_layers");
 }
@@ -87,20 +80,20 @@ void read_gptq(JsonReader& reader, WeightQuantisation& q) {
   q.weight_bits = one_of(reader, "bits", {4, 2, 3, 8}, "2, 3, 4 or 8");
   q.group_columns = group_columns(reader, "group_size");
   q.scale_bits = 16 + q.weight_bits;  // and a packed zero point
-  if (flag_or(reader, "lm_head", false)) reader.fail("lm_head", true, "false");
+  if (reader.boolean_or("lm_head", false)) reader.fail("lm_head", true, "false");
   refuse_exceptions(reader, "modules_to_not_convert");
 }
 
 void read_awq(JsonReader& reader, WeightQuantisation& q) {
-  q.weight_bits = one_of(reader, given(reader, "w_bit") ? "w_bit" : "bits", {4}, "4");
-  q.group_columns = group_columns(reader, given(reader, "q_group_size") ? "q_group_size" : "group_size");
+  q.weight_bits = one_of(reader, reader.given("w_bit") ? "w_bit" : "bits", {4}, "4");
+  q.group_columns = group_columns(reader, reader.given("q_group_size") ? "q_group_size" : "group_size");
   q.scale_bits = 16 + q.weight_bits;
   refuse_exceptions(reader, "modules_to_not_convert");
 }
 
 void read_bitsandbytes(JsonReader& reader, WeightQuantisation& q) {
-  const bool eight = flag_or(reader, "load_in_8bit", false);
-  const bool four = flag_or(reader, "load_in_4bit", false);
+  const bool eight = reader.boolean_or("load_in_8bit", false);
+  const bool four = reader.boolean_or("load_in_4bit", false);
   if (eight == four) reader.fail("load_in_4bit", four, eight ? "false where load_in_8bit is true" : "true, or load_in_8bit");
   if (four) {
     constexpr int kBlock = 64;
@@ -108,7 +101,7 @@ void read_bitsandbytes(JsonReader& reader, WeightQuantisation& q) {
     q.group_columns = kBlock;
     // A float32 maximum for each block; "double quantisation" keeps it in 8 bits and a float32 for each 256 of them (QLoRA,
     // Section 3).
-    q.scale_bits = flag_or(reader, "bnb_4bit_use_double_quant", false) ? 8 + 32.0 / 256 : 32;
+    q.scale_bits = reader.boolean_or("bnb_4bit_use_double_quant", false) ? 8 + 32.0 / 256 : 32;
   } else {
     q.group_columns = kWholeRow;
     q.scale_bits = 32;

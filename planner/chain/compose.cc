@@ -24,7 +24,6 @@ namespace {
 using planner::ChainRate;
 using planner::OccupancySum;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 // An estimate above the best by less than this is not trusted to be worse: sums in different order differ in the last bits.
 constexpr double kSlack = 1 + 1e-9;
 // Values this close are ties.

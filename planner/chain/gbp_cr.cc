@@ -7,11 +7,7 @@
 #include <limits>
 
 namespace windlass::chain {
-namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 int blocks_for_capacity(const Instance& instance, double memory_gb, int capacity) {
   const double fit = std::floor(memory_gb / (instance.block_gb + instance.cache_gb * capacity));

@@ -6,11 +6,7 @@
 #include <limits>
 
 namespace windlass::chain {
-namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 ChainFinder::ChainFinder(const Instance& instance)
     : instance_(instance), node_of_block_(static_cast<std::size_t>(instance.blocks) + 2) {}

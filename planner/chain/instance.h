@@ -5,11 +5,14 @@
 // unit would move a floor by one block. Plain data; servers are named by their index, in the order in which they were listed.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace windlass::chain {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();  // a time, or what nothing reaches
 
 // How a request's time on a server follows from its tokens, where it is known (footnote 11 of the paper):
 // block time = overhead + prefill * input tokens + decode * (output tokens - 1), communication likewise, once per server.

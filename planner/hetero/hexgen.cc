@@ -19,7 +19,7 @@ std::int64_t capacity_of(const Placement& groups) {
   return sum;
 }
 
-struct Chain {
+struct GeneticChain {
   std::unique_ptr<StrategyTable> table;
   Evolved evolved;
 };
@@ -33,10 +33,10 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
   if (options.chains < 1) return wrong(fmt::format("chains: found {}, allowed is at least 1", options.chains));
   if (options.idle < 1) return wrong(fmt::format("idle: found {}, allowed is at least 1", options.idle));
   const int groups = std::clamp(groups_by_memory(task, cluster), 1, cluster.gpus());
-  std::vector<std::optional<Chain>> done(static_cast<std::size_t>(options.chains));
+  std::vector<std::optional<GeneticChain>> done(static_cast<std::size_t>(options.chains));
   const auto run = [&](std::size_t index) {
     if (stop_requested(effort.stop)) return;
-    Chain chain;
+    GeneticChain chain;
     chain.table = std::make_unique<StrategyTable>(cluster, task, Service::kUnified);
     GeneticOptions genetic;
     genetic.idle = options.idle;
@@ -52,7 +52,7 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
   (effort.executor != nullptr ? *effort.executor : own).run(done.size(), run);
   Scheduled scheduled;
   scheduled.most_groups = groups;
-  for (std::optional<Chain>& chain : done) {
+  for (std::optional<GeneticChain>& chain : done) {
     if (!chain) {
       scheduled.stopped = true;
       continue;

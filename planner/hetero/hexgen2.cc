@@ -31,16 +31,16 @@ std::int64_t shake_steps(const GpuCluster& cluster) {
   return std::min<std::int64_t>(2'000'000, 50'000 + 2'000 * static_cast<std::int64_t>(cluster.gpus()));
 }
 
-struct Chain {
+struct SwapChain {
   std::unique_ptr<StrategyTable> table;
   Placement groups;
   std::int64_t flow = 0, first_flow = 0, steps = 0, improvements = 0;
   bool stopped = false;
 };
 
-Chain run_chain(const GpuCluster& cluster, const InferenceTask& task, int groups, std::uint64_t seed, std::size_t index,
-                std::int64_t most_steps, const search::Effort& effort, const Hexgen2Options& options) {
-  Chain chain;
+SwapChain run_chain(const GpuCluster& cluster, const InferenceTask& task, int groups, std::uint64_t seed, std::size_t index,
+                    std::int64_t most_steps, const search::Effort& effort, const Hexgen2Options& options) {
+  SwapChain chain;
   chain.table = std::make_unique<StrategyTable>(cluster, task);
   StrategyTable& table = *chain.table;
   Rng rng(seed, fmt::format("hexgen2 {}", index));
@@ -144,7 +144,7 @@ Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTas
   const int groups = options.groups > 0 ? options.groups : std::clamp(groups_by_memory(task, cluster), 2, gpus);
   if (options.search == Hexgen2Search::kExhaustive) return exhaust(cluster, task, groups, effort, options);
   const auto chains = static_cast<std::size_t>(options.chains);
-  std::vector<std::optional<Chain>> done(chains);
+  std::vector<std::optional<SwapChain>> done(chains);
   const std::int64_t most_steps = std::max<std::int64_t>(1, effort.most_iterations / options.chains);
   const auto run = [&](std::size_t index) {
     if (!stop_requested(effort.stop)) done[index] = run_chain(cluster, task, groups, seed, index, most_steps, effort, options);
@@ -153,7 +153,7 @@ Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTas
   (effort.executor != nullptr ? *effort.executor : own).run(chains, run);
   Scheduled scheduled;
   scheduled.most_groups = groups;
-  for (std::optional<Chain>& chain : done) {
+  for (std::optional<SwapChain>& chain : done) {
     if (!chain) {
       scheduled.stopped = true;
       continue;

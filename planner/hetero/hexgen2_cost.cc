@@ -13,8 +13,6 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
 // A message of `bytes`; nothing crosses a link that is not there.
 double message_s(const Link& link, double bytes) {
   return link.bytes_per_s > 0 ? link.latency_s + bytes / link.bytes_per_s : kInfinite;

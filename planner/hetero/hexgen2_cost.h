@@ -8,6 +8,7 @@
 // peers are closed. Plain data; pure functions.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "planner/base/result.h"
@@ -16,6 +17,8 @@
 #include "planner/hetero/gpu_cluster.h"
 
 namespace windlass::hetero {
+
+inline constexpr double kInfinite = std::numeric_limits<double>::infinity();  // seconds over a link that carries nothing
 
 // Table 1's task t: a model and a request of mean lengths.
 struct InferenceTask {

@@ -14,7 +14,6 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // Beyond that many combinations of a group only even cuts of each node are tried (one degree, and single GPUs for the rest);
 // beyond that many of these, only those that have one largest degree for all nodes.
 constexpr std::size_t kMostCombinations = 4096;

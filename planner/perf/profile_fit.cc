@@ -17,7 +17,7 @@ namespace windlass::planner {
 namespace {
 
 constexpr std::size_t kFewestRows = 4;  // to fit and to validate
-constexpr double kMostSize = 1e9;
+constexpr double kMostExact = 1e9;
 
 using Rows = std::vector<ProfileRow>;
 using Model = std::shared_ptr<const IterationModel>;
@@ -34,9 +34,9 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
     if (ProfileKey{row.model, row.hardware, row.tensor_parallel} != key) continue;
     for (const auto& [column, size] : {std::pair("prompt_size", row.prompt_tokens), std::pair("batch_size", row.batch_size),
                                        std::pair("token_size", row.output_tokens)}) {
-      if (size == std::floor(size) && size <= kMostSize) continue;
+      if (size == std::floor(size) && size <= kMostExact) continue;
       return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {} for {}, allowed is a whole number up to {:.0f}",
-                                                            column, size, key.model, kMostSize)};
+                                                            column, size, key.model, kMostExact)};
     }
     if (is_one_batch(row)) {
       usable.rows.push_back(row);

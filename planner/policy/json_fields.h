@@ -45,13 +45,13 @@ Enum read_enum(JsonReader& reader, const char* key, std::initializer_list<Enum> 
 }
 
 // NaN and infinities as strings.
-inline Json number_field(double value) {
+inline Json number(double value) {
   const nlohmann::json plain = json_number(value);
   return Json(plain);
 }
 
 inline void put(Json& object, const char* key, const std::optional<double>& value) {
-  if (value) object[key] = number_field(*value);
+  if (value) object[key] = number(*value);
 }
 
 inline void put(Json& object, const char* key, const std::optional<int>& value) {
@@ -59,7 +59,7 @@ inline void put(Json& object, const char* key, const std::optional<int>& value) 
 }
 
 inline void put(Json& object, const char* key, const std::optional<Reading>& reading) {
-  if (reading) object[key] = Json{{"value", number_field(reading->value)}, {"atS", number_field(reading->at_s)}};
+  if (reading) object[key] = Json{{"value", number(reading->value)}, {"atS", number(reading->at_s)}};
 }
 
 // A member read by `read(value, path)`; the mistake stays with the reader.

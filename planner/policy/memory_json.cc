@@ -22,8 +22,6 @@ using workload::PendingForecast;
 using workload::RateSample;
 using workload::SeasonBin;
 
-Json number(double value) { return number_field(value); }
-
 Json fields_of_rate(const RateSample& sample) {
   return Json{{"timeS", number(sample.time_s)}, {"ratePerS", number(sample.rate_per_s)}};
 }

@@ -17,8 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-Json number(double value) { return number_field(value); }
-
 Json fields_of(const PoolPlan& pool) {
   Json fields{{"name", pool.name},
               {"role", to_string(pool.role)},

@@ -13,8 +13,6 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 
-Json number(double value) { return number_field(value); }
-
 // ---- writing
 
 Json fields_of(const AcceleratorSpec& spec) {

@@ -24,8 +24,6 @@ constexpr double kErrorOfMean = 0.1;  // a heartbeat's lengths may be off by
 // The defaults of placement are those that the worker configuration counts with.
 static_assert(sim::Placement{}.gamma == planner::kContextGrowth && sim::Placement{}.theta == planner::kTpotMargin);
 
-const WorkerKind& kind_at(const Problem& problem, int kind) { return problem.kinds[static_cast<std::size_t>(kind)]; }
-
 // A kind's iterations as Eq. 2 and 3 ask for them.
 class KindLatency final : public planner::LatencyModel {
  public:
@@ -45,7 +43,7 @@ class KindLatency final : public planner::LatencyModel {
 };
 
 std::string worker_text(const Problem& problem, int kind) {
-  const WorkerKind& of = kind_at(problem, kind);
+  const WorkerKind& of = problem.kind_at(kind);
   return fmt::format("{} x {}", of.gpus(), problem.spec(of).name);
 }
 
@@ -108,7 +106,7 @@ PhaseKinds phase_kinds(const Problem& problem, const planner::Objective& objecti
   const planner::Lengths lengths = mean_lengths(problem);
   const planner::Objective decode_only{std::numeric_limits<double>::infinity(), objective.tpot_s, objective.percentile};
   for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
-    const WorkerKind& of = kind_at(problem, kind);
+    const WorkerKind& of = problem.kind_at(kind);
     if (of.accelerator != accelerator || of.pipeline_stages > 1) continue;
     const KindLatency model(of);
     const double prefill_s = model.prefill_s(lengths.input_tokens);
@@ -181,7 +179,7 @@ std::vector<SplitDesign> unified_designs(const Problem& problem, const std::vect
   int last = -1;
   for (const KindThroughput& kind : kinds) {
     if (kind.tokens_per_s_per_gpu <= 0) continue;
-    const int accelerator = kind_at(problem, kind.kind).accelerator;
+    const int accelerator = problem.kind_at(kind.kind).accelerator;
     const bool best = std::exchange(last, accelerator) != accelerator;
     if (best != rest) designs.push_back(unified_design(problem, kind, options));
   }
@@ -212,7 +210,7 @@ std::vector<KindThroughput> aladdin_kinds(const Problem& problem, const planner:
   std::vector<KindThroughput> kinds;
   const planner::Lengths lengths = mean_lengths(problem);
   for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
-    const WorkerKind& of = kind_at(problem, kind);
+    const WorkerKind& of = problem.kind_at(kind);
     if (of.pipeline_stages > 1) continue;
     const KindLatency model(of);
     KindThroughput found;
@@ -229,7 +227,7 @@ std::vector<KindThroughput> aladdin_kinds(const Problem& problem, const planner:
   }
   std::stable_sort(kinds.begin(), kinds.end(), [&](const KindThroughput& a, const KindThroughput& b) {
     const auto order = [&](const KindThroughput& k) {
-      return std::tuple(k.tokens_per_s_per_gpu <= 0, kind_at(problem, k.kind).accelerator, -k.tokens_per_s_per_gpu);
+      return std::tuple(k.tokens_per_s_per_gpu <= 0, problem.kind_at(k.kind).accelerator, -k.tokens_per_s_per_gpu);
     };
     return order(a) < order(b);
   });

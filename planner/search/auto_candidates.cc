@@ -13,7 +13,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kGuess = 0.85;  // of a steady rate: where capacities usually lie
+constexpr double kGuessOfSteady = 0.85;  // of a steady rate: where capacities usually lie
 constexpr int kMostWorkers = 100'000;
 
 // Of one kind.
@@ -114,12 +114,12 @@ AutoCandidates auto_candidates(const Problem& problem, const LengthMoments& leng
       std::optional<int> least_prefill, prefills, least_decode = 0, decodes = 0;
       if (d < 0) {
         least_prefill = workers_for(requests_per_s, prefill.whole_bound.requests_per_s * kSteadyRateMargin);
-        prefills = workers_for(requests_per_s, prefill.whole.requests_per_s * kGuess);
+        prefills = workers_for(requests_per_s, prefill.whole.requests_per_s * kGuessOfSteady);
       } else {
         least_prefill = workers_for(requests_per_s, prefill.prompts_bound_per_s * kSteadyRateMargin);
         prefills = workers_for(requests_per_s, prefill.prompts_per_s);
         least_decode = workers_for(requests_per_s, decode.decode_bound.requests_per_s * kSteadyRateMargin);
-        decodes = workers_for(requests_per_s, decode.decode.requests_per_s * kGuess);
+        decodes = workers_for(requests_per_s, decode.decode.requests_per_s * kGuessOfSteady);
       }
       if (!least_prefill || !prefills || !least_decode || !decodes) continue;
       candidate.least = {*least_prefill, *least_decode};

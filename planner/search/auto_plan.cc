@@ -22,14 +22,14 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kMomentsOf = 2000;  // requests whose lengths the closed forms see
-constexpr std::size_t kRound = 4;          // candidates looked at together
-constexpr std::size_t kFirst = 4;          // candidates that are tried for a valid plan even when it is time to stop
-constexpr int kFirstTrials = 10;           // of each
-constexpr int kEnlarged = 4;               // times that a deployment which held once grows to hold with confidence
-constexpr int kSeeds = 3;                  // that limits have to hold on
-constexpr std::int64_t kMoreRequests = 4;  // times as many where the first trial is not sure
-constexpr std::size_t kMostNearest = 24;
+constexpr std::int64_t kPlanMomentsOf = 2000;  // requests whose lengths the closed forms see
+constexpr std::size_t kRound = 4;              // candidates looked at together
+constexpr std::size_t kFirst = 4;              // candidates that are tried for a valid plan even when it is time to stop
+constexpr int kFirstTrials = 10;               // of each
+constexpr int kEnlarged = 4;                   // times that a deployment which held once grows to hold with confidence
+constexpr int kSeeds = 3;                      // that limits have to hold on
+constexpr std::int64_t kMoreRequests = 4;      // times as many where the first trial is not sure
+constexpr std::size_t kMostNearestTried = 24;
 
 struct Tried {
   Deployment deployment;
@@ -43,7 +43,7 @@ class Auto {
         options_(options),
         effort_(effort),
         executor_(effort.executor == nullptr ? serial_ : *effort.executor),
-        lengths_(length_moments(*problem.requests, problem.seed, kMomentsOf)) {
+        lengths_(length_moments(*problem.requests, problem.seed, kPlanMomentsOf)) {
     trial_ = {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true};
   }
 
@@ -348,7 +348,7 @@ class Auto {
   // Nothing holds: of what there is room for the deployment whose furthest objective is the nearest.
   Result<Plan> nearest() {
     std::vector<Deployment> deployments;
-    for (int k = 0; k < static_cast<int>(problem_.kinds.size()) && deployments.size() < kMostNearest; ++k) {
+    for (int k = 0; k < static_cast<int>(problem_.kinds.size()) && deployments.size() < kMostNearestTried; ++k) {
       const int room = most_workers(problem_, k);
       if (room < 1) continue;
       const double each = steady_state(problem_.kinds[static_cast<std::size_t>(k)], problem_.engine, lengths_).requests_per_s;

@@ -13,8 +13,8 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kMomentsOf = 500;  // fewer than a plan's own: a thousand services are asked about at once
-constexpr double kMargin = 0.02;          // of a capacity: its own tolerance
+constexpr std::int64_t kReplanMomentsOf = 500;  // fewer than a plan's own: a thousand services are asked about at once
+constexpr double kMargin = 0.02;                // of a capacity: its own tolerance
 
 // What the closed forms expect a deployment to serve: the least of its roles.
 double steady_of(const Problem& problem, const Deployment& deployment, const LengthMoments& lengths) {
@@ -54,7 +54,7 @@ double closed_worth(const Problem& problem, const LengthMoments& lengths, double
 
 AutoMemory remember(const Problem& problem, Plan plan) {
   AutoMemory memory;
-  memory.lengths = length_moments(*problem.requests, problem.seed, kMomentsOf);
+  memory.lengths = length_moments(*problem.requests, problem.seed, kReplanMomentsOf);
   memory.requests_per_s = problem.requests_per_s;
   memory.closed_worth = closed_worth(problem, memory.lengths, problem.requests_per_s);
   memory.steady_per_s = steady_of(problem, plan.deployment, memory.lengths);
@@ -76,7 +76,7 @@ Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, c
   }
   AutoReplan replan;
   const Deployment& deployment = last.plan.deployment;
-  const LengthMoments lengths = length_moments(*problem.requests, problem.seed, kMomentsOf);
+  const LengthMoments lengths = length_moments(*problem.requests, problem.seed, kReplanMomentsOf);
   const double steady = steady_of(problem, deployment, lengths);
   const double factor = last.steady_per_s > 0 ? steady / last.steady_per_s : 0;
   const double capacity = last.plan.predicted.capacity_requests_per_s * factor * (1 - kMargin);

@@ -19,7 +19,7 @@ namespace {
 constexpr double kNegligible = 0.1;   // of the TTFT objective: a cache's transfer
 constexpr double kEnough = 1 - 1e-9;  // a goodput of just the rate is one instance
 constexpr int kMostRepairs = 40;
-constexpr double kMostWorkers = 1e6;
+constexpr double kMostInstances = 1e6;
 
 enum class Phase { kPrefill, kDecode, kBoth };
 
@@ -36,7 +36,7 @@ struct Split {
 
 int instances(double requests_per_s, double goodput_per_s) {
   if (!(goodput_per_s > 0)) return 1;
-  return static_cast<int>(std::clamp(std::ceil(requests_per_s / goodput_per_s * kEnough), 1.0, kMostWorkers));
+  return static_cast<int>(std::clamp(std::ceil(requests_per_s / goodput_per_s * kEnough), 1.0, kMostInstances));
 }
 
 Result<void> check(const Problem& problem, const DistServeOptions& options) {

@@ -9,10 +9,10 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNeverServed = std::numeric_limits<double>::infinity();
 constexpr std::size_t kQuantiles = 32;  // of the prompts
 constexpr int kTokensStep = 16;
-constexpr int kBisections = 50;
+constexpr int kQueueBisections = 50;
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -26,7 +26,7 @@ double prefill_s(const planner::IterationModel& model, double tokens) {
 
 double md1_mean_ttft_s(double requests_per_s, double execution_s, double stage_s) {
   const double utilisation = requests_per_s * stage_s;
-  if (utilisation >= 1) return kInfinity;
+  if (utilisation >= 1) return kNeverServed;
   return execution_s + requests_per_s * stage_s * stage_s / (2 * (1 - utilisation));
 }
 
@@ -45,7 +45,7 @@ WaitTail::WaitTail(double requests_per_s, const std::vector<double>& stage_s) {
     low = high;
     high *= 2;
   }
-  for (int i = 0; i < kBisections && high - low > 1e-9 * high; ++i) {
+  for (int i = 0; i < kQueueBisections && high - low > 1e-9 * high; ++i) {
     const double middle = (low + high) / 2;
     (above(middle) > 0 ? high : low) = middle;
   }
@@ -103,7 +103,7 @@ PhaseScreen screen_prefill(const planner::IterationModel& model, const PhaseLeng
   std::vector<double> alone_s, stage_s;  // of each prompt; its share of the slowest stage in a full batch
   for (const double tokens : lengths.prompts) {
     alone_s.push_back(prefill_s(model, tokens));
-    stage_s.push_back(std::min(alone_s.back(), tokens < batch_tokens ? full_s * tokens / batch_tokens : kInfinity) / stages);
+    stage_s.push_back(std::min(alone_s.back(), tokens < batch_tokens ? full_s * tokens / batch_tokens : kNeverServed) / stages);
   }
   PhaseScreen screen;
   screen.ceiling_per_s = 1 / std::max(mean(stage_s), 1e-12);
@@ -126,7 +126,7 @@ PhaseScreen screen_prefill(const planner::IterationModel& model, const PhaseLeng
 
 PhaseScreen screen_decode(const planner::IterationModel& model, double kv_capacity_tokens, const PhaseLengths& lengths,
                           int most_sequences, double tpot_s) {
-  if (lengths.mean_decode_steps <= 0) return {kInfinity, kInfinity};
+  if (lengths.mean_decode_steps <= 0) return {kNeverServed, kNeverServed};
   const double stages = std::max(1, model.pipeline_stages());
   const auto pass_s = [&](int batch) {
     return std::max(1e-12, model.iteration_s(planner::decode_batch(batch, lengths.mean_context_tokens)));

@@ -8,7 +8,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr double kFewMiss = 0.9;      // at least so many are to be inside: then the mean is too
 constexpr int kLongestPrompt = 8192;  // that L_m is looked for
 constexpr std::int64_t kManyPages = std::int64_t{1} << 32;
@@ -60,7 +60,7 @@ std::optional<int> segments_of(const WorkerKind& prefill, const WorkerKind& deco
 }  // namespace
 
 PhaseBounds phase_bounds(const Objectives& objectives) {
-  PhaseBounds bounds{kInfinity, kInfinity, objectives.both ? objectives.attainment : 0};
+  PhaseBounds bounds{kUnbounded, kUnbounded, objectives.both ? objectives.attainment : 0};
   if (objectives.both) {
     bounds.ttft_s = objectives.both->ttft_s;
     bounds.tpot_s = objectives.both->tpot_s;
@@ -93,7 +93,7 @@ DistServeUnits::DistServeUnits(const Problem& problem, const DistServeOptions& o
     };
     decode_screens_.push_back(decode(bounds.tpot_s));
     // Where many may be outside, their mean may be too.
-    if (bounds.share < kFewMiss) decode_screens_.back().ceiling_per_s = decode(kInfinity).ceiling_per_s;
+    if (bounds.share < kFewMiss) decode_screens_.back().ceiling_per_s = decode(kUnbounded).ceiling_per_s;
   }
   for (int p = 0; p < static_cast<int>(problem.kinds.size()); ++p) {
     for (int d = 0; d < static_cast<int>(problem.kinds.size()); ++d) {

@@ -11,7 +11,7 @@ namespace {
 constexpr double kLeastTrialSeconds = 30;
 constexpr double kMostTrialRequests = 40'000;
 constexpr int kMostWorkers = 100'000;
-constexpr double kGrowth = 1.3;  // of workers, until they hold
+constexpr double kWorkersGrowth = 1.3;  // of workers, until they hold
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deploymen
     }
     found.tried = std::max(found.tried, next);
     if (holds == 0) {
-      next = std::min(asked.most, std::max(next + 1, static_cast<int>(std::ceil(next * kGrowth))));
+      next = std::min(asked.most, std::max(next + 1, static_cast<int>(std::ceil(next * kWorkersGrowth))));
     } else {
       // The guess is a good one: its neighbour first, then halves.
       next = fails < asked.least && holds == asked.first ? holds - 1 : fails + (holds - fails) / 2;

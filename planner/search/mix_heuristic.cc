@@ -17,11 +17,11 @@ namespace {
 
 constexpr double kCostStep = 1e-9;           // a cost that is less by so little is the same
 constexpr std::size_t kMostPairs = 200'000;  // exchanges that are weighed at once
-constexpr int kMostClasses = 8;
+constexpr int kPriorityClasses = 8;
 
 // What a mix is worth: less is better, from the front.
 struct Worth {
-  std::array<double, kMostClasses> unserved{};
+  std::array<double, kPriorityClasses> unserved{};
   double cost = 0;
 };
 

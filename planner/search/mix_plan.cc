@@ -30,9 +30,9 @@ constexpr std::size_t kNamed = 3;       // notes on kinds that a plan tells
 
 using Workers = std::vector<int>;  // by the mix's kinds
 
-class Planning {
+class MixPlanning {
  public:
-  Planning(const Problem& problem, const MixPlanOptions& options, const Effort& effort)
+  MixPlanning(const Problem& problem, const MixPlanOptions& options, const Effort& effort)
       : problem_(problem), options_(options), effort_(effort), question_(mix_question(problem, options.question)) {
     trial_ = {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true};
   }
@@ -352,7 +352,7 @@ Result<Plan> mix_plan(const Problem& problem, const MixPlanOptions& options, con
     return Error{ErrorCode::kInvalidArgument, fmt::format("mix: first_rate and tolerance: found {} and {}, allowed are above 0",
                                                           options.first_rate, options.tolerance)};
   }
-  return Planning(problem, options, effort).run();
+  return MixPlanning(problem, options, effort).run();
 }
 
 }  // namespace windlass::search

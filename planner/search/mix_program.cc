@@ -15,7 +15,7 @@ namespace {
 constexpr double kRounding = 1e-9;  // of a budget
 // With so few workers of a kind in all, that a bucket needs one to be there at all is worth a row for each bucket.
 constexpr double kFewWorkers = 4;
-constexpr int kMostClasses = 8;  // of priorities; those below share the last
+constexpr int kPriorityClasses = 8;  // of priorities; those below share the last
 
 bool serves(const MixBucket& bucket, std::size_t kind) { return std::isfinite(bucket.load_s[kind]); }
 bool hopeless(const MixBucket& bucket) {
@@ -74,7 +74,7 @@ MixColumns::MixColumns(const MixProblem& of) : problem(&of) {
     hopeless_per_s.push_back(none);
     all_per_s += all;
     const auto above = std::distance(priorities.begin(), priorities.find(model.priority));
-    ranks.push_back(std::min(kMostClasses - 1, static_cast<int>(above)));
+    ranks.push_back(std::min(kPriorityClasses - 1, static_cast<int>(above)));
     classes = std::max(classes, ranks.back() + 1);
   }
   first.push_back(columns.size());

@@ -7,7 +7,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kGrowth = 1.3;        // of both counts, until a pair holds
+constexpr double kCountsGrowth = 1.3;  // of both counts, until a pair holds
 constexpr double kCheaper = 1 - 1e-9;  // sums of prices are rounded
 
 bool covers(const PhaseCounts& large, const PhaseCounts& small) {
@@ -72,7 +72,7 @@ int CountWalk::widest(int decode) const {
 }
 
 Result<bool> CountWalk::grow(const PhaseCounts& guess) {
-  const auto larger = [&](int count) { return std::max(count + 1, static_cast<int>(std::ceil(kGrowth * count))); };
+  const auto larger = [&](int count) { return std::max(count + 1, static_cast<int>(std::ceil(kCountsGrowth * count))); };
   PhaseCounts counts = guess;
   while (questions_.fits(counts) && worth(counts) < below_ * kCheaper) {
     if (std::max(counts.prefill, counts.decode) > questions_.most_workers) return false;

@@ -107,6 +107,7 @@ struct Problem {
   std::int64_t requests_per_trial = 2000;  // of one simulation, where a strategy has no number of its own
   std::uint64_t seed = 0;
 
+  [[nodiscard]] const WorkerKind& kind_at(int kind) const { return kinds[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const planner::AcceleratorSpec& spec(const WorkerKind& kind) const {
     return accelerators[static_cast<std::size_t>(kind.accelerator)].spec;
   }

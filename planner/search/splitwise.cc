@@ -31,10 +31,8 @@ class Capped final : public planner::IterationModel {
   PowerCap cap_;
 };
 
-const WorkerKind& kind_at(const Problem& problem, int kind) { return problem.kinds[static_cast<std::size_t>(kind)]; }
-
 std::string machine_name(const Problem& problem, int kind) {
-  return planner::pool_name(problem.spec(kind_at(problem, kind)).name, kind_at(problem, kind).gpus());
+  return planner::pool_name(problem.spec(problem.kind_at(kind)).name, problem.kind_at(kind).gpus());
 }
 
 sim::EngineOptions engine_of(const Problem& problem, const SplitwiseOptions& options) {
@@ -49,14 +47,14 @@ sim::EngineOptions engine_of(const Problem& problem, const SplitwiseOptions& opt
 std::vector<int> whole_machines(const Problem& problem) {
   std::vector<int> machines;
   for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
-    const WorkerKind& here = kind_at(problem, kind);
+    const WorkerKind& here = problem.kind_at(kind);
     const auto other = std::find_if(machines.begin(), machines.end(),
-                                    [&](int machine) { return kind_at(problem, machine).accelerator == here.accelerator; });
+                                    [&](int machine) { return problem.kind_at(machine).accelerator == here.accelerator; });
     if (other == machines.end()) {
       machines.push_back(kind);
       continue;
     }
-    const WorkerKind& there = kind_at(problem, *other);
+    const WorkerKind& there = problem.kind_at(*other);
     if (std::pair(here.gpus(), here.tensor_parallel) > std::pair(there.gpus(), there.tensor_parallel)) *other = kind;
   }
   return machines;
@@ -90,7 +88,7 @@ SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOpt
     deployment.dispatch.reset();
     return deployment;
   };
-  const PhaseLoads loads = phase_loads(problem, *kind_at(problem, kind).model, kind_at(problem, kind));
+  const PhaseLoads loads = phase_loads(problem, *problem.kind_at(kind).model, problem.kind_at(kind));
   design.guess = {workers_for(loads.prefill + loads.decode), 0};
   return design;
 }
@@ -103,7 +101,7 @@ SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_
   PlannedPool prompts{sim::WorkerRole::kPrefill, prompt_kind, 1, engine_of(problem, options), {}};
   PlannedPool tokens{sim::WorkerRole::kDecode, token_kind, 1, engine_of(problem, options), {}};
   if (cap) {
-    tokens.model = capped(kind_at(problem, token_kind).model, *cap);
+    tokens.model = capped(problem.kind_at(token_kind).model, *cap);
     tokens.power_share = cap->machine_share;
   }
   design.deploy = [prompts, tokens, threshold = options.mixed_pool_threshold_tokens](const PhaseCounts& counts) {
@@ -116,7 +114,7 @@ SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_
     deployment.mixed_pool_threshold_tokens = threshold;
     return deployment;
   };
-  const PhaseLoads loads = phase_loads(problem, *kind_at(problem, prompt_kind).model, kind_at(problem, token_kind));
+  const PhaseLoads loads = phase_loads(problem, *problem.kind_at(prompt_kind).model, problem.kind_at(token_kind));
   design.guess = {workers_for(loads.prefill), workers_for(loads.decode)};
   return design;
 }
@@ -149,7 +147,7 @@ Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort, const 
                  fmt::format("{}: seeds: found {}, allowed is at least 1", problem.name, options.search.seeds)};
   }
   const auto prompt_load = [&](int machine) {
-    const WorkerKind& kind = kind_at(problem, machine);
+    const WorkerKind& kind = problem.kind_at(machine);
     return phase_loads(problem, *kind.model, kind).prefill;
   };
   const std::vector<int> machines = options.machines.empty() ? whole_machines(problem) : options.machines;

@@ -11,10 +11,9 @@ namespace {
 // Batches that are tried: the largest one and its halves. Decodes that share an iteration are cheaper, but for a model whose
 // measurements say otherwise.
 constexpr int kHalvings = 6;
-constexpr int kBisections = 12;  // of the largest batch inside a limit on its iterations
+constexpr int kBatchBisections = 12;  // of the largest batch inside a limit on its iterations
 
 bool prompts_alone(sim::Batching batching) { return batching == sim::Batching::kVllm || batching == sim::Batching::kStatic; }
-bool chunks(sim::Batching batching) { return batching == sim::Batching::kSarathi || batching == sim::Batching::kVllmV1; }
 bool reserves(sim::Batching batching) { return batching == sim::Batching::kOrca || batching == sim::Batching::kStatic; }
 
 struct Share {
@@ -91,7 +90,7 @@ SteadyState steady_state(const planner::IterationModel& model, double kv_capacit
   const double stages = std::max(1, model.pipeline_stages());
   const double held = reserves(engine.batching) ? lengths.whole_tokens : lengths.decode_context_tokens;
   double most = std::min<double>(engine.max_sequences, kv_capacity_tokens / stages / held);
-  if (chunks(engine.batching) && part == SteadyPart::kWhole) {
+  if (sim::chunks_prompts(engine.batching) && part == SteadyPart::kWhole) {
     const double steps = std::max(1e-6, lengths.output_tokens - 1);
     most = std::min(most, engine.max_batch_tokens / (1 + lengths.input_tokens / steps));
   }
@@ -100,7 +99,7 @@ SteadyState steady_state(const planner::IterationModel& model, double kv_capacit
   const auto at = [&](double batch) { return share_of(model, engine, lengths, batch, part); };
   if (std::isfinite(most_iteration_s) && at(most).iteration_s > most_iteration_s) {
     double inside = 1, outside = most;
-    for (int i = 0; i < kBisections && outside - inside > 0.5; ++i) {
+    for (int i = 0; i < kBatchBisections && outside - inside > 0.5; ++i) {
       const double middle = (inside + outside) / 2;
       (at(middle).iteration_s <= most_iteration_s ? inside : outside) = middle;
     }

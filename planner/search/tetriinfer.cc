@@ -44,10 +44,8 @@ class PrefillInstance final : public planner::IterationModel {
   double slowdown_;
 };
 
-const WorkerKind& kind_at(const Problem& problem, int kind) { return problem.kinds[static_cast<std::size_t>(kind)]; }
-
 std::string kind_name(const Problem& problem, int kind) {
-  const WorkerKind& of = kind_at(problem, kind);
+  const WorkerKind& of = problem.kind_at(kind);
   const std::string name = planner::pool_name(problem.spec(of).name, of.gpus());
   return of.pipeline_stages == 1 ? name : fmt::format("{} (PP {})", name, of.pipeline_stages);
 }
@@ -147,7 +145,7 @@ std::shared_ptr<const planner::IterationModel> prefill_instance(std::shared_ptr<
 
 SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int decode_kind, const TetriInferKnobs& knobs,
                               const TetriInferOptions& options) {
-  const auto& prefill_model = kind_at(problem, prefill_kind).model;
+  const auto& prefill_model = problem.kind_at(prefill_kind).model;
   const int chunk = options.chunk_tokens.value_or(saturating_chunk(*prefill_model, options.saturated_share));
   // The predictor runs only where somebody asks it.
   const bool predicts = knobs.admission != sim::DecodeAdmission::kGreedy || knobs.choice == sim::DecodeChoice::kTwoChoice;
@@ -178,7 +176,7 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
     deployment.pools[1].workers = counts.decode;
     return deployment;
   };
-  const PhaseLoads loads = phase_loads(problem, *prefill.model, kind_at(problem, decode_kind));
+  const PhaseLoads loads = phase_loads(problem, *prefill.model, problem.kind_at(decode_kind));
   design.guess = {workers_for(loads.prefill), workers_for(loads.decode)};
   return design;
 }
@@ -201,7 +199,7 @@ Result<Plan> tetriinfer_plan(const Problem& problem, const Effort& effort, const
     for (const int decode : kinds) {
       Pair pair{prefill, decode, tetriinfer_design(problem, prefill, decode, options.knobs, options)};
       pair.guess = worth_of(problem, pair.design.deploy(pair.design.guess));
-      const PhaseLoads loads = phase_loads(problem, *kind_at(problem, prefill).model, kind_at(problem, decode));
+      const PhaseLoads loads = phase_loads(problem, *problem.kind_at(prefill).model, problem.kind_at(decode));
       const auto least = [](double load) { return std::max(1, static_cast<int>(kSureLoad * load)); };
       pair.least = worth_of(problem, pair.design.deploy({least(loads.prefill), least(loads.decode)}));
       pairs.push_back(std::move(pair));

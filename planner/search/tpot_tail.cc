@@ -7,7 +7,7 @@
 namespace windlass::planner {
 namespace {
 
-constexpr int kBisections = 40;
+constexpr int kTailBisections = 40;
 constexpr double kMostPrefillShare = 0.95;
 // Terms of the Poisson sum; above it the Wilson-Hilferty approximation is off by less than 1e-5.
 constexpr double kMostTerms = 500;
@@ -82,7 +82,7 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
   double low = 0;
   double high = most_per_s;
   if (inside(high)) return high;
-  for (int i = 0; i < kBisections; ++i) {
+  for (int i = 0; i < kTailBisections; ++i) {
     const double middle = (low + high) / 2;
     (inside(middle) ? low : high) = middle;
   }

@@ -16,12 +16,10 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kMomentsOf = 5000;  // requests whose lengths the closed forms see
-constexpr double kLeastRequests = 300;     // of a trial
-constexpr double kMostRequests = 40'000;   // the same
-constexpr double kReplicasMargin = 0.1;    // by how much one replica may misjudge a configuration with more of them
-constexpr double kGuess = 0.85;            // of the steady rate: where capacities usually lie
-constexpr double kReplicated = 1.02;       // and of replicas together over as many alone
+constexpr double kLeastRequests = 300;    // of a trial
+constexpr double kMostRequests = 40'000;  // the same
+constexpr double kReplicasMargin = 0.1;   // by how much one replica may misjudge a configuration with more of them
+constexpr double kReplicated = 1.02;      // and of replicas together over as many alone
 
 class Search {
  public:
@@ -39,7 +37,7 @@ class Search {
   }
 
   Result<VidurFound> run() {
-    found_.points = vidur_points(problem_, options_.space, length_moments(*problem_.requests, problem_.seed, kMomentsOf));
+    found_.points = vidur_points(problem_, options_.space, length_moments(*problem_.requests, problem_.seed, kVidurMomentsOf));
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < found_.points.size(); ++i) {
       if (found_.points[i].passed_over.empty()) order.push_back(i);
@@ -132,7 +130,7 @@ class Search {
       executor_.run(round.size(), [&](std::size_t at) {
         const VidurPoint& point = found_.points[round[at]];
         const int count = replicas ? replicas_of(point) : 1;
-        const double alone = replicas ? point.requests_per_s * kReplicated : point.steady_requests_per_s * kGuess;
+        const double alone = replicas ? point.requests_per_s * kReplicated : point.steady_requests_per_s * kVidurGuess;
         looked[at] = look(point, count, alone * count, floor * worth(point) * count);
       });
       for (std::size_t at = 0; at < round.size(); ++at) {

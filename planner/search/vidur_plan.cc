@@ -15,9 +15,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kMomentsOf = 5000;  // requests whose lengths the closed forms see
-constexpr double kGuess = 0.85;            // of the steady rate: where capacities usually lie
-constexpr int kMostNearest = 24;           // configurations tried for the nearest that there is
+constexpr int kMostNearest = 24;  // configurations tried for the nearest that there is
 
 struct Candidate {
   VidurPoint point;
@@ -29,9 +27,9 @@ struct Candidate {
   std::optional<Error> error;
 };
 
-class Planning {
+class VidurPlanning {
  public:
-  Planning(const Problem& problem, const VidurOptions& options, const Effort& effort)
+  VidurPlanning(const Problem& problem, const VidurOptions& options, const Effort& effort)
       : problem_(problem),
         options_(options),
         effort_(effort),
@@ -58,7 +56,7 @@ class Planning {
 
  private:
   Result<void> list() {
-    const LengthMoments lengths = length_moments(*problem_.requests, problem_.seed, kMomentsOf);
+    const LengthMoments lengths = length_moments(*problem_.requests, problem_.seed, kVidurMomentsOf);
     std::string why = "there are no kinds";
     for (VidurPoint& point : vidur_points(problem_, options_.space, lengths)) {
       if (!point.passed_over.empty()) {
@@ -68,7 +66,7 @@ class Planning {
       Candidate candidate;
       const double rate = problem_.requests_per_s, one = point.steady_requests_per_s;
       candidate.room = most_workers(problem_, point.kind);
-      const double guess = std::ceil(rate / (one * kGuess)), least = std::ceil(rate / (one * kSteadyRateMargin));
+      const double guess = std::ceil(rate / (one * kVidurGuess)), least = std::ceil(rate / (one * kSteadyRateMargin));
       candidate.guess = static_cast<int>(std::clamp<double>(guess, 1, candidate.room));
       candidate.least = static_cast<int>(std::clamp<double>(least, 1, candidate.room));
       candidate.worth = worth_of_worker(problem_, point.kind);
@@ -241,7 +239,7 @@ Result<Plan> vidur_plan(const Problem& problem, const VidurOptions& options, con
   Problem delayed = problem;
   delayed.objectives.limits.push_back({Metric::kSchedulingDelay, options.scheduling_percentile, options.scheduling_delay_s});
   WINDLASS_RETURN_IF_ERROR(validate(delayed));
-  return Planning(problem, options, effort).run();
+  return VidurPlanning(problem, options, effort).run();
 }
 
 Result<Plan> vidur_plan(const Problem& problem, const Effort& effort) { return vidur_plan(problem, VidurOptions{}, effort); }

@@ -14,8 +14,6 @@ namespace {
 
 constexpr double kFree = 1e-9;  // what a worker without a price is taken to cost
 
-bool chunks(sim::Batching batching) { return batching == sim::Batching::kSarathi || batching == sim::Batching::kVllmV1; }
-
 Error wrong(const char* field, const std::string& found, const char* allowed) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("vidur: {}: found {}, allowed is {}", field, found, allowed)};
 }
@@ -51,7 +49,8 @@ double worth_of_worker(const Problem& problem, int kind) {
 
 std::string describe(const Problem& problem, const VidurPoint& point) {
   const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(point.kind)];
-  const std::string chunk = chunks(point.engine.batching) ? fmt::format(" {}", point.engine.max_batch_tokens) : std::string();
+  const std::string chunk =
+      sim::chunks_prompts(point.engine.batching) ? fmt::format(" {}", point.engine.max_batch_tokens) : std::string();
   return fmt::format("{}, TP {}, PP {}, {}{}, batch {}", problem.spec(kind).name, kind.tensor_parallel, kind.pipeline_stages,
                      sim::to_string(point.engine.batching), chunk, point.engine.max_sequences * kind.pipeline_stages);
 }
@@ -63,7 +62,8 @@ std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& s
     const int room = most_workers(problem, k);
     const double lane_tokens = kind.kv_capacity_tokens / kind.pipeline_stages;
     for (const sim::Batching batching : space.batchings) {
-      for (const int tokens : chunks(batching) ? space.chunk_tokens : std::vector<int>{space.whole_prompt_tokens}) {
+      for (const int tokens :
+           sim::chunks_prompts(batching) ? space.chunk_tokens : std::vector<int>{space.whole_prompt_tokens}) {
         for (const int batch : space.batch_sizes) {
           VidurPoint point;
           point.kind = k;

@@ -1,12 +1,16 @@
 // Vidur-Search's configurations: every kind with every engine of the space, each with its closed form. For vidur*.cc alone.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "planner/search/steady_rate.h"
 #include "planner/search/vidur.h"
 
 namespace windlass::search {
+
+inline constexpr std::int64_t kVidurMomentsOf = 5000;  // requests whose lengths the closed forms see
+inline constexpr double kVidurGuess = 0.85;            // of the steady rate: where capacities usually lie
 
 // In the order of the space: kinds, batchings, chunks, batch sizes. Those without room, or whose cache does not hold the
 // longest request, say so in `passed_over`.

@@ -9,6 +9,8 @@
 
 namespace windlass::sim {
 
+inline constexpr double kRounding = 1e-9;  // what the published rules, in doubles, may be off by
+
 // Those that give least first: not ready, then the fewest requests, then the latest.
 void sort_for_draining(std::vector<const ObservedWorker*>& workers);
 

@@ -10,8 +10,6 @@
 namespace windlass::sim {
 namespace {
 
-constexpr double kRounding = 1e-9;
-
 // Autoregression of `order` terms and a constant on `series`: the forecast, and the sum of squared errors over the last
 // `judged` values. None where the series says too little.
 struct Fit {

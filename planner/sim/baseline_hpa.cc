@@ -5,11 +5,7 @@
 #include <cmath>
 
 namespace windlass::sim {
-namespace {
-
-constexpr double kRounding = 1e-9;
-
-}  // namespace
+namespace {}  // namespace
 
 int HpaRule::formula(int replicas, double metric) const {
   if (replicas > 0) {

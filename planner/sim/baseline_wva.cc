@@ -10,8 +10,6 @@
 namespace windlass::sim {
 namespace {
 
-constexpr double kRounding = 1e-9;
-
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

@@ -51,4 +51,9 @@ struct EngineOptions {
 // Options as the batching's own engine has them when it is told nothing else: vllm-v1 caches prefixes and keeps no watermark.
 [[nodiscard]] EngineOptions with_defaults_of(Batching batching);
 
+// Whether prompts are cut into chunks, so that an iteration holds at most max_batch_tokens.
+[[nodiscard]] inline bool chunks_prompts(Batching batching) {
+  return batching == Batching::kSarathi || batching == Batching::kVllmV1;
+}
+
 }  // namespace windlass::sim

@@ -9,16 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/model/files.h"
+#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {
 
 using nlohmann::json;
-
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
-}
 
 // Reads fields of one JSON object and remembers what was wrong with each.
 class FieldReader {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/model/pretokenizer.h"
+#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {
@@ -18,11 +19,6 @@ struct Complaint {
 
 [[noreturn]] void complain(const std::string& field, const std::string& found, const std::string& allowed) {
   throw Complaint{fmt::format("field '{}': found {}, allowed is {}", field, found, allowed)};
-}
-
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
 }
 
 const json& child(const json& object, const std::string& where, const char* field, const char* allowed) {

@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "worker/model/shown.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -14,11 +16,6 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxStopBytes = 1024;
-
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
-}
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {

@@ -37,7 +37,6 @@ namespace http = boost::beast::http;
 using tcp = asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::json;
 
 constexpr double kRecentS = 10;
 constexpr int kMaxRetries = 20;
@@ -96,7 +95,7 @@ struct AnswerReader {
   std::string partial;
 
   void read_usage(std::string_view text) {
-    const Json json = Json::parse(text, nullptr, false);
+    const auto json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object() || !json.contains("usage") || !json["usage"].is_object()) return;
     prompt_tokens = json["usage"].value("prompt_tokens", -1);
     tokens = json["usage"].value("completion_tokens", -1);
@@ -310,7 +309,7 @@ class Generator {
   void judge(RequestResult& result, const AnswerReader& reader) const {
     if (result.status != 200) {
       result.outcome = Outcome::kRejected;
-      const Json json = Json::parse(reader.partial, nullptr, false);
+      const auto json = nlohmann::json::parse(reader.partial, nullptr, false);
       std::string text = reader.partial.substr(0, 200);
       if (json.is_object() && json.contains("error") && json["error"].is_object() && json["error"].contains("message") &&
           json["error"]["message"].is_string()) {
@@ -324,7 +323,7 @@ class Generator {
       result.problem = "the stream ended with an error: " + reader.error_text;
     } else if (options_.stream && reader.done == 0) {
       result.problem = "the stream ended without [DONE]";
-    } else if (!options_.stream && !Json::accept(reader.partial)) {
+    } else if (!options_.stream && !nlohmann::json::accept(reader.partial)) {
       result.problem = "the answer is not JSON";
     } else {
       result.outcome = Outcome::kCompleted;
@@ -333,9 +332,10 @@ class Generator {
   }
 
   [[nodiscard]] std::string message_text(std::size_t index, const std::string& id) const {
-    Json body{
+    nlohmann::json body{
         {"model", options_.model},
-        {"messages", Json::array({{{"role", "user"}, {"content", prompt_text(index, options_.prompt_tokens, options_.seed)}}})},
+        {"messages",
+         nlohmann::json::array({{{"role", "user"}, {"content", prompt_text(index, options_.prompt_tokens, options_.seed)}}})},
         {"max_tokens", options_.max_tokens},
         {"stream", options_.stream}};
     if (options_.stream) body["stream_options"] = {{"include_usage", true}};

@@ -1,0 +1,8 @@
+// Digits of ASCII, whatever the locale.
+#pragma once
+
+namespace windlass::api {
+
+inline bool digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace windlass::api

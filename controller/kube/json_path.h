@@ -1,0 +1,29 @@
+// Reading JSON that may lack anything: a path that is not there is nothing, never an exception.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace windlass::kube {
+
+// The value at the end of the path; nullptr where one of its keys is missing.
+inline const nlohmann::json* at(const nlohmann::json& object, std::initializer_list<const char*> path) {
+  const nlohmann::json* here = &object;
+  for (const char* key : path) {
+    if (!here->is_object()) return nullptr;
+    const auto found = here->find(key);
+    if (found == here->end()) return nullptr;
+    here = &*found;
+  }
+  return here;
+}
+
+// Empty where there is no text.
+inline std::string text_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
+  const nlohmann::json* found = at(object, path);
+  return found != nullptr && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace windlass::kube
