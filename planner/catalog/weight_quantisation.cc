@@ -125,7 +125,7 @@ WeightQuantisation read_compressed_group(JsonReader& parent, const json& value, 
   } else {
     weights.fail("type", type, "\"float\" or \"int\"");
   }
-  q.scale_bits = 16 + (type == "int" && !flag_or(weights, "symmetric", true) ? q.weight_bits : 0);
+  q.scale_bits = 16 + (type == "int" && !weights.boolean_or("symmetric", true) ? q.weight_bits : 0);
   const std::string strategy = weights.string("strategy");
   if (strategy == "tensor") {
     q.group_rows = q.group_columns = 0;
@@ -137,7 +137,7 @@ WeightQuantisation read_compressed_group(JsonReader& parent, const json& value, 
     weights.fail("strategy", strategy, "\"tensor\", \"channel\", \"group\" or \"block\"");
   }
   // Without input_activations only the weights are narrow.
-  if (given(group, "input_activations") && q.weight_bits == 8) q.compute = type == "float" ? DType::kFloat8 : DType::kInt8;
+  if (group.given("input_activations") && q.weight_bits == 8) q.compute = type == "float" ? DType::kFloat8 : DType::kInt8;
   parent.take(group.first_mistake());
   parent.take(weights.first_mistake());
   return q;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "controller/api/duration.h"
+#include "controller/kube/json_path.h"
 #include "controller/runtime/pod.h"
 #include "controller/store/kubernetes_store.h"
 
@@ -18,13 +19,6 @@ using nlohmann::json;
 constexpr double kFreshS = 33;  // the policy's 30 s and a scrape or two
 constexpr double kArrivalsKeptS = 130;
 constexpr int kMostRefusedAMinute = 14;  // of creates, per service, with a back-off from 1 s that doubles
-
-std::string text(const json& object, const char* outer, const char* key) {
-  const auto holder = object.find(outer);
-  if (holder == object.end() || !holder->is_object()) return {};
-  const auto found = holder->find(key);
-  return found != holder->end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 double seconds(const json& spec, const char* key, double fallback) {
   const auto found = spec.find(key);
@@ -41,7 +35,7 @@ bool draining(const json& pod) {
 bool deleting(const json& pod) { return pod.at("metadata").contains("deletionTimestamp"); }
 
 bool ended(const json& pod) {
-  const std::string phase = text(pod, "status", "phase");
+  const std::string phase = kube::text_at(pod, {"status", "phase"});
   return phase == "Succeeded" || phase == "Failed";
 }
 
@@ -103,7 +97,7 @@ std::vector<const Invariants::Limits*> Invariants::possible(const std::string& u
 void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimController*>& controllers) {
   const SimController* writer = find_writer(write.client, controllers);
   if (writer != nullptr && write.resource.plural == "leases" &&
-      text(write.object, "spec", "holderIdentity") != text(write.before, "spec", "holderIdentity"))
+      kube::text_at(write.object, {"spec", "holderIdentity"}) != kube::text_at(write.before, {"spec", "holderIdentity"}))
     journal_.note(timeline_.now_s(), "the lease goes to {}", writer->identity());
   if (writer == nullptr || write.resource.plural == "leases") return;
   if (write.resource.plural != "events") {
@@ -111,7 +105,7 @@ void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimCo
     if (status) ++status_writes_;
     if (!status) ++writes_;
     last_write_ = fmt::format("{} {} {}/{} {}", writer->identity(), write.verb, write.resource.plural,
-                              text(write.object, "metadata", "name"), write.subresource);
+                              kube::text_at(write.object, {"metadata", "name"}), write.subresource);
     journal_.note(timeline_.now_s(), "{}", last_write_);
   }
   check_fence(write, *writer);
@@ -132,7 +126,7 @@ void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimCo
 
 void Invariants::check_fence(const fakes::WriteAttempt& write, const SimController& writer) {
   const json* lease = api_.peek(kube::resources::kLeases, SimController::kLeaseNamespace, "windlass-controller");
-  const std::string holder = lease == nullptr ? "" : text(*lease, "spec", "holderIdentity");
+  const std::string holder = lease == nullptr ? "" : kube::text_at(*lease, {"spec", "holderIdentity"});
   if (holder == writer.identity()) return;
   // A write that was on its way when the lease went. Kubernetes cannot stop it: no server asks who leads, and the process that
   // stood still between its last look at the clock and the wire is not there to ask itself. What a client can do is to bind it
@@ -144,13 +138,13 @@ void Invariants::check_fence(const fakes::WriteAttempt& write, const SimControll
   if (under_way && (write.verb == "create" || write.resource.plural == "events" || write.versioned)) return;
   violate(under_way ? "deposed-write" : "lease-fence",
           fmt::format("{} wrote {} {} {} while the lease was {}'s", writer.identity(), write.verb, write.resource.plural,
-                      text(write.object, "metadata", "name"), holder));
+                      kube::text_at(write.object, {"metadata", "name"}), holder));
 }
 
 void Invariants::check_create(const fakes::WriteAttempt& write, const SimController& writer) {
   const auto created = controller::worker_of(write.object);
   if (!created) {
-    violate("pod-owned", "a pod was created that no ModelService owns: " + text(write.object, "metadata", "name"));
+    violate("pod-owned", "a pod was created that no ModelService owns: " + kube::text_at(write.object, {"metadata", "name"}));
     return;
   }
   const auto all = possible(created->service_uid, writer);
@@ -234,7 +228,7 @@ void Invariants::check_status(const fakes::WriteAttempt& write) {
                     condition.value("reason", ""), condition.value("message", ""));
     }
   }
-  const std::string uid = text(write.object, "metadata", "uid");
+  const std::string uid = kube::text_at(write.object, {"metadata", "uid"});
   ServiceTrack& track = services_[uid];
   const auto observed = status.value("observedGeneration", std::int64_t{0});
   const auto generation = write.object["metadata"].value("generation", std::int64_t{0});
@@ -384,7 +378,7 @@ void Invariants::killed_by_deletion(const json& pod, std::size_t calls) {
   const auto worker = controller::worker_of(pod);
   if (!worker) return;
   const auto track = services_.find(worker->service_uid);
-  const std::string uid = text(pod, "metadata", "uid");
+  const std::string uid = kube::text_at(pod, {"metadata", "uid"});
   if (const auto by = pods_ended_by_people_.find(uid); by != pods_ended_by_people_.end() && timeline_.now_s() >= by->second - 1)
     return;
   double shortest_s = 1800;
@@ -394,7 +388,7 @@ void Invariants::killed_by_deletion(const json& pod, std::size_t calls) {
   // From the mark, or from the deletion where there was no mark.
   const double wall_s = api_.wall_now();
   const double grace_s = pod["metadata"].value("deletionGracePeriodSeconds", 0.0);
-  double since_s = controller::unix_seconds(text(pod, "metadata", "deletionTimestamp")) - grace_s;
+  double since_s = controller::unix_seconds(kube::text_at(pod, {"metadata", "deletionTimestamp"})) - grace_s;
   if (const auto marked = marked_.find(uid); marked != marked_.end()) since_s = std::min(since_s, marked->second);
   if (wall_s - since_s < shortest_s - 2) {
     violate("finish-in-flight",

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/kube/json_path.h"
 #include "controller/runtime/pod.h"
 
 namespace windlass::simulation {
@@ -17,13 +18,6 @@ using nlohmann::json;
 constexpr const char* kGpu = "nvidia.com/gpu";
 constexpr double kNodeNoticedS = 10;  // until the node controller says that a node does not answer
 constexpr double kEvictedS = 40;      // until its pods are deleted
-
-std::string text(const json& object, const char* outer, const char* key) {
-  const auto holder = object.find(outer);
-  if (holder == object.end() || !holder->is_object()) return {};
-  const auto found = holder->find(key);
-  return found != holder->end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 std::string label(const json& pod, const char* key) {
   const json& meta = pod.at("metadata");
@@ -70,10 +64,10 @@ void SimCluster::look() {
   pods_.clear();
   api_.visit(kube::resources::kPods, [&](const json& pod) {
     PodView view;
-    view.name = text(pod, "metadata", "name");
-    view.uid = text(pod, "metadata", "uid");
-    view.node = text(pod, "spec", "nodeName");
-    view.phase = text(pod, "status", "phase");
+    view.name = kube::text_at(pod, {"metadata", "name"});
+    view.uid = kube::text_at(pod, {"metadata", "uid"});
+    view.node = kube::text_at(pod, {"spec", "nodeName"});
+    view.phase = kube::text_at(pod, {"status", "phase"});
     view.worker = label(pod, "app.kubernetes.io/component") == "worker";
     view.service = label(pod, "windlass.dev/service");
     view.deleting = pod.at("metadata").contains("deletionTimestamp");
@@ -203,7 +197,8 @@ void SimCluster::advance(Process& process) {
     if (process.calls.empty() || process.phase != Phase::kServing || now_s >= process.kill_at_s) {
       if (!process.calls.empty() && on_killed_by_deletion) {
         const json* pod = api_.peek(kube::resources::kPods, kNamespace, process.name);
-        if (pod != nullptr && text(*pod, "metadata", "uid") == process.uid) on_killed_by_deletion(*pod, process.calls.size());
+        if (pod != nullptr && kube::text_at(*pod, {"metadata", "uid"}) == process.uid)
+          on_killed_by_deletion(*pod, process.calls.size());
       }
       break_calls(process);
       process.phase = Phase::kEnded;
