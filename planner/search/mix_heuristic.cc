@@ -17,7 +17,6 @@ namespace {
 
 constexpr double kCostStep = 1e-9;           // a cost that is less by so little is the same
 constexpr std::size_t kMostPairs = 200'000;  // exchanges that are weighed at once
-constexpr int kPriorityClasses = 8;
 
 // What a mix is worth: less is better, from the front.
 struct Worth {

@@ -15,7 +15,6 @@ namespace {
 constexpr double kRounding = 1e-9;  // of a budget
 // With so few workers of a kind in all, that a bucket needs one to be there at all is worth a row for each bucket.
 constexpr double kFewWorkers = 4;
-constexpr int kPriorityClasses = 8;  // of priorities; those below share the last
 
 bool serves(const MixBucket& bucket, std::size_t kind) { return std::isfinite(bucket.load_s[kind]); }
 bool hopeless(const MixBucket& bucket) {

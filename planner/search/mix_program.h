@@ -15,6 +15,8 @@
 
 namespace windlass::search {
 
+inline constexpr int kPriorityClasses = 8;  // those below share the last
+
 // The problem with the kinds of all models in one row.
 struct MixColumns {
   struct Column {
