@@ -24,7 +24,7 @@ struct Engine::Sequence {
         arrival(order),
         request(std::move(from)),
         tokens(request.prompt),
-        sampler(request.sampling),
+        sampler(request.sampling, request.prompt),
         text(request.stop) {}
 
   RequestId id;
@@ -186,12 +186,12 @@ void Engine::plan_step() {
 }
 
 TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, double now_s) {
-  const Result<std::int32_t> sampled = sequence.sampler.sample(logits);
+  const Result<Sampled> sampled = sequence.sampler.sample(logits);
   if (!sampled.ok()) {
     sequence.finished = true;
     return end_event(sequence, FinishReason::kError, sampled.error().message);
   }
-  const std::int32_t token = *sampled;
+  const std::int32_t token = sampled->id;
   sequence.tokens.push_back(token);
   if (sequence.generated() == 1) sequence.times.first_token_s = now_s;
   sequence.times.last_token_s = now_s;
@@ -209,6 +209,7 @@ TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, do
   event.request = sequence.id;
   event.text = std::move(piece.text);
   event.has_token = true;
+  if (sequence.request.sampling.logprobs) event.logprobs = logprobs_of(*sampled);
   event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
   event.generated_tokens = sequence.generated();
   event.times = sequence.times;
@@ -222,6 +223,14 @@ TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, do
     sequence.finished = true;
   }
   return event;
+}
+
+TokenLogprobs Engine::logprobs_of(const Sampled& sampled) const {
+  TokenLogprobs logprobs{{std::string(token_bytes_(sampled.id)), sampled.logprob}, {}};
+  for (const TokenLogprob& likely : sampled.top) {
+    logprobs.top.push_back({std::string(token_bytes_(likely.id)), likely.logprob});
+  }
+  return logprobs;
 }
 
 void Engine::drop_finished() {

@@ -75,6 +75,7 @@ class Engine {
   [[nodiscard]] bool make_room(Sequence& sequence, std::int64_t positions);
   void preempt(Sequence& sequence);
   [[nodiscard]] TokenEvent advance(Sequence& sequence, std::span<const float> logits, double now_s);
+  [[nodiscard]] TokenLogprobs logprobs_of(const Sampled& sampled) const;
   [[nodiscard]] TokenEvent end_event(Sequence& sequence, FinishReason reason, const std::string& why) const;
   void release(Sequence& sequence);
   void drop_finished();

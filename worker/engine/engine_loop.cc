@@ -30,23 +30,34 @@ EngineLoop::~EngineLoop() {
 }
 
 Result<RequestId> EngineLoop::submit(GenerationRequest request, Sink sink) {
-  WINDLASS_RETURN_IF_ERROR(Engine::check(options_, vocab_size_, request));
-  RequestId id = 0;
+  std::vector<std::pair<GenerationRequest, Sink>> one;
+  one.emplace_back(std::move(request), std::move(sink));
+  WINDLASS_ASSIGN_OR_RETURN(const auto ids, submit_all(std::move(one)));
+  return ids.front();
+}
+
+Result<std::vector<RequestId>> EngineLoop::submit_all(std::vector<std::pair<GenerationRequest, Sink>> requests) {
+  for (const auto& [request, sink] : requests) WINDLASS_RETURN_IF_ERROR(Engine::check(options_, vocab_size_, request));
+  std::vector<RequestId> ids;
   {
     const std::scoped_lock lock(mutex_);
     if (draining_) return Error{ErrorCode::kFailedPrecondition, "this worker is draining and takes no new requests"};
     const auto allowed = static_cast<std::size_t>(options_.max_running + options_.max_waiting);
-    if (sinks_.size() >= allowed) {
+    if (sinks_.size() + requests.size() > allowed) {
       return Error{ErrorCode::kResourceExhausted,
-                   fmt::format("this worker is full: found {} requests in flight, allowed are {} running and {} waiting",
-                               sinks_.size(), options_.max_running, options_.max_waiting)};
+                   fmt::format("this worker is full: found {} requests in flight{}, allowed are {} running and {} waiting",
+                               sinks_.size(), requests.size() > 1 ? fmt::format(" and {} more asked for", requests.size()) : "",
+                               options_.max_running, options_.max_waiting)};
     }
-    id = next_id_++;
-    sinks_.emplace(id, std::move(sink));
-    arrivals_.push_back({id, std::move(request), clock_.now_s()});
+    const double now_s = clock_.now_s();
+    for (auto& [request, sink] : requests) {
+      ids.push_back(next_id_++);
+      sinks_.emplace(ids.back(), std::move(sink));
+      arrivals_.push_back({ids.back(), std::move(request), now_s});
+    }
   }
   changed_.notify_all();
-  return id;
+  return ids;
 }
 
 void EngineLoop::cancel(RequestId id, const std::string& why) {

@@ -35,6 +35,9 @@ class EngineLoop {
   // kFailedPrecondition (draining), kResourceExhausted (full), kInvalidArgument (Engine::check).
   [[nodiscard]] Result<RequestId> submit(GenerationRequest request, Sink sink);
 
+  // Takes all of them or none, with the same errors; ids in their order.
+  [[nodiscard]] Result<std::vector<RequestId>> submit_all(std::vector<std::pair<GenerationRequest, Sink>> requests);
+
   // Ends the request soon; its sink hears kCancelled unless it had ended by itself.
   void cancel(RequestId id, const std::string& why);
   void cancel_all(const std::string& why);

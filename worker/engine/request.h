@@ -38,11 +38,23 @@ struct RequestTimes {
   double last_token_s = 0;
 };
 
+// A token's text, which may be part of a character, and ln of its probability as the model has it (sampler.h).
+struct LikelyToken {
+  std::string bytes;
+  double logprob = 0;
+};
+
+struct TokenLogprobs {
+  LikelyToken token;             // the one drawn
+  std::vector<LikelyToken> top;  // as many as were asked for, the most likely first
+};
+
 // One token of one request, or its end. Exactly one event with `finish` ends each request.
 struct TokenEvent {
   RequestId request = 0;
-  std::string text;        // valid UTF-8; empty while text is held back (text_stream.h)
-  bool has_token = false;  // false: only the request's end
+  std::string text;                       // valid UTF-8; empty while text is held back (text_stream.h)
+  bool has_token = false;                 // false: only the request's end
+  std::optional<TokenLogprobs> logprobs;  // of this token, where the request asks for them
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;  // with this one
   std::optional<FinishReason> finish;

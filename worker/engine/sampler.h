@@ -1,9 +1,16 @@
 // Sampler: from one row of logits to one token. Each request has its own, with its own random stream, so that what one request
 // draws does not depend on who shares its batch. One thread.
+//
+// In this order, as vLLM has it: the repetition penalty (Keskar et al. 2019, CTRL) over prompt and output, frequency and
+// presence penalties over the output (OpenAI), the logit bias; greedy ends here. Then the temperature, min-p (Nguyen et al.
+// 2024), top-k and top-p (Holtzman et al. 2020), each over the probabilities that the one before it left.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "planner/base/result.h"
@@ -12,17 +19,37 @@
 namespace windlass::worker {
 
 struct SamplingParams {
-  double temperature = 1;  // 0: greedy
-  double top_p = 1;        // of the probability mass, the most likely tokens; in (0, 1]
+  double temperature = 1;         // 0: greedy
+  double top_p = 1;               // of the probability mass, the most likely tokens; in (0, 1]
+  std::int64_t top_k = 0;         // the most likely tokens; 0: all
+  double min_p = 0;               // of the most likely token's probability, in [0, 1]: what is less likely is left out
+  double repetition_penalty = 1;  // above 0: divides positive logits and multiplies negative ones of what has occurred
+  double frequency_penalty = 0;   // off a logit for each time the token was generated
+  double presence_penalty = 0;    // off a logit of each token that was generated
+  std::vector<std::pair<std::int32_t, float>> logit_bias;  // added to these tokens' logits; each id at most once
+  std::optional<int> logprobs;  // how many of the most likely tokens to tell of besides the one drawn; nullopt: none at all
   std::uint64_t seed = 0;
+};
+
+// ln of a token's probability as the model has it: before penalties, bias, temperature and truncation.
+struct TokenLogprob {
+  std::int32_t id = 0;
+  double logprob = 0;
+};
+
+struct Sampled {
+  std::int32_t id = 0;
+  double logprob = 0;             // where params.logprobs is set
+  std::vector<TokenLogprob> top;  // the most likely first, the lower id first among equals
 };
 
 class Sampler {
  public:
-  explicit Sampler(const SamplingParams& params) : params_(params), rng_(params.seed, "sampling") {}
+  explicit Sampler(SamplingParams params, std::span<const std::int32_t> prompt = {});
 
-  // Greedy takes the lowest id among equals. Error: kInternal when no logit is finite.
-  [[nodiscard]] Result<std::int32_t> sample(std::span<const float> logits);
+  // The next token of the request; later ones are penalised for it. Greedy takes the lowest id among equals. A token whose
+  // logit is not finite is never drawn. Error: kInternal when no logit is finite.
+  [[nodiscard]] Result<Sampled> sample(std::span<const float> logits);
 
  private:
   struct Candidate {
@@ -30,9 +57,16 @@ class Sampler {
     std::int32_t id;
   };
 
+  [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
+  [[nodiscard]] std::int32_t draw(std::span<const float> logits, std::int32_t best);
+  void tell(std::span<const float> logits, Sampled& sampled);
+
   SamplingParams params_;
   Rng rng_;
-  std::vector<Candidate> candidates_;  // kept between tokens to save the allocation
+  std::unordered_map<std::int32_t, std::int64_t> seen_;  // in prompt or output: how often generated; only where a penalty asks
+  // Kept between tokens to save the allocations.
+  std::vector<float> adjusted_;
+  std::vector<Candidate> candidates_;
 };
 
 }  // namespace windlass::worker

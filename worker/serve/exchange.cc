@@ -1,6 +1,8 @@
 // Streams through a producer_consumer_buffer: each event is put and synced, so that it leaves at once as a chunk of its own.
 #include "worker/serve/exchange.h"
 
+#include <algorithm>
+
 namespace windlass::worker {
 namespace {
 
@@ -78,34 +80,61 @@ void Exchange::accepted(std::function<void()> cancel) {
   if (left) client_left();
 }
 
-void Exchange::on_event(const TokenEvent& event) {
-  const std::scoped_lock lock(mutex_);
-  if (parts_.stream && !buffer_) start_body("text/event-stream");
-  if (event.has_token && parts_.stream) write(parts_.format.chunk(event));
-  if (!parts_.stream) text_ += event.text;
-  if (!event.finish) return;
-  finished_ = true;
-  if (parts_.stream) {
-    finish_stream(event);
-  } else {
-    finish_whole(event);
+bool Exchange::take(int index, const TokenEvent& event) {
+  Answer& answer = answers_[static_cast<std::size_t>(index)];
+  if (event.has_token && parts_.stream) {
+    write(parts_.format.chunk(index, event, answer.offset));
+    if (event.logprobs) answer.offset += characters_of(event.logprobs->token);
   }
+  if (!parts_.stream) {
+    answer.choice.text += event.text;
+    if (event.logprobs) answer.choice.logprobs.push_back(*event.logprobs);
+  }
+  if (!event.finish) return false;
+  answer.choice.last = event;
+  answer.ended = true;
+  return *event.finish != FinishReason::kStop && *event.finish != FinishReason::kLength;
 }
 
-void Exchange::finish_stream(const TokenEvent& event) {
-  if (*event.finish == FinishReason::kStop || *event.finish == FinishReason::kLength) {
-    if (parts_.include_usage) write(parts_.format.usage_chunk(event));
+void Exchange::on_event(int index, const TokenEvent& event) {
+  std::function<void()> cancel;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (finished_) return;  // another choice failed
+    if (parts_.stream && !buffer_) start_body("text/event-stream");
+    const bool failed = take(index, event);
+    if (!failed && !std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended; })) return;
+    finished_ = true;
+    if (parts_.stream) {
+      finish_stream(failed ? &event : nullptr);
+    } else {
+      finish_whole(failed ? &event : nullptr);
+    }
+    if (failed && answers_.size() > 1) cancel = cancel_;
+  }
+  if (cancel) cancel();
+}
+
+std::vector<Choice> Exchange::choices() {
+  std::vector<Choice> choices;
+  for (Answer& answer : answers_) choices.push_back(std::move(answer.choice));
+  return choices;
+}
+
+void Exchange::finish_stream(const TokenEvent* failed) {
+  if (failed == nullptr) {
+    if (parts_.include_usage) write(parts_.format.usage_chunk(choices()));
     write(std::string(kStreamEnd));
   } else {
-    write(error_chunk(failure_of(event)));  // and no [DONE]: the answer is not whole
+    write(error_chunk(failure_of(*failed)));  // and no [DONE]: the answer is not whole
   }
   buffer_->close(std::ios_base::out);
 }
 
-void Exchange::finish_whole(const TokenEvent& event) {
-  const bool good = *event.finish == FinishReason::kStop || *event.finish == FinishReason::kLength;
-  const ApiError error = good ? ApiError{} : failure_of(event);
-  const std::string body = good ? parts_.format.whole(text_, event) : error_body(error);
+void Exchange::finish_whole(const TokenEvent* failed) {
+  const bool good = failed == nullptr;
+  const ApiError error = good ? ApiError{} : failure_of(*failed);
+  const std::string body = good ? parts_.format.whole(choices()) : error_body(error);
   if (!buffer_) {
     web::http::http_response response(static_cast<web::http::status_code>(good ? 200 : error.status));
     response.set_body(body, "application/json");

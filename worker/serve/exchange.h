@@ -1,4 +1,4 @@
-// Exchange: the answer to one generation request, streamed or whole, written through cpprestsdk.
+// Exchange: the answer to one generation request with all its choices, streamed or whole, written through cpprestsdk.
 //
 // on_event() runs on the engine's thread, tick() on main's, the end of the reply on one of cpprestsdk's; a mutex joins them.
 // cpprestsdk tells of a client that left only when a write fails, so tick() writes something harmless to a quiet connection: an
@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <cpprest/http_msg.h>
 #include <cpprest/producerconsumerstream.h>
@@ -26,16 +27,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::string request_id;  // echoed as X-Request-Id; may be empty
     bool stream = false;
     bool include_usage = false;
+    int choices = 1;
     double started_s = 0;
     std::shared_ptr<void> token;  // held until the answer is out
   };
-  explicit Exchange(Parts parts) : parts_(std::move(parts)), last_write_s_(parts_.started_s) {}
+  explicit Exchange(Parts parts)
+      : parts_(std::move(parts)), last_write_s_(parts_.started_s), answers_(static_cast<std::size_t>(parts_.choices)) {}
 
-  // The engine took the request: cancel ends it there. A stream's status and headers leave now.
+  // The engine took the request: cancel ends all its choices there. A stream's status and headers leave now.
   void accepted(std::function<void()> cancel);
 
-  // REQUIRES: called in order; nothing after an event with `finish`.
-  void on_event(const TokenEvent& event);
+  // Of the choice with this index. A choice that fails ends the whole answer and cancels the others.
+  // REQUIRES: called in order; nothing of a choice after its event with `finish`.
+  void on_event(int index, const TokenEvent& event);
 
   // Writes to a connection that has been quiet for a second.
   void tick(double now_s);
@@ -43,12 +47,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] bool finished() const;
 
  private:
+  struct Answer {
+    Choice choice;            // so far; of a stream only what its usage needs
+    std::int64_t offset = 0;  // characters in the tokens that a stream has told the logprobs of
+    bool ended = false;
+  };
   using Buffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
 
   void start_body(const std::string& content_type);  // REQUIRES: mutex_ held, as for the next three
   void write(const std::string& bytes);
-  void finish_stream(const TokenEvent& event);
-  void finish_whole(const TokenEvent& event);
+  [[nodiscard]] bool take(int index, const TokenEvent& event);  // whether the choice failed; with mutex_ held, too
+  [[nodiscard]] std::vector<Choice> choices();                  // of all answers, given away
+  void finish_stream(const TokenEvent* failed);
+  void finish_whole(const TokenEvent* failed);
   void reply(web::http::http_response response);
   void client_left();
 
@@ -59,7 +70,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool finished_ = false;
   double last_write_s_;
   bool wrote_ = false;
-  std::string text_;              // of a whole answer so far
+  std::vector<Answer> answers_;
   std::optional<Buffer> buffer_;  // once the status line is out
 };
 

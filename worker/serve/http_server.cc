@@ -94,6 +94,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   void handle(const http_request& request);
   void route(const http_request& request, const std::string& body, const Token& token);
   void generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token);
+  void tokenize(const http_request& request, bool encode, const std::string& body, const Token& token);
+  [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
   std::string models_body() const;
@@ -144,13 +146,14 @@ void HttpServer::Impl::handle(const http_request& request) {
 void HttpServer::Impl::route(const http_request& request, const std::string& body, const Token& token) {
   const std::string path = request.relative_uri().path();
   const std::string method = request.method();
-  const bool post = path == "/v1/chat/completions" || path == "/v1/completions";
+  const bool tokens = path == "/tokenize" || path == "/detokenize";
+  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens;
   const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models";
   if (!post && !get) {
     return refuse(request,
                   {404,
-                   fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /health, "
-                               "/ready and /metrics",
+                   fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
+                               "/detokenize, /health, /ready and /metrics",
                                path),
                    "invalid_request_error", "", "not_found"},
                   token);
@@ -162,6 +165,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
                    "method_not_allowed"},
                   token, "", allowed);
   }
+  if (tokens) return tokenize(request, path == "/tokenize", body, token);
   if (post)
     return generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
   if (path == "/metrics") return send_response(request, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
@@ -180,6 +184,21 @@ std::string HttpServer::Impl::models_body() const {
   return body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
+  return {loaded.served_name, loaded.tokenizer, loaded.chat, loaded.engine->options(), loaded.config.vocab_size};
+}
+
+void HttpServer::Impl::tokenize(const http_request& request, bool encode, const std::string& body, const Token& token) {
+  const ServedModel* loaded = model.load();
+  if (loaded == nullptr) {
+    return refuse(request, {503, "this worker is loading and has no tokenizer yet", "server_error", "", "loading"}, token,
+                  "loading");
+  }
+  const auto answer = encode ? tokenize_body(body, against(*loaded)) : detokenize_body(body, against(*loaded));
+  if (const auto* error = std::get_if<ApiError>(&answer)) return refuse(request, *error, token);
+  send_response(request, 200, std::get<std::string>(answer), "application/json", {}, token);
+}
+
 void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token) {
   const Phase now = phase.load();
   const ServedModel* loaded = model.load();
@@ -194,19 +213,22 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
     const std::scoped_lock lock(mutex);
     seed = seeds();
   }
-  const ApiModel against{loaded->served_name, loaded->tokenizer, loaded->chat, engine.options(), loaded->config.vocab_size};
-  auto parsed = parse_request(endpoint, body, against, seed);
+  auto parsed = parse_request(endpoint, body, against(*loaded), seed);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(request, *error, token);
   ApiRequest& api = std::get<ApiRequest>(parsed);
 
   const std::uint64_t number = next_response.fetch_add(1);
   const std::string id =
       fmt::format("{}-{:x}-{}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl", created, number);
-  auto exchange =
-      std::make_shared<Exchange>(Exchange::Parts{request, ResponseFormat(endpoint, id, loaded->served_name, unix_now_s()),
-                                                 request_id_of(request), api.stream, api.include_usage, clock.now_s(), token});
-  const auto taken =
-      engine.submit(std::move(api.generation), [exchange](const TokenEvent& event) { exchange->on_event(event); });
+  auto exchange = std::make_shared<Exchange>(
+      Exchange::Parts{request, ResponseFormat(endpoint, id, loaded->served_name, unix_now_s()), request_id_of(request),
+                      api.stream, api.include_usage, api.choices, clock.now_s(), token});
+  std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> choices;
+  for (GenerationRequest& choice : choices_of(api)) {
+    const int index = static_cast<int>(choices.size());
+    choices.emplace_back(std::move(choice), [exchange, index](const TokenEvent& event) { exchange->on_event(index, event); });
+  }
+  const auto taken = engine.submit_all(std::move(choices));
   if (!taken.ok()) {
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
@@ -219,7 +241,9 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
     exchanges.push_back(exchange);
   }
   // The engine outlives every exchange: main closes the listener before it takes the model apart.
-  exchange->accepted([&engine, request_number = *taken] { engine.cancel(request_number, "the client left"); });
+  exchange->accepted([&engine, ids = *taken] {
+    for (const RequestId each : ids) engine.cancel(each, "the client left or another choice failed");
+  });
 }
 
 HttpServer::HttpServer(HttpServerOptions options, const metrics::Registry& registry, const metrics::WorkerMetrics& metrics,

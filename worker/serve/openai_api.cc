@@ -2,6 +2,10 @@
 #include "worker/serve/openai_api.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +20,9 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxStopBytes = 1024;
+constexpr int kMaxChoices = 128;
+constexpr int kMaxLogprobs = 20;
+constexpr std::size_t kMaxBiases = 1024;
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
@@ -33,6 +40,16 @@ double number(const json& body, const char* field, double fallback, double low, 
   return value.get<double>();
 }
 
+std::int64_t whole_number(const json& body, const char* field, std::int64_t fallback, std::int64_t low, std::int64_t high) {
+  if (!has(body, field)) return fallback;
+  const json& value = body.at(field);
+  // As a double first: what does not fit 64 bits is out of bounds, too.
+  const bool good = value.is_number_integer() && value.get<double>() >= static_cast<double>(low) &&
+                    value.get<double>() <= static_cast<double>(high);
+  if (!good) refuse(field, shown(value), fmt::format("a whole number from {} to {}", low, high));
+  return value.get<std::int64_t>();
+}
+
 bool boolean(const json& body, const char* field, bool fallback) {
   if (!has(body, field)) return fallback;
   if (!body.at(field).is_boolean()) refuse(field, shown(body.at(field)), "true or false");
@@ -40,21 +57,12 @@ bool boolean(const json& body, const char* field, bool fallback) {
 }
 
 void refuse_unsupported(const json& body) {
-  const std::vector<std::pair<const char*, json>> neutral = {{"n", 1},
-                                                             {"best_of", 1},
+  const std::vector<std::pair<const char*, json>> neutral = {{"best_of", has(body, "n") ? body.at("n") : json(1)},
                                                              {"echo", false},
                                                              {"suffix", ""},
-                                                             {"logprobs", false},
-                                                             {"top_logprobs", 0},
-                                                             {"logit_bias", json::object()},
-                                                             {"presence_penalty", 0},
-                                                             {"frequency_penalty", 0},
                                                              {"tools", json::array()},
                                                              {"functions", json::array()},
-                                                             {"tool_choice", "none"},
-                                                             {"top_k", -1},
-                                                             {"min_p", 0},
-                                                             {"repetition_penalty", 1}};
+                                                             {"tool_choice", "none"}};
   for (const auto& [field, value] : neutral) {
     if (has(body, field) && body.at(field) != value) {
       throw ApiError{
@@ -69,6 +77,64 @@ void refuse_unsupported(const json& body) {
                                shown(body.at("response_format"))),
                    "invalid_request_error", "response_format", "unsupported_parameter"};
   }
+}
+
+// {"token id": bias from -100 to 100}
+std::vector<std::pair<std::int32_t, float>> biases_of(const json& body, std::int64_t vocab_size) {
+  if (!has(body, "logit_bias")) return {};
+  const json& map = body.at("logit_bias");
+  if (!map.is_object() || map.size() > kMaxBiases) {
+    refuse("logit_bias", shown(map), fmt::format("an object of at most {} token ids and their biases", kMaxBiases));
+  }
+  std::vector<std::pair<std::int32_t, float>> biases;
+  for (const auto& [key, value] : map.items()) {
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
+      refuse("logit_bias", shown(key), fmt::format("token ids from 0 to {}", vocab_size - 1));
+    }
+    if (!value.is_number() || !(std::abs(value.get<double>()) <= 100)) {
+      refuse("logit_bias." + key, shown(value), "a number from -100 to 100");
+    }
+    biases.emplace_back(id, value.get<float>());
+  }
+  return biases;
+}
+
+// Completions name a number of tokens, chats whether and then how many.
+std::optional<int> logprobs_of(Endpoint endpoint, const json& body) {
+  if (endpoint == Endpoint::kCompletions) {
+    if (!has(body, "logprobs")) return std::nullopt;
+    return static_cast<int>(whole_number(body, "logprobs", 0, 0, kMaxLogprobs));
+  }
+  const bool wanted = boolean(body, "logprobs", false);
+  const auto top = static_cast<int>(whole_number(body, "top_logprobs", 0, 0, kMaxLogprobs));
+  if (!wanted && top > 0) refuse("top_logprobs", std::to_string(top), "0 where logprobs is not true");
+  return wanted ? std::optional(top) : std::nullopt;
+}
+
+SamplingParams sampling_of(Endpoint endpoint, const json& body, const ApiModel& model, std::uint64_t seed) {
+  SamplingParams sampling;
+  sampling.temperature = number(body, "temperature", 1, 0, 2);
+  sampling.top_p = number(body, "top_p", 1, 0, 1);
+  if (sampling.top_p <= 0) refuse("top_p", shown(body.at("top_p")), "a number above 0 and at most 1");
+  // vLLM's -1, like 0, is all of them.
+  sampling.top_k = std::max<std::int64_t>(0, whole_number(body, "top_k", 0, -1, std::numeric_limits<std::int32_t>::max()));
+  sampling.min_p = number(body, "min_p", 0, 0, 1);
+  sampling.frequency_penalty = number(body, "frequency_penalty", 0, -2, 2);
+  sampling.presence_penalty = number(body, "presence_penalty", 0, -2, 2);
+  sampling.repetition_penalty = number(body, "repetition_penalty", 1, 0, 100);
+  if (sampling.repetition_penalty <= 0) {
+    refuse("repetition_penalty", shown(body.at("repetition_penalty")), "a number above 0 and at most 100");
+  }
+  sampling.logit_bias = biases_of(body, model.vocab_size);
+  sampling.logprobs = logprobs_of(endpoint, body);
+  sampling.seed = seed;
+  if (has(body, "seed")) {
+    if (!body.at("seed").is_number_integer()) refuse("seed", shown(body.at("seed")), "a whole number");
+    sampling.seed = static_cast<std::uint64_t>(body.at("seed").get<std::int64_t>());
+  }
+  return sampling;
 }
 
 std::vector<std::string> stops_of(const json& body) {
@@ -157,7 +223,7 @@ std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t roo
   return endpoint == Endpoint::kCompletions ? std::min<std::int64_t>(16, room) : room;
 }
 
-ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model, std::uint64_t seed) {
+json body_of(std::string_view text) {
   json body;
   try {
     body = json::parse(text);
@@ -165,24 +231,29 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
     throw ApiError{400, fmt::format("the body is not JSON: {}", e.what()), "invalid_request_error", "", "invalid_json"};
   }
   if (!body.is_object()) refuse("body", shown(body), "a JSON object");
-  if (!has(body, "model")) refuse("model", "nothing", fmt::format("'{}'", model.served_name));
+  return body;
+}
+
+void check_model(const json& body, const ApiModel& model) {
   if (!body.at("model").is_string()) refuse("model", shown(body.at("model")), fmt::format("'{}'", model.served_name));
   if (body.at("model") != model.served_name) {
     throw ApiError{404, fmt::format("model: found {}, this worker serves '{}'", shown(body.at("model")), model.served_name),
                    "invalid_request_error", "model", "model_not_found"};
   }
+}
+
+ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model, std::uint64_t seed) {
+  const json body = body_of(text);
+  if (!has(body, "model")) refuse("model", "nothing", fmt::format("'{}'", model.served_name));
+  check_model(body, model);
   refuse_unsupported(body);
 
   ApiRequest request;
   GenerationRequest& generation = request.generation;
-  generation.sampling.temperature = number(body, "temperature", 1, 0, 2);
-  generation.sampling.top_p = number(body, "top_p", 1, 0, 1);
-  if (generation.sampling.top_p <= 0) refuse("top_p", shown(body.at("top_p")), "a number above 0 and at most 1");
-  generation.sampling.seed = seed;
-  if (has(body, "seed")) {
-    if (!body.at("seed").is_number_integer()) refuse("seed", shown(body.at("seed")), "a whole number");
-    generation.sampling.seed = static_cast<std::uint64_t>(body.at("seed").get<std::int64_t>());
-  }
+  generation.sampling = sampling_of(endpoint, body, model, seed);
+  // More than the worker ever takes at once would be refused as if it were full.
+  const std::int64_t places = model.engine.max_running + model.engine.max_waiting;
+  request.choices = static_cast<int>(whole_number(body, "n", 1, 1, std::min<std::int64_t>(kMaxChoices, places)));
   generation.stop = stops_of(body);
   generation.ignore_eos = boolean(body, "ignore_eos", false);
   request.stream = boolean(body, "stream", false);
@@ -206,15 +277,78 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   return request;
 }
 
-ordered_json usage_of(const TokenEvent& last) {
-  return {{"prompt_tokens", last.prompt_tokens},
-          {"completion_tokens", last.generated_tokens},
-          {"total_tokens", last.prompt_tokens + last.generated_tokens}};
+// A prompt counts once, however many choices it has.
+ordered_json usage_of(std::span<const Choice> choices) {
+  std::int64_t generated = 0;
+  for (const Choice& choice : choices) generated += choice.last.generated_tokens;
+  const std::int64_t prompt = choices.front().last.prompt_tokens;
+  return {{"prompt_tokens", prompt}, {"completion_tokens", generated}, {"total_tokens", prompt + generated}};
+}
+
+// A token's bytes alone as text: what is no UTF-8 by itself becomes U+FFFD.
+std::string text_of(const LikelyToken& token) {
+  Utf8Stream stream;
+  const std::string whole = stream.push(token.bytes);
+  return whole + stream.finish();
+}
+
+ordered_json json_of(const LikelyToken& token) {
+  ordered_json bytes = ordered_json::array();
+  for (const char byte : token.bytes) bytes.push_back(static_cast<unsigned char>(byte));
+  return {{"token", text_of(token)}, {"logprob", token.logprob}, {"bytes", std::move(bytes)}};
+}
+
+ordered_json chat_logprobs(std::span<const TokenLogprobs> tokens) {
+  ordered_json content = ordered_json::array();
+  for (const TokenLogprobs& each : tokens) {
+    ordered_json entry = json_of(each.token);
+    entry["top_logprobs"] = ordered_json::array();
+    for (const LikelyToken& likely : each.top) entry["top_logprobs"].push_back(json_of(likely));
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}};
+}
+
+ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int64_t offset) {
+  ordered_json texts = ordered_json::array(), logprobs = ordered_json::array(), tops = ordered_json::array(),
+               offsets = ordered_json::array();
+  for (const TokenLogprobs& each : tokens) {
+    texts.push_back(text_of(each.token));
+    logprobs.push_back(each.token.logprob);
+    ordered_json top = ordered_json::object();
+    for (const LikelyToken& likely : each.top) top[text_of(likely)] = likely.logprob;
+    top[text_of(each.token)] = each.token.logprob;  // OpenAI's lists hold the drawn token, likely or not
+    tops.push_back(std::move(top));
+    offsets.push_back(offset);
+    offset += characters_of(each.token);
+  }
+  return {{"tokens", std::move(texts)},
+          {"token_logprobs", std::move(logprobs)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
+}
+
+// Of one choice; null where none were asked for.
+ordered_json logprobs_json(Endpoint endpoint, std::span<const TokenLogprobs> tokens, std::int64_t offset) {
+  if (tokens.empty()) return nullptr;
+  return endpoint == Endpoint::kChatCompletions ? chat_logprobs(tokens) : completion_logprobs(tokens, offset);
 }
 
 ordered_json nullable(const std::string& text) { return text.empty() ? ordered_json() : ordered_json(text); }
 
 std::string event_text(const ordered_json& data) { return "data: " + data.dump() + "\n\n"; }
+
+// What `make` throws, as a value.
+template <class Make>
+auto guarded(Make make) -> std::variant<decltype(make()), ApiError> {
+  try {
+    return make();
+  } catch (const ApiError& error) {
+    return error;
+  } catch (const json::exception& e) {
+    return ApiError{400, fmt::format("the body has an unexpected shape: {}", e.what()), "invalid_request_error", "", ""};
+  }
+}
 
 }  // namespace
 
@@ -229,37 +363,85 @@ std::string error_chunk(const ApiError& error) { return "data: " + error_body(er
 
 std::variant<ApiRequest, ApiError> parse_request(Endpoint endpoint, std::string_view body, const ApiModel& model,
                                                  std::uint64_t seed) {
-  try {
-    return parse(endpoint, body, model, seed);
-  } catch (const ApiError& error) {
-    return error;
-  } catch (const json::exception& e) {
-    return ApiError{400, fmt::format("the body has an unexpected shape: {}", e.what()), "invalid_request_error", "", ""};
-  }
+  return guarded([&] { return parse(endpoint, body, model, seed); });
 }
 
-std::string ResponseFormat::whole(const std::string& text, const TokenEvent& last) const {
+std::int64_t characters_of(const LikelyToken& token) {
+  const std::string text = text_of(token);
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+std::vector<GenerationRequest> choices_of(const ApiRequest& request) {
+  std::vector<GenerationRequest> choices(static_cast<std::size_t>(request.choices), request.generation);
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i].sampling.seed += i;
+  return choices;
+}
+
+std::variant<std::string, ApiError> tokenize_body(std::string_view text, const ApiModel& model) {
+  return guarded([&]() -> std::string {
+    const json body = body_of(text);
+    if (has(body, "model")) check_model(body, model);
+    if (has(body, "prompt") == has(body, "messages")) {
+      refuse("prompt", has(body, "prompt") ? "it and messages" : "nothing", "either prompt or messages");
+    }
+    std::vector<std::int32_t> ids;
+    if (has(body, "messages")) {
+      ids = model.chat.render(messages_of(body));
+    } else {
+      if (!body.at("prompt").is_string()) refuse("prompt", shown(body.at("prompt")), "a string");
+      if (boolean(body, "add_special_tokens", true)) ids = model.tokenizer.prefix();
+      const auto more = model.tokenizer.encode(body.at("prompt").get_ref<const std::string&>(), SpecialText::kParse);
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+    return ordered_json{{"count", ids.size()}, {"max_model_len", model.engine.max_context_tokens}, {"tokens", ids}}.dump();
+  });
+}
+
+std::variant<std::string, ApiError> detokenize_body(std::string_view text, const ApiModel& model) {
+  return guarded([&]() -> std::string {
+    const json body = body_of(text);
+    if (has(body, "model")) check_model(body, model);
+    const std::string allowed = fmt::format("a list of token ids from 0 to {}", model.vocab_size - 1);
+    if (!has(body, "tokens")) refuse("tokens", "nothing", allowed);
+    const json& tokens = body.at("tokens");
+    if (!tokens.is_array()) refuse("tokens", shown(tokens), allowed);
+    std::vector<std::int32_t> ids;
+    for (const json& id : tokens) {
+      if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= static_cast<double>(model.vocab_size)) {
+        refuse("tokens", shown(id), allowed);
+      }
+      ids.push_back(id.get<std::int32_t>());
+    }
+    return ordered_json{{"prompt", text_of({model.tokenizer.decode(ids), 0})}}.dump();
+  });
+}
+
+std::string ResponseFormat::whole(std::span<const Choice> choices) const {
   const bool chat = endpoint_ == Endpoint::kChatCompletions;
-  ordered_json choice = {{"index", 0}};
-  if (chat) {
-    choice["message"] = {{"role", "assistant"}, {"content", text}};
-  } else {
-    choice["text"] = text;
+  ordered_json list = ordered_json::array();
+  for (const Choice& from : choices) {
+    ordered_json choice = {{"index", list.size()}};
+    if (chat) {
+      choice["message"] = {{"role", "assistant"}, {"content", from.text}};
+    } else {
+      choice["text"] = from.text;
+    }
+    choice["logprobs"] = logprobs_json(endpoint_, from.logprobs, 0);
+    choice["finish_reason"] = to_string(*from.last.finish);
+    list.push_back(std::move(choice));
   }
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = to_string(*last.finish);
   const ordered_json body = {{"id", id_},
                              {"object", chat ? "chat.completion" : "text_completion"},
                              {"created", created_},
                              {"model", model_},
-                             {"choices", ordered_json::array({choice})},
-                             {"usage", usage_of(last)}};
+                             {"choices", std::move(list)},
+                             {"usage", usage_of(choices)}};
   return body.dump();
 }
 
-std::string ResponseFormat::chunk(const TokenEvent& event) const {
+std::string ResponseFormat::chunk(int index, const TokenEvent& event, std::int64_t offset) const {
   const bool chat = endpoint_ == Endpoint::kChatCompletions;
-  ordered_json choice = {{"index", 0}};
+  ordered_json choice = {{"index", index}};
   if (chat) {
     ordered_json delta = ordered_json::object();
     if (event.generated_tokens == 1) delta["role"] = "assistant";
@@ -268,7 +450,7 @@ std::string ResponseFormat::chunk(const TokenEvent& event) const {
   } else {
     choice["text"] = event.text;
   }
-  choice["logprobs"] = nullptr;
+  choice["logprobs"] = event.logprobs ? logprobs_json(endpoint_, std::span(&*event.logprobs, 1), offset) : ordered_json();
   choice["finish_reason"] = event.finish ? ordered_json(to_string(*event.finish)) : ordered_json();
   return event_text({{"id", id_},
                      {"object", chat ? "chat.completion.chunk" : "text_completion"},
@@ -277,14 +459,14 @@ std::string ResponseFormat::chunk(const TokenEvent& event) const {
                      {"choices", ordered_json::array({choice})}});
 }
 
-std::string ResponseFormat::usage_chunk(const TokenEvent& last) const {
+std::string ResponseFormat::usage_chunk(std::span<const Choice> choices) const {
   const bool chat = endpoint_ == Endpoint::kChatCompletions;
   return event_text({{"id", id_},
                      {"object", chat ? "chat.completion.chunk" : "text_completion"},
                      {"created", created_},
                      {"model", model_},
                      {"choices", ordered_json::array()},
-                     {"usage", usage_of(last)}});
+                     {"usage", usage_of(choices)}});
 }
 
 }  // namespace windlass::worker

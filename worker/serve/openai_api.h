@@ -1,12 +1,14 @@
 // The OpenAI API as pure functions: request bodies to GenerationRequests, events to response bodies. No sockets, no clock.
 //
-// Supported: chat completions and completions with max_tokens, temperature, top_p, seed, stop, stream, stream_options, and
-// ignore_eos as vLLM has it. Fields that would change the answer and are not supported are refused by name; others are ignored,
-// as OpenAI's own servers do. Any thread.
+// Supported: chat completions and completions with max_tokens, temperature, top_p, frequency_penalty, presence_penalty,
+// logit_bias, seed, stop, n, logprobs, stream and stream_options; top_k, min_p, repetition_penalty and ignore_eos as vLLM has
+// them. Fields that would change the answer and are not supported are refused by name; others are ignored, as OpenAI's own
+// servers do. /tokenize and /detokenize are vLLM's. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -31,10 +33,14 @@ struct ApiError {
 enum class Endpoint { kChatCompletions, kCompletions };
 
 struct ApiRequest {
-  GenerationRequest generation;
+  GenerationRequest generation;  // of the first choice
+  int choices = 1;
   bool stream = false;
   bool include_usage = false;
 };
+
+// The requests of all choices: the same, but each with a seed of its own, the first with the request's.
+[[nodiscard]] std::vector<GenerationRequest> choices_of(const ApiRequest& request);
 
 // What a request is judged against. REQUIRES: all outlive the call.
 struct ApiModel {
@@ -49,20 +55,32 @@ struct ApiModel {
 [[nodiscard]] std::variant<ApiRequest, ApiError> parse_request(Endpoint endpoint, std::string_view body, const ApiModel& model,
                                                                std::uint64_t seed);
 
+// The body that answers POST /tokenize, of {"prompt"} or {"messages"}, and POST /detokenize, of {"tokens"}.
+[[nodiscard]] std::variant<std::string, ApiError> tokenize_body(std::string_view body, const ApiModel& model);
+[[nodiscard]] std::variant<std::string, ApiError> detokenize_body(std::string_view body, const ApiModel& model);
+
+// One of a response's answers, whole.
+struct Choice {
+  std::string text;
+  std::vector<TokenLogprobs> logprobs;  // of its tokens, where they were asked for
+  TokenEvent last;                      // its finish: kStop or kLength
+};
+
 // Builds the bodies of one response.
 class ResponseFormat {
  public:
   ResponseFormat(Endpoint endpoint, std::string id, std::string model, std::int64_t created_unix_s)
       : endpoint_(endpoint), id_(std::move(id)), model_(std::move(model)), created_(created_unix_s) {}
 
-  // The whole body of a response that is not streamed. REQUIRES: last.finish is kStop or kLength.
-  [[nodiscard]] std::string whole(const std::string& text, const TokenEvent& last) const;
+  // The whole body of a response that is not streamed. REQUIRES: at least one choice.
+  [[nodiscard]] std::string whole(std::span<const Choice> choices) const;
 
-  // One server-sent event for one token. Every token has its event, even where its text is held back, so that a reader can
-  // count tokens and time them. The first one of a chat names the role.
-  [[nodiscard]] std::string chunk(const TokenEvent& event) const;
-  // The event before [DONE] when the client asked for usage.
-  [[nodiscard]] std::string usage_chunk(const TokenEvent& last) const;
+  // One server-sent event for one token of the choice with this index. Every token has its event, even where its text is held
+  // back, so that a reader can count tokens and time them. The first one of a chat names the role. `offset`: characters in the
+  // tokens before, for what completions call text_offset.
+  [[nodiscard]] std::string chunk(int index, const TokenEvent& event, std::int64_t offset = 0) const;
+  // The event before [DONE] when the client asked for usage; the last events of all choices.
+  [[nodiscard]] std::string usage_chunk(std::span<const Choice> choices) const;
 
  private:
   Endpoint endpoint_;
@@ -70,6 +88,9 @@ class ResponseFormat {
   std::string model_;
   std::int64_t created_;
 };
+
+// Characters (code points) of a token's text as logprobs show it.
+[[nodiscard]] std::int64_t characters_of(const LikelyToken& token);
 
 inline constexpr std::string_view kStreamEnd = "data: [DONE]\n\n";
 // An error after the stream began: "data: {"error":...}\n\n".

@@ -121,6 +121,57 @@ TEST_F(Worker, CompletesAndStreamsTheSame) {
   EXPECT_THAT(ask(port_, "GET", "/v1/models").body, HasSubstr("\"id\":\"tiny\""));
 }
 
+// Given three choices with log probabilities, whole and streamed say the same by choice; the first is what one choice alone is,
+// and more choices than there are places are refused at once.
+TEST_F(Worker, GivesSeveralChoices) {
+  const auto worker = start();
+  json request{{"model", "tiny"}, {"prompt", "the anchor"}, {"max_tokens", 12}, {"seed", 4},
+               {"n", 3},          {"logprobs", 2},          {"top_k", 50}};
+  const Answer whole = ask(port_, "POST", "/v1/completions", request.dump());
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json body = json::parse(whole.body);
+  ASSERT_EQ(body["choices"].size(), 3U);
+  EXPECT_NE(body["choices"][0]["text"], body["choices"][1]["text"]);
+  for (const json& choice : body["choices"]) {
+    EXPECT_EQ(choice["logprobs"]["tokens"].size(), 12U);
+    for (const json& logprob : choice["logprobs"]["token_logprobs"]) EXPECT_LT(logprob, 0);
+    for (const json& top : choice["logprobs"]["top_logprobs"]) EXPECT_GE(top.size(), 1U);
+  }
+  EXPECT_EQ(body["usage"]["completion_tokens"], 36);
+
+  request["stream"] = true;
+  const Answer streamed = ask(port_, "POST", "/v1/completions", request.dump());
+  ASSERT_EQ(streamed.status, 200) << streamed.body;
+  std::vector<std::string> texts(3);
+  std::vector<json> offsets(3, json::array());
+  for (std::size_t at = streamed.body.find("data: {"); at != std::string::npos; at = streamed.body.find("data: {", at + 1)) {
+    const json event = json::parse(streamed.body.substr(at + 6, streamed.body.find("\n\n", at) - at - 6));
+    const json& choice = event["choices"][0];
+    texts[choice["index"]] += choice["text"].get<std::string>();
+    offsets[choice["index"]].push_back(choice["logprobs"]["text_offset"][0]);
+  }
+  EXPECT_THAT(streamed.body, HasSubstr("data: [DONE]"));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ(texts[i], body["choices"][i]["text"]);
+    EXPECT_EQ(offsets[i], body["choices"][i]["logprobs"]["text_offset"]);
+  }
+
+  request["stream"] = false;
+  request["n"] = 1;
+  const json alone = json::parse(ask(port_, "POST", "/v1/completions", request.dump()).body);
+  EXPECT_EQ(alone["choices"][0]["text"], texts[0]);
+
+  request["n"] = 100;
+  const Answer many = ask(port_, "POST", "/v1/completions", request.dump());
+  EXPECT_EQ(many.status, 400);
+  EXPECT_THAT(many.body, HasSubstr("n: found 100, allowed is a whole number from 1 to"));
+
+  const json tokens = json::parse(ask(port_, "POST", "/tokenize", R"({"prompt":"the anchor"})").body);
+  EXPECT_EQ(tokens["count"], body["usage"]["prompt_tokens"]);
+  const json text = json::parse(ask(port_, "POST", "/detokenize", json{{"tokens", tokens["tokens"]}}.dump()).body);
+  EXPECT_EQ(text["prompt"], "the anchor");
+}
+
 // Given a stream of 4,000 tokens, its first chunk is here while the worker has not made the last one: the token counter, read
 // after the chunk, is below 4,000.
 TEST_F(Worker, FirstTokenLeavesBeforeTheLastIsMade) {

@@ -14,8 +14,6 @@
 namespace windlass::chain {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 // Given: the instance of Fig. 1 (L servers of (L+1) s_m, s_m = L s_c) with L = 6. Expected: c = 1 gives L chains of one server,
 // and c = L^2 one chain of L servers with one block each.
 TEST(GbpCr, IsFigure1) {

@@ -13,8 +13,6 @@
 namespace windlass::chain {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 Placement random_placement(Rng& rng, const Instance& instance) {
   Placement placement(instance.servers.size());
   for (std::size_t j = 0; j < placement.size(); ++j) {

@@ -125,14 +125,14 @@ Placement random_cover(Rng& rng, int blocks, std::size_t servers, int most) {
   return placement;
 }
 
-struct Case {
+struct OrderCase {
   Instance instance;
   Placement before, after;
 };
 
 // Memories mostly too small for both ranges of a server.
-Case random_case(Rng& rng, int max_blocks, int max_servers) {
-  Case c;
+OrderCase random_case(Rng& rng, int max_blocks, int max_servers) {
+  OrderCase c;
   const auto blocks = static_cast<int>(rng.integer(2, max_blocks));
   const auto servers = static_cast<std::size_t>(rng.integer(2, max_servers));
   c.before = random_cover(rng, blocks, servers, 3);

@@ -14,6 +14,8 @@
 
 namespace windlass::cli {
 
+inline const char* const kBloom = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b.yaml";
+
 inline Outcome run_chain(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "chain");
   return run(arguments);

@@ -11,8 +11,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const char* const kBloom = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b.yaml";
-
 // Given the paper's Fig. 2 with c = 1: the placement, disjoint chains, chains, capacities and rates of its text, under the
 // agreed names.
 TEST(ChainCompose, PrintsFigure2) {

@@ -11,7 +11,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const char* const kBloom = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b.yaml";
 const char* const kBusy = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b-busy.yaml";
 
 // Given one instance twice: nothing moves and nothing is proposed.

@@ -10,7 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const char* const kBloom = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b.yaml";
 const char* const kLlama = WINDLASS_SOURCE_DIR "/examples/chains/llama-2-7b.yaml";
 
 constexpr const char* kTrace = R"(TIMESTAMP,ContextTokens,GeneratedTokens

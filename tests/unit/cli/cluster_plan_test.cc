@@ -20,30 +20,18 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kExample = WINDLASS_SOURCE_DIR "/examples/cluster/4-h100-4-a100.yaml";
+const std::string kClusterExample = WINDLASS_SOURCE_DIR "/examples/cluster/4-h100-4-a100.yaml";
 const std::string kScenario = WINDLASS_SOURCE_DIR "/examples/plan/llama3-8b.yaml";
-
-std::string written(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path) << text;
-  return path;
-}
-
-std::string example_with(const std::string& name, const std::string& from, const std::string& to) {
-  std::string text = text_of(kExample);
-  text.replace(text.find(from), from.size(), to);
-  return written(name, text);
-}
 
 // Given the example, expect HexGen-2's groups and flow as a table, and as JSON with the fields; the same on any number
 // of cores.
 TEST(ClusterPlan, PlacesOnACluster) {
-  const Outcome table = run({"plan", "-f", kExample});
+  const Outcome table = run({"plan", "-f", kClusterExample});
   ASSERT_EQ(table.code, kDone) << table.err << table.out;
   EXPECT_THAT(table.out, HasSubstr("strategy hexgen2: meets the objectives"));
   EXPECT_THAT(table.out, HasSubstr("OF ITS PATH"));
   EXPECT_THAT(table.out, HasSubstr("h100["));
-  const Outcome outcome = run({"plan", "-f", kExample, "--strategy", "hexgen2", "-o", "json", "--jobs", "1"});
+  const Outcome outcome = run({"plan", "-f", kClusterExample, "--strategy", "hexgen2", "-o", "json", "--jobs", "1"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   auto plan = outcome.json();
   EXPECT_EQ(plan.at("strategy"), "hexgen2");
@@ -73,28 +61,29 @@ TEST(ClusterPlan, PlacesOnACluster) {
   }
   EXPECT_NEAR(share, 1, 1e-6);
   EXPECT_NEAR(value, plan.at("flow").at("value").get<double>(), 1e-6 * value);
-  auto again = run({"plan", "-f", kExample, "--strategy", "hexgen2", "-o", "json", "--jobs", "3"}).json();
+  auto again = run({"plan", "-f", kClusterExample, "--strategy", "hexgen2", "-o", "json", "--jobs", "3"}).json();
   plan.erase("wallSeconds");
   again.erase("wallSeconds");
   EXPECT_EQ(plan, again);
-  EXPECT_THAT(run({"plan", "-f", kExample, "-o", "yaml"}).out, HasSubstr("flow:"));
+  EXPECT_THAT(run({"plan", "-f", kClusterExample, "-o", "yaml"}).out, HasSubstr("flow:"));
 }
 
 // Given the other strategies, expect their plans of the same file: Huawei's on the machines, a search's with the cluster's
 // GPUs.
 TEST(ClusterPlan, TakesOtherStrategies) {
-  const Outcome huawei = run({"plan", "-f", kExample, "--strategy", "huawei", "--rate", "1", "-o", "json"});
+  const Outcome huawei = run({"plan", "-f", kClusterExample, "--strategy", "huawei", "--rate", "1", "-o", "json"});
   ASSERT_EQ(huawei.code, kDone) << huawei.err << huawei.out;
   const auto placed = huawei.json();  // not in the loop's head: a part of a temporary would not outlive it
   for (const auto& group : placed.at("groups")) EXPECT_EQ(group.at("role"), "unified");
-  const Outcome vidur = run({"plan", "-f", kExample, "--strategy", "vidur", "--rate", "1", "--time-limit", "2s", "-o", "json"});
+  const Outcome vidur =
+      run({"plan", "-f", kClusterExample, "--strategy", "vidur", "--rate", "1", "--time-limit", "2s", "-o", "json"});
   EXPECT_THAT(vidur.code, testing::AnyOf(kDone, kInfeasible)) << vidur.err;
   EXPECT_EQ(vidur.json().at("strategy"), "vidur");
 }
 
 // Given a rate that the cluster cannot serve, expect exit code 3 and the most that it can.
 TEST(ClusterPlan, SaysTheMostThatItServes) {
-  const Outcome outcome = run({"plan", "-f", kExample, "--rate", "5000", "-o", "json"});
+  const Outcome outcome = run({"plan", "-f", kClusterExample, "--rate", "5000", "-o", "json"});
   ASSERT_EQ(outcome.code, kInfeasible) << outcome.err;
   const auto plan = outcome.json();
   EXPECT_FALSE(plan.at("servesRate"));
@@ -103,10 +92,10 @@ TEST(ClusterPlan, SaysTheMostThatItServes) {
   EXPECT_GT(most, 1);
   EXPECT_LT(most, 5000);
   EXPECT_FALSE(plan.at("reasons").empty());
-  EXPECT_THAT(run({"plan", "-f", kExample, "--rate", "5000"}).out, HasSubstr("SERVES AT MOST"));
+  EXPECT_THAT(run({"plan", "-f", kClusterExample, "--rate", "5000"}).out, HasSubstr("SERVES AT MOST"));
   // An objective that no placement meets is said too.
   const Outcome missed =
-      run({"plan", "-f", example_with("missed.yaml", "timePerOutputToken: 150ms", "timePerOutputToken: 10us")});
+      run({"plan", "-f", file_with(kClusterExample, "missed.yaml", "timePerOutputToken: 150ms", "timePerOutputToken: 10us")});
   EXPECT_EQ(missed.code, kInfeasible);
   EXPECT_THAT(missed.out, HasSubstr("serves the rate, BUT"));
 }
@@ -114,7 +103,8 @@ TEST(ClusterPlan, SaysTheMostThatItServes) {
 // Given every strategy, expect a row each that holds or says why it has no plan, and a page with the groups and the flow.
 TEST(ClusterPlan, ComparesAndReports) {
   const std::string page = testing::TempDir() + "cluster.html";
-  const Outcome outcome = run({"plan", "-f", kExample, "--rate", "1", "--compare", "--time-limit", "1s", "--report", page});
+  const Outcome outcome =
+      run({"plan", "-f", kClusterExample, "--rate", "1", "--compare", "--time-limit", "1s", "--report", page});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   for (const auto& strategy : hetero::cluster_strategies()) EXPECT_THAT(outcome.out, HasSubstr(strategy.name));
   for (const auto& strategy : search::strategies()) EXPECT_THAT(outcome.out, HasSubstr(strategy.name));
@@ -128,7 +118,7 @@ TEST(ClusterPlan, ComparesAndReports) {
 // Given a placement that nobody searched for, expect the text and the page that are kept beside this test's data: what a person
 // reads does not change unseen. WINDLASS_UPDATE_GOLDEN=1 writes them anew.
 TEST(ClusterPlan, ReadsAsKept) {
-  auto scenario = hetero::parse_cluster_scenario(text_of(kExample), "4-h100-4-a100.yaml");
+  auto scenario = hetero::parse_cluster_scenario(text_of(kClusterExample), "4-h100-4-a100.yaml");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   auto prepared = hetero::PreparedCluster::make(std::move(*scenario), {});
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
@@ -179,19 +169,22 @@ TEST(ClusterPlan, WrongInputs) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
     EXPECT_EQ(outcome.out, "");
   };
-  refused({"plan", "-f", kExample, "--strategy", "hexgen"}, kUsage, "hexgen");
+  refused({"plan", "-f", kClusterExample, "--strategy", "hexgen"}, kUsage, "hexgen");
   refused({"plan", "-f", kScenario, "--strategy", "hexgen2"}, kFailed,
           "llama3-8b.yaml: --strategy hexgen2 places a model on the nodes of a cluster: found no cluster, needed is `cluster: "
           "{nodes");
-  refused({"plan", "-f", kExample, "-f", kExample}, kFailed, "-f: found 2 files, allowed is one CLUSTER");
-  refused({"plan", "-f", example_with("zero.yaml", "gpus: 4", "gpus: 0")}, kFailed, "cluster.nodes[0].gpus: found '0'");
-  refused({"plan", "-f", example_with("unknown.yaml", "accelerator: h100-80gb", "accelerator: h100")}, kFailed,
+  refused({"plan", "-f", kClusterExample, "-f", kClusterExample}, kFailed, "-f: found 2 files, allowed is one CLUSTER");
+  refused({"plan", "-f", file_with(kClusterExample, "zero.yaml", "gpus: 4", "gpus: 0")}, kFailed,
+          "cluster.nodes[0].gpus: found '0'");
+  refused({"plan", "-f", file_with(kClusterExample, "unknown.yaml", "accelerator: h100-80gb", "accelerator: h100")}, kFailed,
           "cluster.nodes[0].accelerator: found 'h100'");
-  refused({"plan", "-f", example_with("large.yaml", "opt-30b", "llama3.1-405b")}, kFailed, "GB too few");
+  refused({"plan", "-f", file_with(kClusterExample, "large.yaml", "opt-30b", "llama3.1-405b")}, kFailed, "GB too few");
   refused({"plan", "-f",
-           example_with("apart.yaml", "default: {GBps: 3.125, latency: 30us}", "between: [{nodes: [h100, b200], GBps: 1}]")},
+           file_with(kClusterExample, "apart.yaml", "default: {GBps: 3.125, latency: 30us}",
+                     "between: [{nodes: [h100, b200], GBps: 1}]")},
           kFailed, "cluster.links.between[0].nodes: found 'b200', which is no node, allowed are h100, a100");
-  refused({"plan", "-f", kExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed, "/nowhere/plan.html");
+  refused({"plan", "-f", kClusterExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed,
+          "/nowhere/plan.html");
 }
 
 }  // namespace

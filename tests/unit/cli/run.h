@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "controller/cli/commands.h"
@@ -39,6 +40,20 @@ inline std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+// A file of this test run with the text; its path.
+inline std::string written(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+// A copy of `file` under another name, `to` where it first has `from`.
+inline std::string file_with(const std::string& file, const std::string& name, const std::string& from, const std::string& to) {
+  std::string text = text_of(file);
+  text.replace(text.find(from), from.size(), to);
+  return written(name, text);
 }
 
 }  // namespace windlass::cli

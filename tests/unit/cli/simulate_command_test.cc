@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const char* const kExample = WINDLASS_SOURCE_DIR "/examples/simulate/llama3-8b.yaml";
+const char* const kSimulateExample = WINDLASS_SOURCE_DIR "/examples/simulate/llama3-8b.yaml";
 
 Outcome simulate(std::vector<std::string> arguments, bool terminal = false) {
   arguments.insert(arguments.begin(), "simulate");
@@ -33,7 +33,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // Given the example that needs no file: a table with what it rests on, the defaults used, and that nothing was measured.
 TEST(Simulate, TheExampleForPeople) {
-  const auto outcome = simulate({"-f", kExample});
+  const auto outcome = simulate({"-f", kSimulateExample});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* expected :
@@ -46,7 +46,7 @@ TEST(Simulate, TheExampleForPeople) {
 // Given JSON: the names, beside them the seed, the defaults and the mark of an extrapolation; --seed decides the
 // figures.
 TEST(Simulate, TheExampleForScripts) {
-  const auto outcome = simulate({"-f", kExample, "-o", "json"});
+  const auto outcome = simulate({"-f", kSimulateExample, "-o", "json"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   auto json = outcome.json();
   for (const char* name : {"requests", "completed", "ttftSeconds", "tbtSeconds", "tpotSeconds", "e2eSeconds", "sloAttainment",
@@ -58,8 +58,8 @@ TEST(Simulate, TheExampleForScripts) {
   EXPECT_EQ(json.at("completed"), json.at("requests"));
   EXPECT_EQ(json.at("extrapolated"), true);
   EXPECT_FALSE(json.at("defaults").empty());
-  auto again = simulate({"-f", kExample, "-o", "json", "--seed", "1"}).json();
-  auto other = simulate({"-f", kExample, "-o", "json", "--seed", "2"}).json();
+  auto again = simulate({"-f", kSimulateExample, "-o", "json", "--seed", "1"}).json();
+  auto other = simulate({"-f", kSimulateExample, "-o", "json", "--seed", "2"}).json();
   for (auto* one : {&json, &again, &other}) one->erase("wallSeconds");
   EXPECT_EQ(json, again);
   EXPECT_NE(json.at("ttftSeconds"), other.at("ttftSeconds"));
@@ -72,8 +72,8 @@ TEST(Simulate, ThreadsDoNotChangeTheResult) {
   std::string rows[2];
   for (const int i : {0, 1}) {
     const std::string csv = (folder.path() / ("r" + std::to_string(i) + ".csv")).string();
-    const auto outcome =
-        simulate({"-f", kExample, "-o", "json", "--replications", "9", "--jobs", i == 0 ? "1" : "7", "--requests-csv", csv});
+    const auto outcome = simulate(
+        {"-f", kSimulateExample, "-o", "json", "--replications", "9", "--jobs", i == 0 ? "1" : "7", "--requests-csv", csv});
     ASSERT_EQ(outcome.code, kDone) << outcome.err;
     results[i] = outcome.json();
     results[i].erase("wallSeconds");
@@ -89,7 +89,7 @@ TEST(Simulate, ThreadsDoNotChangeTheResult) {
 TEST(Simulate, WritesRequests) {
   const TempFolder folder;
   const std::string csv = (folder.path() / "r.csv").string();
-  const auto outcome = simulate({"-f", kExample, "-o", "json", "--replications", "2", "--requests-csv", csv});
+  const auto outcome = simulate({"-f", kSimulateExample, "-o", "json", "--replications", "2", "--requests-csv", csv});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   const auto lines = lines_of(text_of(csv));
   const auto json = outcome.json();
@@ -119,7 +119,7 @@ TEST(Simulate, WritesRequests) {
 TEST(Simulate, WritesAPage) {
   const TempFolder folder;
   const std::string html = (folder.path() / "r.html").string();
-  const auto outcome = simulate({"-f", kExample, "--replications", "2", "--report", html});
+  const auto outcome = simulate({"-f", kSimulateExample, "--replications", "2", "--report", html});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   const std::string page = text_of(html);
   for (const char* title : {"Time to first token", "Time between tokens", "Arrival to last token",
@@ -145,7 +145,7 @@ TEST(Simulate, WritesAPage) {
 // Given a scenario whose file has markup in its name: the page shows it as text.
 TEST(Simulate, PagesEscape) {
   const TempFolder folder;
-  const std::string file = folder.file("a<b>&c.yaml", text_of(kExample));
+  const std::string file = folder.file("a<b>&c.yaml", text_of(kSimulateExample));
   const std::string html = (folder.path() / "r.html").string();
   ASSERT_EQ(simulate({"-f", file, "--report", html}).code, kDone);
   EXPECT_THAT(text_of(html), HasSubstr("a&lt;b&gt;&amp;c.yaml"));
@@ -155,7 +155,7 @@ TEST(Simulate, PagesEscape) {
 // Given no slo: no attainment, and no plot of it. Given refused requests: said.
 TEST(Simulate, SaysWhatThereIs) {
   const TempFolder folder;
-  std::string text = text_of(kExample);
+  std::string text = text_of(kSimulateExample);
   text = replaced(text, "slo: {timeToFirstToken: 1s, timePerOutputToken: 60ms, percentile: 95}", "");
   const std::string html = (folder.path() / "r.html").string();
   const auto plain = simulate({"-f", folder.file("a.yaml", text), "-o", "json", "--report", html});
@@ -196,7 +196,7 @@ TEST(Simulate, PathsAreRelativeToTheScenario) {
 // Given wrong command lines and files: exit code 2, nothing on the output, one line that names what is wrong.
 TEST(Simulate, MistakesAreNamed) {
   const TempFolder folder;
-  const std::string text = text_of(kExample);
+  const std::string text = text_of(kSimulateExample);
   const std::string bad_field = folder.file("field.yaml", replaced(text, "workers: 4", "workers: four"));
   const std::string bad_yaml = folder.file("yaml.yaml", "model: {name: llama3-8b\n");
   const std::string empty = folder.file("empty.yaml", replaced(text, "duration: 300s", "duration: 1ms"));
@@ -209,14 +209,14 @@ TEST(Simulate, MistakesAreNamed) {
       {{"-f", bad_yaml}, "yaml.yaml:"},
       {{"-f", small}, "cluster.pools[0]: found 1 x t4"},
       {{"-f", empty}, "workload.duration: no request comes within it at 12 requests/s; allowed is a longer one"},
-      {{"-f", kExample, "--seed", "-1"}, "--seed"},
-      {{"-f", kExample, "--replications", "0"}, "--replications"},
-      {{"-f", kExample, "--replications", "many"}, "--replications"},
-      {{"-f", kExample, "--jobs", "-2"}, "--jobs"},
-      {{"-f", kExample, "-o", "xml"}, "xml"},
-      {{"-f", kExample, "--report", "/no/such/folder/r.html"}, "/no/such/folder/r.html: cannot be written"},
-      {{"-f", kExample, "--requests-csv", folder.path().string()}, "cannot be written"},
-      {{"-f", kExample, "--speed", "9"}, "--speed"},
+      {{"-f", kSimulateExample, "--seed", "-1"}, "--seed"},
+      {{"-f", kSimulateExample, "--replications", "0"}, "--replications"},
+      {{"-f", kSimulateExample, "--replications", "many"}, "--replications"},
+      {{"-f", kSimulateExample, "--jobs", "-2"}, "--jobs"},
+      {{"-f", kSimulateExample, "-o", "xml"}, "xml"},
+      {{"-f", kSimulateExample, "--report", "/no/such/folder/r.html"}, "/no/such/folder/r.html: cannot be written"},
+      {{"-f", kSimulateExample, "--requests-csv", folder.path().string()}, "cannot be written"},
+      {{"-f", kSimulateExample, "--speed", "9"}, "--speed"},
   };
   for (const auto& [arguments, expected] : table) {
     const auto outcome = simulate(arguments);

@@ -15,25 +15,13 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kExample = WINDLASS_SOURCE_DIR "/examples/plan/llama3-8b.yaml";
+const std::string kPlanExample = WINDLASS_SOURCE_DIR "/examples/plan/llama3-8b.yaml";
 const std::string kWithClasses = WINDLASS_SOURCE_DIR "/examples/tiny.yaml";
 const std::string kService = WINDLASS_SOURCE_DIR "/examples/llama3-8b.yaml";
 
-std::string written(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
-  std::ofstream(path) << text;
-  return path;
-}
-
-std::string example_with(const std::string& name, const std::string& from, const std::string& to) {
-  std::string text = text_of(kExample);
-  text.replace(text.find(from), from.size(), to);
-  return written(name, text);
-}
-
 // The example with less to search and shorter trials.
 std::string small_example(const std::string& name) {
-  std::string text = text_of(kExample);
+  std::string text = text_of(kPlanExample);
   text.erase(text.find("- {accelerator: l40s"), std::string("- {accelerator: l40s, gpus: 32}\n").size());
   const std::string search = "search: {tensorParallel: [1, 2, 4]}";
   text.replace(text.find(search), search.size(), "search: {tensorParallel: [1], requestsPerTrial: 100}");
@@ -79,8 +67,8 @@ TEST(StrategyPlan, PlansAModelService) {
 // Given an objective that nothing meets, expect exit code 3, the nearest plan, and what it misses.
 TEST(StrategyPlan, InfeasibleIsThree) {
   const Outcome outcome =
-      run({"plan", "-f", example_with("infeasible.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"), "--strategy",
-           "vidur", "-o", "json"});
+      run({"plan", "-f", file_with(kPlanExample, "infeasible.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"),
+           "--strategy", "vidur", "-o", "json"});
   ASSERT_EQ(outcome.code, kInfeasible) << outcome.err;
   const auto plan = nlohmann::json::parse(outcome.out);
   EXPECT_FALSE(plan.at("meetsObjectives"));
@@ -90,8 +78,8 @@ TEST(StrategyPlan, InfeasibleIsThree) {
 // Given the same and a strategy that knows no nearest plan, expect exit code 3 too, and why.
 TEST(StrategyPlan, InfeasibleWithoutAPlanIsThree) {
   const Outcome outcome =
-      run({"plan", "-f", example_with("hopeless.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"), "--strategy",
-           "aladdin"});
+      run({"plan", "-f", file_with(kPlanExample, "hopeless.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"),
+           "--strategy", "aladdin"});
   EXPECT_EQ(outcome.code, kInfeasible);
   EXPECT_THAT(outcome.err, HasSubstr("aladdin"));
 }
@@ -117,17 +105,17 @@ TEST(StrategyPlan, WrongInputs) {
     EXPECT_THAT(outcome.err, HasSubstr(text));
     EXPECT_EQ(outcome.out, "");
   };
-  refused({"plan", "-f", kExample, "--strategy", "alladin"}, kUsage, "alladin");
-  refused({"plan", "-f", kExample, "--goal", "money"}, kUsage, "money");
-  refused({"plan", "-f", kExample, "--compare", "--strategy", "auto"}, kUsage, "--strategy");
-  refused({"plan", "-f", kExample, "--time-limit", "ten"}, kUsage, "--time-limit: found 'ten', allowed is a time above 0");
+  refused({"plan", "-f", kPlanExample, "--strategy", "alladin"}, kUsage, "alladin");
+  refused({"plan", "-f", kPlanExample, "--goal", "money"}, kUsage, "money");
+  refused({"plan", "-f", kPlanExample, "--compare", "--strategy", "auto"}, kUsage, "--strategy");
+  refused({"plan", "-f", kPlanExample, "--time-limit", "ten"}, kUsage, "--time-limit: found 'ten', allowed is a time above 0");
   refused({"plan", "--snapshot", "x.json", "--strategy", "auto"}, kUsage, "--strategy");
   refused({"plan", "-f", "/nowhere.yaml"}, kFailed, "/nowhere.yaml: cannot be read");
-  refused({"plan", "-f", example_with("cluster.yaml", "accelerators:", "cluster:")}, kFailed, "cluster: found");
-  refused({"plan", "-f", example_with("unknown.yaml", "a100-80gb", "a100")}, kFailed,
+  refused({"plan", "-f", file_with(kPlanExample, "cluster.yaml", "accelerators:", "cluster:")}, kFailed, "cluster: found");
+  refused({"plan", "-f", file_with(kPlanExample, "unknown.yaml", "a100-80gb", "a100")}, kFailed,
           "accelerators[0].accelerator: found 'a100'");
-  refused({"plan", "-f", kExample, "-f", kExample}, kFailed, "-f: found 2 files, allowed is one SCENARIO");
-  refused({"plan", "-f", kExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed, "/nowhere/plan.html");
+  refused({"plan", "-f", kPlanExample, "-f", kPlanExample}, kFailed, "-f: found 2 files, allowed is one SCENARIO");
+  refused({"plan", "-f", kPlanExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed, "/nowhere/plan.html");
 }
 
 }  // namespace

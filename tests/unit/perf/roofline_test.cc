@@ -12,7 +12,7 @@
 namespace windlass::planner {
 namespace {
 
-OperatorHardware hardware() {
+OperatorHardware plain_hardware() {
   return {.flops_16bit = 1e15, .flops_8bit = 2e15, .memory_bandwidth_bytes_per_s = 3e12, .link_bandwidth_bytes_per_s = 4e11};
 }
 
@@ -63,7 +63,7 @@ TEST(Roofline, GrowsWithWork) {
     EXPECT_GE(all_reduce_roofline_s(chip, efficiency, 8, bytes), all_reduce_roofline_s(chip, efficiency, 2, bytes));
     EXPECT_GE(all_reduce_roofline_s(chip, efficiency, 4, 2 * bytes), all_reduce_roofline_s(chip, efficiency, 4, bytes));
   }
-  EXPECT_EQ(all_reduce_roofline_s(hardware(), {}, 1, 1e6), 0);
+  EXPECT_EQ(all_reduce_roofline_s(plain_hardware(), {}, 1, 1e6), 0);
 }
 
 // Given names: the measured four have their own coefficients, all others those of a measured one, and say so; shares are
@@ -93,7 +93,7 @@ TEST(Roofline, CoefficientsShipForEveryAccelerator) {
 
 // Given a chip without FP8: FP8 weights save bytes, and compute at the speed of 16 bit.
 TEST(Roofline, FloatEightWithoutTensorCores) {
-  OperatorHardware chip = hardware();
+  OperatorHardware chip = plain_hardware();
   EXPECT_EQ(peak_flops(chip, GemmKind::kFloat8), 2e15);
   chip.flops_8bit = 0;
   EXPECT_EQ(peak_flops(chip, GemmKind::kFloat8), 1e15);

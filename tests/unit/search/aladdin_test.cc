@@ -18,14 +18,14 @@ namespace {
 using testing::HasSubstr;
 
 // Short trials: these are small problems.
-AladdinOptions quick() {
+AladdinOptions quick_aladdin() {
   AladdinOptions options;
   options.search.seeds = 1;
   options.search.trial_s = 20;
   return options;
 }
 
-Plan planned(const Problem& problem, const AladdinOptions& options = quick(), const Effort& effort = {}) {
+Plan planned(const Problem& problem, const AladdinOptions& options = quick_aladdin(), const Effort& effort = {}) {
   auto plan = aladdin_plan(problem, effort, options);
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
   return plan.ok() ? *plan : Plan{};
@@ -145,7 +145,7 @@ TEST(AladdinPlan, CostsNoMoreWhereLessIsAsked) {
 // Given split phases, expect prefill and decode workers that hold in the simulator.
 TEST(AladdinPlan, SplitsPhases) {
   const OwnedProblem owned = make_problem();
-  AladdinOptions options = quick();
+  AladdinOptions options = quick_aladdin();
   options.setting = PlanSetting::kSplitPhase;
   const Plan plan = planned(owned.problem, options);
   ASSERT_TRUE(plan.holds);
@@ -161,9 +161,9 @@ TEST(AladdinPlan, IsTheSameOnAnyNumberOfCores) {
   cli::ThreadExecutor one(1), three(3);
   Effort effort;
   effort.executor = &one;
-  const Plan a = planned(owned.problem, quick(), effort);
+  const Plan a = planned(owned.problem, quick_aladdin(), effort);
   effort.executor = &three;
-  const Plan b = planned(owned.problem, quick(), effort);
+  const Plan b = planned(owned.problem, quick_aladdin(), effort);
   EXPECT_EQ(describe(owned.problem, a.deployment), describe(owned.problem, b.deployment));
   EXPECT_EQ(a.predicted.attainment, b.predicted.attainment);
   EXPECT_EQ(a.predicted.capacity_requests_per_s, b.predicted.capacity_requests_per_s);
@@ -178,14 +178,14 @@ TEST(AladdinPlan, SaysWhatIsMissing) {
   ProblemSpec spec;
   spec.tpot_s = 1e-4;
   const OwnedProblem tight = make_problem(spec);
-  const auto none = aladdin_plan(tight.problem, {}, quick());
+  const auto none = aladdin_plan(tight.problem, {}, quick_aladdin());
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(none.error().message, HasSubstr("one request alone takes"));
   const OwnedProblem owned = make_problem();
   Effort effort;
   effort.stop = [] { return true; };
-  const auto stopped = aladdin_plan(owned.problem, effort, quick());
+  const auto stopped = aladdin_plan(owned.problem, effort, quick_aladdin());
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
@@ -197,23 +197,23 @@ TEST(AladdinPlan, RefusesWhatIsWrong) {
     const auto plan = aladdin_plan(owned.problem, {}, options);
     return plan.ok() ? std::string() : plan.error().message;
   };
-  AladdinOptions options = quick();
+  AladdinOptions options = quick_aladdin();
   options.placement.theta = 0;
   EXPECT_EQ(message(options), "test: aladdin: theta: found 0, allowed is above 0 and at most 1");
-  options = quick();
+  options = quick_aladdin();
   options.placement.gamma = 1.5;
   EXPECT_EQ(message(options), "test: aladdin: gamma: found 1.5, allowed is 0 to 1");
-  options = quick();
+  options = quick_aladdin();
   options.heartbeat_s = 0;
   EXPECT_EQ(message(options), "test: aladdin: heartbeat: found 0, allowed is above 0");
-  options = quick();
+  options = quick_aladdin();
   options.search.seeds = 0;
   EXPECT_EQ(message(options), "test: aladdin: seeds: found 0, allowed is at least 1");
   owned.problem.objectives.both.reset();
   owned.problem.objectives.limits = {{Metric::kTtft, 90, 0.5}};
-  EXPECT_EQ(message(quick()), "test: aladdin: found no objective for TPOT, allowed are problems with TTFT and TPOT");
+  EXPECT_EQ(message(quick_aladdin()), "test: aladdin: found no objective for TPOT, allowed are problems with TTFT and TPOT");
   owned.problem.objectives.limits.push_back({Metric::kTpot, 90, 0.03});
-  EXPECT_EQ(message(quick()), "");
+  EXPECT_EQ(message(quick_aladdin()), "");
 }
 
 // Eq. 7 on points of a line: its coefficients; R by hand: a coefficient of variation of 1.5 is within 10 % from 225 requests.

@@ -27,7 +27,7 @@ ProblemSpec single_gpus(double requests_per_s) {
   return spec;
 }
 
-SplitwiseOptions quick() {
+SplitwiseOptions quick_splitwise() {
   SplitwiseOptions options;
   options.search.seeds = 2;
   options.search.trial_s = 20;
@@ -46,7 +46,7 @@ TEST(Splitwise, CostsAsLittleAsTheGrid) {
     spec.output = workload::LogNormalTokens{300, 0.5, 1024};
     OwnedProblem owned = make_problem(spec);
     owned.problem.seed = static_cast<std::uint64_t>(10 * seed);
-    const SplitwiseOptions options = quick();
+    const SplitwiseOptions options = quick_splitwise();
     const auto plan = splitwise_plan(owned.problem, {}, options);
     ASSERT_TRUE(plan.ok()) << plan.error().message;
     ASSERT_TRUE(plan->holds);
@@ -74,7 +74,7 @@ TEST(Splitwise, FillsARoomWithTheMostRequests) {
   OwnedProblem owned = make_problem(single_gpus(10));
   owned.problem.goal = Goal::kThroughput;
   owned.problem.max_gpus = 6;
-  SplitwiseOptions options = quick();
+  SplitwiseOptions options = quick_splitwise();
   options.machines = {kH100};
   const auto plan = splitwise_plan(owned.problem, {}, options);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
@@ -100,7 +100,7 @@ TEST(Splitwise, LooserObjectivesCostNoMore) {
     spec.ttft_s = 0.25 * factor;
     spec.tpot_s = 0.02 * factor;
     const OwnedProblem owned = make_problem(spec);
-    const auto plan = splitwise_plan(owned.problem, {}, quick());
+    const auto plan = splitwise_plan(owned.problem, {}, quick_splitwise());
     ASSERT_TRUE(plan.ok()) << plan.error().message;
     EXPECT_TRUE(plan->holds);
     EXPECT_LE(plan->cost_per_hour, before + 1e-9) << factor;
@@ -118,7 +118,7 @@ TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
       Effort effort;
       effort.executor = &executor;
       effort.most_iterations = budget;
-      auto plan = splitwise_plan(owned.problem, effort, quick());
+      auto plan = splitwise_plan(owned.problem, effort, quick_splitwise());
       ASSERT_TRUE(plan.ok()) << plan.error().message;
       plans.push_back(std::move(plan).value());
     }
@@ -135,7 +135,7 @@ TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
 // predicted, within the interval that both have, and its figures within a fifth.
 TEST(Splitwise, KeepsWhatItPromises) {
   const OwnedProblem owned = make_problem(single_gpus(40));
-  const auto plan = splitwise_plan(owned.problem, {}, quick());
+  const auto plan = splitwise_plan(owned.problem, {}, quick_splitwise());
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_TRUE(plan->holds);
   EXPECT_GE(plan->predicted.attainment, 0.95);
@@ -158,7 +158,7 @@ TEST(Splitwise, KeepsWhatItPromises) {
 // caps none; and for cost none, as they cost the same.
 TEST(Splitwise, CapsPowerWherePowerCounts) {
   OwnedProblem owned = make_problem(single_gpus(40));
-  SplitwiseOptions options = quick();
+  SplitwiseOptions options = quick_splitwise();
   options.machines = {kH100};
   const auto by_cost = splitwise_plan(owned.problem, {}, options);
   owned.problem.goal = Goal::kPower;
@@ -184,7 +184,7 @@ TEST(Splitwise, CapsPowerWherePowerCounts) {
 TEST(Splitwise, CountsGpusWherePricesAreMissing) {
   OwnedProblem owned = make_problem(single_gpus(100));
   for (AcceleratorChoice& choice : owned.problem.accelerators) choice.spec.price_per_hour = 0;
-  SplitwiseOptions options = quick();
+  SplitwiseOptions options = quick_splitwise();
   options.machines = {kA100};
   const auto by_cost = splitwise_plan(owned.problem, {}, options);
   owned.problem.goal = Goal::kThroughput;
@@ -205,19 +205,19 @@ TEST(Splitwise, SaysWhatItCannot) {
   ProblemSpec spec = single_gpus(40);
   spec.tpot_s = 1e-4;
   const OwnedProblem hopeless = make_problem(spec);
-  const auto nearest = splitwise_plan(hopeless.problem, {}, quick());
+  const auto nearest = splitwise_plan(hopeless.problem, {}, quick_splitwise());
   ASSERT_TRUE(nearest.ok()) << nearest.error().message;
   EXPECT_FALSE(nearest->holds);
   EXPECT_THAT(nearest->reasons, testing::Contains(HasSubstr("not even a request alone holds")));
   OwnedProblem small = make_problem(single_gpus(400));
   small.problem.max_gpus = 4;
-  const auto full = splitwise_plan(small.problem, {}, quick());
+  const auto full = splitwise_plan(small.problem, {}, quick_splitwise());
   ASSERT_TRUE(full.ok()) << full.error().message;
   EXPECT_FALSE(full->holds);
   EXPECT_EQ(full->gpus, 4);
   EXPECT_THAT(full->reasons[1], HasSubstr("It misses"));
   small.problem.max_gpus = 1;
-  const auto none = splitwise_plan(small.problem, {}, quick());
+  const auto none = splitwise_plan(small.problem, {}, quick_splitwise());
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(none.error().message, HasSubstr("there is no room for one worker of each kind"));
@@ -226,7 +226,7 @@ TEST(Splitwise, SaysWhatItCannot) {
 // Given bad input, expect it named; given a stop before anything was found, Cancelled.
 TEST(Splitwise, RefusesBadInput) {
   OwnedProblem owned = make_problem(single_gpus(10));
-  SplitwiseOptions options = quick();
+  SplitwiseOptions options = quick_splitwise();
   options.machines = {7};
   EXPECT_THAT(splitwise_plan(owned.problem, {}, options).error().message,
               HasSubstr("machines: found kind 7, allowed are 0 to 1"));
@@ -235,7 +235,7 @@ TEST(Splitwise, RefusesBadInput) {
   EXPECT_THAT(splitwise_plan(owned.problem, {}, options).error().message, HasSubstr("seeds: found 0"));
   Effort effort;
   effort.stop = [] { return true; };
-  const auto stopped = splitwise_plan(owned.problem, effort, quick());
+  const auto stopped = splitwise_plan(owned.problem, effort, quick_splitwise());
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   owned.problem.requests_per_s = -1;

@@ -26,7 +26,7 @@ ProblemSpec long_prompts(double requests_per_s) {
   return spec;
 }
 
-TetriInferOptions quick() {
+TetriInferOptions quick_tetriinfer() {
   TetriInferOptions options;
   options.search.seeds = 2;
   options.search.trial_s = 15;
@@ -40,7 +40,7 @@ TEST(TetriInfer, CostsAsLittleAsTheGrid) {
   int large = 0;
   for (const double rate : {20.0, 45.0, 70.0}) {
     const OwnedProblem owned = make_problem(long_prompts(rate));
-    TetriInferOptions options = quick();
+    TetriInferOptions options = quick_tetriinfer();
     options.choose_knobs = false;
     const auto fixed = tetriinfer_plan(owned.problem, {}, options);
     ASSERT_TRUE(fixed.ok()) << fixed.error().message;
@@ -71,7 +71,7 @@ TEST(TetriInfer, CostsAsLittleAsTheGrid) {
 // Given the plan, expect the policies of the paper in it: chunks in prefill, a prediction where it is used, flips.
 TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   const OwnedProblem owned = make_problem(long_prompts(20));
-  TetriInferOptions options = quick();
+  TetriInferOptions options = quick_tetriinfer();
   options.choose_knobs = false;
   const auto plan = tetriinfer_plan(owned.problem, {}, options);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
@@ -134,7 +134,7 @@ TEST(TetriInfer, IsTheSameOnAnyNumberOfCores) {
       Effort effort;
       effort.executor = &executor;
       effort.most_iterations = budget;
-      auto plan = tetriinfer_plan(owned.problem, effort, quick());
+      auto plan = tetriinfer_plan(owned.problem, effort, quick_tetriinfer());
       ASSERT_TRUE(plan.ok()) << plan.error().message;
       plans.push_back(std::move(plan).value());
     }
@@ -154,7 +154,7 @@ TEST(TetriInfer, IsMonotone) {
     spec.ttft_s = 0.5 * factor;
     spec.tpot_s = 0.02 * factor;
     const OwnedProblem owned = make_problem(spec);
-    const auto plan = tetriinfer_plan(owned.problem, {}, quick());
+    const auto plan = tetriinfer_plan(owned.problem, {}, quick_tetriinfer());
     ASSERT_TRUE(plan.ok()) << plan.error().message;
     EXPECT_TRUE(plan->holds);
     EXPECT_LE(plan->cost_per_hour, 1.02 * before);
@@ -165,7 +165,7 @@ TEST(TetriInfer, IsMonotone) {
     OwnedProblem owned = make_problem(long_prompts(10));
     owned.problem.goal = Goal::kThroughput;
     owned.problem.max_gpus = gpus;
-    TetriInferOptions options = quick();
+    TetriInferOptions options = quick_tetriinfer();
     options.kinds = {1};
     const auto plan = tetriinfer_plan(owned.problem, {}, options);
     ASSERT_TRUE(plan.ok()) << plan.error().message;
@@ -177,7 +177,7 @@ TEST(TetriInfer, IsMonotone) {
 // Given seeds that the search has not seen, expect the attainment that was predicted, within its interval.
 TEST(TetriInfer, KeepsWhatItPromises) {
   const OwnedProblem owned = make_problem(long_prompts(30));
-  const auto plan = tetriinfer_plan(owned.problem, {}, quick());
+  const auto plan = tetriinfer_plan(owned.problem, {}, quick_tetriinfer());
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   ASSERT_TRUE(plan->holds);
   double inside = 0, requests = 0;
@@ -194,7 +194,7 @@ TEST(TetriInfer, KeepsWhatItPromises) {
 TEST(TetriInfer, RefusesBadInput) {
   const OwnedProblem owned = make_problem(long_prompts(10));
   const auto refused = [&](const auto& spoil) {
-    TetriInferOptions options = quick();
+    TetriInferOptions options = quick_tetriinfer();
     spoil(options);
     const auto plan = tetriinfer_plan(owned.problem, {}, options);
     return plan.ok() ? std::string() : plan.error().message;

@@ -13,21 +13,10 @@
 namespace windlass::worker {
 namespace {
 
+using testing::greedy;
 using testing::HashBackend;
 using ::testing::HasSubstr;
-
-std::string_view letter(std::int32_t token) {
-  static const std::string kLetters = "abcdefghijklmnopqrstuvwxyz";
-  return std::string_view(kLetters).substr(static_cast<std::size_t>(token % 26), 1);
-}
-
-GenerationRequest greedy(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
-  GenerationRequest request;
-  request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
-  request.max_tokens = max_tokens;
-  return request;
-}
+using testing::letter;
 
 // Collects one request's events; wait() gives the whole text and how it ended.
 class Collector {

@@ -15,25 +15,13 @@
 namespace windlass::worker {
 namespace {
 
+using testing::greedy;
 using testing::HashBackend;
 using ::testing::HasSubstr;
+using testing::letter;
 using testing::ManualClock;
 
 constexpr std::int64_t kVocab = 97;
-
-// Token t is the letter 'a' + t % 26.
-std::string_view letter(std::int32_t token) {
-  static const std::string kLetters = "abcdefghijklmnopqrstuvwxyz";
-  return std::string_view(kLetters).substr(static_cast<std::size_t>(token % 26), 1);
-}
-
-GenerationRequest greedy(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
-  GenerationRequest request;
-  request.prompt = std::move(prompt);
-  request.sampling.temperature = 0;
-  request.max_tokens = max_tokens;
-  return request;
-}
 
 // What greedy decoding of the hash backend gives, without any engine.
 std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {

@@ -5,12 +5,15 @@
 
 #include <cstdint>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "worker/backend/backend.h"
 #include "worker/engine/clock.h"
+#include "worker/engine/request.h"
 
 namespace windlass::worker::testing {
 
@@ -19,6 +22,20 @@ class ManualClock final : public Clock {
   [[nodiscard]] double now_s() const override { return now; }
   double now = 0;
 };
+
+// Token t is the letter 'a' + t % 26.
+inline std::string_view letter(std::int32_t token) {
+  static const std::string kLetters = "abcdefghijklmnopqrstuvwxyz";
+  return std::string_view(kLetters).substr(static_cast<std::size_t>(token % 26), 1);
+}
+
+inline GenerationRequest greedy(std::vector<std::int32_t> prompt, std::int64_t max_tokens) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.max_tokens = max_tokens;
+  return request;
+}
 
 class HashBackend final : public Backend {
  public:

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string error_of(const std::vector<std::string>& arguments) {
+std::string flags_error(const std::vector<std::string>& arguments) {
   const auto command = parse_flags(arguments, "v");
   EXPECT_FALSE(command.ok());
   if (command.ok()) return "";
@@ -62,10 +62,10 @@ TEST(Flags, ModelInit) {
   const auto qwen = parse_flags({"model", "init", "--architecture", "qwen3", "/tmp/x"}, "v");
   ASSERT_TRUE(qwen.ok());
   EXPECT_EQ(std::get<ModelInitFlags>(*qwen).shape.architecture, Architecture::kQwen3);
-  EXPECT_EQ(error_of({"model", "init", "--architecture", "gpt2", "/tmp/x"}),
+  EXPECT_EQ(flags_error({"model", "init", "--architecture", "gpt2", "/tmp/x"}),
             "--architecture: found 'gpt2', allowed are llama, mistral, qwen2, qwen3");
-  EXPECT_THAT(error_of({"model", "init", "--layers", "0", "/tmp/x"}), HasSubstr("--layers: found 0"));
-  EXPECT_THAT(error_of({"model", "init"}), HasSubstr("folder"));
+  EXPECT_THAT(flags_error({"model", "init", "--layers", "0", "/tmp/x"}), HasSubstr("--layers: found 0"));
+  EXPECT_THAT(flags_error({"model", "init"}), HasSubstr("folder"));
 }
 
 // Given --help and --version, there is text to print.
@@ -76,17 +76,19 @@ TEST(Flags, HelpAndVersion) {
 
 // Given mistakes, the message names the flag, what was found and what is allowed.
 TEST(Flags, NamesMistakes) {
-  EXPECT_THAT(error_of({"--port", "1"}), HasSubstr("--model: found nothing"));
-  EXPECT_THAT(error_of({"--model", "m"}), HasSubstr("--port: found nothing"));
-  EXPECT_THAT(error_of({"--model", "m", "--port", "0"}), HasSubstr("--port: found 0, allowed is 1 to 65535"));
-  EXPECT_THAT(error_of({"--model", "m", "--port", "many"}), HasSubstr("--port"));
-  EXPECT_THAT(error_of({"--model", "m", "--listen", "nowhere"}), HasSubstr("--listen: found 'nowhere'"));
-  EXPECT_THAT(error_of({"--model", "m", "--listen", "h:1", "--port", "2"}), HasSubstr("--port: found 2, but --listen says 1"));
-  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--backend", "tpu"}),
+  EXPECT_THAT(flags_error({"--port", "1"}), HasSubstr("--model: found nothing"));
+  EXPECT_THAT(flags_error({"--model", "m"}), HasSubstr("--port: found nothing"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "0"}), HasSubstr("--port: found 0, allowed is 1 to 65535"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "many"}), HasSubstr("--port"));
+  EXPECT_THAT(flags_error({"--model", "m", "--listen", "nowhere"}), HasSubstr("--listen: found 'nowhere'"));
+  EXPECT_THAT(flags_error({"--model", "m", "--listen", "h:1", "--port", "2"}),
+              HasSubstr("--port: found 2, but --listen says 1"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--backend", "tpu"}),
               HasSubstr("--backend: found 'tpu', allowed is cpu or cuda"));
-  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--max-concurrent", "0"}), HasSubstr("--max-concurrent: found 0"));
-  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--drain-timeout", "soon"}), HasSubstr("--drain-timeout: found 'soon'"));
-  EXPECT_THAT(error_of({"--model", "m", "--port", "1", "--speed", "9"}), HasSubstr("--speed"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--max-concurrent", "0"}), HasSubstr("--max-concurrent: found 0"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--drain-timeout", "soon"}),
+              HasSubstr("--drain-timeout: found 'soon'"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--speed", "9"}), HasSubstr("--speed"));
 }
 
 // Given Go's durations, they are seconds; anything else is refused.

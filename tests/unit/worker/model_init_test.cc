@@ -110,7 +110,7 @@ TEST(ModelInit, SpeaksPrintableText) {
   std::vector<std::int32_t> blocks;
   for (std::int32_t i = 0; i < options.kv_blocks; ++i) blocks.push_back(i);
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    Sampler sampler({1, 1, seed});
+    Sampler sampler({.seed = seed});
     std::vector<std::int32_t> tokens = tokenizer->prefix();
     while (static_cast<std::int64_t>(tokens.size()) < config->max_context_tokens) {
       const SequenceChunk chunk{std::span(tokens).last(1), static_cast<std::int64_t>(tokens.size()) - 1, blocks, true};
@@ -118,10 +118,10 @@ TEST(ModelInit, SpeaksPrintableText) {
       ASSERT_TRUE(logits.ok());
       const auto token = sampler.sample(*logits);
       ASSERT_TRUE(token.ok());
-      const std::string_view bytes = tokenizer->token_bytes(*token);
+      const std::string_view bytes = tokenizer->token_bytes(token->id);
       ASSERT_FALSE(bytes.empty());
-      for (const char c : bytes) ASSERT_TRUE(c >= ' ' && c <= '~') << "token " << *token;
-      tokens.push_back(*token);
+      for (const char c : bytes) ASSERT_TRUE(c >= ' ' && c <= '~') << "token " << token->id;
+      tokens.push_back(token->id);
     }
   }
 }

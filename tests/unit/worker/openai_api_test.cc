@@ -75,12 +75,33 @@ TEST_F(Api, ReadsAllFields) {
                {"stream_options", {{"include_usage", true}}},
                {"ignore_eos", true},
                {"user", "someone"},
-               {"n", 1}});
+               {"n", 3},
+               {"top_k", 40},
+               {"min_p", 0.1},
+               {"repetition_penalty", 1.1},
+               {"presence_penalty", -1},
+               {"frequency_penalty", 2},
+               {"logit_bias", {{"7", -100}, {"8", 3}}},
+               {"logprobs", true},
+               {"top_logprobs", 4}});
   body["messages"][0]["content"] = {{{"type", "text"}, {"text", "h"}}, {{"type", "text"}, {"text", "i"}}};
   const ApiRequest request = good(body);
   EXPECT_EQ(request.generation.sampling.temperature, 0.5);
   EXPECT_EQ(request.generation.sampling.top_p, 0.9);
   EXPECT_EQ(request.generation.sampling.seed, 5U);
+  EXPECT_EQ(request.generation.sampling.top_k, 40);
+  EXPECT_EQ(request.generation.sampling.min_p, 0.1);
+  EXPECT_EQ(request.generation.sampling.repetition_penalty, 1.1);
+  EXPECT_EQ(request.generation.sampling.presence_penalty, -1);
+  EXPECT_EQ(request.generation.sampling.frequency_penalty, 2);
+  EXPECT_THAT(request.generation.sampling.logit_bias,
+              ::testing::UnorderedElementsAre(::testing::Pair(7, -100), ::testing::Pair(8, 3)));
+  EXPECT_EQ(request.generation.sampling.logprobs, 4);
+  const auto choices = choices_of(request);
+  ASSERT_EQ(choices.size(), 3U);
+  EXPECT_EQ(choices[0].sampling.seed, 5U);
+  EXPECT_NE(choices[1].sampling.seed, choices[2].sampling.seed);
+  EXPECT_EQ(choices[2].prompt, request.generation.prompt);
   EXPECT_THAT(request.generation.stop, ::testing::ElementsAre("a", "b"));
   EXPECT_EQ(request.generation.max_tokens, 7);
   EXPECT_TRUE(request.stream && request.include_usage && request.generation.ignore_eos);
@@ -90,6 +111,11 @@ TEST_F(Api, ReadsAllFields) {
   EXPECT_THAT(good(body, Endpoint::kCompletions).generation.prompt, ::testing::ElementsAre(1, 2, 3));
   body["max_tokens"] = 100000;
   EXPECT_EQ(good(body, Endpoint::kCompletions).generation.max_tokens, 61);
+  EXPECT_EQ(good(body, Endpoint::kCompletions).generation.sampling.logprobs, std::nullopt);
+  body["logprobs"] = 0;
+  EXPECT_EQ(good(body, Endpoint::kCompletions).generation.sampling.logprobs, 0);
+  body["top_k"] = -1;
+  EXPECT_EQ(good(body, Endpoint::kCompletions).generation.sampling.top_k, 0);
 }
 
 // Given each bad field, the error names it, what was found and what is allowed, with status 400 and the field as param.
@@ -105,8 +131,22 @@ TEST_F(Api, NamesBadFields) {
       {{{"stream", "yes"}}, "stream", "stream: found \"yes\", allowed is true or false"},
       {{{"stream_options", 1}}, "stream_options", "found 1"},
       {{{"seed", "x"}}, "seed", "found \"x\""},
-      {{{"n", 2}}, "n", "n: found 2, this worker supports only 1"},
-      {{{"logprobs", true}}, "logprobs", "found true"},
+      {{{"n", 0}}, "n", "n: found 0, allowed is a whole number from 1 to 24"},
+      {{{"n", 25}}, "n", "n: found 25"},
+      {{{"n", 1.5}}, "n", "n: found 1.5"},
+      {{{"best_of", 2}}, "best_of", "best_of: found 2, this worker supports only 1"},
+      {{{"logprobs", 1}}, "logprobs", "logprobs: found 1, allowed is true or false"},
+      {{{"top_logprobs", 2}}, "top_logprobs", "top_logprobs: found 2, allowed is 0 where logprobs is not true"},
+      {{{"logprobs", true}, {"top_logprobs", 21}}, "top_logprobs", "a whole number from 0 to 20"},
+      {{{"top_k", -2}}, "top_k", "top_k: found -2, allowed is a whole number from -1"},
+      {{{"top_k", 1e300}}, "top_k", "top_k: found 1e+300"},
+      {{{"min_p", 1.1}}, "min_p", "min_p: found 1.1, allowed is a number from 0 to 1"},
+      {{{"repetition_penalty", 0}}, "repetition_penalty", "found 0, allowed is a number above 0"},
+      {{{"presence_penalty", 3}}, "presence_penalty", "found 3, allowed is a number from -2 to 2"},
+      {{{"frequency_penalty", "x"}}, "frequency_penalty", "found \"x\""},
+      {{{"logit_bias", {1}}}, "logit_bias", "logit_bias: found [1]"},
+      {{{"logit_bias", {{"300", 1}}}}, "logit_bias", "found \"300\", allowed is token ids from 0 to 299"},
+      {{{"logit_bias", {{"7", 101}}}}, "logit_bias.7", "logit_bias.7: found 101, allowed is a number from -100 to 100"},
       {{{"tools", {{{"type", "function"}}}}}, "tools", "tools: found"},
       {{{"response_format", {{"type", "json_object"}}}}, "response_format", "response_format: found"},
       {{{"messages", json::array()}}, "messages", "messages: found [], allowed is a list of at least one message"},
@@ -170,7 +210,7 @@ TEST_F(Api, AnswersHaveOpenAisShapes) {
   event.prompt_tokens = 3;
   event.generated_tokens = 1;
   const ResponseFormat format(Endpoint::kChatCompletions, "id-1", "m", 12);
-  std::string chunk = format.chunk(event);
+  std::string chunk = format.chunk(0, event);
   ASSERT_EQ(chunk.substr(0, 6), "data: ");
   ASSERT_EQ(chunk.substr(chunk.size() - 2), "\n\n");
   json body = json::parse(chunk.substr(6));
@@ -180,23 +220,104 @@ TEST_F(Api, AnswersHaveOpenAisShapes) {
 
   event.generated_tokens = 2;
   event.finish = FinishReason::kLength;
-  body = json::parse(format.chunk(event).substr(6));
+  body = json::parse(format.chunk(0, event).substr(6));
   EXPECT_EQ(body["choices"][0]["delta"], (json{{"content", "é\""}}));
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
-  body = json::parse(format.usage_chunk(event).substr(6));
+  body = json::parse(format.usage_chunk(std::vector{Choice{"all", {}, event}}).substr(6));
   EXPECT_TRUE(body["choices"].empty());
   EXPECT_EQ(body["usage"]["total_tokens"], 5);
 
-  body = json::parse(format.whole("all", event));
+  body = json::parse(format.whole(std::vector{Choice{"all", {}, event}}));
   EXPECT_EQ(body["choices"][0]["message"]["content"], "all");
   EXPECT_EQ(body["usage"]["completion_tokens"], 2);
-  body = json::parse(ResponseFormat(Endpoint::kCompletions, "id-2", "m", 12).whole("all", event));
+  body = json::parse(ResponseFormat(Endpoint::kCompletions, "id-2", "m", 12).whole(std::vector{Choice{"all", {}, event}}));
   EXPECT_EQ(body["object"], "text_completion");
   EXPECT_EQ(body["choices"][0]["text"], "all");
+
+  EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
 
   body = json::parse(error_body({400, "why", "invalid_request_error", "stop"}));
   EXPECT_EQ(body["error"]["param"], "stop");
   EXPECT_TRUE(body["error"]["code"].is_null());
+}
+
+// Given several choices, each has its index, and the usage counts the prompt once.
+TEST_F(Api, ChoicesHaveIndices) {
+  TokenEvent last;
+  last.prompt_tokens = 3;
+  last.generated_tokens = 2;
+  last.finish = FinishReason::kStop;
+  TokenEvent longer = last;
+  longer.generated_tokens = 5;
+  longer.finish = FinishReason::kLength;
+  const std::vector<Choice> choices{{"one", {}, last}, {"two", {}, longer}};
+  const ResponseFormat format(Endpoint::kCompletions, "id-1", "m", 12);
+  const json body = json::parse(format.whole(choices));
+  EXPECT_EQ(body["choices"][0]["index"], 0);
+  EXPECT_EQ(body["choices"][1]["index"], 1);
+  EXPECT_EQ(body["choices"][1]["text"], "two");
+  EXPECT_EQ(body["choices"][1]["finish_reason"], "length");
+  EXPECT_EQ(body["usage"], (json{{"prompt_tokens", 3}, {"completion_tokens", 7}, {"total_tokens", 10}}));
+  EXPECT_EQ(json::parse(format.chunk(1, longer).substr(6))["choices"][0]["index"], 1);
+  EXPECT_EQ(json::parse(format.usage_chunk(choices).substr(6))["usage"]["completion_tokens"], 7);
+}
+
+// Given log probabilities, chats tell of each token with its bytes, completions in lists with offsets in characters; a part of
+// a character is U+FFFD there.
+TEST_F(Api, LogprobsHaveOpenAisShapes) {
+  const TokenLogprobs first{{"\xC3\xA9t", -0.5}, {{"\xC3\xA9t", -0.5}, {"x", -1.5}}};
+  const TokenLogprobs second{{"\xE2\x82", -2}, {{"y", -0.25}}};
+  Choice choice{"\xC3\xA9t", {first, second}, {}};
+  choice.last.finish = FinishReason::kStop;
+  const ResponseFormat chat(Endpoint::kChatCompletions, "id", "m", 1), completion(Endpoint::kCompletions, "id", "m", 1);
+  json body = json::parse(chat.whole(std::span(&choice, 1)));
+  const json& content = body["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 2U);
+  EXPECT_EQ(content[0]["token"], "\xC3\xA9t");
+  EXPECT_EQ(content[0]["logprob"], -0.5);
+  EXPECT_EQ(content[0]["bytes"], (json{0xC3, 0xA9, 't'}));
+  EXPECT_EQ(content[0]["top_logprobs"][1], (json{{"token", "x"}, {"logprob", -1.5}, {"bytes", {'x'}}}));
+  EXPECT_EQ(content[1]["token"], "\xEF\xBF\xBD");
+
+  body = json::parse(completion.whole(std::span(&choice, 1)));
+  const json& lists = body["choices"][0]["logprobs"];
+  EXPECT_EQ(lists["tokens"], (json{"\xC3\xA9t", "\xEF\xBF\xBD"}));
+  EXPECT_EQ(lists["token_logprobs"], (json{-0.5, -2}));
+  EXPECT_EQ(lists["text_offset"], (json{0, 2}));
+  EXPECT_EQ(lists["top_logprobs"][1], (json{{"y", -0.25}, {"\xEF\xBF\xBD", -2}}));
+
+  TokenEvent event;
+  event.has_token = true;
+  event.logprobs = second;
+  EXPECT_EQ(characters_of(first.token), 2);
+  body = json::parse(completion.chunk(0, event, 2).substr(6));
+  EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], (json{2}));
+}
+
+// Given texts and ids, /tokenize and /detokenize are each other's inverse; what they refuse they name.
+TEST_F(Api, TokenizesAndBack) {
+  const ApiModel model{name_, tokenizer_, chat_, options_, 300};
+  const auto done = [](const std::variant<std::string, ApiError>& answer) {
+    if (const auto* error = std::get_if<ApiError>(&answer)) ADD_FAILURE() << error->message;
+    return json::parse(std::get<std::string>(answer));
+  };
+  const auto refused = [](const std::variant<std::string, ApiError>& answer) {
+    EXPECT_TRUE(std::holds_alternative<ApiError>(answer));
+    return std::get<ApiError>(answer).message;
+  };
+  const json plain = done(tokenize_body(R"({"prompt":"hi there","add_special_tokens":false})", model));
+  EXPECT_EQ(plain["count"], plain["tokens"].size());
+  EXPECT_EQ(plain["max_model_len"], 64);
+  const json with = done(tokenize_body(R"({"model":"m","prompt":"hi there"})", model));
+  EXPECT_EQ(with["count"], plain["count"].get<int>() + static_cast<int>(tokenizer_.prefix().size()));
+  EXPECT_EQ(done(detokenize_body(json{{"tokens", with["tokens"]}}.dump(), model))["prompt"], "hi there");
+  EXPECT_EQ(done(tokenize_body(chat().dump(), model))["tokens"], json(good(chat()).generation.prompt));
+  EXPECT_THAT(refused(tokenize_body("{}", model)), HasSubstr("prompt: found nothing, allowed is either prompt or messages"));
+  EXPECT_THAT(refused(tokenize_body(R"({"prompt":["a"]})", model)), HasSubstr("prompt: found [\"a\"], allowed is a string"));
+  EXPECT_THAT(refused(tokenize_body(R"({"model":"x","prompt":"a"})", model)), HasSubstr("this worker serves 'm'"));
+  EXPECT_THAT(refused(detokenize_body("{}", model)), HasSubstr("tokens: found nothing"));
+  EXPECT_THAT(refused(detokenize_body(R"({"tokens":[300]})", model)),
+              HasSubstr("found 300, allowed is a list of token ids from 0 to 299"));
 }
 
 }  // namespace

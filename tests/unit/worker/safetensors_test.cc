@@ -22,7 +22,7 @@ using testing::safetensors_bytes;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
-std::string error_of(const std::string& bytes) {
+std::string safetensors_error(const std::string& bytes) {
   const TemporaryFolder folder;
   write_bytes(folder.path() / "model.safetensors", bytes);
   const auto store = TensorStore::open(folder.path());
@@ -73,23 +73,23 @@ TEST(Safetensors, Bf16RoundsToNearest) {
 
 // Given broken files of each kind, the error names the file and says what was found and expected; nothing is read beyond it.
 TEST(Safetensors, NamesWhatIsBroken) {
-  EXPECT_THAT(error_of(""), HasSubstr("is empty"));
-  EXPECT_THAT(error_of("abc"), HasSubstr("found 3 bytes"));
-  EXPECT_THAT(error_of(std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F{}", 10)),
+  EXPECT_THAT(safetensors_error(""), HasSubstr("is empty"));
+  EXPECT_THAT(safetensors_error("abc"), HasSubstr("found 3 bytes"));
+  EXPECT_THAT(safetensors_error(std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F{}", 10)),
               HasSubstr("header length: found 9223372036854775807"));
-  EXPECT_THAT(error_of(safetensors_bytes("{nonsense", "")), HasSubstr("header is not JSON"));
-  EXPECT_THAT(error_of(safetensors_bytes("[]", "")), HasSubstr("header is not a JSON object"));
+  EXPECT_THAT(safetensors_error(safetensors_bytes("{nonsense", "")), HasSubstr("header is not JSON"));
+  EXPECT_THAT(safetensors_error(safetensors_bytes("[]", "")), HasSubstr("header is not a JSON object"));
   EXPECT_THAT(
-      error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
+      safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
       HasSubstr("tensor 'w': data_offsets: found [0, 8], allowed is within the file's 4 bytes of data (is it truncated?)"));
-  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678")),
+  EXPECT_THAT(safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678")),
               HasSubstr("tensor 'w': data_offsets: found 8 bytes, expected 12 for shape [3] of F32"));
-  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "12345678")),
+  EXPECT_THAT(safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "12345678")),
               HasSubstr("tensor 'w': shape: found [-1]"));
-  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,8]}})",
-                                         "12345678")),
+  EXPECT_THAT(safetensors_error(safetensors_bytes(
+                  R"({"w":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,8]}})", "12345678")),
               HasSubstr("tensor 'w': data_offsets: found 8 bytes"));
-  EXPECT_THAT(error_of(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2]}})", "12345678")),
+  EXPECT_THAT(safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2]}})", "12345678")),
               HasSubstr("tensor 'w': header entry must have dtype, shape and data_offsets"));
 }
 

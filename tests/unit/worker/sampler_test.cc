@@ -11,16 +11,16 @@ namespace {
 
 std::vector<int> counts_of(Sampler& sampler, const std::vector<float>& logits, int draws) {
   std::vector<int> counts(logits.size());
-  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(*sampler.sample(logits))];
+  for (int i = 0; i < draws; ++i) ++counts[static_cast<std::size_t>(sampler.sample(logits)->id)];
   return counts;
 }
 
 // Given temperature 0, the largest logit wins, the lowest id among equals, and what is not finite never does.
 TEST(Sampler, Greedy) {
-  Sampler sampler({0, 1, 1});
+  Sampler sampler({.temperature = 0});
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(*sampler.sample(std::vector<float>{1, 3, 2, 3}), 1);
-  EXPECT_EQ(*sampler.sample(std::vector<float>{nan, -5, nan}), 1);
+  EXPECT_EQ(sampler.sample(std::vector<float>{1, 3, 2, 3})->id, 1);
+  EXPECT_EQ(sampler.sample(std::vector<float>{nan, -5, nan})->id, 1);
   const auto damaged = sampler.sample(std::vector<float>{nan, nan});
   ASSERT_FALSE(damaged.ok());
   EXPECT_EQ(damaged.error().code, ErrorCode::kInternal);
@@ -30,7 +30,7 @@ TEST(Sampler, Greedy) {
 TEST(Sampler, FollowsTheSoftmax) {
   const std::vector<float> logits{0, 1, -1, 2, 0.5};
   for (const double temperature : {0.5, 1.0, 2.0}) {
-    Sampler sampler({temperature, 1, 42});
+    Sampler sampler({.temperature = temperature, .seed = 42});
     const int draws = 100000;
     const auto counts = counts_of(sampler, logits, draws);
     double total = 0;
@@ -47,22 +47,96 @@ TEST(Sampler, FollowsTheSoftmax) {
 TEST(Sampler, NucleusKeepsTheMostLikely) {
   std::vector<float> logits;
   for (const double p : {0.15, 0.5, 0.05, 0.3}) logits.push_back(static_cast<float>(std::log(p)));
-  Sampler sampler({1, 0.6, 7});
+  Sampler sampler({.top_p = 0.6, .seed = 7});
   const auto counts = counts_of(sampler, logits, 80000);
   EXPECT_EQ(counts[0], 0);
   EXPECT_EQ(counts[2], 0);
   EXPECT_NEAR(counts[1], 50000, 5 * std::sqrt(80000 * 0.625 * 0.375));
-  Sampler narrow({1, 0.01, 7});
+  Sampler narrow({.top_p = 0.01, .seed = 7});
   EXPECT_EQ(counts_of(narrow, logits, 100)[1], 100);
+}
+
+// Given probabilities 0.15, 0.5, 0.05, 0.3, each truncation keeps what it should, renormalised; top-p sees what min-p and top-k
+// left.
+TEST(Sampler, TruncatesInOrder) {
+  std::vector<float> logits;
+  for (const double p : {0.15, 0.5, 0.05, 0.3}) logits.push_back(static_cast<float>(std::log(p)));
+  const struct {
+    const char* name;
+    SamplingParams params;
+    std::vector<double> expected;
+  } cases[] = {
+      {"top-k 2", {.top_k = 2}, {0, 0.625, 0, 0.375}},
+      {"top-k 1", {.top_k = 1}, {0, 1, 0, 0}},
+      {"top-k of all", {.top_k = 9}, {0.15, 0.5, 0.05, 0.3}},
+      {"min-p between the third and the fourth", {.min_p = 0.2}, {0.15 / 0.95, 0.5 / 0.95, 0, 0.3 / 0.95}},
+      {"min-p of the first alone", {.min_p = 1}, {0, 1, 0, 0}},
+      {"top-p of what top-k left: 0.5 of 0.8 is enough", {.top_p = 0.6, .top_k = 2}, {0, 1, 0, 0}},
+      {"top-p of what min-p left: 0.8 of 0.95 is enough", {.top_p = 0.84, .min_p = 0.2}, {0, 0.625, 0, 0.375}},
+      {"temperature before min-p", {.temperature = 0.5, .min_p = 0.2}, {0, 25.0 / 34, 0, 9.0 / 34}},
+  };
+  const int draws = 40000;
+  for (const auto& each : cases) {
+    Sampler sampler(each.params);
+    const auto counts = counts_of(sampler, logits, draws);
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const double p = each.expected[i];
+      EXPECT_NEAR(counts[i], p * draws, 5 * std::sqrt(draws * p * (1 - p))) << each.name << ", token " << i;
+    }
+  }
+}
+
+// Given penalties and biases, greedy draws are those of the adjusted logits: repetition over prompt and output, the others over
+// the output alone, once or for each time.
+TEST(Sampler, Penalises) {
+  const auto drawn = [](SamplingParams params, const std::vector<std::int32_t>& prompt, const std::vector<float>& logits,
+                        int count) {
+    params.temperature = 0;
+    Sampler sampler(std::move(params), prompt);
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < count; ++i) ids.push_back(sampler.sample(logits)->id);
+    return ids;
+  };
+  using Ids = std::vector<std::int32_t>;
+  // 4 / 2 = 2 < 3; then 3 / 2 = 1.5 < 2: back to the first, which is penalised once however often it came.
+  EXPECT_EQ(drawn({.repetition_penalty = 2}, {}, {4, 3, 1}, 4), (Ids{0, 1, 0, 0}));
+  EXPECT_EQ(drawn({.repetition_penalty = 2}, {0}, {4, 3, 1}, 3), (Ids{1, 0, 0}));
+  EXPECT_EQ(drawn({.repetition_penalty = 2}, {0}, {-1, -1.5, -4}, 2), (Ids{1, 0})) << "a negative logit is multiplied";
+  // 4, then 4 - 1.5 = 2.5 < 3, then 3 - 1.5 = 1.5: 2.5 for good.
+  EXPECT_EQ(drawn({.presence_penalty = 1.5}, {0}, {4, 3, 1}, 4), (Ids{0, 1, 0, 0}));
+  // 4; 2.5 < 3; 1.5 < 2.5; 1 and 1.5 and 1: each time costs.
+  EXPECT_EQ(drawn({.frequency_penalty = 1.5}, {0}, {4, 3, 1.1F}, 5), (Ids{0, 1, 0, 1, 2}));
+  EXPECT_EQ(drawn({.logit_bias = {{2, 5.0F}, {0, -1.0F}}}, {}, {4, 3, 1}, 2), (Ids{2, 2}));
+  EXPECT_EQ(drawn({.logit_bias = {{77, 100.0F}}}, {}, {4, 3, 1}, 1), (Ids{0})) << "no such token";
+}
+
+// Given a request for log probabilities, they are the model's own, whatever penalties and temperature say, the likeliest first.
+TEST(Sampler, TellsTheModelsLogProbabilities) {
+  std::vector<float> logits;
+  for (const double p : {0.15, 0.5, 0.05, 0.3}) logits.push_back(static_cast<float>(std::log(p)) + 3);
+  Sampler sampler({.temperature = 0.1, .top_k = 1, .logit_bias = {{2, 50.0F}}, .logprobs = 3});
+  const auto sampled = sampler.sample(logits);
+  ASSERT_TRUE(sampled.ok());
+  EXPECT_EQ(sampled->id, 2);
+  EXPECT_NEAR(sampled->logprob, std::log(0.05), 1e-6);
+  ASSERT_EQ(sampled->top.size(), 3U);
+  EXPECT_EQ(sampled->top[0].id, 1);
+  EXPECT_EQ(sampled->top[1].id, 3);
+  EXPECT_EQ(sampled->top[2].id, 0);
+  EXPECT_NEAR(sampled->top[2].logprob, std::log(0.15), 1e-6);
+  Sampler alone({.logprobs = 0});
+  EXPECT_TRUE(alone.sample(logits)->top.empty());
+  Sampler many({.logprobs = 20});
+  EXPECT_EQ(many.sample(logits)->top.size(), 4U);
 }
 
 // Given one seed twice and another once, draws repeat and differ.
 TEST(Sampler, SeedDecides) {
   const std::vector<float> logits(50, 0.0F);
   const auto draws = [&](std::uint64_t seed) {
-    Sampler sampler({1, 1, seed});
+    Sampler sampler({.seed = seed});
     std::vector<std::int32_t> out;
-    for (int i = 0; i < 20; ++i) out.push_back(*sampler.sample(logits));
+    for (int i = 0; i < 20; ++i) out.push_back(sampler.sample(logits)->id);
     return out;
   };
   EXPECT_EQ(draws(1), draws(1));
