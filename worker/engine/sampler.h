@@ -26,8 +26,9 @@ struct SamplingParams {
   double repetition_penalty = 1;  // above 0: divides positive logits and multiplies negative ones of what has occurred
   double frequency_penalty = 0;   // off a logit for each time the token was generated
   double presence_penalty = 0;    // off a logit of each token that was generated
-  std::vector<std::pair<std::int32_t, float>> logit_bias;  // added to these tokens' logits; each id at most once
-  std::optional<int> logprobs;  // how many of the most likely tokens to tell of besides the one drawn; nullopt: none at all
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};  // added to these tokens' logits; each id at most once
+  std::optional<int> logprobs =
+      {};  // how many of the most likely tokens to tell of besides the one drawn; nullopt: none at all
   std::uint64_t seed = 0;
 };
 
