@@ -19,7 +19,7 @@ std::vector<std::int32_t> ChatTemplate::render(const std::vector<ChatMessage>& m
   std::vector<std::int32_t> ids = tokenizer_.prefix();
   const auto control = [&](const char* content) { ids.push_back(*tokenizer_.added_token(content)); };
   const auto text = [&](const std::string& literal) {
-    const auto more = tokenizer_.encode(literal, SpecialText::kLiteral);
+    const auto more = tokenizer_.encode(literal, SpecialText::kLiteral, kind_ != Kind::kPlain);
     ids.insert(ids.end(), more.begin(), more.end());
   };
   const auto open_turn = [&](const std::string& role) {

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <functional>
 #include <queue>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/core.h>
+#include <unicode/utf8.h>
 
 #include "worker/model/files.h"
 #include "worker/model/pretokenizer.h"
@@ -41,6 +44,32 @@ std::optional<std::string> bytes_of(std::string_view text) {
   return out;
 }
 
+// Of the character that the text begins with; 1 where its bytes are no UTF-8. 0 for an empty text.
+std::size_t character_bytes(std::string_view text) {
+  std::int32_t end = 0;
+  const auto length = static_cast<std::int32_t>(std::min<std::size_t>(text.size(), 4));
+  if (length == 0) return 0;
+  UChar32 code = 0;
+  U8_NEXT(text.data(), end, length, code);
+  return code < 0 ? 1 : static_cast<std::size_t>(end);
+}
+
+// What a token of SentencePiece's vocabulary stands for: "<0x41>" for a byte, U+2581 for a space.
+std::optional<std::string> sentence_bytes(std::string_view token) {
+  if (token.size() == 6 && token.starts_with("<0x") && token.back() == '>') {
+    unsigned byte = 0;
+    const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+    if (error == std::errc() && end == token.data() + 5) return std::string(1, static_cast<char>(byte));
+  }
+  std::string out;
+  while (!token.empty()) {
+    const bool space = token.starts_with(kSpaceSymbol);
+    out += space ? ' ' : token.front();
+    token.remove_prefix(space ? kSpaceSymbol.size() : 1);
+  }
+  return out;
+}
+
 struct Merge {
   std::int32_t rank;
   std::int32_t result;
@@ -66,18 +95,45 @@ const std::vector<std::string>& byte_alphabet() {
 }
 
 struct Tokenizer::Impl {
+  Symbols symbols = Symbols::kBytes;
   std::array<std::int32_t, 256> byte_ids{};
+  std::unordered_map<std::string, std::int32_t> characters;  // SentencePiece's tokens of one character
   std::unordered_map<std::uint64_t, Merge> merges;
-  std::unordered_map<std::string, std::int32_t> whole_pieces;  // by bytes; filled when ignore_merges
+  std::unordered_map<std::string, std::int32_t> whole_pieces;  // as pieces are; filled when ignore_merges
   std::vector<std::string> bytes;                              // by id
   std::vector<AddedToken> added;                               // longest first, so that the longest match wins
-  std::optional<Pretokenizer> pretokenizer;
+  std::optional<Pretokenizer> pretokenizer;                    // of bytes alone
+  SpacePrefix space_prefix = SpacePrefix::kNever;
+  bool split_words = false;
+  bool strip_space = false;
   std::vector<std::int32_t> prefix;
   bool nfc = false;
 
+  [[nodiscard]] std::vector<std::int32_t> symbols_of(std::string_view piece) const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& out) const;
-  void encode_plain(std::string_view text, std::vector<std::int32_t>& out) const;
+  void encode_sentence(std::string_view text, bool first, std::vector<std::int32_t>& out) const;
+  void encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& out) const;
+  [[nodiscard]] Result<void> take_vocab(const TokenizerSpec& spec, std::unordered_map<std::string, std::int32_t>& by_text);
 };
+
+std::vector<std::int32_t> Tokenizer::Impl::symbols_of(std::string_view piece) const {
+  std::vector<std::int32_t> ids;
+  ids.reserve(piece.size());
+  for (std::size_t at = 0; at < piece.size();) {
+    if (symbols == Symbols::kCharacters) {
+      const std::string character(piece.substr(at, character_bytes(piece.substr(at))));
+      if (const auto found = characters.find(character); found != characters.end()) {
+        ids.push_back(found->second);
+        at += character.size();
+        continue;
+      }
+      for (std::size_t rest = character.size() - 1; rest > 0; --rest)
+        ids.push_back(byte_ids[static_cast<unsigned char>(piece[at++])]);
+    }
+    ids.push_back(byte_ids[static_cast<unsigned char>(piece[at++])]);
+  }
+  return ids;
+}
 
 void Tokenizer::Impl::encode_piece(std::string_view piece, std::vector<std::int32_t>& out) const {
   if (const auto whole = whole_pieces.find(std::string(piece)); whole != whole_pieces.end())
@@ -87,11 +143,10 @@ void Tokenizer::Impl::encode_piece(std::string_view piece, std::vector<std::int3
     std::int32_t prev;
     std::int32_t next;  // -1: none
   };
-  const auto n = static_cast<std::int32_t>(piece.size());
-  std::vector<Node> nodes(piece.size());
-  for (std::int32_t i = 0; i < n; ++i) {
-    nodes[i] = {byte_ids[static_cast<unsigned char>(piece[i])], i - 1, i + 1 < n ? i + 1 : -1};
-  }
+  const std::vector<std::int32_t> ids = symbols_of(piece);
+  const auto n = static_cast<std::int32_t>(ids.size());
+  std::vector<Node> nodes(ids.size());
+  for (std::int32_t i = 0; i < n; ++i) nodes[i] = {ids[i], i - 1, i + 1 < n ? i + 1 : -1};
   // (rank, left position, left id, right id): the lowest rank first, the leftmost of equals. An entry whose ids no longer stand
   // there is stale and skipped.
   using Entry = std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
@@ -118,9 +173,61 @@ void Tokenizer::Impl::encode_piece(std::string_view piece, std::vector<std::int3
   for (std::int32_t i = 0; i >= 0 && i < n; i = nodes[i].next) out.push_back(nodes[i].id);
 }
 
-void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<std::int32_t>& out) const {
+void Tokenizer::Impl::encode_sentence(std::string_view text, bool first, std::vector<std::int32_t>& out) const {
+  std::string spaced;
+  const bool has_one = text.starts_with(' ') || text.starts_with(kSpaceSymbol);
+  const bool prefixed = space_prefix == SpacePrefix::kEvery || (space_prefix == SpacePrefix::kAlways && !has_one) ||
+                        (space_prefix == SpacePrefix::kFirst && first && !has_one);
+  if (prefixed) spaced += kSpaceSymbol;
+  for (const char c : text) {
+    if (c == ' ') {
+      spaced += kSpaceSymbol;
+    } else {
+      spaced += c;
+    }
+  }
+  for (std::size_t from = 0; from < spaced.size();) {
+    const std::size_t next = split_words ? spaced.find(kSpaceSymbol, from + 1) : std::string::npos;
+    const std::size_t end = std::min(next, spaced.size());
+    encode_piece(std::string_view(spaced).substr(from, end - from), out);
+    from = end;
+  }
+}
+
+// `first`: the text begins the whole.
+void Tokenizer::Impl::encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& out) const {
+  if (text.empty()) return;
+  if (symbols == Symbols::kCharacters) return encode_sentence(text, first, out);
   const std::string normal = nfc ? normalize_nfc(text) : std::string();
   for (const std::string_view piece : pretokenizer->split(nfc ? std::string_view(normal) : text)) encode_piece(piece, out);
+}
+
+// What each token of the vocabulary stands for, and the 256 bytes, which must all be there.
+Result<void> Tokenizer::Impl::take_vocab(const TokenizerSpec& spec, std::unordered_map<std::string, std::int32_t>& by_text) {
+  const auto complaint = [&](std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; };
+  std::unordered_set<std::string_view> is_added;
+  for (const AddedToken& token : spec.added) is_added.insert(token.content);
+  for (const auto& [token, id] : spec.vocab) {
+    if (is_added.contains(token)) continue;  // some files list added tokens in both places; they are no pieces
+    auto text = symbols == Symbols::kBytes ? bytes_of(token) : sentence_bytes(token);
+    if (!text || text->empty()) {
+      return complaint(
+          fmt::format("model.vocab: token '{}' (id {}): found characters outside the byte-level alphabet, allowed are "
+                      "the 256 of GPT-2",
+                      token, id));
+    }
+    if (symbols == Symbols::kCharacters && character_bytes(token) == token.size()) characters.emplace(token, id);
+    by_text.emplace(token, id);
+    if (spec.ignore_merges) whole_pieces.emplace(symbols == Symbols::kBytes ? *text : token, id);
+    bytes[static_cast<std::size_t>(id)] = std::move(*text);
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const auto it = by_text.find(symbols == Symbols::kBytes ? byte_alphabet()[byte] : fmt::format("<0x{:02X}>", byte));
+    if (it == by_text.end())
+      return complaint(fmt::format("model.vocab: found no token for byte 0x{:02x}, expected all 256", byte));
+    byte_ids[byte] = it->second;
+  }
+  return {};
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -133,34 +240,19 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
   const auto complaint = [&](const std::string& text) { return Error{ErrorCode::kInvalidArgument, file + ": " + text}; };
   auto impl = std::make_unique<Impl>();
 
-  std::unordered_map<std::string, std::int32_t> by_text;
+  impl->symbols = spec.symbols;
   std::int32_t largest = -1;
   for (const auto& [token, id] : spec.vocab) largest = std::max(largest, id);
   for (const AddedToken& token : spec.added) largest = std::max(largest, token.id);
   impl->bytes.resize(static_cast<std::size_t>(largest + 1));
-  std::unordered_map<std::string, bool> is_added;
-  for (const AddedToken& token : spec.added) is_added.emplace(token.content, true);
-  for (const auto& [token, id] : spec.vocab) {
-    if (is_added.count(token) != 0) continue;  // some files list added tokens in both places; their text is not byte-level
-    auto bytes = bytes_of(token);
-    if (!bytes || bytes->empty()) {
-      return complaint(
-          fmt::format("model.vocab: token '{}' (id {}): found characters outside the byte-level alphabet, allowed are "
-                      "the 256 of GPT-2",
-                      token, id));
-    }
-    impl->bytes[static_cast<std::size_t>(id)] = *bytes;
-    by_text.emplace(token, id);
-    if (spec.ignore_merges) impl->whole_pieces.emplace(std::move(*bytes), id);
-  }
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const auto it = by_text.find(byte_alphabet()[byte]);
-    if (it == by_text.end())
-      return complaint(fmt::format("model.vocab: found no token for byte 0x{:02x}, expected all 256", byte));
-    impl->byte_ids[byte] = it->second;
-  }
+  std::unordered_map<std::string, std::int32_t> by_text;
+  if (const auto taken = impl->take_vocab(spec, by_text); !taken.ok()) return complaint(taken.error().message);
+  std::unordered_set<std::string_view> is_added;
+  for (const AddedToken& token : spec.added) is_added.insert(token.content);
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const auto& [a, b] = spec.merges[rank];
+    // An added token is cut out of the text before merging. Where its text is literal, merging must not make it after all.
+    if (is_added.contains(a) || is_added.contains(b) || is_added.contains(a + b)) continue;
     const auto left = by_text.find(a);
     const auto right = by_text.find(b);
     const auto both = by_text.find(a + b);
@@ -185,6 +277,9 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
                    [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
   impl->prefix = std::move(spec.prefix);
   impl->nfc = spec.nfc;
+  impl->space_prefix = spec.space_prefix;
+  impl->split_words = spec.split_words;
+  impl->strip_space = spec.strip_space;
   return Tokenizer(std::move(impl));
 }
 
@@ -194,7 +289,7 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
   return parse(text, path.string());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText special) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText special, bool continues) const {
   std::vector<std::int32_t> out;
   std::size_t plain_from = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -210,12 +305,12 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText s
       ++at;
       continue;
     }
-    impl_->encode_plain(text.substr(plain_from, at - plain_from), out);
+    impl_->encode_plain(text.substr(plain_from, at - plain_from), plain_from == 0 && !continues, out);
     out.push_back(found->id);
     at += found->content.size();
     plain_from = at;
   }
-  impl_->encode_plain(text.substr(plain_from), out);
+  impl_->encode_plain(text.substr(plain_from), plain_from == 0 && !continues, out);
   return out;
 }
 
@@ -227,6 +322,7 @@ std::string_view Tokenizer::token_bytes(std::int32_t id) const {
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string out;
   for (const std::int32_t id : ids) out += token_bytes(id);
+  if (impl_->strip_space && out.starts_with(' ')) out.erase(0, 1);
   return out;
 }
 

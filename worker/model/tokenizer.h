@@ -1,8 +1,10 @@
-// Tokenizer: byte-level BPE from a Hugging Face tokenizer.json.
+// Tokenizer: BPE from a Hugging Face tokenizer.json, byte-level or as SentencePiece's with byte fallback.
 //
-// Supported: model BPE over the GPT-2 byte alphabet (merges as "a b" or ["a","b"], ignore_merges), added tokens, normalizer
-// none or NFC, the pretokenizers of pretokenizer.h, and a TemplateProcessing post-processor that puts special tokens before the
-// text. Anything else is refused with the field's name rather than encoded to wrong ids. Immutable after load; any thread.
+// Byte-level (GPT-2, Llama 3, Qwen): symbols of the GPT-2 byte alphabet, normalizer none or NFC, the pretokenizers of
+// pretokenizer.h. SentencePiece (Llama 2, Mistral): characters with U+2581 for spaces, put before a text by a Prepend
+// normalizer or a Metaspace pretokenizer. Both: merges as "a b" or ["a","b"], ignore_merges, added tokens, and a
+// TemplateProcessing post-processor that puts special tokens before the text. Anything else is refused with the field's name
+// rather than encoded to wrong ids. Immutable after load; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +33,13 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Without prefix(). Any bytes may come in; decode(encode(x)) == x unless a normalizer is set.
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special) const;
+  // Without prefix(). Any bytes may come in; decode(encode(x)) == x unless a normalizer is set or Metaspace finds a space at
+  // the beginning. `continues`: something stands before the text, so that a prefix of the whole text's beginning is left out.
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special, bool continues = false) const;
 
   // The bytes of one token, perhaps a part of a UTF-8 sequence; empty for special tokens and for ids that have no token.
   [[nodiscard]] std::string_view token_bytes(std::int32_t id) const;
+  // The text of a whole sequence: without the space that encoding put before it.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
 
   // The id of an added token with this exact text.

@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+const std::string kSpace(kSpaceSymbol);
+
 // Thrown inside this file alone; parse_tokenizer_json turns it into an Error.
 struct Complaint {
   std::string text;
@@ -49,7 +51,7 @@ void read_model(const json& root, TokenizerSpec& spec) {
   const json& model = child(root, "", "model", "an object");
   if (!model.is_object()) complain("model", shown(model), "an object");
   if (model.contains("type") && model.at("type") != "BPE") complain("model.type", shown(model.at("type")), "\"BPE\"");
-  if (flag(model, "byte_fallback", false)) complain("model.byte_fallback", "true", "false (byte-level BPE)");
+  spec.symbols = flag(model, "byte_fallback", false) ? Symbols::kCharacters : Symbols::kBytes;
   for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     if (model.contains(field) && !model.at(field).is_null() && model.at(field) != "" && model.at(field) != 0.0) {
       complain(std::string("model.") + field, shown(model.at(field)), "null");
@@ -98,9 +100,68 @@ void read_added(const json& root, TokenizerSpec& spec) {
   }
 }
 
+// {"String": text}, as Replace has it in normalizers and decoders.
+void check_replace(const json& value, const std::string& where, const std::string& from, const std::string& to) {
+  const json& pattern = child(value, where, "pattern", "{\"String\": ...}");
+  if (pattern != json{{"String", from}} || text_of(value, where, "content") != to) {
+    complain(where, shown(value), fmt::format("\"{}\" by \"{}\"", from, to));
+  }
+}
+
+void check_spaces(const json& value, const std::string& where, const char* field) {
+  if (text_of(value, where, field) != kSpace) complain(where + "." + field, shown(value.at(field)), "\"\u2581\" (U+2581)");
+}
+
+SpacePrefix metaspace_prefix(const json& value, const std::string& where) {
+  check_spaces(value, where, "replacement");
+  // Files from before prepend_scheme have a flag.
+  if (!value.contains("prepend_scheme"))
+    return flag(value, "add_prefix_space", true) ? SpacePrefix::kAlways : SpacePrefix::kNever;
+  const std::string scheme = text_of(value, where, "prepend_scheme");
+  if (scheme == "first") return SpacePrefix::kFirst;
+  if (scheme == "always") return SpacePrefix::kAlways;
+  if (scheme != "never") complain(where + ".prepend_scheme", "\"" + scheme + "\"", "\"first\", \"always\" or \"never\"");
+  return SpacePrefix::kNever;
+}
+
+void read_sentencepiece_normalizer(const json& value, const std::string& where, const std::string& type, TokenizerSpec& spec) {
+  if (type == "Prepend") {
+    check_spaces(value, where, "prepend");
+    spec.space_prefix = SpacePrefix::kEvery;
+  } else if (type == "Replace") {
+    check_replace(value, where, " ", kSpace);
+  } else {
+    complain(where + ".type", "\"" + type + "\"", "null, \"Prepend\", \"Replace\" or \"Sequence\"");
+  }
+}
+
+void read_decoder(const json& value, const std::string& where, TokenizerSpec& spec) {
+  if (value.is_null() || spec.symbols == Symbols::kBytes) return;
+  const std::string type = text_of(value, where, "type");
+  if (type == "Sequence") {
+    const json& list = child(value, where, "decoders", "a list");
+    for (std::size_t i = 0; i < list.size(); ++i) read_decoder(list[i], fmt::format("{}.decoders[{}]", where, i), spec);
+  } else if (type == "Replace") {
+    check_replace(value, where, kSpace, " ");
+  } else if (type == "Strip") {
+    const json start = value.value("start", json(0));
+    if (value.value("content", "") != " " || (start != 0 && start != 1) || value.value("stop", json(0)) != 0) {
+      complain(where, shown(value), "one space at the start");
+    }
+    spec.strip_space = start == 1;
+  } else if (type == "Metaspace") {
+    spec.strip_space = metaspace_prefix(value, where) != SpacePrefix::kNever;
+  } else if (type != "ByteFallback" && type != "Fuse") {
+    complain(where + ".type", "\"" + type + "\"",
+             "\"Replace\", \"ByteFallback\", \"Fuse\", \"Strip\", \"Metaspace\" or \"Sequence\"");
+  }
+}
+
 void read_normalizer(const json& value, const std::string& where, TokenizerSpec& spec) {
   if (value.is_null()) return;
   const std::string type = text_of(value, where, "type");
+  if (type != "Sequence" && spec.symbols == Symbols::kCharacters)
+    return read_sentencepiece_normalizer(value, where, type, spec);
   if (type == "NFC") {
     spec.nfc = true;
   } else if (type == "Sequence") {
@@ -118,6 +179,11 @@ void read_pretokenizer(const json& value, const std::string& where, TokenizerSpe
     const json& list = child(value, where, "pretokenizers", "a list");
     for (std::size_t i = 0; i < list.size(); ++i)
       read_pretokenizer(list[i], fmt::format("{}.pretokenizers[{}]", where, i), spec);
+  } else if (spec.symbols == Symbols::kCharacters) {
+    if (type != "Metaspace")
+      complain(where + ".type", "\"" + type + "\"", "null, \"Metaspace\" or \"Sequence\" with byte_fallback");
+    spec.space_prefix = metaspace_prefix(value, where);
+    spec.split_words = flag(value, "split", true);
   } else if (type == "ByteLevel") {
     if (flag(value, "add_prefix_space", true)) spec.add_prefix_space = true;
     if (flag(value, "use_regex", true)) spec.patterns.emplace_back(kGpt2Pattern);
@@ -170,6 +236,7 @@ Result<TokenizerSpec> parse_tokenizer_json(std::string_view text, const std::str
     read_added(root, spec);
     read_normalizer(root.value("normalizer", json()), "normalizer", spec);
     read_pretokenizer(root.value("pre_tokenizer", json()), "pre_tokenizer", spec);
+    read_decoder(root.value("decoder", json()), "decoder", spec);
     read_postprocessor(root.value("post_processor", json()), "post_processor", spec);
     if (spec.add_prefix_space) complain("pre_tokenizer.add_prefix_space", "true", "false");
     return spec;

@@ -173,6 +173,22 @@ TEST(Tokenizer, RefusesWhatItCannotDo) {
   root = tokenizer_json({}, false);
   root["added_tokens"][0]["lstrip"] = true;
   EXPECT_THAT(error_of(root), HasSubstr("'added_tokens[0].lstrip': found true, allowed is false"));
+  root = json{{"model", {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}}};
+  EXPECT_THAT(error_of(root), HasSubstr("found no token for byte 0x00"));
+  root["pre_tokenizer"] = {{"type", "ByteLevel"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.type': found \"ByteLevel\", allowed is null, \"Metaspace\""));
+  root["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.replacement': found \"_\""));
+  root["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "last"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.prepend_scheme': found \"last\""));
+  root["pre_tokenizer"] = nullptr;
+  root["normalizer"] = {{"type", "NFC"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'normalizer.type': found \"NFC\", allowed is null, \"Prepend\""));
+  root["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "y"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'normalizer': found"));
+  root["normalizer"] = nullptr;
+  root["decoder"] = {{"type", "Strip"}, {"content", " "}, {"start", 2}};
+  EXPECT_THAT(error_of(root), HasSubstr("'decoder': found"));
   EXPECT_THAT(Tokenizer::parse("[]", "m/tokenizer.json").error().message, HasSubstr("m/tokenizer.json"));
 }
 
