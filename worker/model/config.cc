@@ -44,6 +44,15 @@ class FieldReader {
     return number;
   }
 
+  // Nothing where it is not there.
+  std::optional<double> number_within(const char* field, double low, double high) {
+    if (!has(field)) return std::nullopt;
+    const json& value = object_.at(field);
+    if (value.is_number() && value.get<double>() >= low && value.get<double>() <= high) return value.get<double>();
+    bad(field, value, fmt::format("a number from {} to {}", low, high));
+    return std::nullopt;
+  }
+
   bool boolean(const char* field, bool fallback) {
     if (!has(field)) return fallback;
     if (!object_.at(field).is_boolean()) return bad(field, object_.at(field), "true or false"), fallback;
@@ -279,14 +288,20 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   return config;
 }
 
-Result<std::vector<std::int32_t>> parse_generation_eos(std::string_view text, const std::string& file) {
+Result<GenerationConfig> parse_generation_config(std::string_view text, const std::string& file) {
   WINDLASS_ASSIGN_OR_RETURN(const json root, parse_object(text, file));
   FieldReader fields(root);
-  std::vector<std::int32_t> ids = fields.ids("eos_token_id");
+  GenerationConfig config;
+  config.eos_token_ids = fields.ids("eos_token_id");
+  config.sampling.temperature = fields.number_within("temperature", 0, 2);
+  config.sampling.top_p = fields.number_within("top_p", 1e-9, 1);
+  config.sampling.min_p = fields.number_within("min_p", 0, 1);
+  config.sampling.repetition_penalty = fields.number_within("repetition_penalty", 1e-9, 100);
+  if (fields.has("top_k")) config.sampling.top_k = fields.whole("top_k", 0, INT32_MAX);
   if (!fields.complaints().empty()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", file, fmt::join(fields.complaints(), "; "))};
   }
-  return ids;
+  return config;
 }
 
 Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
@@ -302,8 +317,9 @@ Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
   const auto generation_path = folder / "generation_config.json";
   if (std::filesystem::exists(generation_path, failure)) {
     WINDLASS_ASSIGN_OR_RETURN(const std::string generation, read_text_file(generation_path));
-    WINDLASS_ASSIGN_OR_RETURN(auto ids, parse_generation_eos(generation, generation_path.string()));
-    if (!ids.empty()) config.eos_token_ids = std::move(ids);
+    WINDLASS_ASSIGN_OR_RETURN(GenerationConfig given, parse_generation_config(generation, generation_path.string()));
+    if (!given.eos_token_ids.empty()) config.eos_token_ids = std::move(given.eos_token_ids);
+    config.sampling = given.sampling;
   }
   return config;
 }

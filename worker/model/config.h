@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,15 @@ enum class Architecture { kLlama, kMistral, kQwen2, kQwen3 };
 // Of transformers: "LlamaForCausalLM", ...
 [[nodiscard]] const char* class_name(Architecture architecture);
 
+// How the model's makers would have it sampled, where a request does not say; in SamplingParams' bounds.
+struct SamplingDefaults {
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  std::optional<std::int64_t> top_k;
+};
+
 struct ModelConfig {
   Architecture architecture = Architecture::kLlama;
   std::int64_t hidden_size = 0;
@@ -56,6 +66,7 @@ struct ModelConfig {
   std::vector<std::int64_t> windows;
   bool tie_word_embeddings = false;
   std::vector<std::int32_t> eos_token_ids;  // generation_config.json's, else config.json's
+  SamplingDefaults sampling;                // generation_config.json's
 
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
@@ -67,8 +78,12 @@ struct ModelConfig {
 // `file` is only named in messages.
 [[nodiscard]] Result<ModelConfig> parse_model_config(std::string_view json, const std::string& file);
 
-// eos_token_id of a generation_config.json; empty when it has none.
-[[nodiscard]] Result<std::vector<std::int32_t>> parse_generation_eos(std::string_view json, const std::string& file);
+// A generation_config.json; what it leaves out is empty. Its do_sample is not read: defaults hold for who samples.
+struct GenerationConfig {
+  std::vector<std::int32_t> eos_token_ids;
+  SamplingDefaults sampling;
+};
+[[nodiscard]] Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file);
 
 // Reads folder/config.json and, where it exists, folder/generation_config.json.
 [[nodiscard]] Result<ModelConfig> load_model_config(const std::filesystem::path& folder);

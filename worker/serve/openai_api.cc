@@ -115,19 +115,21 @@ std::optional<int> logprobs_of(Endpoint endpoint, const json& body) {
 
 SamplingParams sampling_of(Endpoint endpoint, const json& body, const ApiModel& model, std::uint64_t seed) {
   SamplingParams sampling;
-  sampling.temperature = number(body, "temperature", 1, 0, 2);
-  sampling.top_p = number(body, "top_p", 1, 0, 1);
+  const SamplingDefaults& defaults = model.config.sampling;
+  sampling.temperature = number(body, "temperature", defaults.temperature.value_or(1), 0, 2);
+  sampling.top_p = number(body, "top_p", defaults.top_p.value_or(1), 0, 1);
   if (sampling.top_p <= 0) refuse("top_p", shown(body.at("top_p")), "a number above 0 and at most 1");
   // vLLM's -1, like 0, is all of them.
-  sampling.top_k = std::max<std::int64_t>(0, whole_number(body, "top_k", 0, -1, std::numeric_limits<std::int32_t>::max()));
-  sampling.min_p = number(body, "min_p", 0, 0, 1);
+  sampling.top_k = std::max<std::int64_t>(
+      0, whole_number(body, "top_k", defaults.top_k.value_or(0), -1, std::numeric_limits<std::int32_t>::max()));
+  sampling.min_p = number(body, "min_p", defaults.min_p.value_or(0), 0, 1);
   sampling.frequency_penalty = number(body, "frequency_penalty", 0, -2, 2);
   sampling.presence_penalty = number(body, "presence_penalty", 0, -2, 2);
-  sampling.repetition_penalty = number(body, "repetition_penalty", 1, 0, 100);
+  sampling.repetition_penalty = number(body, "repetition_penalty", defaults.repetition_penalty.value_or(1), 0, 100);
   if (sampling.repetition_penalty <= 0) {
     refuse("repetition_penalty", shown(body.at("repetition_penalty")), "a number above 0 and at most 100");
   }
-  sampling.logit_bias = biases_of(body, model.vocab_size);
+  sampling.logit_bias = biases_of(body, model.config.vocab_size);
   sampling.logprobs = logprobs_of(endpoint, body);
   sampling.seed = seed;
   if (has(body, "seed")) {
@@ -270,7 +272,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   }
   const std::int64_t room = model.engine.max_context_tokens - static_cast<std::int64_t>(generation.prompt.size());
   generation.max_tokens = max_tokens_of(endpoint, body, std::max<std::int64_t>(room, 1));
-  if (const auto fit = Engine::check(model.engine, model.vocab_size, generation); !fit.ok()) {
+  if (const auto fit = Engine::check(model.engine, model.config.vocab_size, generation); !fit.ok()) {
     throw ApiError{400, fit.error().message, "invalid_request_error", chat ? "messages" : "prompt",
                    room < 1 ? "context_length_exceeded" : ""};
   }
@@ -401,13 +403,13 @@ std::variant<std::string, ApiError> detokenize_body(std::string_view text, const
   return guarded([&]() -> std::string {
     const json body = body_of(text);
     if (has(body, "model")) check_model(body, model);
-    const std::string allowed = fmt::format("a list of token ids from 0 to {}", model.vocab_size - 1);
+    const std::string allowed = fmt::format("a list of token ids from 0 to {}", model.config.vocab_size - 1);
     if (!has(body, "tokens")) refuse("tokens", "nothing", allowed);
     const json& tokens = body.at("tokens");
     if (!tokens.is_array()) refuse("tokens", shown(tokens), allowed);
     std::vector<std::int32_t> ids;
     for (const json& id : tokens) {
-      if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= static_cast<double>(model.vocab_size)) {
+      if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() >= static_cast<double>(model.config.vocab_size)) {
         refuse("tokens", shown(id), allowed);
       }
       ids.push_back(id.get<std::int32_t>());

@@ -16,6 +16,7 @@
 
 #include "worker/engine/engine.h"
 #include "worker/model/chat_template.h"
+#include "worker/model/config.h"
 #include "worker/model/tokenizer.h"
 
 namespace windlass::worker {
@@ -48,7 +49,7 @@ struct ApiModel {
   const Tokenizer& tokenizer;
   const ChatTemplate& chat;
   const EngineOptions& engine;
-  std::int64_t vocab_size;
+  const ModelConfig& config;
 };
 
 // seed: for requests that give none.

@@ -200,14 +200,22 @@ TEST(Config, RefusesWhatIsNoConfig) {
   EXPECT_THAT(absent.error().message, HasSubstr("/nowhere/at/all: no such model folder"));
 }
 
-// Given a generation_config.json beside it, its end-of-sequence ids win.
-TEST(Config, GenerationConfigOverridesEos) {
+// Given a generation_config.json beside it, its end-of-sequence ids win and its sampling holds; what is out of bounds is named.
+TEST(Config, ReadsGenerationConfig) {
   const testing::TemporaryFolder folder;
   testing::write_bytes(folder.path() / "config.json", good().dump());
-  testing::write_bytes(folder.path() / "generation_config.json", R"({"eos_token_id": 5})");
+  testing::write_bytes(folder.path() / "generation_config.json",
+                       R"({"eos_token_id": 5, "temperature": 0.6, "top_k": 20, "do_sample": true})");
   const auto config = load_model_config(folder.path());
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_THAT(config->eos_token_ids, ElementsAre(5));
+  EXPECT_EQ(config->sampling.temperature, 0.6);
+  EXPECT_EQ(config->sampling.top_k, 20);
+  EXPECT_EQ(config->sampling.top_p, std::nullopt);
+  const auto wrong = parse_generation_config(R"({"temperature": 3, "top_k": 0.5})", "g.json");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.error().message,
+              HasSubstr("g.json: field 'temperature': found 3, allowed is a number from 0 to 2; field 'top_k'"));
 }
 
 }  // namespace

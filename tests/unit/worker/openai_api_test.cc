@@ -20,6 +20,11 @@ class Api : public ::testing::Test {
     EXPECT_TRUE(tokenizer.ok());
     return std::move(tokenizer).value();
   }
+  static ModelConfig make_config() {
+    ModelConfig config;
+    config.vocab_size = 300;
+    return config;
+  }
   static EngineOptions make_options() {
     EngineOptions options;
     options.max_context_tokens = 64;
@@ -29,7 +34,7 @@ class Api : public ::testing::Test {
     return parse_text(body.dump(), endpoint);
   }
   std::variant<ApiRequest, ApiError> parse_text(const std::string& body, Endpoint endpoint) const {
-    return parse_request(endpoint, body, {name_, tokenizer_, chat_, options_, 300}, 99);
+    return parse_request(endpoint, body, {name_, tokenizer_, chat_, options_, config_}, 99);
   }
   ApiRequest good(const json& body, Endpoint endpoint = Endpoint::kChatCompletions) const {
     auto parsed = parse(body, endpoint);
@@ -48,6 +53,7 @@ class Api : public ::testing::Test {
   const Tokenizer tokenizer_ = make_tokenizer();
   const ChatTemplate chat_{tokenizer_};
   const EngineOptions options_ = make_options();
+  ModelConfig config_ = make_config();
 };
 
 // Given bare requests, the defaults are OpenAI's: temperature 1, 16 tokens for completions, all that fits for chats.
@@ -116,6 +122,23 @@ TEST_F(Api, ReadsAllFields) {
   EXPECT_EQ(good(body, Endpoint::kCompletions).generation.sampling.logprobs, 0);
   body["top_k"] = -1;
   EXPECT_EQ(good(body, Endpoint::kCompletions).generation.sampling.top_k, 0);
+}
+
+// Given a model with sampling defaults of its own, they hold where the request says nothing.
+TEST_F(Api, ModelsDefaultsHold) {
+  config_.sampling = {.temperature = 0.6, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 1.05, .top_k = 20};
+  SamplingParams sampling = good(chat()).generation.sampling;
+  EXPECT_EQ(sampling.temperature, 0.6);
+  EXPECT_EQ(sampling.top_p, 0.9);
+  EXPECT_EQ(sampling.min_p, 0.05);
+  EXPECT_EQ(sampling.repetition_penalty, 1.05);
+  EXPECT_EQ(sampling.top_k, 20);
+  json body = chat();
+  body.update({{"temperature", 0}, {"top_k", -1}});
+  sampling = good(body).generation.sampling;
+  EXPECT_EQ(sampling.temperature, 0);
+  EXPECT_EQ(sampling.top_k, 0);
+  EXPECT_EQ(sampling.top_p, 0.9);
 }
 
 // Given each bad field, the error names it, what was found and what is allowed, with status 400 and the field as param.
@@ -296,7 +319,7 @@ TEST_F(Api, LogprobsHaveOpenAisShapes) {
 
 // Given texts and ids, /tokenize and /detokenize are each other's inverse; what they refuse they name.
 TEST_F(Api, TokenizesAndBack) {
-  const ApiModel model{name_, tokenizer_, chat_, options_, 300};
+  const ApiModel model{name_, tokenizer_, chat_, options_, config_};
   const auto done = [](const std::variant<std::string, ApiError>& answer) {
     if (const auto* error = std::get_if<ApiError>(&answer)) ADD_FAILURE() << error->message;
     return json::parse(std::get<std::string>(answer));
