@@ -45,6 +45,33 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
                                           "Time from a request's arrival at the worker to its last token.",
                                           request_latency_bounds_s())
                               .with({{"model", model}})),
+      request_queue(registry
+                        .histograms("windlass_worker_request_queue_seconds",
+                                    "Time from a request's arrival at the worker to the first iteration with it.",
+                                    time_to_first_token_bounds_s())
+                        .with({{"model", model}})),
+      request_prefill(registry
+                          .histograms("windlass_worker_request_prefill_seconds",
+                                      "Time from a request's first iteration to its first token.",
+                                      time_to_first_token_bounds_s())
+                          .with({{"model", model}})),
+      request_decode(registry
+                         .histograms("windlass_worker_request_decode_seconds", "Time from a request's first token to its last.",
+                                     request_latency_bounds_s())
+                         .with({{"model", model}})),
+      iteration(registry
+                    .histograms("windlass_worker_iteration_seconds", "Time of an iteration: one step of all running requests.",
+                                iteration_bounds_s())
+                    .with({{"model", model}})),
+      iteration_tokens(registry
+                           .histograms("windlass_worker_iteration_tokens", "Tokens of an iteration, of prompts and of answers.",
+                                       iteration_tokens_bounds())
+                           .with({{"model", model}})),
+      preemptions(registry.counters("windlass_worker_preemptions_total", "Times that a request lost its cache to an older one.")
+                      .with({{"model", model}})),
+      kv_blocks(registry.gauges("windlass_worker_kv_cache_blocks", "Blocks of the KV cache.").with({{"model", model}})),
+      kv_blocks_used(
+          registry.gauges("windlass_worker_kv_cache_blocks_used", "Blocks of the KV cache in use.").with({{"model", model}})),
       model_load(
           registry.gauges("windlass_worker_model_load_seconds", "Time it took to load the model.").with({{"model", model}})),
       model_(model),

@@ -29,6 +29,14 @@ struct WorkerMetrics {
   Histogram time_to_first_token;    // windlass_worker_time_to_first_token_seconds{model}
   Histogram time_per_output_token;  // windlass_worker_time_per_output_token_seconds{model}; one observation per request
   Histogram e2e_request_latency;    // windlass_worker_e2e_request_latency_seconds{model}
+  Histogram request_queue;          // windlass_worker_request_queue_seconds{model}: from arrival to the first iteration with it
+  Histogram request_prefill;        // windlass_worker_request_prefill_seconds{model}: from there to the first token
+  Histogram request_decode;         // windlass_worker_request_decode_seconds{model}: from there to the last
+  Histogram iteration;              // windlass_worker_iteration_seconds{model}: a step of the whole batch
+  Histogram iteration_tokens;       // windlass_worker_iteration_tokens{model}: tokens computed in it, of prompts and answers
+  Counter preemptions;              // windlass_worker_preemptions_total{model}
+  Gauge kv_blocks;                  // windlass_worker_kv_cache_blocks{model}
+  Gauge kv_blocks_used;             // windlass_worker_kv_cache_blocks_used{model}
   Gauge model_load;                 // windlass_worker_model_load_seconds{model}
 
  private:

@@ -243,12 +243,16 @@ void Engine::drop_finished() {
 std::vector<TokenEvent> Engine::step() {
   std::vector<TokenEvent> events;
   if (idle()) return events;
+  const double began_s = clock_.now_s();
   plan_step();
   assert(!plan_.empty());  // the oldest sequence always has work and always gets room
   std::sort(plan_.begin(), plan_.end(), [](const Work& a, const Work& b) { return a.sequence->arrival < b.sequence->arrival; });
   chunks_.clear();
+  iteration_ = {};
   for (const Work& work : plan_) {
-    const Sequence& sequence = *work.sequence;
+    Sequence& sequence = *work.sequence;
+    if (sequence.times.started_s == 0) sequence.times.started_s = began_s;
+    iteration_.tokens += work.tokens;
     chunks_.push_back(
         {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.cached), static_cast<std::size_t>(work.tokens)),
          sequence.cached, sequence.blocks, work.tokens == sequence.pending()});
@@ -270,6 +274,7 @@ std::vector<TokenEvent> Engine::step() {
     if (complete) events.push_back(advance(sequence, logits->subspan(vocab * row++, vocab), now_s));
   }
   drop_finished();
+  iteration_.seconds = clock_.now_s() - began_s;
   return events;
 }
 

@@ -33,6 +33,11 @@ struct EngineOptions {
   std::vector<std::int32_t> eos_token_ids;
 };
 
+struct Iteration {
+  double seconds = 0;       // planning, forward pass and sampling
+  std::int64_t tokens = 0;  // computed, of prompts and answers
+};
+
 // The bytes of a token; empty for tokens without text.
 using TokenBytes = std::function<std::string_view(std::int32_t)>;
 
@@ -58,6 +63,8 @@ class Engine {
 
   [[nodiscard]] bool idle() const { return running_.empty() && waiting_.empty(); }
   [[nodiscard]] EngineLoad load() const;
+  // Of the last step() that had something to do.
+  [[nodiscard]] const Iteration& last_iteration() const { return iteration_; }
   // How often a sequence lost its blocks to an older one.
   [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
 
@@ -92,6 +99,7 @@ class Engine {
   std::vector<SequenceChunk> chunks_;
   std::uint64_t arrivals_ = 0;
   std::int64_t preemptions_ = 0;
+  Iteration iteration_;
 };
 
 }  // namespace windlass::worker

@@ -101,6 +101,8 @@ void EngineLoop::publish_load() {
   const EngineLoad load = engine_.load();
   metrics_.requests_running.set(static_cast<double>(load.running));
   metrics_.requests_waiting.set(static_cast<double>(load.waiting));
+  metrics_.kv_blocks.set(static_cast<double>(load.kv_blocks));
+  metrics_.kv_blocks_used.set(static_cast<double>(load.kv_blocks_used));
   metrics_.kv_cache_usage_ratio.set(static_cast<double>(load.kv_blocks_used) / static_cast<double>(load.kv_blocks));
 }
 
@@ -110,11 +112,14 @@ void EngineLoop::deliver(const TokenEvent& event) {
     if (event.generated_tokens == 1) {
       metrics_.prompt_tokens.add(static_cast<double>(event.prompt_tokens));
       metrics_.time_to_first_token.observe(event.times.first_token_s - event.times.arrived_s);
+      metrics_.request_queue.observe(event.times.started_s - event.times.arrived_s);
+      metrics_.request_prefill.observe(event.times.first_token_s - event.times.started_s);
     }
   }
   if (event.finish) {
     metrics_.requests_finished(to_string(*event.finish)).add(1);
     if (event.generated_tokens > 1) {
+      metrics_.request_decode.observe(event.times.last_token_s - event.times.first_token_s);
       metrics_.time_per_output_token.observe((event.times.last_token_s - event.times.first_token_s) /
                                              static_cast<double>(event.generated_tokens - 1));
     }
@@ -167,7 +172,14 @@ void EngineLoop::run() {
       if (const auto event = engine_.cancel(id, why)) deliver(*event);
     }
     if (stopping) return;
+    const std::int64_t preempted = engine_.preemptions();
+    const bool works = !engine_.idle();
     const std::vector<TokenEvent> events = engine_.step();
+    if (works) {
+      metrics_.iteration.observe(engine_.last_iteration().seconds);
+      metrics_.iteration_tokens.observe(static_cast<double>(engine_.last_iteration().tokens));
+    }
+    metrics_.preemptions.add(static_cast<double>(engine_.preemptions() - preempted));
     publish_load();
     for (const TokenEvent& event : events) deliver(event);
   }

@@ -34,6 +34,7 @@ enum class FinishReason {
 // When things happened to a request, on the engine's clock.
 struct RequestTimes {
   double arrived_s = 0;
+  double started_s = 0;  // the first iteration with it; 0 until then
   double first_token_s = 0;
   double last_token_s = 0;
 };

@@ -118,6 +118,15 @@ TEST_F(Worker, CompletesAndStreamsTheSame) {
   EXPECT_EQ(metric(text, "windlass_worker_time_to_first_token_seconds_count{"), 3);
   EXPECT_EQ(metric(text, "windlass_worker_requests_running{"), 0);
   EXPECT_GT(metric(text, "windlass_worker_model_load_seconds{"), 0);
+  EXPECT_EQ(metric(text, "windlass_worker_request_prefill_seconds_count{"), 3);
+  EXPECT_EQ(metric(text, "windlass_worker_request_decode_seconds_count{"), 3);
+  // One sequence at a time: an iteration for each of 85 tokens. Prompts fit into one; the last token of each is not computed on.
+  EXPECT_EQ(metric(text, "windlass_worker_iteration_seconds_count{"), 85);
+  const double prompts = metric(text, "windlass_worker_prompt_tokens_total{");
+  EXPECT_EQ(metric(text, "windlass_worker_iteration_tokens_sum{"), prompts + 85 - 3);
+  EXPECT_EQ(metric(text, "windlass_worker_preemptions_total{"), 0);
+  EXPECT_EQ(metric(text, "windlass_worker_kv_cache_blocks_used{"), 0);
+  EXPECT_GT(metric(text, "windlass_worker_kv_cache_blocks{"), 0);
   EXPECT_THAT(ask(port_, "GET", "/v1/models").body, HasSubstr("\"id\":\"tiny\""));
 }
 

@@ -323,7 +323,9 @@ TEST(Engine, TimesComeFromTheClock) {
     collect(outcomes, engine.step());
   }
   ASSERT_TRUE(engine.idle());
+  EXPECT_EQ(engine.last_iteration().tokens, 1);
   EXPECT_EQ(outcomes[1].times.arrived_s, 10);
+  EXPECT_EQ(outcomes[1].times.started_s, 12);
   EXPECT_EQ(outcomes[1].times.first_token_s, 12);
   EXPECT_EQ(outcomes[1].times.last_token_s, 15);
 }
