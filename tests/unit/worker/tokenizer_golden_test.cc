@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "worker/model/pretokenizer.h"
 #include "worker/model/tokenizer.h"
 
 namespace windlass::worker {
@@ -125,18 +126,18 @@ TEST_P(TokenizerGolden, AllStringsAreTheReferences) {
   }
 }
 
-// Given strings and a normaliser that loses nothing, decoding gives the string back: control tokens in it are text.
+// Given strings, decoding gives back what the normaliser leaves of them: control tokens in them are text.
 TEST_P(TokenizerGolden, RoundTripsWhatIsLossless) {
   const std::string name = GetParam();
-  if (name == "qwen2") GTEST_SKIP() << "NFC changes texts";
   for (std::uint64_t i = 0; i < 2000; ++i) {
     std::string text = text_at(i);
     // U+2581 is what SentencePiece writes for a space, and <0x41> for a byte; Metaspace puts no second space before one.
-    if (name != "gpt2" && name != "llama3") {
+    if (name != "gpt2" && name != "llama3" && name != "qwen2") {
       if (text.find("\u2581") != std::string::npos || text.find("<0x41>") != std::string::npos) continue;
       if (name != "llama2" && name != "never" && text.starts_with(' ')) continue;
     }
-    ASSERT_EQ(tokenizer_->decode(tokenizer_->encode(text, SpecialText::kLiteral)), text) << "string " << i;
+    const std::string expected = name == "qwen2" ? normalize_nfc(text) : text;
+    ASSERT_EQ(tokenizer_->decode(tokenizer_->encode(text, SpecialText::kLiteral)), expected) << "string " << i;
   }
 }
 
