@@ -1,14 +1,15 @@
 // windlass-controller: flags, signals, and the composition root.
+#include <csignal>
 #include <iostream>
-#include <thread>
 #include <utility>  // boost 1.74 forgets it
 
 #include <pplx/threadpool.h>
-#include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "controller/app/app.h"
+#include "controller/app/stop_signals.h"
 
 namespace {
 
@@ -22,23 +23,16 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("windlass-controller"));
   spdlog::set_level(spdlog::level::from_str(flags.options.log_level == "error" ? "err" : flags.options.log_level));
 
-  // Every thread inherits the blocked signals; one waits for them.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   crossplat::threadpool::initialize_with_threads(kServerThreads);
 
   windlass::controller::Waker waker;
-  std::thread([ends, &waker] {
-    int received = 0;
-    sigwait(&ends, &received);
+  bool asked = false;
+  const windlass::StopSignals signals([&] {
+    if (asked) _exit(130);  // asked a second time: now
+    asked = true;
     waker.stop();
-    sigwait(&ends, &received);  // asked a second time: now
-    _exit(130);
-  }).detach();
+  });
 
   if (const auto result = windlass::controller::run(flags.options, waker); !result.ok()) {
     std::cerr << "windlass-controller: " << result.error().message << "\n";

@@ -1,12 +1,12 @@
 // `windlass load`: sends phases of requests to an OpenAI-compatible endpoint and says what became of them.
 #include <ostream>
-#include <thread>
+#include <stop_token>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <signal.h>
 
 #include "controller/api/duration.h"
+#include "controller/app/stop_signals.h"
 #include "controller/cli/commands.h"
 #include "controller/cli/load/load_generator.h"
 #include "controller/cli/text_table.h"
@@ -23,38 +23,6 @@ struct LoadFlags {
   bool constant = false;
   bool whole = false;
   bool quiet = false;
-};
-
-// Turns the first SIGINT or SIGTERM into a stop request, so that what was measured is still summed up.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    waiter_ = std::jthread([this](const std::stop_token& done) {
-      const timespec wait{0, 100'000'000};
-      while (!done.stop_requested()) {
-        if (sigtimedwait(&set_, nullptr, &wait) > 0) stop_.request_stop();
-      }
-    });
-  }
-  ~StopOnSignal() {
-    waiter_.request_stop();
-    waiter_.join();
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  StopOnSignal(const StopOnSignal&) = delete;
-  StopOnSignal& operator=(const StopOnSignal&) = delete;
-
-  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
-
- private:
-  sigset_t set_{};
-  sigset_t before_{};
-  std::stop_source stop_;
-  std::jthread waiter_;
 };
 
 std::string progress_text(const load::LoadProgress& progress) {
@@ -82,7 +50,8 @@ Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
   flags.options.phases = std::move(phases).value();
   if (!flags.ttft.empty()) flags.options.ttft_slo_s = api::parse_duration_s(flags.ttft).value_or(0);
   if (!flags.tpot.empty()) flags.options.tpot_slo_s = api::parse_duration_s(flags.tpot).value_or(0);
-  const StopOnSignal signals;
+  std::stop_source stop;
+  const StopSignals signals([&] { stop.request_stop(); });  // what was measured is still summed up
   double next_s = 0;
   return load::run_load(
       flags.options,
@@ -91,7 +60,7 @@ Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
         next_s = progress.elapsed_s + 5;
         console.err << progress_text(progress) << "\n" << std::flush;
       },
-      signals.token());
+      stop.get_token());
 }
 
 std::string duration_trouble(const std::string& text) {
