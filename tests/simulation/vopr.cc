@@ -21,6 +21,7 @@ constexpr double kSettleS = 260;  // longer than a half-open watch can go unnoti
 constexpr double kServedS = 60;   // then this long every request must be answered
 constexpr double kToRestS = 200;  // without load: until nothing is written any more
 constexpr double kRestS = 40;
+constexpr int kMaxChanges = 4;  // of configurations, before there must be rest
 constexpr double kDeletedS = 150;      // from the services' deletion until nothing is left
 constexpr double kCalmRatePerS = 0.3;  // one worker serves it with ease
 
@@ -78,27 +79,55 @@ void check_budget(SimWorld& world, const std::string& service, const planner::Se
   }
 }
 
+bool every_image_pulls(SimWorld& world) {
+  return std::none_of(world.scenario().services.begin(), world.scenario().services.end(),
+                      [](const auto& one) { return one.broken_image; });
+}
+
+// Which pools the services have; of a service with several, one takes the place of the others.
+std::map<std::string, std::vector<std::string>> pools_of(SimWorld& world) {
+  std::map<std::string, std::vector<std::string>> pools;
+  for (const ServiceScenario& service : world.scenario().services) {
+    const planner::ServicePlan* plan = world.plan(service.name);
+    if (plan == nullptr) continue;
+    for (const planner::PoolPlan& pool : plan->pools) pools[service.name].push_back(pool.name);
+  }
+  return pools;
+}
+
+// Nothing is written for kRestS. A change of configuration that saves little pays back only after some minutes of quiet: what
+// falls into one is looked at again afterwards.
+void check_quiet(SimWorld& world) {
+  const bool all_pull = every_image_pulls(world);
+  for (int round = 0;; ++round) {
+    const auto pools = pools_of(world);
+    const bool changing = std::any_of(pools.begin(), pools.end(), [](const auto& one) { return one.second.size() > 1; });
+    const long writes = world.invariants().writes_besides_leases();
+    const long statuses = world.invariants().status_writes();
+    world.run(kRestS);
+    if (round < kMaxChanges && (changing || pools_of(world) != pools)) continue;
+    // Figures that move are written every 30 s at most: two of each service, profile and class, and a change or two.
+    if (const long count = world.invariants().status_writes() - statuses; all_pull && count > 30)
+      violate(world, "quiet-status", fmt::format("{} statuses were written within {:.0f} s without load", count, kRestS));
+    if (all_pull && world.invariants().writes_besides_leases() > writes) {
+      violate(world, "comes-to-rest",
+              fmt::format("{} writes within {:.0f} s without load, the last: {}",
+                          world.invariants().writes_besides_leases() - writes, kRestS, world.invariants().last_write()));
+    }
+    return;
+  }
+}
+
 // Given no load: nothing moves, and what is there is what is planned and what the status says.
 void check_rest(SimWorld& world) {
   for (const ServiceScenario& service : world.scenario().services) world.set_load(service.name, 0);
   world.run(kToRestS);
-  const bool all_pull = std::none_of(world.scenario().services.begin(), world.scenario().services.end(),
-                                     [](const auto& one) { return one.broken_image; });
-  const long writes = world.invariants().writes_besides_leases();
-  const long statuses = world.invariants().status_writes();
-  world.run(kRestS);
-  // Figures that move are written every 30 s at most: two of each service, profile and class, and a change or two.
-  if (const long count = world.invariants().status_writes() - statuses; all_pull && count > 30)
-    violate(world, "quiet-status", fmt::format("{} statuses were written within {:.0f} s without load", count, kRestS));
+  check_quiet(world);
   if (world.leader() == nullptr) {
     violate(world, "comes-to-rest", "nobody leads");
     return;
   }
-  if (all_pull && world.invariants().writes_besides_leases() > writes) {
-    violate(world, "comes-to-rest",
-            fmt::format("{} writes within {:.0f} s without load, the last: {}",
-                        world.invariants().writes_besides_leases() - writes, kRestS, world.invariants().last_write()));
-  }
+  const bool all_pull = every_image_pulls(world);
   for (const ServiceScenario& service : world.scenario().services) {
     const planner::ServicePlan* plan = world.plan(service.name);
     if (plan == nullptr) {
