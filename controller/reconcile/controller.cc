@@ -47,12 +47,15 @@ Controller::~Controller() = default;
 
 Outcome Controller::step(Instant now) {
   if (!plan_clock_offset_s_) plan_clock_offset_s_ = now.wall_s - now.monotonic_s;
-  if (options_.stopwatch) step_began_s_ = part_began_s_ = options_.stopwatch();
+  if (options_.stopwatch) now_taken_s_ = part_began_s_ = options_.stopwatch();
   leadership_.step(now);
   // Standbys keep their caches too, so that a new leader has little to catch up with.
   store_.step(now);
   runtime_.step(now);
   timed("cache");
+  // The API server may have let us wait, or the process stood still: what is read from here on is dated by when that is.
+  now = later(now);
+  if (options_.stopwatch) now_taken_s_ = options_.stopwatch();
   const bool leads = leadership_.leading(now.monotonic_s);
   metrics_.leader.set(leads ? 1 : 0);
   // Another tenure than that of the last step: somebody else may have led between them.
@@ -292,9 +295,9 @@ void Controller::calibrate(const Observation& observation) {
   state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), *signals_);
 }
 
-// The time by now, within the step that began at `began`.
+// The time by now, within the step whose time is `began`.
 Instant Controller::later(Instant began) const {
-  const double passed_s = options_.stopwatch ? options_.stopwatch() - step_began_s_ : 0;
+  const double passed_s = options_.stopwatch ? options_.stopwatch() - now_taken_s_ : 0;
   return {began.wall_s + passed_s, began.monotonic_s + passed_s};
 }
 

@@ -88,7 +88,7 @@ class Controller {
   EventQueue events_;
   MetricsReport report_;
   double next_report_s_ = 0;
-  double step_began_s_ = 0;
+  double now_taken_s_ = 0;  // when the step's time was taken, by the stopwatch
   double part_began_s_ = 0;
   std::string last_problem_;
 };

@@ -264,7 +264,11 @@ void Invariants::stepped(const SimController& controller, const std::vector<SimC
   const auto leaders =
       std::count_if(controllers.begin(), controllers.end(), [](const SimController* one) { return one->leading(); });
   if (leaders > 1) violate("one-leader", "two controllers lead at once");
-  if (controller.leading()) check_plan(controller);
+  if (controller.leading()) {
+    check_plan(controller);
+  } else {  // a step that stood still may end long after: its plan is none of the next tenure
+    plans_seen_[controller.identity()] = controller.core().plans_made();
+  }
 }
 
 void Invariants::check_plan(const SimController& controller) {
