@@ -1,8 +1,8 @@
 // EngineLoop: the thread that steps an Engine, and the door to it for other threads.
 //
 // submit(), cancel(), drain() and the getters may be called from any thread; they never wait for a step. Sinks are called on
-// the loop's thread, in order, once for each TokenEvent of their request; they must not block and must not call back into the
-// loop. Counts and times go into the injected WorkerMetrics before a sink hears of them.
+// the loop's thread, in order, once for each TokenEvent of their request; they must not block, and of the
+// loop they may call cancel() alone. Counts and times go into the injected WorkerMetrics before a sink hears of them.
 #pragma once
 
 #include <condition_variable>

@@ -29,6 +29,9 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits) {
   if (seen_.empty() && params_.logit_bias.empty()) return logits;
   adjusted_.assign(logits.begin(), logits.end());
   const auto holds = [&](std::int32_t id) { return id >= 0 && static_cast<std::size_t>(id) < adjusted_.size(); };
+  for (const auto& [id, bias] : params_.logit_bias) {
+    if (holds(id)) adjusted_[static_cast<std::size_t>(id)] += bias;
+  }
   for (const auto& [id, generated] : seen_) {
     if (!holds(id)) continue;
     double logit = adjusted_[static_cast<std::size_t>(id)];
@@ -37,9 +40,6 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits) {
       logit -= params_.frequency_penalty * static_cast<double>(generated) + params_.presence_penalty;
     }
     adjusted_[static_cast<std::size_t>(id)] = static_cast<float>(logit);
-  }
-  for (const auto& [id, bias] : params_.logit_bias) {
-    if (holds(id)) adjusted_[static_cast<std::size_t>(id)] += bias;
   }
   return adjusted_;
 }
@@ -61,14 +61,22 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
     std::nth_element(candidates_.begin(), end - 1, candidates_.end(), likelier);
     candidates_.erase(end, candidates_.end());
   }
-  if (cuts_number || params_.top_p < 1) std::sort(candidates_.begin(), candidates_.end(), likelier);
+  if (cuts_number) std::sort(candidates_.begin(), candidates_.end(), likelier);
   double total = 0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   if (params_.top_p < 1) {
+    // A heap gives up the likeliest one by one: few of a large vocabulary are kept, and the others need no order.
+    const auto less_likely = [&](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+    std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
     double kept = 0;
-    std::size_t count = 0;
-    while (count < candidates_.size() && (count == 0 || kept < params_.top_p * total)) kept += candidates_[count++].weight;
-    candidates_.resize(count);
+    auto first = candidates_.end();
+    while (first != candidates_.begin() && (first == candidates_.end() || kept < params_.top_p * total)) {
+      std::pop_heap(candidates_.begin(), first, less_likely);
+      --first;
+      kept += first->weight;
+    }
+    candidates_.erase(candidates_.begin(), first);
+    std::reverse(candidates_.begin(), candidates_.end());
     total = kept;
   }
   double left = rng_.uniform() * total;

@@ -1,8 +1,8 @@
 // Sampler: from one row of logits to one token. Each request has its own, with its own random stream, so that what one request
 // draws does not depend on who shares its batch. One thread.
 //
-// In this order, as vLLM has it: the repetition penalty (Keskar et al. 2019, CTRL) over prompt and output, frequency and
-// presence penalties over the output (OpenAI), the logit bias; greedy ends here. Then the temperature, min-p (Nguyen et al.
+// In this order, as vLLM has it: the logit bias, the repetition penalty (Keskar et al. 2019, CTRL) over prompt and output,
+// frequency and presence penalties over the output (OpenAI); greedy ends here. Then the temperature, min-p (Nguyen et al.
 // 2024), top-k and top-p (Holtzman et al. 2020), each over the probabilities that the one before it left.
 #pragma once
 

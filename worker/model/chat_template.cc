@@ -1,57 +1,124 @@
-// The three templates, each a few lines.
+// Which template a model has, and the way from its text to ids.
 #include "worker/model/chat_template.h"
 
-namespace windlass::worker {
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
-ChatTemplate::ChatTemplate(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
-  const auto eot = tokenizer.added_token("<|eot_id|>");
-  const auto im_end = tokenizer.added_token("<|im_end|>");
-  if (eot && tokenizer.added_token("<|start_header_id|>") && tokenizer.added_token("<|end_header_id|>")) {
-    kind_ = Kind::kLlama3;
-    stop_tokens_.push_back(*eot);
-  } else if (im_end && tokenizer.added_token("<|im_start|>")) {
-    kind_ = Kind::kChatMl;
-    stop_tokens_.push_back(*im_end);
+#include "worker/model/files.h"
+#include "worker/model/shown.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view kLlama3 =
+    "{% for message in messages %}<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n{{ message.content }}<|eot_id|>"
+    "{% endfor %}<|start_header_id|>assistant<|end_header_id|>{{ '\\n\\n' }}";
+constexpr std::string_view kChatMl =
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}<|im_start|>assistant{{ '\\n' }}";
+constexpr std::string_view kPlain = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:";
+
+// The template of tokenizer_config.json: a text, or a list of named ones of which "default" is the one for chats.
+Result<std::string> template_of(const ordered_json& config, const std::string& file) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return std::string();
+  const auto wrong = [&](const ordered_json& value) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: 'chat_template': found {}, allowed is a text or a list of {{\"name\", \"template\"}} with a "
+                             "\"default\"",
+                             file, shown(value))};
+  };
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_array()) return wrong(*found);
+  for (const ordered_json& entry : *found) {
+    if (!entry.is_object() || !entry.contains("template") || !entry.at("template").is_string()) return wrong(entry);
+    if (entry.value("name", ordered_json()) == "default") return entry.at("template").get<std::string>();
+  }
+  return wrong(*found);
+}
+
+// The fields whose name ends in _token: a text, or an object with it as content.
+TemplateVariables special_tokens_of(const ordered_json& config) {
+  TemplateVariables tokens;
+  for (const auto& [name, value] : config.items()) {
+    if (!name.ends_with("_token")) continue;
+    const ordered_json text = value.is_object() ? value.value("content", ordered_json()) : value;
+    if (text.is_string()) tokens.emplace_back(name, jinja::Text::of_template(text.get_ref<const std::string&>()));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, jinja::Template source, std::string name)
+    : tokenizer_(tokenizer), template_(std::move(source)), name_(std::move(name)) {
+  for (const char* end : {"<|eot_id|>", "<|im_end|>"}) {
+    if (const auto id = tokenizer.added_token(end)) stop_tokens_.push_back(*id);
   }
 }
 
-std::vector<std::int32_t> ChatTemplate::render(const std::vector<ChatMessage>& messages) const {
-  std::vector<std::int32_t> ids = tokenizer_.prefix();
-  const auto control = [&](const char* content) { ids.push_back(*tokenizer_.added_token(content)); };
-  const auto text = [&](const std::string& literal) {
-    const auto more = tokenizer_.encode(literal, SpecialText::kLiteral, kind_ != Kind::kPlain);
-    ids.insert(ids.end(), more.begin(), more.end());
-  };
-  const auto open_turn = [&](const std::string& role) {
-    if (kind_ == Kind::kLlama3) {
-      control("<|start_header_id|>");
-      text(role);
-      control("<|end_header_id|>");
-    } else {
-      control("<|im_start|>");
-      text(role + "\n");
-    }
-  };
-  if (kind_ == Kind::kPlain) {
-    std::string all;
-    for (const ChatMessage& message : messages) all += message.role + ": " + message.content + "\n";
-    text(all + "assistant:");
-    return ids;
+Result<ChatTemplate> ChatTemplate::parse(const Tokenizer& tokenizer, std::string_view source, const std::string& name,
+                                         TemplateVariables special_tokens) {
+  WINDLASS_ASSIGN_OR_RETURN(jinja::Template parsed, jinja::Template::parse(source, name));
+  ChatTemplate chat(tokenizer, std::move(parsed), name);
+  chat.special_tokens_ = std::move(special_tokens);
+  return chat;
+}
+
+ChatTemplate ChatTemplate::of_tokens(const Tokenizer& tokenizer) {
+  const auto has = [&](const char* token) { return tokenizer.added_token(token).has_value(); };
+  const bool llama3 = has("<|eot_id|>") && has("<|start_header_id|>") && has("<|end_header_id|>");
+  const bool chat_ml = !llama3 && has("<|im_end|>") && has("<|im_start|>");
+  const char* name = llama3 ? "Llama 3" : chat_ml ? "ChatML" : "plain lines";
+  auto source = jinja::Template::parse(llama3 ? kLlama3 : chat_ml ? kChatMl : kPlain, name);
+  ChatTemplate chat(tokenizer, std::move(source).value(), name);
+  chat.prefix_ = tokenizer.prefix();
+  if (const auto begin = tokenizer.added_token("<|begin_of_text|>"); llama3 && chat.prefix_.empty() && begin)
+    chat.prefix_.push_back(*begin);
+  return chat;
+}
+
+Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::filesystem::path& folder, const std::string& file) {
+  ordered_json config = ordered_json::object();
+  const auto config_path = folder / "tokenizer_config.json";
+  if (const auto text = read_text_file(config_path); text.ok()) {
+    config = ordered_json::parse(*text, nullptr, false);
+    if (!config.is_object())
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no JSON object", config_path.string())};
+  } else if (text.error().code != ErrorCode::kNotFound) {
+    return text.error();
   }
-  if (kind_ == Kind::kLlama3 && ids.empty() && tokenizer_.added_token("<|begin_of_text|>")) control("<|begin_of_text|>");
+  const std::filesystem::path own = file.empty() ? folder / "chat_template.jinja" : std::filesystem::path(file);
+  const auto source = read_text_file(own);
+  if (source.ok()) return parse(tokenizer, *source, own.string(), special_tokens_of(config));
+  if (!file.empty()) return source.error().within("--chat-template");
+  if (source.error().code != ErrorCode::kNotFound) return source.error();
+  WINDLASS_ASSIGN_OR_RETURN(const std::string in_config, template_of(config, config_path.string()));
+  if (in_config.empty()) return of_tokens(tokenizer);
+  return parse(tokenizer, in_config, config_path.string() + ": 'chat_template'", special_tokens_of(config));
+}
+
+Result<std::vector<std::int32_t>> ChatTemplate::render(const std::vector<ChatMessage>& messages, const TemplateVariables& more,
+                                                       std::int64_t unix_s) const {
+  jinja::List list;
   for (const ChatMessage& message : messages) {
-    open_turn(message.role);
-    if (kind_ == Kind::kLlama3) {
-      text("\n\n" + message.content);
-      control("<|eot_id|>");
-    } else {
-      text(message.content);
-      control("<|im_end|>");
-      text("\n");
-    }
+    jinja::Dict dict;
+    dict.set(jinja::Text::of_template("role"), jinja::Text::of_input(message.role));
+    dict.set(jinja::Text::of_template("content"), jinja::Text::of_input(message.content));
+    list.items.emplace_back(std::move(dict));
   }
-  open_turn("assistant");
-  if (kind_ == Kind::kLlama3) text("\n\n");
+  TemplateVariables variables = {{"messages", std::move(list)},
+                                 {"add_generation_prompt", true},
+                                 {"tools", jinja::None{}},
+                                 {"documents", jinja::None{}}};
+  variables.insert(variables.end(), special_tokens_.begin(), special_tokens_.end());
+  variables.insert(variables.end(), more.begin(), more.end());  // the first of a name is the one that is found
+  WINDLASS_ASSIGN_OR_RETURN(const jinja::Text text, template_.render(variables, unix_s));
+  std::vector<std::int32_t> ids = prefix_;
+  const auto rest = tokenizer_.encode(text.bytes(), [&](std::size_t at) { return text.from_input(at); });
+  ids.insert(ids.end(), rest.begin(), rest.end());
   return ids;
 }
 

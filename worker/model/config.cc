@@ -297,7 +297,7 @@ Result<GenerationConfig> parse_generation_config(std::string_view text, const st
   config.sampling.top_p = fields.number_within("top_p", 1e-9, 1);
   config.sampling.min_p = fields.number_within("min_p", 0, 1);
   config.sampling.repetition_penalty = fields.number_within("repetition_penalty", 1e-9, 100);
-  if (fields.has("top_k")) config.sampling.top_k = fields.whole("top_k", 0, INT32_MAX);
+  if (fields.has("top_k")) config.sampling.top_k = std::max<std::int64_t>(0, fields.whole("top_k", -1, INT32_MAX));
   if (!fields.complaints().empty()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", file, fmt::join(fields.complaints(), "; "))};
   }
@@ -318,6 +318,12 @@ Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
   if (std::filesystem::exists(generation_path, failure)) {
     WINDLASS_ASSIGN_OR_RETURN(const std::string generation, read_text_file(generation_path));
     WINDLASS_ASSIGN_OR_RETURN(GenerationConfig given, parse_generation_config(generation, generation_path.string()));
+    for (const std::int32_t id : given.eos_token_ids) {
+      if (id >= config.vocab_size) {
+        return Error{ErrorCode::kInvalidArgument, fmt::format("{}: field 'eos_token_id': found {}, allowed is below vocab_size ({})",
+                                                              generation_path.string(), id, config.vocab_size)};
+      }
+    }
     if (!given.eos_token_ids.empty()) config.eos_token_ids = std::move(given.eos_token_ids);
     config.sampling = given.sampling;
   }

@@ -102,6 +102,7 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string, std::int32_t> whole_pieces;  // as pieces are; filled when ignore_merges
   std::vector<std::string> bytes;                              // by id
   std::vector<AddedToken> added;                               // longest first, so that the longest match wins
+  std::array<bool, 256> begins_added{};                        // the bytes with which they begin
   std::optional<Pretokenizer> pretokenizer;                    // of bytes alone
   SpacePrefix space_prefix = SpacePrefix::kNever;
   bool split_words = false;
@@ -113,6 +114,8 @@ struct Tokenizer::Impl {
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_sentence(std::string_view text, bool first, std::vector<std::int32_t>& out) const;
   void encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& out) const;
+  template <class IsText>
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, bool continues, IsText is_text) const;
   [[nodiscard]] Result<void> take_vocab(const TokenizerSpec& spec, std::unordered_map<std::string, std::int32_t>& by_text);
 };
 
@@ -275,6 +278,7 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
   impl->added = std::move(spec.added);
   std::stable_sort(impl->added.begin(), impl->added.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
+  for (const AddedToken& token : impl->added) impl->begins_added[static_cast<unsigned char>(token.content[0])] = true;
   impl->prefix = std::move(spec.prefix);
   impl->nfc = spec.nfc;
   impl->space_prefix = spec.space_prefix;
@@ -289,14 +293,17 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
   return parse(text, path.string());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText special, bool continues) const {
+// is_text: whether a special token that stands at a place is ordinary text after all.
+template <class IsText>
+std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text, bool continues, IsText is_text) const {
   std::vector<std::int32_t> out;
   std::size_t plain_from = 0;
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* found = nullptr;
-    for (const AddedToken& token : impl_->added) {
-      if (token.special && special == SpecialText::kLiteral) continue;
-      if (text[at] == token.content[0] && text.compare(at, token.content.size(), token.content) == 0) {
+    if (begins_added[static_cast<unsigned char>(text[at])]) {
+      for (const AddedToken& token : added) {
+        if (text.compare(at, token.content.size(), token.content) != 0 || (token.special && is_text(at, token.content.size())))
+          continue;
         found = &token;
         break;
       }
@@ -305,13 +312,26 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText s
       ++at;
       continue;
     }
-    impl_->encode_plain(text.substr(plain_from, at - plain_from), plain_from == 0 && !continues, out);
+    encode_plain(text.substr(plain_from, at - plain_from), plain_from == 0 && !continues, out);
     out.push_back(found->id);
     at += found->content.size();
     plain_from = at;
   }
-  impl_->encode_plain(text.substr(plain_from), plain_from == 0 && !continues, out);
+  encode_plain(text.substr(plain_from), plain_from == 0 && !continues, out);
   return out;
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText special, bool continues) const {
+  return impl_->encode(text, continues, [&](std::size_t, std::size_t) { return special == SpecialText::kLiteral; });
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, const std::function<bool(std::size_t)>& typed) const {
+  return impl_->encode(text, false, [&](std::size_t at, std::size_t count) {
+    for (std::size_t i = at; i < at + count; ++i) {
+      if (typed(i)) return true;
+    }
+    return false;
+  });
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id) const {

@@ -70,14 +70,14 @@ void Exchange::write(const std::string& bytes) {
 }
 
 void Exchange::accepted(std::function<void()> cancel) {
-  bool left = false;
+  bool unwanted = false;  // already: the client left, or a choice has failed
   {
     const std::scoped_lock lock(mutex_);
-    cancel_ = std::move(cancel);
+    cancel_ = cancel;
     if (parts_.stream && !buffer_) start_body("text/event-stream");
-    left = left_ && !finished_;
+    unwanted = failed_ || (left_ && !finished_);
   }
-  if (left) client_left();
+  if (unwanted) cancel();
 }
 
 bool Exchange::take(int index, const TokenEvent& event) {
@@ -105,6 +105,7 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     const bool failed = take(index, event);
     if (!failed && !std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended; })) return;
     finished_ = true;
+    failed_ = failed;
     if (parts_.stream) {
       finish_stream(failed ? &event : nullptr);
     } else {
@@ -132,22 +133,29 @@ void Exchange::finish_stream(const TokenEvent* failed) {
 }
 
 void Exchange::finish_whole(const TokenEvent* failed) {
-  const bool good = failed == nullptr;
-  const ApiError error = good ? ApiError{} : failure_of(*failed);
-  const std::string body = good ? parts_.format.whole(choices()) : error_body(error);
-  if (!buffer_) {
-    web::http::http_response response(static_cast<web::http::status_code>(good ? 200 : error.status));
-    response.set_body(body, "application/json");
-    reply(std::move(response));
+  if (failed == nullptr) {
+    // Log probabilities make a long body: it is written on another thread, since ours steps the engine.
+    pplx::create_task([self = shared_from_this(), choices = choices()] {
+      const std::string body = self->parts_.format.whole(choices);
+      const std::scoped_lock lock(self->mutex_);
+      self->send_whole(200, body);
+    });
     return;
   }
-  if (good) {
-    write(body);
-    buffer_->close(std::ios_base::out);
-  } else {
-    // The status is out and says 200: break the connection rather than end it as if all were well.
-    buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
+  const ApiError error = failure_of(*failed);
+  if (!buffer_) return send_whole(error.status, error_body(error));
+  // The status is out and says 200: break the connection rather than end it as if all were well.
+  buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
+}
+
+void Exchange::send_whole(int status, const std::string& body) {
+  if (!buffer_) {
+    web::http::http_response response(static_cast<web::http::status_code>(status));
+    response.set_body(body, "application/json");
+    return reply(std::move(response));
   }
+  write(body);
+  buffer_->close(std::ios_base::out);
 }
 
 void Exchange::tick(double now_s) {

@@ -60,6 +60,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] std::vector<Choice> choices();                  // of all answers, given away
   void finish_stream(const TokenEvent* failed);
   void finish_whole(const TokenEvent* failed);
+  void send_whole(int status, const std::string& body);
   void reply(web::http::http_response response);
   void client_left();
 
@@ -68,6 +69,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::function<void()> cancel_;
   bool left_ = false;
   bool finished_ = false;
+  bool failed_ = false;  // a choice did, and the others are to end
   double last_write_s_;
   bool wrote_ = false;
   std::vector<Answer> answers_;

@@ -113,6 +113,8 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--listen", raw.listen, "listen on HOST:PORT");
   app.add_option("--name", serve.served_name, "the model's name in the API (default: the folder's last component)");
   app.add_option("--backend", serve.backend, "cpu or cuda (default cpu)");
+  app.add_option("--chat-template", serve.chat_template,
+                 "file of a Jinja template for chats (default: the model's own, else one by its special tokens)");
   app.add_option("--max-concurrent", serve.max_concurrent, "requests that run at once; twice as many may wait (default 8)");
   app.add_option("--kv-cache-tokens", serve.kv_cache_tokens,
                  "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB)");

@@ -185,7 +185,7 @@ std::string HttpServer::Impl::models_body() const {
 }
 
 ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
-  return {loaded.served_name, loaded.tokenizer, loaded.chat, loaded.engine->options(), loaded.config};
+  return {loaded.served_name, loaded.tokenizer, *loaded.chat, loaded.engine->options(), loaded.config, unix_now_s()};
 }
 
 void HttpServer::Impl::tokenize(const http_request& request, bool encode, const std::string& body, const Token& token) {

@@ -23,6 +23,7 @@ constexpr std::size_t kMaxStopBytes = 1024;
 constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxBiases = 1024;
+constexpr int kMaxNesting = 64;  // of a body: copying and printing JSON is recursive
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
@@ -90,7 +91,8 @@ std::vector<std::pair<std::int32_t, float>> biases_of(const json& body, std::int
   for (const auto& [key, value] : map.items()) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
+    const bool whole = error == std::errc() && end == key.data() + key.size() && key == std::to_string(id);  // and no "07"
+    if (!whole || id < 0 || id >= vocab_size) {
       refuse("logit_bias", shown(key), fmt::format("token ids from 0 to {}", vocab_size - 1));
     }
     if (!value.is_number() || !(std::abs(value.get<double>()) <= 100)) {
@@ -125,10 +127,7 @@ SamplingParams sampling_of(Endpoint endpoint, const json& body, const ApiModel& 
   sampling.min_p = number(body, "min_p", defaults.min_p.value_or(0), 0, 1);
   sampling.frequency_penalty = number(body, "frequency_penalty", 0, -2, 2);
   sampling.presence_penalty = number(body, "presence_penalty", 0, -2, 2);
-  sampling.repetition_penalty = number(body, "repetition_penalty", defaults.repetition_penalty.value_or(1), 0, 100);
-  if (sampling.repetition_penalty <= 0) {
-    refuse("repetition_penalty", shown(body.at("repetition_penalty")), "a number above 0 and at most 100");
-  }
+  sampling.repetition_penalty = number(body, "repetition_penalty", defaults.repetition_penalty.value_or(1), 0.01, 100);
   sampling.logit_bias = biases_of(body, model.config.vocab_size);
   sampling.logprobs = logprobs_of(endpoint, body);
   sampling.seed = seed;
@@ -192,6 +191,19 @@ std::vector<ChatMessage> messages_of(const json& body) {
   return messages;
 }
 
+// Messages through the model's template, which sees chat_template_kwargs as variables (vLLM's field for enable_thinking and such).
+std::vector<std::int32_t> chat_prompt(const json& body, const ApiModel& model) {
+  TemplateVariables variables;
+  if (has(body, "chat_template_kwargs")) {
+    const json& given = body.at("chat_template_kwargs");
+    if (!given.is_object()) refuse("chat_template_kwargs", shown(given), "an object of the template's variables");
+    for (const auto& [name, value] : given.items()) variables.emplace_back(name, jinja::Value::of_input(ordered_json(value)));
+  }
+  auto ids = model.chat.render(messages_of(body), variables, model.unix_s);
+  if (!ids.ok()) throw ApiError{400, ids.error().message, "invalid_request_error", "messages", ""};
+  return std::move(ids).value();
+}
+
 std::vector<std::int32_t> prompt_of(const json& body, const Tokenizer& tokenizer) {
   const std::string allowed = "a string or a list of token ids (one prompt a request)";
   if (!has(body, "prompt")) refuse("prompt", "nothing", allowed);
@@ -228,7 +240,13 @@ std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t roo
 json body_of(std::string_view text) {
   json body;
   try {
-    body = json::parse(text);
+    body = json::parse(text, [](int depth, json::parse_event_t, json&) {
+      if (depth > kMaxNesting) {
+        throw ApiError{400, fmt::format("the body: found more than {} levels of nesting", kMaxNesting), "invalid_request_error", "",
+                       "invalid_json"};
+      }
+      return true;
+    });
   } catch (const json::exception& e) {
     throw ApiError{400, fmt::format("the body is not JSON: {}", e.what()), "invalid_request_error", "", "invalid_json"};
   }
@@ -265,7 +283,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   }
   const bool chat = endpoint == Endpoint::kChatCompletions;
   if (chat) {
-    generation.prompt = model.chat.render(messages_of(body));
+    generation.prompt = chat_prompt(body, model);
     generation.stop_tokens = model.chat.stop_tokens();
   } else {
     generation.prompt = prompt_of(body, model.tokenizer);
@@ -294,6 +312,15 @@ std::string text_of(const LikelyToken& token) {
   return whole + stream.finish();
 }
 
+// A name of its own for a token that is no text by itself, as OpenAI's: "bytes:\xe6\x97".
+std::string key_of(const LikelyToken& token) {
+  std::string text = text_of(token);
+  if (text == token.bytes) return text;
+  std::string name = "bytes:";
+  for (const char byte : token.bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
 ordered_json json_of(const LikelyToken& token) {
   ordered_json bytes = ordered_json::array();
   for (const char byte : token.bytes) bytes.push_back(static_cast<unsigned char>(byte));
@@ -318,8 +345,8 @@ ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int
     texts.push_back(text_of(each.token));
     logprobs.push_back(each.token.logprob);
     ordered_json top = ordered_json::object();
-    for (const LikelyToken& likely : each.top) top[text_of(likely)] = likely.logprob;
-    top[text_of(each.token)] = each.token.logprob;  // OpenAI's lists hold the drawn token, likely or not
+    for (const LikelyToken& likely : each.top) top.emplace(key_of(likely), likely.logprob);
+    top.emplace(key_of(each.token), each.token.logprob);  // OpenAI's lists hold the drawn token, likely or not
     tops.push_back(std::move(top));
     offsets.push_back(offset);
     offset += characters_of(each.token);
@@ -368,9 +395,10 @@ std::variant<ApiRequest, ApiError> parse_request(Endpoint endpoint, std::string_
   return guarded([&] { return parse(endpoint, body, model, seed); });
 }
 
+// By the bytes that begin a character: one that several tokens make up counts once.
 std::int64_t characters_of(const LikelyToken& token) {
-  const std::string text = text_of(token);
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(token.bytes.begin(), token.bytes.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 std::vector<GenerationRequest> choices_of(const ApiRequest& request) {
@@ -388,7 +416,7 @@ std::variant<std::string, ApiError> tokenize_body(std::string_view text, const A
     }
     std::vector<std::int32_t> ids;
     if (has(body, "messages")) {
-      ids = model.chat.render(messages_of(body));
+      ids = chat_prompt(body, model);
     } else {
       if (!body.at("prompt").is_string()) refuse("prompt", shown(body.at("prompt")), "a string");
       if (boolean(body, "add_special_tokens", true)) ids = model.tokenizer.prefix();

@@ -50,6 +50,7 @@ struct ApiModel {
   const ChatTemplate& chat;
   const EngineOptions& engine;
   const ModelConfig& config;
+  std::int64_t unix_s = 0;  // now, for chat templates that name the date
 };
 
 // seed: for requests that give none.

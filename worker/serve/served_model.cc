@@ -58,24 +58,27 @@ Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, 
                  fmt::format("{}/tokenizer.json: largest token id: found {}, allowed is below config.json's vocab_size ({})",
                              flags.model_folder, tokenizer.size() - 1, config.vocab_size)};
   }
+  // What it holds refers to one another, so it stays where it is from here on.
+  auto model = std::make_unique<ServedModel>(flags.served_name, std::move(config), std::move(tokenizer));
+  WINDLASS_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::load(model->tokenizer, flags.model_folder, flags.chat_template));
+  model->chat.emplace(std::move(chat));
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(config, store));
+  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(model->config, store));
 
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
   engine.max_context_tokens = sizes.max_context_tokens;
   engine.max_batch_tokens = std::max(kStepTokens, flags.max_concurrent);
-  engine.eos_token_ids = config.eos_token_ids;
+  engine.eos_token_ids = model->config.eos_token_ids;
   CpuBackendOptions backend;
   backend.kv_blocks = sizes.kv_blocks;
   backend.max_batch_tokens = engine.max_batch_tokens;
   backend.max_logit_rows = engine.max_running;
   backend.max_context_tokens = sizes.max_context_tokens;
   backend.threads = flags.threads;
-  WINDLASS_ASSIGN_OR_RETURN(auto cpu, make_cpu_backend(config, std::move(weights), backend));
+  WINDLASS_ASSIGN_OR_RETURN(auto cpu, make_cpu_backend(model->config, std::move(weights), backend));
 
-  auto model = std::make_unique<ServedModel>(flags.served_name, std::move(config), std::move(tokenizer));
   const Tokenizer& tokens = model->tokenizer;
   model->engine = std::make_unique<EngineLoop>(
       std::move(engine), std::move(cpu), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock, metrics);

@@ -51,7 +51,7 @@ class Api : public ::testing::Test {
 
   const std::string name_ = "m";
   const Tokenizer tokenizer_ = make_tokenizer();
-  const ChatTemplate chat_{tokenizer_};
+  const ChatTemplate chat_ = ChatTemplate::of_tokens(tokenizer_);
   const EngineOptions options_ = make_options();
   ModelConfig config_ = make_config();
 };
@@ -164,11 +164,13 @@ TEST_F(Api, NamesBadFields) {
       {{{"top_k", -2}}, "top_k", "top_k: found -2, allowed is a whole number from -1"},
       {{{"top_k", 1e300}}, "top_k", "top_k: found 1e+300"},
       {{{"min_p", 1.1}}, "min_p", "min_p: found 1.1, allowed is a number from 0 to 1"},
-      {{{"repetition_penalty", 0}}, "repetition_penalty", "found 0, allowed is a number above 0"},
+      {{{"repetition_penalty", 0}}, "repetition_penalty", "found 0, allowed is a number from 0.01 to 100"},
       {{{"presence_penalty", 3}}, "presence_penalty", "found 3, allowed is a number from -2 to 2"},
       {{{"frequency_penalty", "x"}}, "frequency_penalty", "found \"x\""},
       {{{"logit_bias", {1}}}, "logit_bias", "logit_bias: found [1]"},
       {{{"logit_bias", {{"300", 1}}}}, "logit_bias", "found \"300\", allowed is token ids from 0 to 299"},
+      {{{"logit_bias", {{"07", 1}}}}, "logit_bias", "found \"07\", allowed is token ids from 0 to 299"},
+      {{{"chat_template_kwargs", {1}}}, "chat_template_kwargs", "found [1], allowed is an object of the template's variables"},
       {{{"logit_bias", {{"7", 101}}}}, "logit_bias.7", "logit_bias.7: found 101, allowed is a number from -100 to 100"},
       {{{"tools", {{{"type", "function"}}}}}, "tools", "tools: found"},
       {{{"response_format", {{"type", "json_object"}}}}, "response_format", "response_format: found"},
@@ -192,6 +194,16 @@ TEST_F(Api, NamesBadFields) {
   EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found nothing"));
   body["prompt"] = {"a", "b"};
   EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",\"b\"]"));
+}
+
+// Given bodies nested a million deep, where copying or printing them would use up the stack; they are refused.
+TEST_F(Api, DeepNestingIsRefused) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  for (const std::string& body : {deep, R"({"model":"m","n":)" + deep + "}", R"({"model":"m","stop":)" + deep + "}"}) {
+    const auto parsed = parse_text(body, Endpoint::kCompletions);
+    ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
+    EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("more than 64 levels of nesting"));
+  }
 }
 
 // Given another model's name, the answer is 404 with OpenAI's code.
@@ -307,7 +319,7 @@ TEST_F(Api, LogprobsHaveOpenAisShapes) {
   EXPECT_EQ(lists["tokens"], (json{"\xC3\xA9t", "\xEF\xBF\xBD"}));
   EXPECT_EQ(lists["token_logprobs"], (json{-0.5, -2}));
   EXPECT_EQ(lists["text_offset"], (json{0, 2}));
-  EXPECT_EQ(lists["top_logprobs"][1], (json{{"y", -0.25}, {"\xEF\xBF\xBD", -2}}));
+  EXPECT_EQ(lists["top_logprobs"][1], (json{{"y", -0.25}, {"bytes:\\xe2\\x82", -2}}));
 
   TokenEvent event;
   event.has_token = true;

@@ -192,28 +192,12 @@ TEST(Tokenizer, RefusesWhatItCannotDo) {
   EXPECT_THAT(Tokenizer::parse("[]", "m/tokenizer.json").error().message, HasSubstr("m/tokenizer.json"));
 }
 
-// Given a made model's tokenizer, a chat becomes Llama 3's template with control tokens, and control text inside a message
-// stays text.
-TEST(ChatTemplate, RendersLlama3) {
-  auto parsed = Tokenizer::parse(make_tokenizer_json(testing::tiny_shape()), "tokenizer.json");
-  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
-  const Tokenizer tokenizer = std::move(parsed).value();
-  const ChatTemplate chat(tokenizer);
-  EXPECT_EQ(chat.kind(), ChatTemplate::Kind::kLlama3);
-  const auto id = [&](const char* content) { return *tokenizer.added_token(content); };
-  const auto ids = chat.render({{"user", "hi <|eot_id|>"}});
-  EXPECT_EQ(tokenizer.decode(ids), "user\n\nhi <|eot_id|>assistant\n\n");
-  EXPECT_EQ(ids.front(), id("<|begin_of_text|>"));
-  EXPECT_EQ(ids[1], id("<|start_header_id|>"));
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), id("<|eot_id|>")), 1);
-  EXPECT_THAT(chat.stop_tokens(), ElementsAre(id("<|eot_id|>")));
-}
-
 // Given a tokenizer without control tokens, a chat becomes plain lines.
-TEST(ChatTemplate, FallsBackToPlainLines) {
+TEST(ChatTemplate, OfPlainLines) {
   const Tokenizer tokenizer = make(tokenizer_json({}, false));
-  const ChatTemplate chat(tokenizer);
-  EXPECT_EQ(tokenizer.decode(chat.render({{"system", "be brief"}, {"user", "hi"}})), "system: be brief\nuser: hi\nassistant:");
+  const auto ids = ChatTemplate::of_tokens(tokenizer).render({{"system", "be brief"}, {"user", "hi"}}, {}, 0);
+  ASSERT_TRUE(ids.ok()) << ids.error().message;
+  EXPECT_EQ(tokenizer.decode(*ids), "system: be brief\nuser: hi\nassistant:");
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+// Templates and expressions against the texts that transformers' own environment made of them
+// (tests/golden/chat_templates/make_chat_templates.py).
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "worker/jinja/template.h"
+
+namespace windlass::jinja {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json golden(const std::string& file) {
+  std::ifstream in(std::string(WINDLASS_SOURCE_DIR) + "/tests/golden/chat_templates/" + file);
+  return ordered_json::parse(in);
+}
+
+std::vector<std::pair<std::string, Value>> variables_of(const ordered_json& object) {
+  std::vector<std::pair<std::string, Value>> variables;
+  for (const auto& [name, value] : object.items()) variables.emplace_back(name, Value::of_input(value));
+  return variables;
+}
+
+// What came out; nothing where it is refused.
+std::optional<std::string> outcome(const std::string& source, const std::vector<std::pair<std::string, Value>>& variables,
+                                   std::string& why) {
+  const auto parsed = Template::parse(source, "golden");
+  if (!parsed.ok()) return why = parsed.error().message, std::nullopt;
+  const auto text = parsed->render(variables, 0);
+  if (!text.ok()) return why = text.error().message, std::nullopt;
+  return text->bytes();
+}
+
+void expect_same(const ordered_json& expected, const std::optional<std::string>& found, const std::string& what,
+                 const std::string& why, int& wrong) {
+  const std::optional<std::string> wanted = expected.is_null() ? std::nullopt : std::optional(expected.get<std::string>());
+  if (wanted == found) return;
+  if (++wrong > 20) return;  // enough to see by
+  ADD_FAILURE() << what << "\n  expected: " << wanted.value_or("(refused)") << "\n  found:    " << found.value_or("(refused: " + why + ")");
+}
+
+// Given templates in the manner of well-known families, and chats with tools, calls, odd characters and wrong turns; every text
+// is the reference's, and what the reference refuses is refused.
+TEST(JinjaGolden, ChatTemplates) {
+  const ordered_json file = golden("templates.json");
+  int wrong = 0;
+  for (const ordered_json& test : file.at("cases")) {
+    auto variables = variables_of(test.at("variables"));
+    variables.emplace_back("documents", None{});
+    variables.emplace_back("bos_token", Text::of_template("<s>"));
+    variables.emplace_back("eos_token", Text::of_template("</s>"));
+    const std::string name = test.at("template");
+    std::string why;
+    const auto text = outcome(file.at("templates").at(name), variables, why);
+    expect_same(test.at("text"), text, name + " of " + test.at("variables").dump(), why, wrong);
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(file.at("cases").size(), 150U);
+}
+
+// Given 3,000 random expressions over all filters, tests, methods and operators; as above.
+TEST(JinjaGolden, Expressions) {
+  const ordered_json file = golden("expressions.json");
+  const auto variables = variables_of(file.at("variables"));
+  int wrong = 0;
+  for (const ordered_json& test : file.at("cases")) {
+    std::string why;
+    const auto text = outcome(test.at("source"), variables, why);
+    expect_same(test.at("text"), text, test.at("source"), why, wrong);
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(file.at("cases").size(), 3000U);
+}
+
+}  // namespace
+}  // namespace windlass::jinja

@@ -1,0 +1,49 @@
+#include "worker/jinja/text.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include <fmt/core.h>
+#include <unicode/utf8.h>
+
+#include "worker/jinja/value.h"
+
+namespace windlass::jinja {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{64} << 20U;
+
+}  // namespace
+
+Text Text::like(const Text& like, std::string_view bytes) { return Text(bytes, like.from_input() ? kInput : kTemplate); }
+
+Text& Text::operator+=(const Text& more) {
+  if (bytes_.size() + more.bytes_.size() > kMostBytes)
+    throw TemplateError{fmt::format("a string would be longer than {} bytes", kMostBytes)};
+  bytes_ += more.bytes_;
+  origins_ += more.origins_;
+  return *this;
+}
+
+Text Text::substr(std::size_t from, std::size_t count) const {
+  Text part;
+  part.bytes_ = bytes_.substr(from, count);
+  part.origins_ = origins_.substr(from, count);
+  return part;
+}
+
+std::vector<std::size_t> character_starts(std::string_view text) {
+  std::vector<std::size_t> starts;
+  starts.reserve(text.size() + 1);
+  for (std::size_t at = 0; at < text.size();) {
+    starts.push_back(at);
+    std::int32_t end = 0;
+    UChar32 code = 0;
+    U8_NEXT(text.data() + at, end, static_cast<std::int32_t>(std::min<std::size_t>(text.size() - at, 4)), code);
+    at += code < 0 ? 1 : static_cast<std::size_t>(end);
+  }
+  starts.push_back(text.size());
+  return starts;
+}
+
+}  // namespace windlass::jinja
