@@ -70,7 +70,7 @@ Value to_integer(const Value& value, const Arguments& given) {
     return static_cast<std::int64_t>(std::trunc(number));
   };
   if (const auto* number = value.get<double>()) return of_double(*number);
-  if (value.number()) return as_integer(value, "int");
+  if (value.number() || value.undefined() != nullptr) return as_integer(value, "int");
   if (value.text() == nullptr || base < 2 || base > 36) return fallback;
   std::string text = stripped(*value.text(), nullptr).bytes();
   std::erase(text, '_');
@@ -86,7 +86,7 @@ Value to_integer(const Value& value, const Arguments& given) {
 
 Value to_float(const Value& value, const Arguments& given) {
   const Value* fallback = bind("float", given, {"default"})[0];
-  if (value.number()) return as_double(value);
+  if (value.number() || value.undefined() != nullptr) return as_double(value);
   if (value.text() != nullptr) {
     std::string text = stripped(*value.text(), nullptr).bytes();
     if (text.starts_with('+')) text.erase(0, 1);
@@ -158,6 +158,7 @@ Value sorted(const Value& value, const Arguments& given) {
     keyed.emplace_back(std::move(key), std::move(item));
   }
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    if (equal(a.first, b.first)) return false;  // such as two None, which have no order
     return reverse ? less(b.first, a.first) : less(a.first, b.first);
   });
   List list;
@@ -233,6 +234,7 @@ Arguments from(const Arguments& given, std::size_t first) {
 
 Value mapped(const Value& value, const Arguments& given) {
   std::vector<Value> out;
+  if (!truth(value)) return generated({});  // whatever it is
   if (given.positional.empty()) {
     const auto bound = bind("map", given, {"attribute", "default"});
     if (bound[0] == nullptr) throw TemplateError{"map: expected a filter's name or attribute="};
@@ -258,6 +260,7 @@ Value selected(const Value& value, const Arguments& given, bool by_attribute, bo
   if (test && !has_test(*test)) throw TemplateError{fmt::format("select: found test '{}', which there is not", *test)};
   const std::vector<Value> rest = from(given, first + 1).positional;
   std::vector<Value> kept;
+  if (!truth(value)) return generated({});  // whatever it is
   for (Value& item : items_of(value)) {
     const Value part = by_attribute ? path_of(item, given.positional[0]) : item;
     if ((test ? apply_test(*test, part, rest) : truth(part)) == wanted) kept.push_back(std::move(item));
@@ -402,17 +405,23 @@ const Filter* filter_of(std::string_view name) {
 
 using Given = std::vector<Value>;
 
-bool is_callable(const Value& value) { return value.get<Macro>() != nullptr || value.get<Callable>() != nullptr; }
+bool is_callable(const Value& value) {  // what is undefined counts, in Python, until it is called
+  return value.get<Macro>() != nullptr || value.get<Callable>() != nullptr || value.undefined() != nullptr;
+}
 bool is_sequence(const Value& value) {
   return value.text() != nullptr || value.dict() != nullptr || value.undefined() != nullptr ||
          (value.list() != nullptr && value.list()->kind != Sequence::kGenerator);
 }
 // The remainder, with the divisor's sign.
-std::int64_t remainder_of(const Value& value, std::int64_t divisor) {
+double remainder_of(const Value& value, std::int64_t divisor) {
   if (divisor == 0) throw TemplateError{"divided by zero"};
+  if (const auto* number = value.get<double>()) {
+    const double rest = std::fmod(*number, static_cast<double>(divisor));
+    return rest != 0 && (rest < 0) != (divisor < 0) ? rest + static_cast<double>(divisor) : rest;
+  }
   if (divisor == -1) return 0;
-  const std::int64_t rest = as_integer(value, "a test of integers") % divisor;
-  return rest != 0 && (rest < 0) != (divisor < 0) ? rest + divisor : rest;
+  const std::int64_t rest = as_integer(value, "a test of numbers") % divisor;
+  return static_cast<double>(rest != 0 && (rest < 0) != (divisor < 0) ? rest + divisor : rest);
 }
 
 struct ValueTest {

@@ -35,7 +35,8 @@ struct Scope {
 
 namespace {
 
-constexpr std::int64_t kMostSteps = 20'000'000;  // a long chat takes some thousands
+constexpr std::int64_t kMostSteps = 5'000'000;   // a long chat takes some thousands
+constexpr std::int64_t kLoopSteps = 10;          // that going once round a loop counts for
 constexpr int kMostDepth = 2'000;                // of the evaluator's own calls: a few MB of stack
 constexpr std::int64_t kMostItems = 1'000'000;   // of a list that an operator makes
 
@@ -46,11 +47,19 @@ using ScopePtr = std::shared_ptr<Scope>;
   for (const Value* value : {&a, &b}) {
     if (value->undefined() != nullptr) throw TemplateError{fmt::format("'{}' is undefined", value->undefined()->name)};
   }
+  if (&a == &b) throw TemplateError{fmt::format("'{}': found {}, allowed is a number", operation, type_name(a))};
   throw TemplateError{fmt::format("'{}': found {} and {}, which it does not take", operation, type_name(a), type_name(b))};
 }
 
 // The quotient rounded down. REQUIRES: no overflow, b not 0.
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - ((a % b != 0 && (a % b < 0) != (b < 0)) ? 1 : 0); }
+
+Value power(double base, double exponent) {
+  const double result = std::pow(base, exponent);
+  if (!std::isfinite(result) && std::isfinite(base) && std::isfinite(exponent))
+    throw TemplateError{fmt::format("'**': found {} and {}, which have no finite real power", float_text(base), float_text(exponent))};
+  return result;
+}
 
 Value integer_power(std::int64_t base, std::int64_t exponent) {
   std::int64_t result = 1;
@@ -66,7 +75,7 @@ Value compute_integers(const std::string& operation, std::int64_t a, std::int64_
   const bool divides = operation == "/" || operation == "//" || operation == "%";
   if (divides && b == 0) throw TemplateError{fmt::format("'{}': found a division by zero", operation)};
   if (operation == "/") return static_cast<double>(a) / static_cast<double>(b);
-  if (operation == "**") return b < 0 ? Value(std::pow(static_cast<double>(a), static_cast<double>(b))) : integer_power(a, b);
+  if (operation == "**") return b < 0 ? power(static_cast<double>(a), static_cast<double>(b)) : integer_power(a, b);
   if (operation == "%") return b == -1 ? std::int64_t{0} : a - floor_quotient(a, b) * b;
   const bool overflows = operation == "+"   ? __builtin_add_overflow(a, b, &result)
                          : operation == "-" ? __builtin_sub_overflow(a, b, &result)
@@ -80,12 +89,15 @@ Value compute_numbers(const std::string& operation, double a, double b) {
   if (operation == "+") return a + b;
   if (operation == "-") return a - b;
   if (operation == "*") return a * b;
-  if (operation == "**") return std::pow(a, b);
+  if (operation == "**") return power(a, b);
   if (b == 0) throw TemplateError{fmt::format("'{}': found a division by zero", operation)};
   if (operation == "/") return a / b;
-  if (operation == "//") return std::floor(a / b);
+  // As Python has it: 0.5 // 0.1 is 4, since 0.1 is a little more than a tenth.
   const double rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  const bool other_side = rest != 0 && (rest < 0) != (b < 0);
+  if (operation == "//") return std::round((a - rest) / b) - (other_side ? 1 : 0);
+  if (rest == 0) return std::copysign(0.0, b);
+  return other_side ? rest + b : rest;
 }
 
 Value repeated(const Value& value, std::int64_t count) {
@@ -189,8 +201,8 @@ class Evaluator {
  private:
   class Deeper {
    public:
-    explicit Deeper(Evaluator& evaluator) : evaluator_(evaluator) {
-      if (++evaluator.steps_ > kMostSteps) throw TemplateError{fmt::format("the template takes more than {} steps", kMostSteps)};
+    explicit Deeper(Evaluator& evaluator, std::int64_t steps = 1) : evaluator_(evaluator) {
+      if ((evaluator.steps_ += steps) > kMostSteps) throw TemplateError{fmt::format("the template takes more than {} steps", kMostSteps)};
       if (++evaluator.depth_ > kMostDepth) throw TemplateError{fmt::format("the template goes deeper than {} calls", kMostDepth)};
     }
     ~Deeper() { --evaluator_.depth_; }
@@ -310,7 +322,7 @@ class Evaluator {
     }
     if (items.empty()) return run(statement.else_body, child_of(scope), out);
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const Deeper deeper(*this);
+      const Deeper deeper(*this, kLoopSteps);
       const ScopePtr inner = child_of(scope);
       assign(statement.target, items[i], inner);
       inner->set("loop", loop_of(items, i, 1));
@@ -370,6 +382,7 @@ class Evaluator {
       }
       case ExpressionKind::kUnary: {
         const Value value = part(0);
+        if (!value.number()) refuse_operands(expression.name, value, value);
         if (expression.name == "-") return compute("*", value, std::int64_t{-1});
         return compute("+", value, std::int64_t{0});
       }

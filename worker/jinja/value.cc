@@ -342,6 +342,8 @@ bool less(const Value& a, const Value& b) {
 bool contains(const Value& container, const Value& item) {
   if (const Text* text = container.text())
     return text->bytes().find(as_text(item, "'in' of a string").bytes()) != std::string::npos;
+  if (container.dict() != nullptr && (item.dict() != nullptr || (item.list() != nullptr && item.list()->kind == Sequence::kList)))
+    throw TemplateError{fmt::format("'in' of a dict: found {}, which is no key", type_name(item))};
   if (const Dict* dict = container.dict()) return item.text() != nullptr && dict->find(item.text()->bytes()) != nullptr;
   const std::vector<Value> items = items_of(container);
   return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, item); });
@@ -380,6 +382,7 @@ double as_double(const Value& value) {
 std::int64_t as_integer(const Value& value, std::string_view what) {
   if (const auto* integer = value.integer()) return *integer;
   if (const auto* truth = value.get<bool>()) return *truth ? 1 : 0;
+  if (value.undefined() != nullptr) throw TemplateError{fmt::format("{}: '{}' is undefined", what, value.undefined()->name)};
   throw TemplateError{fmt::format("{}: found {}, allowed is an integer", what, type_name(value))};
 }
 

@@ -8,6 +8,7 @@ writes templates.json and expressions.json beside this file. Templates are rende
 ours, in the manner of well-known families'. Expressions are drawn at random from a fixed seed; what
 Jinja refuses stands there as null.
 """
+import copy
 import json
 import os
 import random
@@ -346,7 +347,7 @@ VARIABLES = {
     "names": ["b", "A", "c", "a"], "d": {"k": "v", "n": 1, "items": [1]}, "dicts": [{"r": "u", "v": 2}, {"r": "a", "v": 1}, {"r": "u"}],
     "nested": {"a": {"b": ["x", {"c": None}]}},
 }
-STRINGS = ["'a'", "'o'", "''", "'A b'", "', '", "'%s'", "\"it's\"", "'\\n'", "'ß'", "'12'", "' 3.7 '", "'ab' 'cd'"]
+STRINGS = ["'a'", "'o'", "''", "'A b'", "', '", "\"it's\"", "'\\n'", "'ß'", "'12'", "' 3.7 '", "'ab' 'cd'"]
 NUMBERS = ["0", "1", "2", "-1", "3", "10", "0.5", "1e3", "7"]
 NAMES = list(VARIABLES) + ["missing"]
 FILTERS = ["trim", "upper", "lower", "length", "capitalize", "title", "list", "first", "last", "reverse|list", "sort", "unique|list",
@@ -375,20 +376,22 @@ def expression(rng, depth):
     if kind == 6:
         return f"({inner()} is {'not ' if rng.random() < 0.3 else ''}{rng.choice(TESTS)})"
     if kind <= 8:
-        return f"({inner()} {rng.choice(['+', '-', '*', '/', '//', '%', '~', '~', '+'])} {inner()})"
+        return f"({inner()} {rng.choice(['+', '-', '*', '/', '//', '~', '~', '+'])} {inner()})"
     if kind == 9:
         return f"({inner()} {rng.choice(['==', '!=', '<', '>', '<=', '>=', 'in', 'not in'])} {inner()})"
     if kind == 10:
         return f"({inner()} {rng.choice(['and', 'or'])} {inner()})"
     if kind == 11:
-        return f"(not {inner()})" if rng.random() < 0.5 else f"-{inner()}"
+        left, right = rng.choice(["n", "neg", "f", "7", "-2"]), rng.choice(NUMBERS + ["n", "neg", "f"])  # of strings it formats
+        return rng.choice([f"(not {inner()})", f"-{inner()}", f"({left} % {right})", f"({left.lstrip('-')} ** {right})"])
     if kind == 12:
         return f"({inner()} if {inner()} else {inner()})" if rng.random() < 0.7 else f"({inner()} if {inner()})"
     if kind == 13:
         return rng.choice([f"[{inner()}, {inner()}]", f"({inner()}, {inner()})", f"{{'k': {inner()}}}", "[]", "{}"])
     if kind == 14:
         at = rng.choice(["0", "-1", "1", "1:", ":2", "::-1", "1:3", "-2:", "::2", "'k'", "'a'", "5", "n"])
-        return f"({inner()})[{at}]"
+        # Of constants Jinja takes slices itself, by other rules than Python's.
+        return f"({rng.choice(NAMES) if ':' in at else inner()})[{at}]"
     return f"({inner()}).{rng.choice(['k', 'a', 'b', 'missing', '0'])}"
 
 
@@ -397,18 +400,18 @@ def expressions():
     cases, seen = [], set()
     while len(cases) < 3000:
         source = "{{ " + expression(rng, rng.randint(1, 4)) + " }}"
-        if source in seen or "'%s'" in source and "%" in source.replace("'%s'", ""):
-            continue  # %-formatting is not supported
+        if source in seen:
+            continue
         seen.add(source)
         refused = sum(case["text"] is None for case in cases)
         try:
-            text = _compile_jinja_template(source).render(**VARIABLES)
+            text = _compile_jinja_template(source).render(**copy.deepcopy(VARIABLES))  # indent changes a list
         except Exception:
             if refused >= 600:
                 continue
             text = None
-        # What Python alone has: addresses, views of dicts, integers beyond 64 bits, complex numbers.
-        if text is not None and re.search(r"<|dict_|method|\d{18}|j\)|e\+?\d\d\d|Undefined", text):
+        # What Python alone has: addresses, views of dicts, integers beyond 64 bits, complex numbers, strings marked as HTML.
+        if text is not None and re.search(r"<|dict_|method|\d{18}|j\)|e\+?\d\d\d|Undefined|Markup", text):
             continue
         cases.append({"source": source, "text": text})
     return cases
