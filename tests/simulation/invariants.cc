@@ -97,8 +97,10 @@ std::vector<const Invariants::Limits*> Invariants::possible(const std::string& u
 void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimController*>& controllers) {
   const SimController* writer = find_writer(write.client, controllers);
   if (writer != nullptr && write.resource.plural == "leases" &&
-      kube::text_at(write.object, {"spec", "holderIdentity"}) != kube::text_at(write.before, {"spec", "holderIdentity"}))
+      kube::text_at(write.object, {"spec", "holderIdentity"}) != kube::text_at(write.before, {"spec", "holderIdentity"})) {
     journal_.note(timeline_.now_s(), "the lease goes to {}", writer->identity());
+    refused_.clear();  // a leader knows of its own refusals alone
+  }
   if (writer == nullptr || write.resource.plural == "leases") return;
   if (write.resource.plural != "events") {
     const bool status = write.subresource == "status";
