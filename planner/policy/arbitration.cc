@@ -95,8 +95,26 @@ class Arbiter {
 
 }  // namespace
 
-std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus) {
-  return Arbiter(claims, std::move(free_gpus)).decide();
+std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus,
+                           const std::map<std::string, int>& coming_gpus) {
+  std::map<std::string, int> all = free_gpus;
+  for (const auto& [accelerator, gpus] : coming_gpus) all[accelerator] += gpus;
+  std::vector<int> granted = Arbiter(claims, all).decide();
+  if (all == free_gpus) return granted;
+  // Of that, what is there already; and of the rest what there is room for now.
+  std::vector<Claim> growth = claims;
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    const int kept = std::min(claims[i].keep, granted[i]);
+    free_gpus[claims[i].accelerator] -= kept * claims[i].gpus_per_worker;
+    growth[i].floor = std::max(0, std::min(claims[i].floor, granted[i]) - kept);
+    growth[i].keep = 0;
+    growth[i].wanted = granted[i] - kept;
+    if (claims[i].loss) growth[i].loss = [&loss = claims[i].loss, kept](int workers) { return loss(kept + workers); };
+    granted[i] = kept;
+  }
+  const std::vector<int> more = Arbiter(growth, std::move(free_gpus)).decide();
+  for (std::size_t i = 0; i < claims.size(); ++i) granted[i] += more[i];
+  return granted;
 }
 
 }  // namespace windlass::planner

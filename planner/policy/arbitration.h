@@ -8,6 +8,9 @@
 // A worker that runs is never taken from one equal for another, however much more the other would gain: the loser wants it by
 // the same prediction, would fall below its objective for sure and at once, while the winner gains only after a drain and a
 // start; and two services in need would hand the same GPUs to and fro. Who must come first says so by a PriorityClass.
+//
+// GPUs of workers that drain count for who has what, and nobody starts on them before they are free: a worker that runs is
+// taken only for a claim that what is coming free cannot meet, or one that is on its way out would cost another each time.
 #pragma once
 
 #include <functional>
@@ -30,8 +33,10 @@ struct Claim {
   std::function<double(int workers)> loss = {};
 };
 
-// Workers granted to each claim, in order; never above `wanted`, and per accelerator never above `free_gpus`. Ties go to the
+// Workers granted to each claim, in order; never above `wanted`, and per accelerator never above what is free but for what a
+// claim has already. free_gpus: GPUs that no worker on its way out holds; coming_gpus: those that such hold. Ties go to the
 // claim listed first. O(claims log claims + granted log claims), and only claims on a class that is short are weighed.
-[[nodiscard]] std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus);
+[[nodiscard]] std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus,
+                                         const std::map<std::string, int>& coming_gpus = {});
 
 }  // namespace windlass::planner

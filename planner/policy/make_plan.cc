@@ -523,8 +523,11 @@ Plan make_plan(const Snapshot& snapshot) {
   Plan plan;
   plan.at_s = snapshot.now_s;
   const CapacityByClass capacities = capacity_by_class(snapshot);
-  std::map<std::string, int> free_gpus;
-  for (const auto& [name, capacity] : capacities) free_gpus[name] = capacity.limit - capacity.draining;
+  std::map<std::string, int> free_gpus, coming_gpus;
+  for (const auto& [name, capacity] : capacities) {
+    free_gpus[name] = capacity.limit - capacity.draining;
+    coming_gpus[name] = capacity.draining;
+  }
 
   std::vector<Draft> drafts;
   drafts.reserve(snapshot.services.size());
@@ -552,7 +555,7 @@ Plan make_plan(const Snapshot& snapshot) {
       second_pools.push_back(&pool);
     }
   }
-  const std::vector<int> grants = arbitrate(claims, free_gpus);
+  const std::vector<int> grants = arbitrate(claims, free_gpus, coming_gpus);
   for (std::size_t i = 0; i < claims.size(); ++i) {
     (i < claimants.size() ? claimants[i]->granted : second_pools[i - claimants.size()]->pool.workers) = grants[i];
     free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker;

@@ -46,6 +46,48 @@ TEST(Arbitration, NoRoom) {
   EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 2}}, {{"a", -3}}), (std::vector<int>{0}));
 }
 
+// Given four GPUs of which one is coming free, and a first in line whose worker has just ended and is to be made anew; expect
+// that it waits for that GPU and takes none of those that run, and as much once two of theirs drain for whatever reason; given
+// two that it wants beside one that is coming, that one worker goes for it.
+TEST(Arbitration, WhatIsComingFreeCostsNobodyAWorker) {
+  const std::vector<Claim> claims = {{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}};
+  EXPECT_EQ(arbitrate(claims, {{"a", 3}}, {{"a", 1}}), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(arbitrate({{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 2}}, {{"a", 1}}, {{"a", 3}}),
+            (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ(arbitrate({{9, "a", 1, 0, 0, 2}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}}, {{"a", 3}}, {{"a", 1}}),
+            (std::vector<int>{1, 0, 2}));
+}
+
+// Given 5,000 random claims, some GPUs coming free; expect that whoever has workers keeps as many as if those were free by now,
+// and that growth stays inside what is free by now.
+TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
+  Rng rng(62, "claims");
+  for (int i = 0; i < 5000; ++i) {
+    std::vector<Claim> claims(static_cast<std::size_t>(rng.integer(1, 6)));
+    int live = 0;
+    for (Claim& claim : claims) {
+      claim.priority = static_cast<int>(rng.integer(0, 2));
+      claim.accelerator = "a";
+      claim.gpus_per_worker = static_cast<int>(rng.integer(1, 3));
+      claim.wanted = static_cast<int>(rng.integer(0, 6));
+      claim.floor = static_cast<int>(rng.integer(0, claim.wanted));
+      claim.keep = static_cast<int>(rng.integer(0, claim.wanted));
+      claim.yields = rng.integer(0, 4) == 0;
+      live += claim.keep * claim.gpus_per_worker;
+    }
+    const int free = live + static_cast<int>(rng.integer(0, 5)), coming = static_cast<int>(rng.integer(0, 6));
+    const std::vector<int> granted = arbitrate(claims, {{"a", free}}, {{"a", coming}});
+    const std::vector<int> by_then = arbitrate(claims, {{"a", free + coming}});
+    int used = 0;
+    for (std::size_t k = 0; k < claims.size(); ++k) {
+      used += granted[k] * claims[k].gpus_per_worker;
+      EXPECT_GE(granted[k], std::min(claims[k].keep, by_then[k])) << "case " << i;
+      EXPECT_LE(granted[k], by_then[k]) << "case " << i;
+    }
+    EXPECT_LE(used, free) << "case " << i;
+  }
+}
+
 // Given 5,000 random claims, expect: no class overdrawn; nobody above what they want; no GPU idle that somebody could use; and
 // no growth for a lower priority while a higher one's worker of the same width on the same class is denied.
 TEST(Arbitration, HoldsItsRules) {
