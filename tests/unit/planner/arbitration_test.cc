@@ -55,7 +55,7 @@ TEST(Arbitration, WhatIsComingFreeCostsNobodyAWorker) {
   EXPECT_EQ(arbitrate({{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 2}}, {{"a", 1}}, {{"a", 3}}),
             (std::vector<int>{0, 0, 1}));
   EXPECT_EQ(arbitrate({{9, "a", 1, 0, 0, 2}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}}, {{"a", 3}}, {{"a", 1}}),
-            (std::vector<int>{1, 0, 2}));
+            (std::vector<int>{1, 1, 1}));
 }
 
 // Given 5,000 random claims, some GPUs coming free; expect that whoever has workers keeps as many as if those were free by now,
