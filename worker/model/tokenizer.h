@@ -4,7 +4,8 @@
 // pretokenizer.h. SentencePiece (Llama 2, Mistral): characters with U+2581 for spaces, put before a text by a Prepend
 // normalizer or a Metaspace pretokenizer. Both: merges as "a b" or ["a","b"], ignore_merges, added tokens, and a
 // TemplateProcessing post-processor that puts special tokens before the text. Anything else is refused with the field's name
-// rather than encoded to wrong ids. Immutable after load; any thread.
+// rather than encoded to wrong ids, with one exception: an added token marked "normalized" (early Llama 2 files) is cut out
+// before the normalizer like all others, where Hugging Face's library does it after. Immutable after load; any thread.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Without prefix(). Any bytes may come in; decode(encode(x)) == x unless a normalizer is set or Metaspace finds a space at
-  // the beginning. `continues`: something stands before the text, so that a prefix of the whole text's beginning is left out.
+  // Without prefix(). Any bytes may come in; for text without special tokens and U+2581, decode(encode(x)) == x unless a
+  // normalizer is set or Metaspace finds a space at the beginning. `continues`: something stands before the text, so that a prefix of the whole text's beginning is left out.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special, bool continues = false) const;
   // The same for a text of mixed origin: special tokens are those whose bytes are all none that a user typed, by their places.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, const std::function<bool(std::size_t)>& typed) const;

@@ -191,8 +191,7 @@ ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
 void HttpServer::Impl::tokenize(const http_request& request, bool encode, const std::string& body, const Token& token) {
   const ServedModel* loaded = model.load();
   if (loaded == nullptr) {
-    return refuse(request, {503, "this worker is loading and has no tokenizer yet", "server_error", "", "loading"}, token,
-                  "loading");
+    return refuse(request, {503, "this worker is loading and has no tokenizer yet", "server_error", "", "loading"}, token);
   }
   const auto answer = encode ? tokenize_body(body, against(*loaded)) : detokenize_body(body, against(*loaded));
   if (const auto* error = std::get_if<ApiError>(&answer)) return refuse(request, *error, token);

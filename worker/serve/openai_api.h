@@ -2,8 +2,8 @@
 //
 // Supported: chat completions and completions with max_tokens, temperature, top_p, frequency_penalty, presence_penalty,
 // logit_bias, seed, stop, n, logprobs, stream and stream_options; top_k, min_p, repetition_penalty and ignore_eos as vLLM has
-// them. Fields that would change the answer and are not supported are refused by name; others are ignored, as OpenAI's own
-// servers do. /tokenize and /detokenize are vLLM's. Any thread.
+// them, and chat_template_kwargs, the chat template's variables. Fields that would change the answer and are not supported are
+// refused by name; others are ignored, as OpenAI's own servers do. /tokenize and /detokenize are vLLM's. Any thread.
 #pragma once
 
 #include <cstdint>
