@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/model/files.h"
+#include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
 namespace windlass::worker {
@@ -84,7 +85,9 @@ Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::f
   ordered_json config = ordered_json::object();
   const auto config_path = folder / "tokenizer_config.json";
   if (const auto text = read_text_file(config_path); text.ok()) {
-    config = ordered_json::parse(*text, nullptr, false);
+    auto parsed = parse_json<ordered_json>(*text);
+    if (!parsed.ok()) return parsed.error().within(config_path.string());
+    config = std::move(parsed).value();
     if (!config.is_object())
       return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no JSON object", config_path.string())};
   } else if (text.error().code != ErrorCode::kNotFound) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/model/files.h"
+#include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
 namespace windlass::worker {
@@ -96,14 +97,11 @@ class FieldReader {
 };
 
 Result<json> parse_object(std::string_view text, const std::string& file) {
-  try {
-    json value = json::parse(text);
-    if (!value.is_object())
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is a JSON object", file, value.type_name())};
-    return value;
-  } catch (const json::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: not JSON: {}", file, e.what())};
-  }
+  auto value = parse_json(text);
+  if (!value.ok()) return value.error().within(file);
+  if (!value->is_object())
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is a JSON object", file, value->type_name())};
+  return value;
 }
 
 // rope_scaling (transformers 4) or rope_parameters (transformers 5, which holds rope_theta too).

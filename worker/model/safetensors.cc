@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "worker/model/files.h"
+#include "worker/model/json_input.h"
 
 namespace windlass::worker {
 namespace {
@@ -150,13 +151,9 @@ Result<void> TensorStore::add_file(const std::filesystem::path& path) {
     return broken(file, fmt::format("header length: found {}, allowed is at most the {} bytes that follow (is it truncated?)",
                                     header_bytes, bytes.size() - 8));
   }
-  json header;
-  try {
-    const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-    header = json::parse(text, text + header_bytes);
-  } catch (const json::exception& e) {
-    return broken(file, fmt::format("header is not JSON: {}", e.what()));
-  }
+  const auto parsed = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes});
+  if (!parsed.ok()) return broken(file, "header: " + parsed.error().message);
+  const json& header = *parsed;
   if (!header.is_object()) return broken(file, "header is not a JSON object");
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
@@ -179,10 +176,11 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
   }
   store.file_ = index_path.string();
   WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(index_path));
+  const auto index = parse_json(text);
+  if (!index.ok()) return index.error().within(store.file_);
   std::set<std::string> shards;
   try {
-    const json index = json::parse(text);
-    for (const auto& [tensor, shard] : index.at("weight_map").items()) {
+    for (const auto& [tensor, shard] : index->at("weight_map").items()) {
       const auto name = shard.get<std::string>();
       if (name.find('/') != std::string::npos) {
         return broken(store.file_,

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "worker/model/json_input.h"
 #include "worker/model/pretokenizer.h"
 #include "worker/model/shown.h"
 
@@ -229,8 +230,10 @@ void read_postprocessor(const json& value, const std::string& where, TokenizerSp
 }  // namespace
 
 Result<TokenizerSpec> parse_tokenizer_json(std::string_view text, const std::string& file) {
+  const auto parsed = parse_json(text);
+  if (!parsed.ok()) return parsed.error().within(file);
+  const json& root = *parsed;
   try {
-    const json root = json::parse(text);
     TokenizerSpec spec;
     read_model(root, spec);
     read_added(root, spec);

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
 namespace windlass::worker {
@@ -23,7 +24,6 @@ constexpr std::size_t kMaxStopBytes = 1024;
 constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxBiases = 1024;
-constexpr int kMaxNesting = 64;  // of a body: copying and printing JSON is recursive
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
@@ -238,20 +238,10 @@ std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t roo
 }
 
 json body_of(std::string_view text) {
-  json body;
-  try {
-    body = json::parse(text, [](int depth, json::parse_event_t, json&) {
-      if (depth > kMaxNesting) {
-        throw ApiError{400, fmt::format("the body: found more than {} levels of nesting", kMaxNesting), "invalid_request_error", "",
-                       "invalid_json"};
-      }
-      return true;
-    });
-  } catch (const json::exception& e) {
-    throw ApiError{400, fmt::format("the body is not JSON: {}", e.what()), "invalid_request_error", "", "invalid_json"};
-  }
-  if (!body.is_object()) refuse("body", shown(body), "a JSON object");
-  return body;
+  auto body = parse_json(text);
+  if (!body.ok()) throw ApiError{400, "the body: " + body.error().message, "invalid_request_error", "", "invalid_json"};
+  if (!body->is_object()) refuse("body", shown(*body), "a JSON object");
+  return std::move(body).value();
 }
 
 void check_model(const json& body, const ApiModel& model) {
