@@ -106,7 +106,8 @@ TEST(ChatTemplate, Refusals) {
     const auto chat = ChatTemplate::load(tokenizer, folder.path(), "");
     return chat.ok() ? std::string("none") : chat.error().message;
   };
-  EXPECT_THAT(error("{"), HasSubstr("tokenizer_config.json: found no JSON object"));
+  EXPECT_THAT(error("{"), HasSubstr("tokenizer_config.json: not JSON"));
+  EXPECT_THAT(error("[]"), HasSubstr("tokenizer_config.json: found no JSON object"));
   EXPECT_THAT(error(R"({"chat_template": 3})"), HasSubstr("'chat_template': found 3, allowed is a text or a list"));
   EXPECT_THAT(error(R"({"chat_template": [{"name": "rag", "template": "x"}]})"), HasSubstr("with a \"default\""));
   EXPECT_THAT(error(R"({"chat_template": "{{ x"})"), HasSubstr("'chat_template': line 1: a tag has no end"));

@@ -144,7 +144,7 @@ TEST(HostileFiles, Safetensors) {
     if (!store.ok()) return store.error().message;
     for (const char* name : {"a", "b"}) {
       const TensorView* tensor = store->find(name);
-      if (tensor == nullptr) continue;
+      if (tensor == nullptr || tensor->dtype == Dtype::kOther) continue;
       std::vector<float> values(static_cast<std::size_t>(tensor->elements()));
       copy_as_float(*tensor, values);
     }
