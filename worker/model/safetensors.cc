@@ -18,6 +18,7 @@
 
 #include "worker/model/files.h"
 #include "worker/model/json_input.h"
+#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {
@@ -180,7 +181,10 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
   if (!index.ok()) return index.error().within(store.file_);
   std::set<std::string> shards;
   try {
-    for (const auto& [tensor, shard] : index->at("weight_map").items()) {
+    const json& map = index->at("weight_map");
+    if (!map.is_object())
+      return broken(store.file_, fmt::format("weight_map: found {}, allowed is an object of tensors and their files", shown(map)));
+    for (const auto& [tensor, shard] : map.items()) {
       const auto name = shard.get<std::string>();
       if (name.find('/') != std::string::npos) {
         return broken(store.file_,
@@ -191,7 +195,9 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
   } catch (const json::exception& e) {
     return broken(store.file_, fmt::format("not an index with a weight_map of strings: {}", e.what()));
   }
-  for (const std::string& shard : shards) WINDLASS_RETURN_IF_ERROR(store.add_file(folder / shard));
+  for (const std::string& shard : shards) {
+    if (const auto added = store.add_file(folder / shard); !added.ok()) return added.error().within(store.file_);
+  }
   return store;
 }
 
