@@ -306,9 +306,10 @@ class Applier {
     return true;
   }
 
-  // Its node does not answer: it is told to end, and goes when the node comes back or is removed. Unless most nodes seem lost.
+  // Its node does not answer: it is told to end, and goes when the node comes back or is removed. Unless most nodes seem lost,
+  // or its pod says that it is ready: Kubernetes takes that back from the pods of a lost node, so we know of one of them late.
   void give_up(const api::ModelService& service, const Worker& worker) {
-    if (mass_loss_ || !may_write()) return;
+    if (mass_loss_ || worker.says_ready || !may_write()) return;
     const auto ended = context_.runtime.terminate(worker, std::nullopt);
     note(ended, "giving up " + chain_id(worker));
     if (ended.ok()) {

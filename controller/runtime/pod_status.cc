@@ -259,6 +259,7 @@ void judge_node(const json* node, bool missing_for_long, Worker& worker) {
   worker.trouble = WorkerTrouble::kNodeLost;
   worker.message = std::move(what);
   worker.failed = true;
+  worker.says_ready = worker.ready;
   worker.ready = false;
   worker.finished = worker.node_gone;  // nobody is left who could report its end
 }

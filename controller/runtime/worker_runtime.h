@@ -86,6 +86,7 @@ struct Worker {
   bool terminating = false;                // it was told to end
   bool finished = false;                   // nothing of it runs any more
   std::string node;                        // where it runs; empty: nowhere yet
+  bool says_ready = false;                 // its pod's own word, where its node does not answer and `ready` is false for that
   bool node_gone = false;                  // that node is no more: nothing can run there
   bool node_leaving = false;               // that node is being emptied: somebody else should take over
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()

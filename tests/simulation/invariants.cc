@@ -112,10 +112,12 @@ void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimCo
   }
   check_fence(write, *writer);
   if (write.resource.plural == "pods") {
-    if (write.verb == "create")
+    if (write.verb == "create") {
       check_create(write, *writer);
-    else
+      made_[kube::text_at(write.object, {"metadata", "name"})] = {writer->identity(), timeline_.now_s()};
+    } else {
       check_end(write, *writer);
+    }
   }
   if (write.resource.plural == "modelservices" && write.subresource == "status") check_status(write);
   if (write.resource.plural == "poddisruptionbudgets" && write.verb != "delete") {
@@ -169,6 +171,9 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
     const auto worker = controller::worker_of(pod);
     if (!worker || ended(pod)) return;
     if (worker->service_uid != created->service_uid || draining(pod) || deleting(pod)) return;
+    // Made by another after this create was sent: nobody could know of it.
+    const auto made = made_.find(worker->name);
+    if (made != made_.end() && made->second.first != writer.identity() && made->second.second > writer.sent_s()) return;
     // Of this configuration: those of a former one stay beside it until it is ready (findings in docs/simulation-tests.md).
     workers += worker->pool == created->pool ? 1 : 0;
     cost += worker->gpus * prices[worker->accelerator];

@@ -107,6 +107,7 @@ class Invariants {
   std::map<std::string, std::uint64_t> plans_seen_;                // by identity
   std::map<std::string, int> changes_;                             // of the desired count, by service UID
   std::map<std::string, std::vector<double>> refused_;             // creates under this lease, by service
+  std::map<std::string, std::pair<std::string, double>> made_;     // pods: by whom and when
   long writes_ = 0;
   long status_writes_ = 0;
   std::string last_write_;

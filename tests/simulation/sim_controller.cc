@@ -2,6 +2,7 @@
 #include "tests/simulation/sim_controller.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -65,6 +66,7 @@ void SimController::start() {
   leadership_ = std::make_unique<controller::LeaseLeadership>(*client_, lease);
   client_->set_write_gate([this] {
     sent_while_leading_ = leading();
+    sent_s_ = timeline_.now_s();
     return sent_while_leading_;
   });
   store_ = std::make_unique<controller::KubernetesStore>(*client_, identity_, random_.bits());
@@ -73,8 +75,9 @@ void SimController::start() {
   registry_ = std::make_unique<metrics::Registry>();
   metrics_ = std::make_unique<metrics::ControllerMetrics>(*registry_);
   publisher_ = std::make_unique<controller::RoutingPublisher>();
-  core_ = std::make_unique<controller::Controller>(*store_, *runtime_, *leadership_, *scraper_, *publisher_, *metrics_,
-                                                   controller::ControllerOptions{});
+  controller::ControllerOptions options;
+  options.stopwatch = [this] { return monotonic_s(); };
+  core_ = std::make_unique<controller::Controller>(*store_, *runtime_, *leadership_, *scraper_, *publisher_, *metrics_, options);
   next_step_s_ = timeline_.now_s();
 }
 
@@ -109,9 +112,9 @@ void SimController::before_request(const kube::HttpRequest& request) {
   if (troubles_.uniform() < faults_.pause_before_write) {
     const double seconds = troubles_.uniform(1, 35);
     journal_.note(timeline_.now_s(), "{} stands still for {:.1f} s before {} {}", name_, seconds, request.method, request.url);
-    const bool sent_while_leading = sent_while_leading_;
+    const auto sent = std::pair(sent_while_leading_, sent_s_);
     timeline_.run_until(timeline_.now_s() + seconds);
-    sent_while_leading_ = sent_while_leading;
+    std::tie(sent_while_leading_, sent_s_) = sent;
     journal_.note(timeline_.now_s(), "{} goes on", name_);
   }
 }

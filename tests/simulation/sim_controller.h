@@ -55,6 +55,7 @@ class SimController {
   [[nodiscard]] std::vector<controller::GatewayPeer> gateways() const { return publisher_->gateways(monotonic_s()); }
   // Whether the gate was open when the write that is being applied was sent, although it may have shut since.
   [[nodiscard]] bool sent_while_leading() const { return sent_while_leading_; }
+  [[nodiscard]] double sent_s() const { return sent_s_; }  // when that was
   [[nodiscard]] const controller::Controller& core() const { return *core_; }
   [[nodiscard]] const controller::KubernetesStore& store() const { return *store_; }
   [[nodiscard]] const controller::KubernetesRuntime& runtime() const { return *runtime_; }
@@ -101,6 +102,7 @@ class SimController {
   bool busy_ = false;
   bool dies_before_next_write_ = false;
   bool sent_while_leading_ = false;
+  double sent_s_ = 0;
   bool partitioned_ = false;
 };
 
