@@ -99,6 +99,15 @@ class ApplyWorld {
   void serve(int slot, const std::string& node = "n1") {
     report(slot, {.phase = "Running", .ready = true, .pod_ip = "10.0.0." + std::to_string(slot + 1), .node = node});
   }
+  // A node that no longer answers, as whoever watches the nodes says it, and then of the pod that runs there.
+  void silence(const std::string& node, int slot) {
+    say_of_node(node, "Unknown");
+    report(slot, {.phase = "Running", .ready = false, .node = node});
+  }
+  void say_of_node(const std::string& node, const std::string& ready) {
+    api.edit(kube::resources::kNodes, "", node,
+             [&](nlohmann::json& object) { object["status"]["conditions"][0]["status"] = ready; });
+  }
   // One that never acknowledges a table, so that no worker counts as quiet.
   void add_silent_gateway() {
     gateways.emplace_back();
