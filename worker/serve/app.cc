@@ -83,7 +83,7 @@ int serve_model(const ServeFlags& flags) {
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, flags.served_name);
   for (const char* reason : {"stop", "length", "abort", "error", "rejected"}) metrics.requests_finished(reason).add(0);
-  HttpServer server({flags.host, flags.port, flags.served_name}, registry, metrics, clock);
+  HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s}, registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     spdlog::error("{}", opened.error().message);
     return 1;

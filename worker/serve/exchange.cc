@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
 namespace windlass::worker {
 namespace {
 
@@ -122,12 +124,18 @@ std::vector<Choice> Exchange::choices() {
   return choices;
 }
 
+ApiError Exchange::failure(const TokenEvent& event) const {
+  if (!timed_out_) return failure_of(event);
+  return {504, fmt::format("the request took longer than the {:g} s that --request-timeout allows", parts_.timeout_s), "server_error",
+          "", "timeout"};
+}
+
 void Exchange::finish_stream(const TokenEvent* failed) {
   if (failed == nullptr) {
     if (parts_.include_usage) write(parts_.format.usage_chunk(choices()));
     write(std::string(kStreamEnd));
   } else {
-    write(error_chunk(failure_of(*failed)));  // and no [DONE]: the answer is not whole
+    write(error_chunk(failure(*failed)));  // and no [DONE]: the answer is not whole
   }
   buffer_->close(std::ios_base::out);
 }
@@ -142,7 +150,7 @@ void Exchange::finish_whole(const TokenEvent* failed) {
     });
     return;
   }
-  const ApiError error = failure_of(*failed);
+  const ApiError error = failure(*failed);
   if (!buffer_) return send_whole(error.status, error_body(error));
   // The status is out and says 200: break the connection rather than end it as if all were well.
   buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
@@ -159,14 +167,23 @@ void Exchange::send_whole(int status, const std::string& body) {
 }
 
 void Exchange::tick(double now_s) {
-  const std::scoped_lock lock(mutex_);
-  if (wrote_) {
-    last_write_s_ = now_s;
-    wrote_ = false;
+  std::function<void()> cancel;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (wrote_) {
+      last_write_s_ = now_s;
+      wrote_ = false;
+    }
+    if (finished_ || left_ || !cancel_) return;
+    if (parts_.timeout_s > 0 && now_s - parts_.started_s > parts_.timeout_s && !timed_out_) {
+      timed_out_ = true;
+      cancel = cancel_;
+    } else if (now_s - last_write_s_ >= kQuietSeconds) {
+      if (!buffer_) start_body("application/json");
+      write(parts_.stream ? ": waiting\n\n" : " ");
+    }
   }
-  if (finished_ || left_ || !cancel_ || now_s - last_write_s_ < kQuietSeconds) return;
-  if (!buffer_) start_body("application/json");
-  write(parts_.stream ? ": waiting\n\n" : " ");
+  if (cancel) cancel();
 }
 
 bool Exchange::finished() const {

@@ -29,6 +29,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool include_usage = false;
     int choices = 1;
     double started_s = 0;
+    double timeout_s = 0;  // from there until it is ended; 0: never
     std::shared_ptr<void> token;  // held until the answer is out
   };
   explicit Exchange(Parts parts)
@@ -41,7 +42,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // REQUIRES: called in order; nothing of a choice after its event with `finish`.
   void on_event(int index, const TokenEvent& event);
 
-  // Writes to a connection that has been quiet for a second.
+  // Writes to a connection that has been quiet for a second, and ends what takes longer than it may.
   void tick(double now_s);
 
   [[nodiscard]] bool finished() const;
@@ -58,6 +59,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void write(const std::string& bytes);
   [[nodiscard]] bool take(int index, const TokenEvent& event);  // whether the choice failed; with mutex_ held, too
   [[nodiscard]] std::vector<Choice> choices();                  // of all answers, given away
+  [[nodiscard]] ApiError failure(const TokenEvent& event) const;
   void finish_stream(const TokenEvent* failed);
   void finish_whole(const TokenEvent* failed);
   void send_whole(int status, const std::string& body);
@@ -69,6 +71,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::function<void()> cancel_;
   bool left_ = false;
   bool finished_ = false;
+  bool timed_out_ = false;
   bool failed_ = false;  // a choice did, and the others are to end
   double last_write_s_;
   bool wrote_ = false;

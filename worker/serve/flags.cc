@@ -34,6 +34,7 @@ struct RawServe {
   std::string listen;
   int port = -1;
   std::string drain_timeout = "30m";
+  std::string request_timeout = "0";
 };
 
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
@@ -63,6 +64,9 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   const auto drain = parse_duration_s(raw.drain_timeout);
   if (!drain.ok()) return drain.error().within("--drain-timeout");
   flags.drain_timeout_s = *drain;
+  const auto timeout = parse_duration_s(raw.request_timeout);
+  if (!timeout.ok()) return timeout.error().within("--request-timeout");
+  flags.request_timeout_s = *timeout;
   return flags;
 }
 
@@ -121,6 +125,8 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--max-context-tokens", serve.max_context_tokens,
                  "prompt and answer together (default: the model's own limit)");
   app.add_option("--drain-timeout", raw.drain_timeout, "after SIGTERM, how long requests in flight may take (default 30m)");
+  app.add_option("--request-timeout", raw.request_timeout,
+                 "how long a request may take, waiting included; then it ends with an error (default 0: no limit)");
   app.add_option("--threads", serve.threads, "threads for matrix products (default 1)");
 
   ModelInitFlags init;

@@ -221,7 +221,7 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
       fmt::format("{}-{:x}-{}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl", created, number);
   auto exchange = std::make_shared<Exchange>(
       Exchange::Parts{request, ResponseFormat(endpoint, id, loaded->served_name, unix_now_s()), request_id_of(request),
-                      api.stream, api.include_usage, api.choices, clock.now_s(), token});
+                      api.stream, api.include_usage, api.choices, clock.now_s(), options.request_timeout_s, token});
   std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> choices;
   for (GenerationRequest& choice : choices_of(api)) {
     const int index = static_cast<int>(choices.size());

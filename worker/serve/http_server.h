@@ -18,6 +18,7 @@ struct HttpServerOptions {
   std::string host;
   int port = 0;
   std::string served_name;
+  double request_timeout_s = 0;  // 0: none
 };
 
 class HttpServer {
