@@ -7,15 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "controller/api/json.h"
-#include "controller/api/validation.h"
-#include "controller/api/yaml.h"
 #include "controller/cli/chain_choice.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/fitted_profile.h"
 #include "controller/cli/text_file.h"
-#include "controller/cli/text_table.h"
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/operator_csv.h"
 #include "planner/perf/profile_fit.h"
@@ -64,11 +60,6 @@ class Step {
   Console& console_;
 };
 
-struct Fitted {
-  planner::PerformanceProfile profile;
-  std::vector<std::string> notes;
-};
-
 // ---- Splitwise's CSV
 
 // "llama2-70b on a100-80gb with 2, 4, 8 GPUs; ..."
@@ -112,13 +103,7 @@ Result<planner::ProfileKey> chosen_key(const std::vector<planner::ProfileRow>& r
                   flags.file, fitting.size(), listed(fitting)));
 }
 
-double mean_error(const planner::PerformanceProfile& profile) {
-  double sum = 0;
-  for (const planner::FitError& error : profile.errors) sum += error.mape;
-  return sum;
-}
-
-Result<Fitted> fit_rows(const FitFlags& flags, Step& step) {
+Result<Fitted> fit_file(const FitFlags& flags, Step& step) {
   if (!flags.config.empty() || flags.pipeline_parallel != 1) {
     return bad(fmt::format("{}: belongs to --model operators, found with --model {}",
                            flags.config.empty() ? "--pipeline-parallel" : "--config", flags.model));
@@ -130,19 +115,7 @@ Result<Fitted> fit_rows(const FitFlags& flags, Step& step) {
   if (!rows.ok()) return rows.error().within(flags.file);
   WINDLASS_ASSIGN_OR_RETURN(const planner::ProfileKey key, chosen_key(*rows, flags));
   step.say("fitting, and validating on what was held out");
-  auto profile = [&]() -> Result<planner::PerformanceProfile> {
-    if (flags.model == "profile") {
-      const auto reading =
-          flags.reading == "batchShape" ? planner::ProfileReading::kBatchShape : planner::ProfileReading::kBatchTokens;
-      return planner::fit_cells(*rows, key, reading, flags.validation);
-    }
-    if (flags.form == "aladdin") return planner::fit_lines(*rows, key, planner::LinearForm::kAladdin, flags.validation);
-    if (flags.form == "huawei") return planner::fit_lines(*rows, key, planner::LinearForm::kHuawei, flags.validation);
-    WINDLASS_ASSIGN_OR_RETURN(auto simple, planner::fit_lines(*rows, key, planner::LinearForm::kAladdin, flags.validation));
-    // Two more terms need more samples; where there are too few of them, the simple form is what there is.
-    const auto full = planner::fit_lines(*rows, key, planner::LinearForm::kHuawei, flags.validation);
-    return full.ok() && mean_error(*full) < mean_error(simple) ? *full : simple;
-  }();
+  auto profile = fit_rows(*rows, key, {flags.model, flags.form, flags.reading, flags.validation});
   if (!profile.ok()) return profile.error().within(flags.file);
   return Fitted{std::move(profile).value(), {}};
 }
@@ -266,74 +239,16 @@ Result<Fitted> fit_measured_operators(const FitFlags& flags, Step& step) {
   return fitted;
 }
 
-// ---- output
-
-// Of lower-case letters, digits and dashes, as the API server wants names.
-std::string default_name(const planner::PerformanceProfile& profile) {
-  std::string name;
-  for (const char c : fmt::format("{}-{}-{}gpu", profile.model, profile.accelerator, profile.gpus_per_worker)) {
-    const char lower = 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    const bool fits = ('a' <= lower && lower <= 'z') || ('0' <= lower && lower <= '9');
-    if (fits || (!name.empty() && name.back() != '-')) name += fits ? lower : '-';
-  }
-  return name.substr(0, 253);
-}
-
-std::string error_table(const Fitted& fitted) {
-  const planner::PerformanceProfile& profile = fitted.profile;
-  const char* type = planner::fit_type(profile);
-  std::string text =
-      fmt::format("{} on {}, {} GPU{} a worker: {} fit of {} measurements{}\n", profile.model, profile.accelerator,
-                  profile.gpus_per_worker, profile.gpus_per_worker == 1 ? "" : "s", type, profile.source.rows,
-                  profile.source.left_out > 0 ? fmt::format(", {} left out", profile.source.left_out) : "");
-  if (const auto* lines = std::get_if<planner::FittedLines>(&profile.fit)) {
-    text += fmt::format("Form: {}\n", lines->form == planner::LinearForm::kAladdin ? "Aladdin" : "Huawei");
-  }
-  for (const std::string& note : fitted.notes) text += "Note: " + note + "\n";
-  const bool unseen = std::any_of(profile.errors.begin(), profile.errors.end(),
-                                  [](const planner::FitError& error) { return error.unseen_mape.has_value(); });
-  text += fmt::format("Errors on held-out measurements, {} folds{}\n\n", profile.folds,
-                      unseen ? "; new shapes: every run of one shape left out" : "");
-  std::vector<std::string> header = {"PART", "SAMPLES", "MEAN", "MEDIAN", "LARGEST"};
-  if (unseen) header.push_back("NEW SHAPES");
-  TextTable table(header);
-  for (const planner::FitError& error : profile.errors) {
-    std::vector<std::string> row = {error.part, std::to_string(error.samples), percent_text(error.mape),
-                                    percent_text(error.median_ape), percent_text(error.max_ape)};
-    if (unseen) row.push_back(percent_text(error.unseen_mape));
-    table.add(std::move(row));
-  }
-  return text + table.text();
-}
-
 Result<void> fit(const FitFlags& flags, Console& console) {
   Result<Fitted> fitted = [&] {
     Step step(console);
-    return flags.model == "operators" ? fit_measured_operators(flags, step) : fit_rows(flags, step);
+    return flags.model == "operators" ? fit_measured_operators(flags, step) : fit_file(flags, step);
   }();
   if (!fitted.ok()) return fitted.error();
-  planner::PerformanceProfile& profile = fitted->profile;
-  profile.source.file = std::filesystem::path(flags.file).lexically_normal().string();
-  if (flags.kv_capacity_tokens) profile.kv_capacity_tokens = static_cast<double>(*flags.kv_capacity_tokens);
-  api::PerformanceProfile object;
-  object.metadata.name = flags.name.empty() ? default_name(profile) : flags.name;
-  object.spec = profile;
-  const nlohmann::json json = api::to_json(object);
-  nlohmann::json checked = json;
-  checked["metadata"]["namespace"] = "default";  // decided where it is applied
-  if (const auto mistakes = api::validate(checked); !mistakes.empty()) {
-    return bad(fmt::format("{}: the profile would not be valid: {}", flags.file, mistakes.front().text()));
-  }
-  const std::string yaml = api::to_yaml(json);
-  if (flags.output == "-") {
-    console.out << yaml;
-    console.err << error_table(*fitted);
-    return {};
-  }
-  WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.output, yaml));
-  console.out << error_table(*fitted) << "\nPerformanceProfile " << object.metadata.name << " written to " << flags.output
-              << "\n";
-  return {};
+  return write_profile(std::move(fitted).value(),
+                       {std::filesystem::path(flags.file).lexically_normal().string(), flags.name, flags.kv_capacity_tokens,
+                        flags.output},
+                       console);
 }
 
 }  // namespace

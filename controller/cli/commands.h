@@ -34,6 +34,7 @@ void add_chain_simulate(CLI::App& app, CommandContext& context);
 void add_chain_recompose(CLI::App& app, CommandContext& context);
 void add_check(CLI::App& app, CommandContext& context);
 void add_fit(CLI::App& app, CommandContext& context);
+void add_profile(CLI::App& app, CommandContext& context);
 void add_simulate(CLI::App& app, CommandContext& context);
 void add_version(CLI::App& app, CommandContext& context);
 

@@ -42,6 +42,7 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   out.trouble_message = worker.message;
   out.address = worker.address;
   out.spec_hash = worker.spec_hash;
+  out.node_leaving = worker.node_leaving;
   out.max_concurrency = worker.max_concurrency;
   return out;
 }

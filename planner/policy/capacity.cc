@@ -16,7 +16,10 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
       const auto found = capacities.find(worker.accelerator);
       if (found == capacities.end()) continue;
       const bool gone = trouble_of(worker) == WorkerTrouble::kNodeLost;  // its GPUs are in no node's count
-      if (worker.state == WorkerState::kDraining && !gone) found->second.draining += worker.gpus;
+      if (worker.state == WorkerState::kDraining && !gone) {
+        found->second.draining += worker.gpus;
+        if (!worker.node_leaving) found->second.coming += worker.gpus;
+      }
       if (serves(worker)) serving[worker.accelerator] += worker.gpus;
       if (holds_gpus(worker)) found->second.held += worker.gpus;
     }
@@ -25,6 +28,7 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
     ClassCapacity& capacity = capacities[state.spec.name];
     const int observed = std::max(state.allocatable_gpus - state.used_by_others, serving[state.spec.name] + capacity.draining);
     const int hard = state.max_gpus ? *state.max_gpus - state.used_by_others : observed;
+    if (state.mode == CapacityMode::kElastic) capacity.coming = capacity.draining;  // of its limit, wherever it is held
     capacity.limit = std::max(0, state.mode == CapacityMode::kElastic ? hard : std::min(observed, hard));
   }
   return capacities;

@@ -11,6 +11,7 @@ namespace windlass::planner {
 struct ClassCapacity {
   int limit = 0;     // GPUs that our workers, draining ones included, may hold
   int draining = 0;  // of these, held by workers that drain
+  int coming = 0;    // and of these, what others may have once they are gone: not on a node that is being emptied
   int held = 0;      // and by the others, whoever's
 };
 

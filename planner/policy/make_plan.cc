@@ -35,6 +35,7 @@ struct Draft {
   std::vector<Configuration> others;    // what may serve on a second class, the cheapest first
   Target target;
   int granted = 0;
+  int promised = 0;  // granted, and what it gets of GPUs that are coming free
   ServicePlan plan;
 
   // Whether this plan changes worker counts. Otherwise things stay as they are.
@@ -95,9 +96,9 @@ double worth_of(const Draft& draft, const Configuration& other) {
   return chosen > 0 && its > 0 && std::isfinite(its / chosen) ? its / chosen : 0;
 }
 
-// Workers of the chosen configuration that are neither granted nor made up for.
-double missing_workers(const Draft& draft) {
-  double missing = std::max(draft.target.allowed, draft.target.on_any_class) - draft.granted;
+// Workers of the chosen configuration that are neither among these nor made up for.
+double missing_workers(const Draft& draft, int chosen_workers) {
+  double missing = std::max(draft.target.allowed, draft.target.on_any_class) - chosen_workers;
   for (const Configuration& pool : draft.retiring) {
     const Configuration* second = second_class(draft, pool.pool.name);
     missing -= pool.pool.workers * (second != nullptr ? worth_of(draft, *second) : 1.0);
@@ -106,13 +107,15 @@ double missing_workers(const Draft& draft) {
 }
 
 // Pools of an earlier configuration go one for one as workers of the new one become ready; but never do they keep the first new
-// worker from its GPUs or its money. While signals are missing only those go that the spec no longer allows.
-void plan_change(Draft& draft, std::map<std::string, int>& free_gpus) {
+// worker from its GPUs or its money. While signals are missing only those go that the spec no longer allows. What others drain
+// is no reason to let more of them go.
+void plan_change(Draft& draft, std::map<std::string, int>& free_gpus, const std::map<std::string, int>& coming_gpus) {
   const Service& service = *draft.service;
   const Configuration& chosen = *draft.chosen;
   int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, chosen.pool.name));
   if (draft.target.allowed == 0) still_needed = 0;
   std::map<std::string, int> left = free_gpus;
+  for (const auto& [name, gpus] : coming_gpus) left[name] += gpus;
   for (Configuration pool : draft.as_is) {
     if (pool.pool.name == chosen.pool.name) continue;
     const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
@@ -211,7 +214,7 @@ Hint scale_hint(const Draft& draft, double now_s) {
                             service.refused->until_s - now_s)};
   }
   const int needed = std::max(draft.target.allowed, draft.target.on_any_class);
-  if (draft.granted < needed && missing_workers(draft) <= 1e-6) {
+  if (draft.granted < needed && missing_workers(draft, draft.granted) <= 1e-6) {
     return Hint{Truth::kTrue, "SecondClass",
                 fmt::format("{} has GPUs for {} of {} workers; the rest is made up for on other classes",
                             draft.chosen->pool.accelerator, draft.granted, needed)};
@@ -309,7 +312,7 @@ Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted)
 // More workers of a second class that the service may have: what is missing, inside its own limits.
 int more_of(const Draft& draft, const Configuration& other) {
   const Service& service = *draft.service;
-  const double worth = worth_of(draft, other), missing = missing_workers(draft);
+  const double worth = worth_of(draft, other), missing = missing_workers(draft, draft.promised);
   if (!(worth > 0) || missing <= 1e-6) return 0;
   double more = std::min(1e6, std::ceil(missing / worth - 1e-9));
   double workers = draft.granted, cost = draft.granted * draft.chosen->price_per_hour, gpus = 0;
@@ -335,7 +338,7 @@ void take_second_classes(const std::vector<Draft*>& drafts, double now_s, std::m
     std::vector<Claim> claims;
     std::vector<Draft*> claimants;
     for (Draft* draft : drafts) {
-      const bool full = draft->granted < draft->target.allowed || draft->target.limited_by == "MaxGpus";
+      const bool full = draft->promised < draft->target.allowed || draft->target.limited_by == "MaxGpus";
       if (rank >= draft->others.size() || !full || !draft->view.complete || yields(*draft, now_s)) continue;
       Configuration pool = draft->others[rank];
       pool.pool.workers = 0;
@@ -526,7 +529,7 @@ Plan make_plan(const Snapshot& snapshot) {
   std::map<std::string, int> free_gpus, coming_gpus;
   for (const auto& [name, capacity] : capacities) {
     free_gpus[name] = capacity.limit - capacity.draining;
-    coming_gpus[name] = capacity.draining;
+    coming_gpus[name] = capacity.coming;
   }
 
   std::vector<Draft> drafts;
@@ -542,7 +545,7 @@ Plan make_plan(const Snapshot& snapshot) {
   std::vector<Draft*> claimants;
   for (Draft& draft : drafts) {
     if (!draft.applies()) continue;
-    plan_change(draft, free_gpus);
+    plan_change(draft, free_gpus, coming_gpus);
     settle_target(draft, snapshot.now_s);
     claims.push_back(claim_of(draft, snapshot.now_s));
     claimants.push_back(&draft);
@@ -555,10 +558,14 @@ Plan make_plan(const Snapshot& snapshot) {
       second_pools.push_back(&pool);
     }
   }
+  std::map<std::string, int> all_gpus = free_gpus;
+  for (const auto& [name, gpus] : coming_gpus) all_gpus[name] += gpus;
   const std::vector<int> grants = arbitrate(claims, free_gpus, coming_gpus);
+  const std::vector<int> promised = arbitrate(claims, all_gpus);
   for (std::size_t i = 0; i < claims.size(); ++i) {
     (i < claimants.size() ? claimants[i]->granted : second_pools[i - claimants.size()]->pool.workers) = grants[i];
-    free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker;
+    if (i < claimants.size()) claimants[i]->promised = promised[i];
+    free_gpus[claims[i].accelerator] -= promised[i] * claims[i].gpus_per_worker;  // nobody else's, also before they are free
   }
   for (Draft* draft : claimants)
     std::erase_if(draft->retiring, [](const Configuration& pool) { return pool.pool.workers == 0; });

@@ -117,6 +117,7 @@ struct Worker {
   std::optional<Reading> kv_use;   // share of its KV cache in use, 0..1
   WorkerTrouble trouble = WorkerTrouble::kNone;
   std::string trouble_message;  // for a person
+  bool node_leaving = false;    // its node is being emptied: what it holds there comes free for nobody
   std::string address;          // "host:port"; empty while unknown
   std::string spec_hash;
   int max_concurrency = 0;  // as it was started with

@@ -86,6 +86,7 @@ Json fields_of(const Worker& worker) {
   if (!worker.trouble_message.empty()) object["troubleMessage"] = worker.trouble_message;
   object["address"] = worker.address;
   object["specHash"] = worker.spec_hash;
+  if (worker.node_leaving) object["nodeLeaving"] = true;
   object["maxConcurrency"] = worker.max_concurrency;
   return object;
 }
@@ -279,6 +280,7 @@ Result<Worker> read_worker(const json& value, const std::string& path) {
   if (reader.find("troubleMessage") != nullptr) worker.trouble_message = reader.string("troubleMessage");
   worker.address = reader.string("address");
   worker.spec_hash = reader.string("specHash");
+  worker.node_leaving = reader.boolean_or("nodeLeaving", false);
   worker.max_concurrency = reader.int32("maxConcurrency", 0);
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return worker;

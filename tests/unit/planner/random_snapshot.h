@@ -41,6 +41,7 @@ inline Worker random_worker(Rng& rng, const Snapshot& snapshot, int slot) {
   worker.state = states[between(rng, 0, 6)];
   worker.running = random_reading(rng, between(rng, 0, 40), snapshot.now_s);
   worker.waiting = random_reading(rng, between(rng, 0, 5), snapshot.now_s);
+  worker.node_leaving = between(rng, 0, 9) == 0;
   worker.max_concurrency = between(rng, 0, 256);
   worker.kv_use = random_reading(rng, rng.uniform(), snapshot.now_s);
   if (chance(rng, 0.15)) {

@@ -1,0 +1,139 @@
+// `windlass profile`: measures a running worker over a grid of prompts and batches and writes a PerformanceProfile.
+#include <algorithm>
+#include <charconv>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "controller/app/stop_signals.h"
+#include "controller/cli/chain_choice.h"
+#include "controller/cli/commands.h"
+#include "controller/cli/fitted_profile.h"
+#include "controller/cli/profile_run.h"
+#include "controller/cli/progress_line.h"
+#include "controller/cli/text_file.h"
+
+namespace windlass::cli {
+namespace {
+
+struct ProfileFlags {
+  load::LoadOptions target{.url = "http://127.0.0.1:8000"};
+  std::string accelerator;
+  int gpus = 1;
+  std::string prompts = "16,64,256";
+  std::string batches = "1,2,4,8";
+  ProfileGrid grid;
+  RowFit fit;
+  ProfileOutput output;
+  std::string csv;
+};
+
+// "16,64,256"
+Result<std::vector<int>> sizes_of(const std::string& text, const std::string& flag, int most) {
+  const Error error{ErrorCode::kInvalidArgument,
+                    fmt::format("{}: found '{}', allowed are whole numbers from 1 to {} with commas, such as 1,2,4", flag, text, most)};
+  std::vector<int> sizes;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    int size = 0;
+    const auto read = std::from_chars(at, end, size);
+    if (read.ec != std::errc() || size < 1 || size > most) return error;
+    sizes.push_back(size);
+    if (read.ptr == end) break;
+    if (*read.ptr != ',') return error;
+    at = read.ptr + 1;
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
+Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key, Console& console) {
+  std::stop_source stop;
+  const StopSignals signals([&] { stop.request_stop(); });
+  ProgressLine line(console);
+  ProfileProgress now;
+  const auto tell = [&] {
+    line.tell([&](double elapsed_s) {
+      return fmt::format("{} of {} cells: batches of {} prompts of {} words, {:.0f} s", now.done, now.cells, now.batch, now.prompt,
+                         elapsed_s);
+    });
+  };
+  return profile_grid(
+      flags.target, key, flags.grid,
+      [&](const load::LoadOptions& batch) -> Result<load::LoadResult> {
+        if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "interrupted"};
+        return load::run_load(batch, [&](const load::LoadProgress&) { tell(); }, stop.get_token());
+      },
+      [&](const ProfileProgress& progress) {
+        now = progress;
+        tell();
+      });
+}
+
+Result<void> profile(ProfileFlags& flags, Console& console) {
+  constexpr int kMostWords = 1'000'000, kMostBatch = 4096;
+  WINDLASS_ASSIGN_OR_RETURN(flags.grid.prompts, sizes_of(flags.prompts, "--prompts", kMostWords));
+  WINDLASS_ASSIGN_OR_RETURN(flags.grid.batches, sizes_of(flags.batches, "--batches", kMostBatch));
+  flags.target.max_tokens = flags.grid.max_tokens;
+  const planner::ProfileKey key{flags.target.model, flags.accelerator, flags.gpus};
+  WINDLASS_ASSIGN_OR_RETURN(ProfiledRows measured, measure(flags, key, console));
+  // Kept before anything can go wrong with the fit.
+  if (!flags.csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.csv, profile_csv(measured.rows)));
+  auto fitted = fit_rows(measured.rows, key, flags.fit);
+  if (!fitted.ok()) {
+    for (const std::string& note : measured.notes) console.err << "Note: " << note << "\n";
+    return fitted.error().within(fmt::format("{} measurements of {}", measured.rows.size(), flags.target.url));
+  }
+  flags.output.source = flags.csv.empty() ? flags.target.url : flags.csv;
+  return write_profile({std::move(fitted).value(), std::move(measured.notes)}, flags.output, console);
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("profile", "Measure a running worker and write a PerformanceProfile");
+  auto flags = std::make_shared<ProfileFlags>();
+  command->add_option("--worker", flags->target.url, "The worker, which should have nothing else to do")
+      ->option_text("URL [http://127.0.0.1:8000]");
+  command->add_option("--model", flags->target.model, "The served name")->required()->option_text("NAME REQUIRED");
+  command->add_option("--accelerator", flags->accelerator, "AcceleratorClass that it runs on, for the profile")
+      ->required()
+      ->option_text("NAME REQUIRED");
+  command->add_option("--gpus", flags->gpus, "GPUs of the worker")->check(CLI::Range(1, 4096))->option_text("N [1]");
+  command->add_option("--prompts", flags->prompts, "Prompt sizes in words; with a large vocabulary about as many tokens")
+      ->option_text("N,N,... [16,64,256]");
+  command->add_option("--batches", flags->batches, "Prompts sent at once")->option_text("N,N,... [1,2,4,8]");
+  command->add_option("--max-tokens", flags->grid.max_tokens, "Tokens in an answer")
+      ->check(CLI::Range(2, 100'000))
+      ->option_text("N [32]");
+  command->add_option("--repeats", flags->grid.repeats, "Runs of each cell")->check(CLI::Range(1, 1000))->option_text("N [3]");
+  command->add_option("--fit", flags->fit.model, "linear: lines. profile: medians, interpolated")
+      ->check(CLI::IsMember({"linear", "profile"}))
+      ->option_text("linear|profile [linear]");
+  command->add_option("--kv-capacity-tokens", flags->output.kv_capacity_tokens, "Tokens in the worker's KV cache")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
+      ->option_text("N");
+  command->add_option("--name", flags->output.name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")
+      ->option_text("NAME");
+  command->add_option("--csv", flags->csv, "Keep the measurements here, as `windlass fit` reads them")->option_text("FILE");
+  command->add_option("-o,--output", flags->output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
+      ->option_text("FILE [-]");
+  command->footer("Times are those that a client sees. Exit code 1: the worker did not answer; 2: the input is wrong.");
+  command->callback([&context, flags] {
+    const auto done = profile(*flags, context.console);
+    if (done.ok()) return;
+    const bool unreachable = done.error().code == ErrorCode::kUnavailable || done.error().code == ErrorCode::kCancelled;
+    if (!unreachable) {
+      context.exit_code = report_chain_error(context.console.err, done.error());
+      return;
+    }
+    context.console.err << "windlass profile: " << done.error().message << "\n";
+    context.exit_code = 1;
+  });
+}
+
+}  // namespace windlass::cli
