@@ -19,7 +19,7 @@ namespace windlass::cli {
 namespace {
 
 struct ProfileFlags {
-  load::LoadOptions target{.url = "http://127.0.0.1:8000"};
+  load::LoadOptions target;
   std::string accelerator;
   int gpus = 1;
   std::string prompts = "16,64,256";
@@ -97,6 +97,7 @@ Result<void> profile(ProfileFlags& flags, Console& console) {
 void add_profile(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("profile", "Measure a running worker and write a PerformanceProfile");
   auto flags = std::make_shared<ProfileFlags>();
+  flags->target.url = "http://127.0.0.1:8000";
   command->add_option("--worker", flags->target.url, "The worker, which should have nothing else to do")
       ->option_text("URL [http://127.0.0.1:8000]");
   command->add_option("--model", flags->target.model, "The served name")->required()->option_text("NAME REQUIRED");

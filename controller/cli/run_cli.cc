@@ -67,6 +67,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console, const s
   add_chain(app, context);
   add_simulate(app, context);
   add_fit(app, context);
+  add_profile(app, context);
   add_version(app, context);
 
   if (arguments.empty()) {

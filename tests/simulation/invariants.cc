@@ -72,7 +72,10 @@ void Invariants::spec_changed(const json& service) {
   if (track.limits.empty() || track.limits.back().generation != limits.generation) track.limits.push_back(limits);
 }
 
-void Invariants::service_deleted(const std::string& uid) { services_[uid].deleted_s = timeline_.now_s(); }
+void Invariants::service_deleted(const std::string& uid) {
+  services_[uid].deleted_s = timeline_.now_s();
+  refused_.clear();  // one that is made anew under its name is another
+}
 
 void Invariants::person_deleted_pod(const std::string& uid, double grace_s) {
   pods_ended_by_people_[uid] = timeline_.now_s() + grace_s;

@@ -245,7 +245,7 @@ Value mapped(const Value& value, const Arguments& given) {
     return generated(std::move(out));
   }
   const std::string& name = as_text(given.positional[0], "map: the filter's name").bytes();
-  if (!has_filter(name)) throw TemplateError{fmt::format("map: found filter '{}', which there is not", name)};
+  if (!has_filter(name) || name == "map") throw TemplateError{fmt::format("map: found filter '{}', allowed is another that there is", name)};
   const Arguments rest = from(given, 1);
   for (const Value& item : items_of(value)) out.push_back(apply_filter(name, item, rest));
   return generated(std::move(out));
@@ -435,7 +435,12 @@ constexpr auto kLess = [](const Value& value, const Given& given) { return less(
 constexpr auto kMore = [](const Value& value, const Given& given) { return less(given[0], value); };
 
 constexpr std::array kTests = {
+    ValueTest{"!=", 1, [](const Value& value, const Given& given) { return !equal(value, given[0]); }},
+    ValueTest{"<", 1, kLess},
+    ValueTest{"<=", 1, [](const Value& value, const Given& given) { return !less(given[0], value); }},
     ValueTest{"==", 1, kEqual},
+    ValueTest{">", 1, kMore},
+    ValueTest{">=", 1, [](const Value& value, const Given& given) { return !less(value, given[0]); }},
     ValueTest{"boolean", 0, [](const Value& value, const Given&) { return value.get<bool>() != nullptr; }},
     ValueTest{"callable", 0, [](const Value& value, const Given&) { return is_callable(value); }},
     ValueTest{"defined", 0, [](const Value& value, const Given&) { return value.undefined() == nullptr; }},
@@ -511,7 +516,10 @@ Dict dict_of(const Arguments& given) {
       }
     }
   }
-  for (const auto& [name, value] : given.named) dict.set(plain_text(name), value);
+  for (const auto& [name, value] : given.named) {
+    check_item(value);
+    dict.set(plain_text(name), value);
+  }
   return dict;
 }
 
@@ -523,7 +531,7 @@ Value now_text(const Arguments& given, std::int64_t unix_s) {
   localtime_r(&seconds, &parts);
   std::array<char, 256> buffer{};
   const std::size_t length = std::strftime(buffer.data(), buffer.size(), as_text(*format, "strftime_now").bytes().c_str(), &parts);
-  return plain_text(std::string_view(buffer.data(), length));
+  return Text::like(as_text(*format, "strftime_now"), std::string_view(buffer.data(), length));
 }
 
 }  // namespace

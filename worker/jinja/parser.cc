@@ -489,7 +489,9 @@ class Parser {
   }
 
   // Filters and tests behind a value. `begun`: the first filter stands here without its "|".
+  // Without a value they are a block's: nothing but filters then.
   ExpressionPtr filters(ExpressionPtr value, bool begun) {
+    const bool of_block = value == nullptr;
     while (true) {
       if (begun || skip_operator("|")) {
         begun = false;
@@ -498,9 +500,9 @@ class Parser {
         value = make(ExpressionKind::kFilter, std::move(name), std::move(value));
         value->line = now().line;
         if (is_operator("(")) arguments(*value);
-      } else if (value != nullptr && skip_name("is")) {
+      } else if (!of_block && skip_name("is")) {
         value = test(std::move(value));
-      } else if (value != nullptr && is_operator("(")) {
+      } else if (!of_block && is_operator("(")) {
         value = make(ExpressionKind::kCall, "", std::move(value));
         arguments(*value);
       } else {

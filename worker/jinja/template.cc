@@ -35,8 +35,7 @@ struct Scope {
 
 namespace {
 
-constexpr std::int64_t kMostSteps = 5'000'000;   // a long chat takes some thousands
-constexpr std::int64_t kLoopSteps = 10;          // that going once round a loop counts for
+constexpr std::int64_t kLoopSteps = 20;          // that going once round a loop counts for
 constexpr int kMostDepth = 2'000;                // of the evaluator's own calls: a few MB of stack
 constexpr std::int64_t kMostItems = 1'000'000;   // of a list that an operator makes
 
@@ -76,7 +75,10 @@ Value compute_integers(const std::string& operation, std::int64_t a, std::int64_
   if (divides && b == 0) throw TemplateError{fmt::format("'{}': found a division by zero", operation)};
   if (operation == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (operation == "**") return b < 0 ? power(static_cast<double>(a), static_cast<double>(b)) : integer_power(a, b);
-  if (operation == "%") return b == -1 ? std::int64_t{0} : a - floor_quotient(a, b) * b;
+  if (operation == "%") {
+    const std::int64_t rest = b == -1 ? 0 : a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
   const bool overflows = operation == "+"   ? __builtin_add_overflow(a, b, &result)
                          : operation == "-" ? __builtin_sub_overflow(a, b, &result)
                          : operation == "*" ? __builtin_mul_overflow(a, b, &result)
@@ -152,14 +154,24 @@ bool compare(const std::string& operation, const Value& a, const Value& b) {
   return contains(b, a) == (operation == "in");
 }
 
+std::int64_t bound(const Value& given, std::int64_t fallback) { return given.none() ? fallback : as_integer(given, "a slice"); }
+
+// Characters one after another, in one piece.
+Value part_of(const Text& text, const Value& from, const Value& to) {
+  const auto starts = character_starts(text.bytes());
+  const auto count = static_cast<std::int64_t>(starts.size()) - 1;
+  const auto place = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + count : at, 0, count); };
+  const std::int64_t begin = place(bound(from, 0)), end = std::max(begin, place(bound(to, count)));
+  return text.substr(starts[static_cast<std::size_t>(begin)],
+                     starts[static_cast<std::size_t>(end)] - starts[static_cast<std::size_t>(begin)]);
+}
+
 Value slice(const Value& value, const Value& from, const Value& to, const Value& by) {
-  const auto bound = [](const Value& given, std::int64_t fallback) {
-    return given.none() ? fallback : as_integer(given, "a slice");
-  };
   const std::int64_t step = bound(by, 1);
   if (step == 0) throw TemplateError{"a slice: found a step of 0"};
   if (value.undefined() != nullptr) throw TemplateError{fmt::format("'{}' is undefined", value.undefined()->name)};
   const List* list = value.list();
+  if (value.text() != nullptr && step == 1) return part_of(*value.text(), from, to);
   if (value.text() == nullptr && (list == nullptr || list->kind == Sequence::kGenerator))
     throw TemplateError{fmt::format("a slice: found {}, allowed is a list or a string", type_name(value))};
   const std::vector<Value> items = items_of(value);
@@ -202,7 +214,7 @@ class Evaluator {
   class Deeper {
    public:
     explicit Deeper(Evaluator& evaluator, std::int64_t steps = 1) : evaluator_(evaluator) {
-      if ((evaluator.steps_ += steps) > kMostSteps) throw TemplateError{fmt::format("the template takes more than {} steps", kMostSteps)};
+      charge(steps);
       if (++evaluator.depth_ > kMostDepth) throw TemplateError{fmt::format("the template goes deeper than {} calls", kMostDepth)};
     }
     ~Deeper() { --evaluator_.depth_; }
@@ -266,7 +278,7 @@ class Evaluator {
       const Value* holder = scope->find(target.names[0]);
       if (holder == nullptr || holder->space() == nullptr)
         throw TemplateError{fmt::format("set {}.{}: found no namespace of that name", target.names[0], target.field)};
-      if (value.space() != nullptr) throw TemplateError{"set: found a namespace within a namespace, which is not supported"};
+      check_item(value);
       return holder->space()->fields.set(Text::of_template(target.field), std::move(value));
     }
     if (!target.several) return scope->set(target.names[0], std::move(value));
@@ -458,7 +470,6 @@ class Evaluator {
   }
 
   const std::int64_t unix_s_;
-  std::int64_t steps_ = 0;
   int depth_ = 0;
 };
 
@@ -492,6 +503,7 @@ Result<Template> Template::parse(std::string_view source, const std::string& nam
 
 Result<Text> Template::render(const std::vector<std::pair<std::string, Value>>& variables, std::int64_t unix_s) const {
   try {
+    begin_work();
     const auto scope = std::make_shared<Scope>();
     scope->names = variables;
     Text out;

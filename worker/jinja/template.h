@@ -1,9 +1,11 @@
 // Template: the Jinja that chat templates are written in, with the rules of Hugging Face's environment: Jinja 3.1's immutable
 // sandbox with trim_blocks, lstrip_blocks and loop controls, tojson without escapes of HTML, raise_exception, strftime_now and
 // {% generation %}. Left out, and refused with the line and the name: inheritance, include and import, call blocks, recursive
-// loops, %-formatting, unpacked arguments, and the filters and tests that no chat template needs.
+// loops, %-formatting, unpacked arguments, keys of dicts that are no strings, loop.cycle and loop.changed, and the filters and
+// tests that no chat template needs.
 //
-// A template is a stranger's program: what it may take is bounded (steps, depth, lengths). Immutable after parse(); any thread.
+// A template is a stranger's program: what it may take is bounded (steps, which pieces of text and items count for, depth,
+// lengths). Immutable after parse(); any thread.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@ namespace windlass::jinja {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20U;
+constexpr std::size_t kBytesAStep = 64;
 
 }  // namespace
 
@@ -20,6 +21,7 @@ Text Text::like(const Text& like, std::string_view bytes) { return Text(bytes, l
 Text& Text::operator+=(const Text& more) {
   if (bytes_.size() + more.bytes_.size() > kMostBytes)
     throw TemplateError{fmt::format("a string would be longer than {} bytes", kMostBytes)};
+  charge(1 + static_cast<std::int64_t>(more.bytes_.size() / kBytesAStep));
   bytes_ += more.bytes_;
   origins_ += more.origins_;
   return *this;
@@ -33,6 +35,7 @@ Text Text::substr(std::size_t from, std::size_t count) const {
 }
 
 std::vector<std::size_t> character_starts(std::string_view text) {
+  charge(1 + static_cast<std::int64_t>(text.size() / kBytesAStep));
   std::vector<std::size_t> starts;
   starts.reserve(text.size() + 1);
   for (std::size_t at = 0; at < text.size();) {

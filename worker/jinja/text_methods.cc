@@ -1,6 +1,7 @@
 // Python's methods of str. Whatever they make keeps for each byte where it came from.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/core.h>
 #include <unicode/locid.h>
@@ -26,6 +27,13 @@ UChar32 code_of(std::string_view character) {
 }
 
 bool is_space(UChar32 code) { return code >= 0 && (u_isUWhiteSpace(code) || (code >= 0x1c && code <= 0x1f)); }
+
+// Calls each(character) in turn.
+template <class Each>
+void for_characters(const Text& text, Each each) {
+  const auto starts = character_starts(text.bytes());
+  for (std::size_t i = 0; i + 1 < starts.size(); ++i) each(text.substr(starts[i], starts[i + 1] - starts[i]));
+}
 
 std::vector<Text> characters_of(const Text& text) {
   const auto starts = character_starts(text.bytes());
@@ -53,7 +61,7 @@ Text cased(const Text& character, Case wanted) {
 
 Text all_cased(const Text& text, Case wanted) {
   Text out;
-  for (const Text& character : characters_of(text)) out += cased(character, wanted);
+  for_characters(text, [&](const Text& character) { out += cased(character, wanted); });
   return out;
 }
 
@@ -61,33 +69,34 @@ Text all_cased(const Text& text, Case wanted) {
 Text titled(const Text& text) {
   Text out;
   bool within = false;
-  for (const Text& character : characters_of(text)) {
+  for_characters(text, [&](const Text& character) {
     out += cased(character, within ? Case::kLower : Case::kTitle);
     const UChar32 code = code_of(character.bytes());
     within = code >= 0 && u_hasBinaryProperty(code, UCHAR_CASED);
-  }
+  });
   return out;
 }
 
 template <class Is>
 bool every_character(const Text& text, Is is) {
-  const auto all = characters_of(text);
-  return !all.empty() && std::all_of(all.begin(), all.end(), [&](const Text& one) {
+  bool all = !text.empty();
+  for_characters(text, [&](const Text& one) {
     const UChar32 code = code_of(one.bytes());
-    return code >= 0 && is(code);
+    all = all && code >= 0 && is(code);
   });
+  return all;
 }
 
 // Has letters with a case, all of this one.
 template <class Is, class IsOther>
 bool only_case(const Text& text, Is is, IsOther is_other) {
-  bool any = false;
-  for (const Text& one : characters_of(text)) {
+  bool any = false, other = false;
+  for_characters(text, [&](const Text& one) {
     const UChar32 code = code_of(one.bytes());
-    if (code >= 0 && is_other(code)) return false;
+    other = other || (code >= 0 && is_other(code));
     any = any || (code >= 0 && is(code));
-  }
-  return any;
+  });
+  return any && !other;
 }
 
 bool is_digit_character(UChar32 code) {
@@ -170,7 +179,8 @@ Value partition(const Text& self, const Text& separator, bool from_right) {
   const std::size_t found = from_right ? self.bytes().rfind(separator.bytes()) : self.bytes().find(separator.bytes());
   if (found == std::string::npos)
     return list_of(from_right ? std::vector<Text>{{}, {}, self} : std::vector<Text>{self, {}, {}}, Sequence::kTuple);
-  return list_of({self.substr(0, found), separator, self.substr(found + separator.size())}, Sequence::kTuple);
+  return list_of({self.substr(0, found), self.substr(found, separator.size()), self.substr(found + separator.size())},
+                 Sequence::kTuple);
 }
 
 // startswith and endswith: one text or a tuple of them.
@@ -216,9 +226,9 @@ Text upper(const Text& text) { return all_cased(text, Case::kUpper); }
 Text lower(const Text& text) { return all_cased(text, Case::kLower); }
 
 Text capitalized(const Text& text) {
-  const auto all = characters_of(text);
   Text out;
-  for (std::size_t i = 0; i < all.size(); ++i) out += cased(all[i], i == 0 ? Case::kTitle : Case::kLower);
+  bool first = true;
+  for_characters(text, [&](const Text& one) { out += cased(one, std::exchange(first, false) ? Case::kTitle : Case::kLower); });
   return out;
 }
 
@@ -240,11 +250,12 @@ Text stripped(const Text& text, const Text* set, bool left, bool right) {
 Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t count) {
   Text out;
   if (from.empty()) {  // before every character and at the end
-    const auto all = characters_of(text);
-    for (std::size_t i = 0; i <= all.size(); ++i) {
-      if (count < 0 || static_cast<std::int64_t>(i) < count) out += to;
-      if (i < all.size()) out += all[i];
-    }
+    std::int64_t done = 0;
+    for_characters(text, [&](const Text& one) {
+      if (count < 0 || done++ < count) out += to;
+      out += one;
+    });
+    if (count < 0 || done < count) out += to;
     return out;
   }
   const std::vector<Text> parts = split_at(text, from, count, false);

@@ -14,6 +14,9 @@ namespace windlass::jinja {
 namespace {
 
 constexpr int kMostHeight = 200;
+constexpr std::int64_t kMostWeight = 1'000'000;
+constexpr std::int64_t kMostSteps = 20'000'000;  // a long chat takes some ten thousands
+thread_local std::int64_t steps_left = kMostSteps;
 
 Text plain(std::string_view text) { return Text::of_template(text); }
 
@@ -149,18 +152,30 @@ Text json_of(const Value& value, const JsonStyle& style, int depth) {
   throw TemplateError{fmt::format("tojson: found {}, allowed are values that JSON has", type_name(value))};
 }
 
-// Of what holds `item`. Printing, comparing and ending of values are recursive, and nothing may hold itself.
-int height_with(const Value& item) {
-  if (item.space() != nullptr) throw TemplateError{"a list or dict: found a namespace in it, which is not supported"};
-  const int height = 1 + (item.list() != nullptr ? item.list()->height : item.dict() != nullptr ? item.dict()->height : 0);
-  if (height > kMostHeight)
+// What a list or dict with this item is at the least. Printing, comparing and ending of values are recursive.
+template <class Holder>
+void hold(Holder& holder, const Value& item) {
+  check_item(item);
+  const List* list = item.list();
+  const Dict* dict = item.dict();
+  holder.height = std::max(holder.height, 1 + (list != nullptr ? list->height : dict != nullptr ? dict->height : 0));
+  holder.weight += list != nullptr ? list->weight : dict != nullptr ? dict->weight : 1;
+  if (holder.height > kMostHeight)
     throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMostHeight)};
-  return height;
+  if (holder.weight > kMostWeight) throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMostWeight)};
 }
 
 }  // namespace
 
+void charge(std::int64_t steps) {
+  steps_left -= steps;
+  if (steps_left < 0) throw TemplateError{fmt::format("the template takes more than {} steps", kMostSteps)};
+}
+
+void begin_work() { steps_left = kMostSteps; }
+
 const Value* Dict::find(std::string_view key) const {
+  charge(1 + static_cast<std::int64_t>(items.size()) / 8);
   for (const auto& [name, value] : items) {
     if (name.bytes() == key) return &value;
   }
@@ -168,6 +183,7 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 void Dict::set(const Text& key, Value value) {
+  charge(1 + static_cast<std::int64_t>(items.size()) / 8);
   for (auto& [name, there] : items) {
     if (name != key) continue;
     there = std::move(value);
@@ -176,13 +192,24 @@ void Dict::set(const Text& key, Value value) {
   items.emplace_back(key, std::move(value));
 }
 
+void check_item(const Value& item) {
+  if (item.space() != nullptr || item.get<Macro>() != nullptr || item.get<Callable>() != nullptr)
+    throw TemplateError{fmt::format("found a {} within a list, dict or namespace, which is not supported", type_name(item))};
+}
+
 Value::Value(List list) {
-  for (const Value& item : list.items) list.height = std::max(list.height, height_with(item));
+  charge(static_cast<std::int64_t>(list.items.size()));
+  list.height = 1;
+  list.weight = 1;
+  for (const Value& item : list.items) hold(list, item);
   value_ = std::make_shared<const List>(std::move(list));
 }
 
 Value::Value(Dict dict) {
-  for (const auto& [key, item] : dict.items) dict.height = std::max(dict.height, height_with(item));
+  charge(static_cast<std::int64_t>(dict.items.size()));
+  dict.height = 1;
+  dict.weight = 1;
+  for (const auto& [key, item] : dict.items) hold(dict, item);
   value_ = std::make_shared<const Dict>(std::move(dict));
 }
 
@@ -299,6 +326,7 @@ Text to_json(const Value& value, int indent, bool sorted, std::string_view comma
 }
 
 bool equal(const Value& a, const Value& b) {
+  charge(1);
   if (a.number() && b.number()) {
     if (a.get<double>() == nullptr && b.get<double>() == nullptr) return as_integer(a, "") == as_integer(b, "");
     return as_double(a) == as_double(b);
@@ -321,6 +349,7 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool less(const Value& a, const Value& b) {
+  charge(1);
   if (a.number() && b.number()) {
     if (a.get<double>() == nullptr && b.get<double>() == nullptr) return as_integer(a, "") < as_integer(b, "");
     return as_double(a) < as_double(b);
@@ -361,6 +390,9 @@ std::vector<Value> items_of(const Value& value) {
   if (text == nullptr)
     throw TemplateError{fmt::format("going through items: found {}, allowed is a list, a dict or a string", type_name(value))};
   const auto starts = character_starts(text->bytes());
+  if (static_cast<std::int64_t>(starts.size()) > kMostWeight)
+    throw TemplateError{fmt::format("going through items: found a string of more than {} characters", kMostWeight)};
+  charge(static_cast<std::int64_t>(starts.size()));
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) items.emplace_back(text->substr(starts[i], starts[i + 1] - starts[i]));
   return items;
 }

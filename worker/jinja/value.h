@@ -39,7 +39,8 @@ enum class Sequence {
 struct List {
   std::vector<Value> items;
   Sequence kind = Sequence::kList;
-  int height = 1;  // of lists and dicts within one another; set by Value
+  int height = 1;           // of lists and dicts within one another; set by Value, as is
+  std::int64_t weight = 1;  // how many values stand in it, however often one does
 };
 
 struct Dict {
@@ -47,6 +48,7 @@ struct Dict {
   [[nodiscard]] const Value* find(std::string_view key) const;
   void set(const Text& key, Value value);  // while it is made
   int height = 1;
+  std::int64_t weight = 1;
 };
 
 struct Namespace {
@@ -75,7 +77,7 @@ class Value {
   Value(std::int64_t integer) : value_(integer) {}
   Value(double number) : value_(number) {}
   Value(Text text) : value_(std::make_shared<const Text>(std::move(text))) {}
-  Value(List list);  // throws where it would stand too deep, or hold a namespace, for the next as well
+  Value(List list);  // throw where it would be too deep or too heavy, or hold what can be called or changed
   Value(Dict dict);
   Value(std::shared_ptr<Namespace> space) : value_(std::move(space)) {}
   Value(Macro macro) : value_(std::move(macro)) {}
@@ -105,6 +107,15 @@ class Value {
 };
 
 // "str", "list", ...: Python's names, for messages.
+// Counts work against what one rendering may take, on this thread; throws where it is used up. Every step, item and piece of
+// text is charged for, so that a hostile template ends.
+void charge(std::int64_t steps);
+// Of a rendering: gives it its steps.
+void begin_work();
+
+// Throws for what no list, dict or namespace may hold: it could hold itself, or hide how deep it is.
+void check_item(const Value& item);
+
 [[nodiscard]] const char* type_name(const Value& value);
 
 [[nodiscard]] bool truth(const Value& value);

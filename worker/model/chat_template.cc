@@ -108,7 +108,7 @@ Result<std::vector<std::int32_t>> ChatTemplate::render(const std::vector<ChatMes
   jinja::List list;
   for (const ChatMessage& message : messages) {
     jinja::Dict dict;
-    dict.set(jinja::Text::of_template("role"), jinja::Text::of_input(message.role));
+    dict.set(jinja::Text::of_template("role"), jinja::Text::of_template(message.role));
     dict.set(jinja::Text::of_template("content"), jinja::Text::of_input(message.content));
     list.items.emplace_back(std::move(dict));
   }

@@ -22,7 +22,7 @@
 namespace windlass::worker {
 
 struct ChatMessage {
-  std::string role;
+  std::string role;  // of those that the API knows: templates build control tokens of it
   std::string content;
 };
 

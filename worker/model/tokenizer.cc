@@ -102,7 +102,8 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string, std::int32_t> whole_pieces;  // as pieces are; filled when ignore_merges
   std::vector<std::string> bytes;                              // by id
   std::vector<AddedToken> added;                               // longest first, so that the longest match wins
-  std::array<bool, 256> begins_added{};                        // the bytes with which they begin
+  std::unordered_map<std::string, const AddedToken*> by_content;
+  std::array<std::vector<std::size_t>, 256> added_lengths;  // of those that begin with this byte, the longest first
   std::optional<Pretokenizer> pretokenizer;                    // of bytes alone
   SpacePrefix space_prefix = SpacePrefix::kNever;
   bool split_words = false;
@@ -278,7 +279,11 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
   impl->added = std::move(spec.added);
   std::stable_sort(impl->added.begin(), impl->added.end(),
                    [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
-  for (const AddedToken& token : impl->added) impl->begins_added[static_cast<unsigned char>(token.content[0])] = true;
+  for (const AddedToken& token : impl->added) {
+    auto& lengths = impl->added_lengths[static_cast<unsigned char>(token.content[0])];
+    if (lengths.empty() || lengths.back() != token.content.size()) lengths.push_back(token.content.size());
+    impl->by_content.try_emplace(token.content, &token);
+  }
   impl->prefix = std::move(spec.prefix);
   impl->nfc = spec.nfc;
   impl->space_prefix = spec.space_prefix;
@@ -293,20 +298,19 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
   return parse(text, path.string());
 }
 
-// is_text: whether a special token that stands at a place is ordinary text after all.
+// is_text(token, at): whether an added token that stands at a place is ordinary text after all.
 template <class IsText>
 std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text, bool continues, IsText is_text) const {
   std::vector<std::int32_t> out;
   std::size_t plain_from = 0;
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* found = nullptr;
-    if (begins_added[static_cast<unsigned char>(text[at])]) {
-      for (const AddedToken& token : added) {
-        if (text.compare(at, token.content.size(), token.content) != 0 || (token.special && is_text(at, token.content.size())))
-          continue;
-        found = &token;
-        break;
-      }
+    for (const std::size_t length : added_lengths[static_cast<unsigned char>(text[at])]) {
+      if (length > text.size() - at) continue;
+      const auto token = by_content.find(std::string(text.substr(at, length)));
+      if (token == by_content.end() || is_text(*token->second, at)) continue;
+      found = token->second;
+      break;
     }
     if (found == nullptr) {
       ++at;
@@ -322,12 +326,15 @@ std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text, bool co
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialText special, bool continues) const {
-  return impl_->encode(text, continues, [&](std::size_t, std::size_t) { return special == SpecialText::kLiteral; });
+  return impl_->encode(text, continues,
+                       [&](const AddedToken& token, std::size_t) { return token.special && special == SpecialText::kLiteral; });
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, const std::function<bool(std::size_t)>& typed) const {
-  return impl_->encode(text, false, [&](std::size_t at, std::size_t count) {
-    for (std::size_t i = at; i < at + count; ++i) {
+  return impl_->encode(text, false, [&](const AddedToken& token, std::size_t at) {
+    const bool tag = token.content.starts_with('<') && token.content.ends_with('>');
+    if (!token.special && !tag) return false;
+    for (std::size_t i = at; i < at + token.content.size(); ++i) {
       if (typed(i)) return true;
     }
     return false;

@@ -38,7 +38,8 @@ class Tokenizer {
   // Without prefix(). Any bytes may come in; for text without special tokens and U+2581, decode(encode(x)) == x unless a
   // normalizer is set or Metaspace finds a space at the beginning. `continues`: something stands before the text, so that a prefix of the whole text's beginning is left out.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special, bool continues = false) const;
-  // The same for a text of mixed origin: special tokens are those whose bytes are all none that a user typed, by their places.
+  // The same for a text of mixed origin: special tokens, and others that look like tags ("<|User|>", which some models do not
+  // call special), stand only where none of their bytes was typed by a user; by places in the text.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, const std::function<bool(std::size_t)>& typed) const;
 
   // The bytes of one token, perhaps a part of a UTF-8 sequence; empty for special tokens and for ids that have no token.

@@ -24,6 +24,7 @@ constexpr std::size_t kMaxStopBytes = 1024;
 constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxBiases = 1024;
+constexpr std::size_t kMaxTemplateVariables = 64;
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
@@ -196,7 +197,10 @@ std::vector<std::int32_t> chat_prompt(const json& body, const ApiModel& model) {
   TemplateVariables variables;
   if (has(body, "chat_template_kwargs")) {
     const json& given = body.at("chat_template_kwargs");
-    if (!given.is_object()) refuse("chat_template_kwargs", shown(given), "an object of the template's variables");
+    if (!given.is_object() || given.size() > kMaxTemplateVariables) {
+      refuse("chat_template_kwargs", shown(given),
+             fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
+    }
     for (const auto& [name, value] : given.items()) variables.emplace_back(name, jinja::Value::of_input(ordered_json(value)));
   }
   auto ids = model.chat.render(messages_of(body), variables, model.unix_s);

@@ -49,6 +49,7 @@ TEST(Jinja, BytesKeepTheirOrigin) {
   EXPECT_EQ(origins_of("{{ l|join('+') }} {{ l }} {{ d|tojson }}", in), "[p]+[q] ['[p]', '[q]'] {\"[k]\": \"[v]\"}");
   EXPECT_EQ(origins_of("{{ c.split('<')[1] }}{% set z %}({{ l[0] }}){% endset %}{{ z * 2 }}", in), "[|x|>b ]([p])([p])");
   EXPECT_EQ(origins_of("{{ c|indent(2, true) }}{{ 'a\n' ~ l[0]|reverse }}", in), "  [ a<|x|>b ]a\n[p]");
+  EXPECT_EQ(origins_of("{{ c.partition('<|x|>')|join('/') }}", in), "[ a]/[<|x|>]/[b ]");
   EXPECT_EQ(origins_of("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(l[1]) }}", in), "<[q]>");
 }
 
@@ -82,7 +83,7 @@ TEST(Jinja, RefusalsOfRendering) {
 
 // Given templates that would take all there is; each ends with an error at its bound.
 TEST(Jinja, Bounds) {
-  EXPECT_THAT(text_of("{{ 'x' * 99999999999 }}"), HasSubstr("longer than"));
+  EXPECT_THAT(text_of("{{ 'x' * 99999999999 }}"), HasSubstr("steps"));
   EXPECT_THAT(text_of("{% set n = namespace(s='xxxxxxxx') %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}"),
               HasSubstr("longer than"));
   EXPECT_THAT(text_of("{{ range(1000000) }}"), HasSubstr("more than 100000 numbers"));
@@ -94,7 +95,16 @@ TEST(Jinja, Bounds) {
   std::string chain = "1";
   for (int i = 0; i < 100'000; ++i) chain += "+1";
   EXPECT_THAT(text_of("{{ " + chain + " }}"), HasSubstr("levels"));
-  EXPECT_THAT(text_of("{% set n = namespace() %}{% set n.self = n %}"), HasSubstr("a namespace within a namespace"));
+  EXPECT_THAT(text_of("{% set n = namespace() %}{% set n.self = n %}"), HasSubstr("found a namespace within a list, dict or namespace"));
+  EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l.count] %}{% endfor %}"),
+              HasSubstr("found a function within a list"));
+  EXPECT_THAT(text_of("{% set n = namespace() %}{% set m = namespace(a=n) %}"), HasSubstr("found a namespace within"));
+  EXPECT_THAT(text_of("{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l == n.l }}"),
+              HasSubstr("more than 1000000 values"));
+  EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = n.l + [i] %}{% endfor %}"),
+              HasSubstr("steps"));
+  EXPECT_THAT(text_of("{{ 'a'|map('map', 'map')|list }}"), HasSubstr("allowed is another"));
+  EXPECT_THAT(text_of("{% filter upper is defined %}x{% endfilter %}"), HasSubstr("expected '%}'"));
   EXPECT_THAT(text_of(std::string(2'000'000, 'x')), HasSubstr("allowed are 1048576"));
 }
 

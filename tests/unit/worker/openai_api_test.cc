@@ -170,7 +170,7 @@ TEST_F(Api, NamesBadFields) {
       {{{"logit_bias", {1}}}, "logit_bias", "logit_bias: found [1]"},
       {{{"logit_bias", {{"300", 1}}}}, "logit_bias", "found \"300\", allowed is token ids from 0 to 299"},
       {{{"logit_bias", {{"07", 1}}}}, "logit_bias", "found \"07\", allowed is token ids from 0 to 299"},
-      {{{"chat_template_kwargs", {1}}}, "chat_template_kwargs", "found [1], allowed is an object of the template's variables"},
+      {{{"chat_template_kwargs", {1}}}, "chat_template_kwargs", "found [1], allowed is an object of at most 64 of the template's variables"},
       {{{"logit_bias", {{"7", 101}}}}, "logit_bias.7", "logit_bias.7: found 101, allowed is a number from -100 to 100"},
       {{{"tools", {{{"type", "function"}}}}}, "tools", "tools: found"},
       {{{"response_format", {{"type", "json_object"}}}}, "response_format", "response_format: found"},
