@@ -247,6 +247,24 @@ TEST_F(Worker, DrainTimeoutCutsWhatIsLeft) {
   EXPECT_EQ(worker->wait(), 1) << worker->log();
 }
 
+// Given a worker and `windlass profile` over a small grid; the profile is written with its errors, the measurements beside it, and
+// a batch that the worker has no places for is left out by name.
+TEST_F(Worker, IsProfiled) {
+  const auto worker = start({"--max-concurrent", "2"});
+  const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
+  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker", "http://127.0.0.1:" + std::to_string(port_),
+                   "--model", "tiny", "--accelerator", "test-cpu", "--prompts", "4,16,48", "--batches", "1,2,9", "--repeats", "2",
+                   "--max-tokens", "8", "--csv", csv.string(), "-o", output.string()},
+                  folder_ / "profile.log");
+  ASSERT_EQ(profile.wait(), 0) << profile.log();
+  EXPECT_THAT(profile.log(), HasSubstr("9 prompts of 4 words left out: refused"));
+  EXPECT_THAT(profile.log(), HasSubstr("PerformanceProfile tiny-test-cpu-1gpu written to"));
+  std::ifstream yaml(output), rows(csv);
+  const std::string text{std::istreambuf_iterator<char>(yaml), {}};
+  EXPECT_THAT(text, HasSubstr("kind: PerformanceProfile"));
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(rows), {}, '\n'), 1 + 3 * 2 * 2);
+}
+
 // Given a limit on a request's time, a stream that is longer ends with an error event and no [DONE], a whole answer is 504, and
 // what is quick enough is answered.
 TEST_F(Worker, RequestTimeoutEndsWhatTakesLonger) {
