@@ -36,7 +36,7 @@ struct Scope {
 namespace {
 
 constexpr std::int64_t kLoopSteps = 20;          // that going once round a loop counts for
-constexpr int kMostDepth = 2'000;                // of the evaluator's own calls: a few MB of stack
+constexpr int kMostDepth = 500;                   // of the evaluator's own calls: a MB of stack, several with sanitizers
 constexpr std::int64_t kMostItems = 1'000'000;   // of a list that an operator makes
 
 enum class Flow { kOn, kBreak, kContinue };

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostHeight = 200;
 constexpr std::int64_t kMostWeight = 1'000'000;
-constexpr std::int64_t kMostSteps = 20'000'000;  // a long chat takes some ten thousands
+constexpr std::int64_t kMostSteps = 5'000'000;  // a long chat takes some ten thousands
 thread_local std::int64_t steps_left = kMostSteps;
 
 Text plain(std::string_view text) { return Text::of_template(text); }
