@@ -245,10 +245,10 @@ Result<void> fit(const FitFlags& flags, Console& console) {
     return flags.model == "operators" ? fit_measured_operators(flags, step) : fit_file(flags, step);
   }();
   if (!fitted.ok()) return fitted.error();
-  return write_profile(std::move(fitted).value(),
-                       {std::filesystem::path(flags.file).lexically_normal().string(), flags.name, flags.kv_capacity_tokens,
-                        flags.output},
-                       console);
+  return write_profile(
+      std::move(fitted).value(),
+      {std::filesystem::path(flags.file).lexically_normal().string(), flags.name, flags.kv_capacity_tokens, flags.output},
+      console);
 }
 
 }  // namespace

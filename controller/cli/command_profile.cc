@@ -32,8 +32,9 @@ struct ProfileFlags {
 
 // "16,64,256"
 Result<std::vector<int>> sizes_of(const std::string& text, const std::string& flag, int most) {
-  const Error error{ErrorCode::kInvalidArgument,
-                    fmt::format("{}: found '{}', allowed are whole numbers from 1 to {} with commas, such as 1,2,4", flag, text, most)};
+  const Error error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("{}: found '{}', allowed are whole numbers from 1 to {} with commas, such as 1,2,4", flag, text, most)};
   std::vector<int> sizes;
   const char* at = text.data();
   const char* end = at + text.size();
@@ -58,15 +59,16 @@ Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key
   ProfileProgress now;
   const auto tell = [&] {
     line.tell([&](double elapsed_s) {
-      return fmt::format("{} of {} cells: batches of {} prompts of {} words, {:.0f} s", now.done, now.cells, now.batch, now.prompt,
-                         elapsed_s);
+      return fmt::format("{} of {} cells: batches of {} prompts of {} words, {:.0f} s", now.done, now.cells, now.batch,
+                         now.prompt, elapsed_s);
     });
   };
   return profile_grid(
       flags.target, key, flags.grid,
       [&](const load::LoadOptions& batch) -> Result<load::LoadResult> {
         if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "interrupted"};
-        return load::run_load(batch, [&](const load::LoadProgress&) { tell(); }, stop.get_token());
+        return load::run_load(
+            batch, [&](const load::LoadProgress&) { tell(); }, stop.get_token());
       },
       [&](const ProfileProgress& progress) {
         now = progress;
@@ -121,7 +123,8 @@ void add_profile(CLI::App& app, CommandContext& context) {
   command->add_option("--name", flags->output.name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")
       ->option_text("NAME");
   command->add_option("--csv", flags->csv, "Keep the measurements here, as `windlass fit` reads them")->option_text("FILE");
-  command->add_option("-o,--output", flags->output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
+  command
+      ->add_option("-o,--output", flags->output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
       ->option_text("FILE [-]");
   command->footer("Times are those that a client sees. Exit code 1: the worker did not answer; 2: the input is wrong.");
   command->callback([&context, flags] {

@@ -1,3 +1,4 @@
+// The choice between fits, and the profile as YAML beside the table of its errors.
 #include "controller/cli/fitted_profile.h"
 
 #include <algorithm>
@@ -98,7 +99,8 @@ Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& 
     return {};
   }
   WINDLASS_RETURN_IF_ERROR(write_whole_file(output.file, yaml));
-  console.out << error_table(fitted) << "\nPerformanceProfile " << object.metadata.name << " written to " << output.file << "\n";
+  console.out << error_table(fitted) << "\nPerformanceProfile " << object.metadata.name << " written to " << output.file
+              << "\n";
   return {};
 }
 

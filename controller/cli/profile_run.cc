@@ -1,3 +1,4 @@
+// Cell by cell, each a load of one batch.
 #include "controller/cli/profile_run.h"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ Result<ProfiledRows> profile_grid(const load::LoadOptions& target, const planner
   ProfileProgress progress;
   progress.cells = grid.prompts.size() * grid.batches.size();
   std::uint64_t seed = target.seed;
-  WINDLASS_ASSIGN_OR_RETURN(const load::LoadResult warm, run(batch_of(target, grid.prompts.front(), grid.batches.front(), seed++)));
+  WINDLASS_ASSIGN_OR_RETURN(const load::LoadResult warm,
+                            run(batch_of(target, grid.prompts.front(), grid.batches.front(), seed++)));
   if (const auto row = profile_row(warm, key, target.max_tokens); !row.ok()) return row.error().within("the first batch");
   for (const int prompt : grid.prompts) {
     for (const int batch : grid.batches) {

@@ -35,14 +35,15 @@ struct ProfileProgress {
 
 // The row of one batch. Error kFailedPrecondition: a request was refused, or its answer was too short to show a time per token;
 // kUnavailable: one was lost.
-[[nodiscard]] Result<planner::ProfileRow> profile_row(const load::LoadResult& result, const planner::ProfileKey& key, int max_tokens);
+[[nodiscard]] Result<planner::ProfileRow> profile_row(const load::LoadResult& result, const planner::ProfileKey& key,
+                                                      int max_tokens);
 
 // Runs every cell of the grid, after a batch that warms up. What the worker refuses is left out with a note. Error: a request
 // was lost, or nothing could be measured.
-[[nodiscard]] Result<ProfiledRows> profile_grid(
-    const load::LoadOptions& target, const planner::ProfileKey& key, const ProfileGrid& grid,
-    const std::function<Result<load::LoadResult>(const load::LoadOptions&)>& run,
-    const std::function<void(const ProfileProgress&)>& on_progress);
+[[nodiscard]] Result<ProfiledRows> profile_grid(const load::LoadOptions& target, const planner::ProfileKey& key,
+                                                const ProfileGrid& grid,
+                                                const std::function<Result<load::LoadResult>(const load::LoadOptions&)>& run,
+                                                const std::function<void(const ProfileProgress&)>& on_progress);
 
 // With Splitwise's columns, as `windlass fit` reads them.
 [[nodiscard]] std::string profile_csv(const std::vector<planner::ProfileRow>& rows);

@@ -101,7 +101,7 @@ std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::strin
   for (const auto& [accelerator, gpus] : coming_gpus) all[accelerator] += gpus;
   std::vector<int> granted = Arbiter(claims, all).decide();
   if (all == free_gpus) return granted;
-  // Of that, what is there already; and of the rest what there is room for now.
+  // Of that, what is there already; and of the rest as much as has room today.
   std::vector<Claim> growth = claims;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const int kept = std::min(claims[i].keep, granted[i]);

@@ -77,7 +77,8 @@ void SimController::start() {
   publisher_ = std::make_unique<controller::RoutingPublisher>();
   controller::ControllerOptions options;
   options.stopwatch = [this] { return monotonic_s(); };
-  core_ = std::make_unique<controller::Controller>(*store_, *runtime_, *leadership_, *scraper_, *publisher_, *metrics_, options);
+  core_ =
+      std::make_unique<controller::Controller>(*store_, *runtime_, *leadership_, *scraper_, *publisher_, *metrics_, options);
   next_step_s_ = timeline_.now_s();
 }
 

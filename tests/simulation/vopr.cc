@@ -21,7 +21,7 @@ constexpr double kSettleS = 260;  // longer than a half-open watch can go unnoti
 constexpr double kServedS = 60;   // then this long every request must be answered
 constexpr double kToRestS = 200;  // without load: until nothing is written any more
 constexpr double kRestS = 40;
-constexpr int kMaxChanges = 4;  // of configurations, before there must be rest
+constexpr int kMaxChanges = 4;         // of configurations, before there must be rest
 constexpr double kDeletedS = 150;      // from the services' deletion until nothing is left
 constexpr double kCalmRatePerS = 0.3;  // one worker serves it with ease
 

@@ -37,7 +37,7 @@ struct Arguments {
 [[nodiscard]] Value call_method(const Value& self, const std::string& name, const Arguments& given);
 
 [[nodiscard]] bool has_function(std::string_view name);
-// unix_s: what the functions that ask for the time take for now.
+// unix_s: the present, for the functions that ask for it.
 [[nodiscard]] Value call_function(const std::string& name, const Arguments& given, std::int64_t unix_s);
 
 // Of strings, by characters.

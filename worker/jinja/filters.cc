@@ -77,7 +77,8 @@ Value to_integer(const Value& value, const Arguments& given) {
   if (text.starts_with('+')) text.erase(0, 1);
   std::int64_t integer = 0;
   const char* end = text.data() + text.size();
-  if (const auto read = std::from_chars(text.data(), end, integer, base); read.ec == std::errc() && read.ptr == end) return integer;
+  if (const auto read = std::from_chars(text.data(), end, integer, base); read.ec == std::errc() && read.ptr == end)
+    return integer;
   double number = 0;
   if (const auto read = std::from_chars(text.data(), end, number); read.ec == std::errc() && read.ptr == end)
     return of_double(number);
@@ -103,7 +104,8 @@ Value indented(const Value& value, const Arguments& given) {
   if (bound[0] != nullptr) {
     step = bound[0]->text() != nullptr
                ? *bound[0]->text()
-               : plain_text(std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(as_integer(*bound[0], "indent"), 0, 1000)), ' '));
+               : plain_text(std::string(
+                     static_cast<std::size_t>(std::clamp<std::int64_t>(as_integer(*bound[0], "indent"), 0, 1000)), ' '));
   }
   const bool blank = bound[2] != nullptr && truth(*bound[2]);
   Text all = as_text(value, "indent");
@@ -245,7 +247,8 @@ Value mapped(const Value& value, const Arguments& given) {
     return generated(std::move(out));
   }
   const std::string& name = as_text(given.positional[0], "map: the filter's name").bytes();
-  if (!has_filter(name) || name == "map") throw TemplateError{fmt::format("map: found filter '{}', allowed is another that there is", name)};
+  if (!has_filter(name) || name == "map")
+    throw TemplateError{fmt::format("map: found filter '{}', allowed is another that there is", name)};
   const Arguments rest = from(given, 1);
   for (const Value& item : items_of(value)) out.push_back(apply_filter(name, item, rest));
   return generated(std::move(out));
@@ -355,7 +358,8 @@ Value bare(const Value& value, const Arguments& given) {
 
 constexpr std::array kFilters = {
     Filter{"abs", bare<absolute>},
-    Filter{"attr", [](const Value& value, const Arguments& given) -> Value {
+    Filter{"attr",
+           [](const Value& value, const Arguments& given) -> Value {
              const Value* name = bind("attr", given, {"name"})[0];
              if (name == nullptr) throw TemplateError{"attr: expected a name"};
              return attribute_of(value, as_text(*name, "attr").bytes());
@@ -444,8 +448,9 @@ constexpr std::array kTests = {
     ValueTest{"boolean", 0, [](const Value& value, const Given&) { return value.get<bool>() != nullptr; }},
     ValueTest{"callable", 0, [](const Value& value, const Given&) { return is_callable(value); }},
     ValueTest{"defined", 0, [](const Value& value, const Given&) { return value.undefined() == nullptr; }},
-    ValueTest{"divisibleby", 1,
-              [](const Value& value, const Given& given) { return remainder_of(value, as_integer(given[0], "divisibleby")) == 0; }},
+    ValueTest{
+        "divisibleby", 1,
+        [](const Value& value, const Given& given) { return remainder_of(value, as_integer(given[0], "divisibleby")) == 0; }},
     ValueTest{"eq", 1, kEqual},
     ValueTest{"equalto", 1, kEqual},
     ValueTest{"even", 0, [](const Value& value, const Given&) { return remainder_of(value, 2) == 0; }},
@@ -456,11 +461,11 @@ constexpr std::array kTests = {
     ValueTest{"greaterthan", 1, kMore},
     ValueTest{"in", 1, [](const Value& value, const Given& given) { return contains(given[0], value); }},
     ValueTest{"integer", 0, [](const Value& value, const Given&) { return value.integer() != nullptr; }},
-    ValueTest{"iterable", 0,
-              [](const Value& value, const Given&) { return is_sequence(value) || value.list() != nullptr; }},
+    ValueTest{"iterable", 0, [](const Value& value, const Given&) { return is_sequence(value) || value.list() != nullptr; }},
     ValueTest{"le", 1, [](const Value& value, const Given& given) { return !less(given[0], value); }},
     ValueTest{"lessthan", 1, kLess},
-    ValueTest{"lower", 0, [](const Value& value, const Given&) { return truth(call_text_method(shown(value), "islower", {})); }},
+    ValueTest{"lower", 0,
+              [](const Value& value, const Given&) { return truth(call_text_method(shown(value), "islower", {})); }},
     ValueTest{"lt", 1, kLess},
     ValueTest{"mapping", 0, [](const Value& value, const Given&) { return value.dict() != nullptr; }},
     ValueTest{"ne", 1, [](const Value& value, const Given& given) { return !equal(value, given[0]); }},
@@ -471,7 +476,8 @@ constexpr std::array kTests = {
     ValueTest{"string", 0, [](const Value& value, const Given&) { return value.text() != nullptr; }},
     ValueTest{"true", 0, [](const Value& value, const Given&) { return value.get<bool>() != nullptr && truth(value); }},
     ValueTest{"undefined", 0, [](const Value& value, const Given&) { return value.undefined() != nullptr; }},
-    ValueTest{"upper", 0, [](const Value& value, const Given&) { return truth(call_text_method(shown(value), "isupper", {})); }},
+    ValueTest{"upper", 0,
+              [](const Value& value, const Given&) { return truth(call_text_method(shown(value), "isupper", {})); }},
 };
 
 const ValueTest* test_of(std::string_view name) {
@@ -530,7 +536,8 @@ Value now_text(const Arguments& given, std::int64_t unix_s) {
   std::tm parts{};
   localtime_r(&seconds, &parts);
   std::array<char, 256> buffer{};
-  const std::size_t length = std::strftime(buffer.data(), buffer.size(), as_text(*format, "strftime_now").bytes().c_str(), &parts);
+  const std::size_t length =
+      std::strftime(buffer.data(), buffer.size(), as_text(*format, "strftime_now").bytes().c_str(), &parts);
   return Text::like(as_text(*format, "strftime_now"), std::string_view(buffer.data(), length));
 }
 
@@ -546,7 +553,8 @@ std::vector<const Value*> bind(std::string_view callee, const Arguments& given,
   for (std::size_t i = 0; i < given.positional.size(); ++i) bound[i] = &given.positional[i];
   for (const auto& [name, value] : given.named) {
     const auto found = std::find(parameters.begin(), parameters.end(), name);
-    if (found == parameters.end()) throw TemplateError{fmt::format("{}: found an argument '{}', which it has not", callee, name)};
+    if (found == parameters.end())
+      throw TemplateError{fmt::format("{}: found an argument '{}', which it has not", callee, name)};
     bound[static_cast<std::size_t>(found - parameters.begin())] = &value;
   }
   return bound;

@@ -1,3 +1,4 @@
+// Jinja's own lexer in one pass: text between tags, and the tokens inside them.
 #include "worker/jinja/lexer.h"
 
 #include <algorithm>
@@ -15,11 +16,14 @@ namespace {
 
 constexpr std::string_view kSpaces = " \t\n\r\f\v";
 // Longer ones first.
-constexpr std::array<std::string_view, 27> kOperators = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "*", "/", "%", "~", "[", "]",
-                                                         "(",  ")",  "{",  "}",  ">",  "<",  "=", ".", ":", "|", ",", ";", "!"};
+constexpr std::array<std::string_view, 27> kOperators = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "*",
+                                                         "/",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                         ">",  "<",  "=",  ".",  ":",  "|",  ",", ";", "!"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<signed char>(c) < 0; }
+bool begins_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<signed char>(c) < 0;
+}
 
 // All line ends as "\n", and without the last one.
 std::string with_plain_lines(std::string_view source) {
@@ -92,7 +96,8 @@ class Lexer {
     std::string text = source_.substr(at_, tag - at_);
     const bool last = tag == source_.size();
     const char kind = last ? '\0' : source_[tag + 1];
-    const char sign = tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : '\0';
+    const char sign =
+        tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : '\0';
     std::string kept = text;
     if (!last && sign == '-') {
       kept.resize(kept.find_last_not_of(kSpaces) + 1);  // npos + 1 is 0
@@ -219,7 +224,8 @@ class Lexer {
     std::string digits;
     std::size_t end = at_;
     const auto take = [&] {
-      while (end < source_.size() && (is_digit(source_[end]) || (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1])))) {
+      while (end < source_.size() &&
+             (is_digit(source_[end]) || (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1])))) {
         if (source_[end] != '_') digits += source_[end];
         ++end;
       }
@@ -244,8 +250,10 @@ class Lexer {
     }
     Token& token = add(whole ? TokenKind::kInteger : TokenKind::kFloat, digits);
     const char* last = digits.data() + digits.size();
-    const auto result = whole ? std::from_chars(digits.data(), last, token.integer) : std::from_chars(digits.data(), last, token.number);
-    if (result.ec != std::errc() || result.ptr != last) fail(fmt::format("found number {}, allowed are those of 64 bits", digits));
+    const auto result =
+        whole ? std::from_chars(digits.data(), last, token.integer) : std::from_chars(digits.data(), last, token.number);
+    if (result.ec != std::errc() || result.ptr != last)
+      fail(fmt::format("found number {}, allowed are those of 64 bits", digits));
     skip(end - at_);
   }
 

@@ -29,7 +29,8 @@ class Parser {
   class Deeper {
    public:
     explicit Deeper(Parser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMostNesting) parser_.fail(fmt::format("found more than {} levels within one another", kMostNesting));
+      if (++parser_.depth_ > kMostNesting)
+        parser_.fail(fmt::format("found more than {} levels within one another", kMostNesting));
     }
     ~Deeper() { --parser_.depth_; }
     Deeper(const Deeper&) = delete;
@@ -57,9 +58,7 @@ class Parser {
       default: return fmt::format("'{}'", now().text);
     }
   }
-  [[noreturn]] void fail(const std::string& message) const {
-    throw TemplateError{message, now().line};
-  }
+  [[noreturn]] void fail(const std::string& message) const { throw TemplateError{message, now().line}; }
   [[noreturn]] void fail_expected(std::string_view what) const { fail(fmt::format("found {}, expected {}", found(), what)); }
 
   bool skip_operator(std::string_view text) {
@@ -265,7 +264,8 @@ class Parser {
         fail(fmt::format("found '{}', expected a name that can be assigned to", target.names.back()));
       if (with_field && target.names.size() == 1 && skip_operator(".")) {
         target.field = expect_any_name();
-        if (target.field.starts_with('_')) fail(fmt::format("found field '{}', allowed are those without '_' first", target.field));
+        if (target.field.starts_with('_'))
+          fail(fmt::format("found field '{}', allowed are those without '_' first", target.field));
         return target;
       }
       target.several = target.several || is_operator(",");
@@ -518,8 +518,8 @@ class Parser {
     value = make(ExpressionKind::kTest, std::move(name), std::move(value));
     const bool literal = now().kind == TokenKind::kString || now().kind == TokenKind::kInteger ||
                          now().kind == TokenKind::kFloat || is_operator("[") || is_operator("{");
-    const bool word = now().kind == TokenKind::kName && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("if") &&
-                      !is_name("is") && !is_name("in") && !is_name("not");
+    const bool word = now().kind == TokenKind::kName && !is_name("else") && !is_name("or") && !is_name("and") &&
+                      !is_name("if") && !is_name("is") && !is_name("in") && !is_name("not");
     if (is_operator("(")) {
       arguments(*value);
       if (!value->named.empty()) fail("a test takes no arguments with names");

@@ -62,15 +62,15 @@ struct Target {
 };
 
 enum class StatementKind {
-  kText,      // text
-  kPrint,     // value
-  kFor,       // target in value if condition: body; else_body where nothing came
-  kIf,        // branches; else_body
-  kSet,       // target = value, or what body prints, through value as a filter where there is one
-  kMacro,     // macro
-  kFilter,    // what body prints, through value
-  kWith,      // body, with assignments
-  kGroup,     // body
+  kText,    // text
+  kPrint,   // value
+  kFor,     // target in value if condition: body; else_body where nothing came
+  kIf,      // branches; else_body
+  kSet,     // target = value, or what body prints, through value as a filter where there is one
+  kMacro,   // macro
+  kFilter,  // what body prints, through value
+  kWith,    // body, with assignments
+  kGroup,   // body
   kBreak,
   kContinue,
 };

@@ -35,9 +35,9 @@ struct Scope {
 
 namespace {
 
-constexpr std::int64_t kLoopSteps = 20;          // that going once round a loop counts for
-constexpr int kMostDepth = 500;                   // of the evaluator's own calls: a MB of stack, several with sanitizers
-constexpr std::int64_t kMostItems = 1'000'000;   // of a list that an operator makes
+constexpr std::int64_t kLoopSteps = 20;         // that going once round a loop counts for
+constexpr int kMostDepth = 500;                 // of the evaluator's own calls: a MB of stack, several with sanitizers
+constexpr std::int64_t kMostItems = 1'000'000;  // of a list that an operator makes
 
 enum class Flow { kOn, kBreak, kContinue };
 using ScopePtr = std::shared_ptr<Scope>;
@@ -56,14 +56,16 @@ std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - ((a
 Value power(double base, double exponent) {
   const double result = std::pow(base, exponent);
   if (!std::isfinite(result) && std::isfinite(base) && std::isfinite(exponent))
-    throw TemplateError{fmt::format("'**': found {} and {}, which have no finite real power", float_text(base), float_text(exponent))};
+    throw TemplateError{
+        fmt::format("'**': found {} and {}, which have no finite real power", float_text(base), float_text(exponent))};
   return result;
 }
 
 Value integer_power(std::int64_t base, std::int64_t exponent) {
   std::int64_t result = 1;
   for (std::int64_t i = 0; i < exponent; ++i) {
-    if (base == 0 || base == 1 || (base == -1 && i > 1)) return base == -1 ? Value(std::int64_t{exponent % 2 == 0 ? 1 : -1}) : Value(base);
+    if (base == 0 || base == 1 || (base == -1 && i > 1))
+      return base == -1 ? Value(std::int64_t{exponent % 2 == 0 ? 1 : -1}) : Value(base);
     if (__builtin_mul_overflow(result, base, &result)) throw TemplateError{"'**': the result has more than 64 bits"};
   }
   return result;
@@ -113,7 +115,8 @@ Value repeated(const Value& value, std::int64_t count) {
     throw TemplateError{fmt::format("'*': the list would have more than {} items", kMostItems)};
   List out;
   out.kind = list.kind;
-  for (std::int64_t i = 0; i < count && !list.items.empty(); ++i) out.items.insert(out.items.end(), list.items.begin(), list.items.end());
+  for (std::int64_t i = 0; i < count && !list.items.empty(); ++i)
+    out.items.insert(out.items.end(), list.items.begin(), list.items.end());
   return out;
 }
 
@@ -215,7 +218,8 @@ class Evaluator {
    public:
     explicit Deeper(Evaluator& evaluator, std::int64_t steps = 1) : evaluator_(evaluator) {
       charge(steps);
-      if (++evaluator.depth_ > kMostDepth) throw TemplateError{fmt::format("the template goes deeper than {} calls", kMostDepth)};
+      if (++evaluator.depth_ > kMostDepth)
+        throw TemplateError{fmt::format("the template goes deeper than {} calls", kMostDepth)};
     }
     ~Deeper() { --evaluator_.depth_; }
     Deeper(const Deeper&) = delete;
@@ -246,9 +250,7 @@ class Evaluator {
         }
         return run(statement.else_body, scope, out);
       case StatementKind::kSet: return run_set(statement, scope);
-      case StatementKind::kMacro:
-        scope->set(statement.macro.name, Macro{&statement.macro, scope});
-        return Flow::kOn;
+      case StatementKind::kMacro: scope->set(statement.macro.name, Macro{&statement.macro, scope}); return Flow::kOn;
       case StatementKind::kFilter: {
         Text inner;
         const Flow flow = run(statement.body, child_of(scope), inner);
@@ -305,7 +307,9 @@ class Evaluator {
   // What `loop` is in the body.
   static Value loop_of(const std::vector<Value>& items, std::size_t i, int depth) {
     auto loop = std::make_shared<Namespace>();
-    const auto set = [&](const char* name, Value value) { loop->fields.items.emplace_back(Text::of_template(name), std::move(value)); };
+    const auto set = [&](const char* name, Value value) {
+      loop->fields.items.emplace_back(Text::of_template(name), std::move(value));
+    };
     const auto whole = [](std::size_t number) { return Value(static_cast<std::int64_t>(number)); };
     set("index", whole(i + 1));
     set("index0", whole(i));
@@ -443,11 +447,12 @@ class Evaluator {
   Value call_macro(const Macro& macro, const Arguments& given) {
     const MacroNode& node = *macro.node;
     const ScopePtr defined_in = macro.scope.lock();
-    if (defined_in == nullptr) throw TemplateError{fmt::format("macro {}: the loop that it was defined in has ended", node.name)};
+    if (defined_in == nullptr)
+      throw TemplateError{fmt::format("macro {}: the loop that it was defined in has ended", node.name)};
     const ScopePtr scope = child_of(defined_in);
     if (given.positional.size() > node.parameters.size()) {
-      throw TemplateError{fmt::format("macro {}: found {} arguments, allowed are at most {}", node.name, given.positional.size(),
-                                      node.parameters.size())};
+      throw TemplateError{fmt::format("macro {}: found {} arguments, allowed are at most {}", node.name,
+                                      given.positional.size(), node.parameters.size())};
     }
     for (const auto& [name, value] : given.named) {
       if (std::none_of(node.parameters.begin(), node.parameters.end(), [&](const auto& one) { return one.first == name; }))
@@ -455,7 +460,8 @@ class Evaluator {
     }
     for (std::size_t i = 0; i < node.parameters.size(); ++i) {
       const auto& [name, fallback] = node.parameters[i];
-      const auto named = std::find_if(given.named.begin(), given.named.end(), [&](const auto& one) { return one.first == name; });
+      const auto named =
+          std::find_if(given.named.begin(), given.named.end(), [&](const auto& one) { return one.first == name; });
       if (i < given.positional.size()) {
         scope->set(name, given.positional[i]);
       } else if (named != given.named.end()) {

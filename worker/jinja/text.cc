@@ -1,3 +1,4 @@
+// Two strings of one length: the bytes, and where each comes from.
 #include "worker/jinja/text.h"
 
 #include <algorithm>

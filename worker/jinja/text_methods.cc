@@ -15,9 +15,10 @@ namespace windlass::jinja {
 namespace {
 
 constexpr std::array<std::string_view, 29> kTextMethods = {
-    "capitalize", "count",   "endswith", "find",      "index",        "isalnum",      "isalpha", "isdigit", "islower", "isspace",
-    "isupper",    "join",    "lower",    "lstrip",    "partition",    "removeprefix", "removesuffix", "replace", "rfind", "rpartition",
-    "rsplit",     "rstrip",  "split",    "splitlines", "startswith",  "strip",        "title",   "upper",   "zfill"};
+    "capitalize",   "count",   "endswith", "find",       "index",  "isalnum", "isalpha",   "isdigit",
+    "islower",      "isspace", "isupper",  "join",       "lower",  "lstrip",  "partition", "removeprefix",
+    "removesuffix", "replace", "rfind",    "rpartition", "rsplit", "rstrip",  "split",     "splitlines",
+    "startswith",   "strip",   "title",    "upper",      "zfill"};
 
 UChar32 code_of(std::string_view character) {
   std::int32_t end = 0;

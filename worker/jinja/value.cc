@@ -162,7 +162,8 @@ void hold(Holder& holder, const Value& item) {
   holder.weight += list != nullptr ? list->weight : dict != nullptr ? dict->weight : 1;
   if (holder.height > kMostHeight)
     throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMostHeight)};
-  if (holder.weight > kMostWeight) throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMostWeight)};
+  if (holder.weight > kMostWeight)
+    throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMostWeight)};
 }
 
 }  // namespace
@@ -216,8 +217,7 @@ Value::Value(Dict dict) {
 Value Value::of_input(const nlohmann::ordered_json& json) {
   switch (json.type()) {
     case nlohmann::json::value_t::boolean: return json.get<bool>();
-    case nlohmann::json::value_t::number_integer:
-      return json.get<std::int64_t>();
+    case nlohmann::json::value_t::number_integer: return json.get<std::int64_t>();
     case nlohmann::json::value_t::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
       if (number > static_cast<std::uint64_t>(INT64_MAX)) return static_cast<double>(number);
@@ -334,11 +334,11 @@ bool equal(const Value& a, const Value& b) {
   if (a.undefined() != nullptr || b.undefined() != nullptr) return a.undefined() != nullptr && b.undefined() != nullptr;
   if (a.none() || b.none()) return a.none() && b.none();
   if (a.text() != nullptr && b.text() != nullptr) return *a.text() == *b.text();
-  if (const List *left = a.list(), *right = b.list(); left != nullptr && right != nullptr) {
+  if (const List* left = a.list(), *right = b.list(); left != nullptr && right != nullptr) {
     return left->kind == right->kind &&
            std::equal(left->items.begin(), left->items.end(), right->items.begin(), right->items.end(), equal);
   }
-  if (const Dict *left = a.dict(), *right = b.dict(); left != nullptr && right != nullptr) {
+  if (const Dict* left = a.dict(), *right = b.dict(); left != nullptr && right != nullptr) {
     return left->items.size() == right->items.size() &&
            std::all_of(left->items.begin(), left->items.end(), [&](const auto& item) {
              const Value* other = right->find(item.first.bytes());
@@ -355,7 +355,7 @@ bool less(const Value& a, const Value& b) {
     return as_double(a) < as_double(b);
   }
   if (a.text() != nullptr && b.text() != nullptr) return a.text()->bytes() < b.text()->bytes();
-  if (const List *left = a.list(), *right = b.list(); left != nullptr && right != nullptr && left->kind == right->kind) {
+  if (const List* left = a.list(), *right = b.list(); left != nullptr && right != nullptr && left->kind == right->kind) {
     for (std::size_t i = 0; i < std::min(left->items.size(), right->items.size()); ++i) {
       if (!equal(left->items[i], right->items[i])) return less(left->items[i], right->items[i]);
     }
@@ -364,14 +364,15 @@ bool less(const Value& a, const Value& b) {
   for (const Value* value : {&a, &b}) {
     if (value->undefined() != nullptr) throw TemplateError{fmt::format("'{}' is undefined", value->undefined()->name)};
   }
-  throw TemplateError{fmt::format("comparing: found {} and {}, allowed are two of a kind with an order", type_name(a),
-                                  type_name(b))};
+  throw TemplateError{
+      fmt::format("comparing: found {} and {}, allowed are two of a kind with an order", type_name(a), type_name(b))};
 }
 
 bool contains(const Value& container, const Value& item) {
   if (const Text* text = container.text())
     return text->bytes().find(as_text(item, "'in' of a string").bytes()) != std::string::npos;
-  if (container.dict() != nullptr && (item.dict() != nullptr || (item.list() != nullptr && item.list()->kind == Sequence::kList)))
+  if (container.dict() != nullptr &&
+      (item.dict() != nullptr || (item.list() != nullptr && item.list()->kind == Sequence::kList)))
     throw TemplateError{fmt::format("'in' of a dict: found {}, which is no key", type_name(item))};
   if (const Dict* dict = container.dict()) return item.text() != nullptr && dict->find(item.text()->bytes()) != nullptr;
   const std::vector<Value> items = items_of(container);

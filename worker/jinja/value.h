@@ -68,8 +68,9 @@ struct Callable {
 
 class Value {
  public:
-  using Variant = std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
-                               std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, Macro, Callable>;
+  using Variant =
+      std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
+                   std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, Macro, Callable>;
   Value() = default;
   Value(Undefined undefined) : value_(std::move(undefined)) {}  // NOLINT(google-explicit-constructor), and those below
   Value(None none) : value_(none) {}
@@ -99,7 +100,9 @@ class Value {
   [[nodiscard]] const Undefined* undefined() const { return get<Undefined>(); }
   [[nodiscard]] bool none() const { return get<None>() != nullptr; }
   // A number as Python takes one: True is 1.
-  [[nodiscard]] bool number() const { return get<bool>() != nullptr || get<std::int64_t>() != nullptr || get<double>() != nullptr; }
+  [[nodiscard]] bool number() const {
+    return get<bool>() != nullptr || get<std::int64_t>() != nullptr || get<double>() != nullptr;
+  }
   [[nodiscard]] const std::int64_t* integer() const { return get<std::int64_t>(); }
 
  private:
@@ -124,7 +127,8 @@ void check_item(const Value& item);
 // repr(), as it stands within a printed list.
 [[nodiscard]] Text quoted(const Value& value);
 // json.dumps(); indent < 0: on one line.
-[[nodiscard]] Text to_json(const Value& value, int indent, bool sorted, std::string_view comma, std::string_view colon, bool ascii);
+[[nodiscard]] Text to_json(const Value& value, int indent, bool sorted, std::string_view comma, std::string_view colon,
+                           bool ascii);
 
 [[nodiscard]] bool equal(const Value& a, const Value& b);
 // a < b. Throws where Python has no order for them.

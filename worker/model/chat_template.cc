@@ -19,7 +19,8 @@ constexpr std::string_view kLlama3 =
 constexpr std::string_view kChatMl =
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
     "{% endfor %}<|im_start|>assistant{{ '\\n' }}";
-constexpr std::string_view kPlain = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:";
+constexpr std::string_view kPlain =
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:";
 
 // The template of tokenizer_config.json: a text, or a list of named ones of which "default" is the one for chats.
 Result<std::string> template_of(const ordered_json& config, const std::string& file) {
@@ -81,7 +82,8 @@ ChatTemplate ChatTemplate::of_tokens(const Tokenizer& tokenizer) {
   return chat;
 }
 
-Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::filesystem::path& folder, const std::string& file) {
+Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::filesystem::path& folder,
+                                        const std::string& file) {
   ordered_json config = ordered_json::object();
   const auto config_path = folder / "tokenizer_config.json";
   if (const auto text = read_text_file(config_path); text.ok()) {
@@ -112,10 +114,8 @@ Result<std::vector<std::int32_t>> ChatTemplate::render(const std::vector<ChatMes
     dict.set(jinja::Text::of_template("content"), jinja::Text::of_input(message.content));
     list.items.emplace_back(std::move(dict));
   }
-  TemplateVariables variables = {{"messages", std::move(list)},
-                                 {"add_generation_prompt", true},
-                                 {"tools", jinja::None{}},
-                                 {"documents", jinja::None{}}};
+  TemplateVariables variables = {
+      {"messages", std::move(list)}, {"add_generation_prompt", true}, {"tools", jinja::None{}}, {"documents", jinja::None{}}};
   variables.insert(variables.end(), special_tokens_.begin(), special_tokens_.end());
   variables.insert(variables.end(), more.begin(), more.end());  // the first of a name is the one that is found
   WINDLASS_ASSIGN_OR_RETURN(const jinja::Text text, template_.render(variables, unix_s));

@@ -43,8 +43,8 @@ class ChatTemplate {
 
   // The prompt, closed by the opening of the assistant's turn. `more`: variables of this request; they do not hide the
   // template's own. unix_s: now. Error: kInvalidArgument, the template refuses these messages.
-  [[nodiscard]] Result<std::vector<std::int32_t>> render(const std::vector<ChatMessage>& messages, const TemplateVariables& more,
-                                                         std::int64_t unix_s) const;
+  [[nodiscard]] Result<std::vector<std::int32_t>> render(const std::vector<ChatMessage>& messages,
+                                                         const TemplateVariables& more, std::int64_t unix_s) const;
 
   // Where it comes from: a file's name, or "Llama 3", "ChatML", "plain lines".
   [[nodiscard]] const std::string& name() const { return name_; }

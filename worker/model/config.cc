@@ -318,8 +318,9 @@ Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
     WINDLASS_ASSIGN_OR_RETURN(GenerationConfig given, parse_generation_config(generation, generation_path.string()));
     for (const std::int32_t id : given.eos_token_ids) {
       if (id >= config.vocab_size) {
-        return Error{ErrorCode::kInvalidArgument, fmt::format("{}: field 'eos_token_id': found {}, allowed is below vocab_size ({})",
-                                                              generation_path.string(), id, config.vocab_size)};
+        return Error{ErrorCode::kInvalidArgument,
+                     fmt::format("{}: field 'eos_token_id': found {}, allowed is below vocab_size ({})",
+                                 generation_path.string(), id, config.vocab_size)};
       }
     }
     if (!given.eos_token_ids.empty()) config.eos_token_ids = std::move(given.eos_token_ids);

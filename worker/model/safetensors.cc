@@ -183,7 +183,8 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
   try {
     const json& map = index->at("weight_map");
     if (!map.is_object())
-      return broken(store.file_, fmt::format("weight_map: found {}, allowed is an object of tensors and their files", shown(map)));
+      return broken(store.file_,
+                    fmt::format("weight_map: found {}, allowed is an object of tensors and their files", shown(map)));
     for (const auto& [tensor, shard] : map.items()) {
       const auto name = shard.get<std::string>();
       if (name.find('/') != std::string::npos) {

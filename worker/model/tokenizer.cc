@@ -104,7 +104,7 @@ struct Tokenizer::Impl {
   std::vector<AddedToken> added;                               // longest first, so that the longest match wins
   std::unordered_map<std::string, const AddedToken*> by_content;
   std::array<std::vector<std::size_t>, 256> added_lengths;  // of those that begin with this byte, the longest first
-  std::optional<Pretokenizer> pretokenizer;                    // of bytes alone
+  std::optional<Pretokenizer> pretokenizer;                 // of bytes alone
   SpacePrefix space_prefix = SpacePrefix::kNever;
   bool split_words = false;
   bool strip_space = false;

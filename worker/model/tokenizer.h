@@ -36,7 +36,8 @@ class Tokenizer {
   ~Tokenizer();
 
   // Without prefix(). Any bytes may come in; for text without special tokens and U+2581, decode(encode(x)) == x unless a
-  // normalizer is set or Metaspace finds a space at the beginning. `continues`: something stands before the text, so that a prefix of the whole text's beginning is left out.
+  // normalizer is set or Metaspace finds a space at the beginning. `continues`: something stands before the text, so that a
+  // prefix of the whole text's beginning is left out.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special, bool continues = false) const;
   // The same for a text of mixed origin: special tokens, and others that look like tags ("<|User|>", which some models do not
   // call special), stand only where none of their bytes was typed by a user; by places in the text.

@@ -126,8 +126,8 @@ std::vector<Choice> Exchange::choices() {
 
 ApiError Exchange::failure(const TokenEvent& event) const {
   if (!timed_out_) return failure_of(event);
-  return {504, fmt::format("the request took longer than the {:g} s that --request-timeout allows", parts_.timeout_s), "server_error",
-          "", "timeout"};
+  return {504, fmt::format("the request took longer than the {:g} s that --request-timeout allows", parts_.timeout_s),
+          "server_error", "", "timeout"};
 }
 
 void Exchange::finish_stream(const TokenEvent* failed) {

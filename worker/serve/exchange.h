@@ -29,7 +29,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool include_usage = false;
     int choices = 1;
     double started_s = 0;
-    double timeout_s = 0;  // from there until it is ended; 0: never
+    double timeout_s = 0;         // from there until it is ended; 0: never
     std::shared_ptr<void> token;  // held until the answer is out
   };
   explicit Exchange(Parts parts)

@@ -18,7 +18,7 @@ struct ServeFlags {
   int port = 0;
   std::string served_name;  // default: the folder's last component
   std::string backend = "cpu";
-  std::string chat_template;            // a file; empty: the model's own
+  std::string chat_template;  // a file; empty: the model's own
   std::int64_t max_concurrent = 8;
   std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent whole contexts, within 2 GiB
   std::int64_t max_context_tokens = 0;  // 0: the model's own

@@ -192,7 +192,8 @@ std::vector<ChatMessage> messages_of(const json& body) {
   return messages;
 }
 
-// Messages through the model's template, which sees chat_template_kwargs as variables (vLLM's field for enable_thinking and such).
+// Messages through the model's template, which sees chat_template_kwargs as variables (vLLM's field for enable_thinking and
+// such).
 std::vector<std::int32_t> chat_prompt(const json& body, const ApiModel& model) {
   TemplateVariables variables;
   if (has(body, "chat_template_kwargs")) {

@@ -18,14 +18,12 @@ namespace windlass::worker {
 
 struct ServedModel {
   ServedModel(std::string name, ModelConfig model_config, Tokenizer model_tokenizer)
-      : served_name(std::move(name)),
-        config(std::move(model_config)),
-        tokenizer(std::move(model_tokenizer)) {}
+      : served_name(std::move(name)), config(std::move(model_config)), tokenizer(std::move(model_tokenizer)) {}
 
   const std::string served_name;
   const ModelConfig config;
   const Tokenizer tokenizer;
-  std::optional<ChatTemplate> chat;  // always there once loaded
+  std::optional<ChatTemplate> chat;    // always there once loaded
   std::unique_ptr<EngineLoop> engine;  // last: ends first
 };
 

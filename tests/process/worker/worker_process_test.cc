@@ -120,7 +120,8 @@ TEST_F(Worker, CompletesAndStreamsTheSame) {
   EXPECT_GT(metric(text, "windlass_worker_model_load_seconds{"), 0);
   EXPECT_EQ(metric(text, "windlass_worker_request_prefill_seconds_count{"), 3);
   EXPECT_EQ(metric(text, "windlass_worker_request_decode_seconds_count{"), 3);
-  // One sequence at a time: an iteration for each of 85 tokens. Prompts fit into one; the last token of each is not computed on.
+  // One sequence at a time: an iteration for each of 85 tokens. Prompts fit into one; the last token of each is not computed
+  // on.
   EXPECT_EQ(metric(text, "windlass_worker_iteration_seconds_count{"), 85);
   const double prompts = metric(text, "windlass_worker_prompt_tokens_total{");
   EXPECT_EQ(metric(text, "windlass_worker_iteration_tokens_sum{"), prompts + 85 - 3);
@@ -247,14 +248,31 @@ TEST_F(Worker, DrainTimeoutCutsWhatIsLeft) {
   EXPECT_EQ(worker->wait(), 1) << worker->log();
 }
 
-// Given a worker and `windlass profile` over a small grid; the profile is written with its errors, the measurements beside it, and
-// a batch that the worker has no places for is left out by name.
+// Given a worker and `windlass profile` over a small grid; the profile is written with its errors, the measurements beside it,
+// and a batch that the worker has no places for is left out by name.
 TEST_F(Worker, IsProfiled) {
   const auto worker = start({"--max-concurrent", "2"});
   const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
-  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker", "http://127.0.0.1:" + std::to_string(port_),
-                   "--model", "tiny", "--accelerator", "test-cpu", "--prompts", "4,16,48", "--batches", "1,2,9", "--repeats", "2",
-                   "--max-tokens", "8", "--csv", csv.string(), "-o", output.string()},
+  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass",
+                   "profile",
+                   "--worker",
+                   "http://127.0.0.1:" + std::to_string(port_),
+                   "--model",
+                   "tiny",
+                   "--accelerator",
+                   "test-cpu",
+                   "--prompts",
+                   "4,16,48",
+                   "--batches",
+                   "1,2,9",
+                   "--repeats",
+                   "2",
+                   "--max-tokens",
+                   "8",
+                   "--csv",
+                   csv.string(),
+                   "-o",
+                   output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
   EXPECT_THAT(profile.log(), HasSubstr("9 prompts of 4 words left out: refused"));

@@ -50,8 +50,8 @@ load::LoadOptions target() {
   return options;
 }
 
-// Given that worker; every cell is a row for each repeat with the batch's last first token and its time per token, and the lines
-// that are fitted are those of the formula.
+// Given that worker; every cell is a row for each repeat with the batch's last first token and its time per token, and the
+// lines that are fitted are those of the formula.
 TEST(ProfileRun, RowsAndTheirFit) {
   std::size_t told = 0;
   const auto profiled = profile_grid(target(), kKey, grid(), formula, [&](const ProfileProgress& progress) {
@@ -74,8 +74,8 @@ TEST(ProfileRun, RowsAndTheirFit) {
   EXPECT_NEAR(read->back().prompt_s, last.prompt_s, 1e-8);
 }
 
-// Given a worker that refuses batches above two; those are left out with a note, and the others measured. Given one that answers
-// nothing at first, or loses a request: an error that says which.
+// Given a worker that refuses batches above two; those are left out with a note, and the others measured. Given one that
+// answers nothing at first, or loses a request: an error that says which.
 TEST(ProfileRun, WhatCannotBeMeasured) {
   const auto full = [](const load::LoadOptions& options) {
     auto result = formula(options);

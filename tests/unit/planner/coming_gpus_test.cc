@@ -26,8 +26,7 @@ Service with_workers(const std::string& name, int priority, int workers, int wan
   service.priority = priority;
   service.accelerators = {AllowedAccelerator{"h100", std::nullopt}};
   service.scaling.min_workers = wanted;
-  for (int slot = 0; slot < workers; ++slot)
-    service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+  for (int slot = 0; slot < workers; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
   service.last_desired = wanted;
   service.memory.history_since_s = kNow - 3600;
   service.memory.desired = wanted;
@@ -56,16 +55,17 @@ std::vector<int> desired(const std::vector<Service>& services, int gpus) {
   return workers;
 }
 
-// Given three GPUs, two with workers of a low priority and one with a worker that drains, and a high priority that wants one (its
-// own is the one that drains); expect it to wait for that GPU. Seed 3435 of the simulation lost a serving worker each step here.
+// Given three GPUs, two with workers of a low priority and one with a worker that drains, and a high priority that wants one
+// (its own is the one that drains); expect it to wait for that GPU. Seed 3435 of the simulation lost a serving worker each step
+// here.
 TEST(ComingGpus, AHigherPriorityWaitsForThem) {
   EXPECT_EQ(desired({draining_one(with_workers("gold", 9, 0, 1), false), with_workers("lead", 0, 2, 2)}, 3),
             (std::vector<int>{0, 2}));
   EXPECT_EQ(desired({with_workers("gold", 9, 0, 1), with_workers("lead", 0, 2, 2)}, 3), (std::vector<int>{1, 2}));
 }
 
-// Given the same, but that worker's node is being emptied, so that its GPU comes free for nobody; expect the high priority to get
-// one of the others' at once.
+// Given the same, but that worker's node is being emptied, so that its GPU comes free for nobody; expect the high priority to
+// get one of the others' at once.
 TEST(ComingGpus, ThoseOfANodeThatIsEmptiedDoNotCome) {
   EXPECT_EQ(desired({draining_one(with_workers("gold", 9, 0, 1), true), with_workers("lead", 0, 2, 2)}, 2),
             (std::vector<int>{1, 1}));

@@ -170,9 +170,9 @@ TEST(Backoffs, TogetherKeepAJointPace) {
   EXPECT_FALSE(backoffs.holds("d", tries_s.back() + 70)) << "after a quiet minute one refusal paces nobody";
 }
 
-// Given: a quota without room beyond what serves (nothing, one worker), and a plan that gives the service another worker and takes
-// it away every second, as two services do that yield to one another. Expected: the back-off goes on where it was: no more tries
-// than for a plan that stands.
+// Given: a quota without room beyond what serves (nothing, one worker), and a plan that gives the service another worker and
+// takes it away every second, as two services do that yield to one another. Expected: the back-off goes on where it was: no
+// more tries than for a plan that stands.
 TEST(Apply, AServiceThatYieldsDoesNotBeginItsBackOffAnew) {
   for (const int serving : {0, 1}) {
     ApplyWorld world;

@@ -63,8 +63,8 @@ TEST(ChatTemplate, OfLlama3sTokens) {
   EXPECT_THAT(chat.stop_tokens(), ElementsAre(id("<|eot_id|>")));
 }
 
-// Given a folder that model init made, whose tokenizer_config.json holds a template; the ids are those of the same turns without
-// it.
+// Given a folder that model init made, whose tokenizer_config.json holds a template; the ids are those of the same turns
+// without it.
 TEST(ChatTemplate, OfTokenizerConfig) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const json config = {{"bos_token", {{"content", "<|begin_of_text|>"}}},
@@ -85,7 +85,8 @@ TEST(ChatTemplate, OfTokenizerConfig) {
 TEST(ChatTemplate, WhereItIsFound) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const json list = {{"chat_template", {{{"name", "rag"}, {"template", "no"}}, {{"name", "default"}, {"template", "listed"}}}}};
-  const Folder both({{"tokenizer_config.json", list.dump()}, {"chat_template.jinja", "own"}, {"other", "{{ x }}{{ messages|length }}"}});
+  const Folder both(
+      {{"tokenizer_config.json", list.dump()}, {"chat_template.jinja", "own"}, {"other", "{{ x }}{{ messages|length }}"}});
   const Folder only({{"tokenizer_config.json", list.dump()}});
   const auto text = [&](const std::filesystem::path& folder, const std::string& file) {
     const auto chat = ChatTemplate::load(tokenizer, folder, file);

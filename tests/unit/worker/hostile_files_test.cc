@@ -78,7 +78,8 @@ std::string damaged(const std::string& text, Rng& rng) {
   return bytes;
 }
 
-// Runs `read` on so many damaged files; it gives the error's message, or nothing where the file is good. Some of each must come.
+// Runs `read` on so many damaged files; it gives the error's message, or nothing where the file is good. Some of each must
+// come.
 void expect_survival(const std::string& good, int files, const std::string& name,
                      const std::function<std::string(const std::string& text)>& read) {
   ASSERT_EQ(read(good), "");

@@ -88,19 +88,23 @@ TEST(Jinja, Bounds) {
               HasSubstr("longer than"));
   EXPECT_THAT(text_of("{{ range(1000000) }}"), HasSubstr("more than 100000 numbers"));
   EXPECT_THAT(text_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("deeper than"));
-  EXPECT_THAT(text_of("{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}"), HasSubstr("steps"));
+  EXPECT_THAT(text_of("{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}"),
+              HasSubstr("steps"));
   EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}"),
               HasSubstr("within one another"));
-  EXPECT_THAT(text_of("{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}"), HasSubstr("within one another"));
+  EXPECT_THAT(text_of("{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}"),
+              HasSubstr("within one another"));
   std::string chain = "1";
   for (int i = 0; i < 100'000; ++i) chain += "+1";
   EXPECT_THAT(text_of("{{ " + chain + " }}"), HasSubstr("levels"));
-  EXPECT_THAT(text_of("{% set n = namespace() %}{% set n.self = n %}"), HasSubstr("found a namespace within a list, dict or namespace"));
+  EXPECT_THAT(text_of("{% set n = namespace() %}{% set n.self = n %}"),
+              HasSubstr("found a namespace within a list, dict or namespace"));
   EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l.count] %}{% endfor %}"),
               HasSubstr("found a function within a list"));
   EXPECT_THAT(text_of("{% set n = namespace() %}{% set m = namespace(a=n) %}"), HasSubstr("found a namespace within"));
-  EXPECT_THAT(text_of("{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l == n.l }}"),
-              HasSubstr("more than 1000000 values"));
+  EXPECT_THAT(
+      text_of("{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l == n.l }}"),
+      HasSubstr("more than 1000000 values"));
   EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = n.l + [i] %}{% endfor %}"),
               HasSubstr("steps"));
   EXPECT_THAT(text_of("{{ 'a'|map('map', 'map')|list }}"), HasSubstr("allowed is another"));
@@ -111,17 +115,22 @@ TEST(Jinja, Bounds) {
 // Given random bytes and cut or shuffled templates; parsing and rendering end, with a text or an error.
 TEST(Jinja, SurvivesAnything) {
   const std::string good =
-      "{%- for m in messages -%}{% if m.role == 'user' and not loop.last %}{{ m['content'] | trim | tojson(indent=2) }}{% elif x is "
-      "defined %}{{ [1, 2.5, {'a': (none, true)}][0:1] }}{% else %}{% set ns = namespace(a=1) %}{% set ns.a = ns.a + 1 %}{% endif "
+      "{%- for m in messages -%}{% if m.role == 'user' and not loop.last %}{{ m['content'] | trim | tojson(indent=2) }}{% elif "
+      "x is "
+      "defined %}{{ [1, 2.5, {'a': (none, true)}][0:1] }}{% else %}{% set ns = namespace(a=1) %}{% set ns.a = ns.a + 1 %}{% "
+      "endif "
       "%}{#- c -#}{% endfor %}{% macro f(a, b=2) %}{{ a ~ b }}{% endmacro %}{{ f('x', b=3) }}{% raw %}{{ }}{% endraw %}";
-  const ordered_json in = {{"messages", {{{"role", "user"}, {"content", "hi\xF0\x9F\x99\x82"}}, {{"role", "x"}, {"content", ""}}}}};
+  const ordered_json in = {
+      {"messages", {{{"role", "user"}, {"content", "hi\xF0\x9F\x99\x82"}}, {{"role", "x"}, {"content", ""}}}}};
   ASSERT_TRUE(render(good, in).ok());
   std::uint64_t state = 1;
   const auto random = [&](std::size_t below) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     return static_cast<std::size_t>(state >> 33U) % below;
   };
-  static constexpr std::string_view kPieces = "{}%#-+'\"\\|.,:()[]~*/<>= \n\x80\xff" "abin0";
+  static constexpr std::string_view kPieces =
+      "{}%#-+'\"\\|.,:()[]~*/<>= \n\x80\xff"
+      "abin0";
   int rendered = 0;
   for (int i = 0; i < 8'000; ++i) {
     std::string source = good;
