@@ -1,9 +1,6 @@
 // From messages to ids: which template a folder has, and what stays text.
 #include "worker/model/chat_template.h"
 
-#include <filesystem>
-#include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -31,21 +28,16 @@ std::vector<std::int32_t> ids_of(const ChatTemplate& chat, const std::vector<Cha
   return ids.ok() ? *ids : std::vector<std::int32_t>();
 }
 
-// A folder of its own with these files, gone with the object.
+// A folder with these files.
 class Folder {
  public:
   explicit Folder(const std::vector<std::pair<std::string, std::string>>& files) {
-    std::string pattern = std::filesystem::temp_directory_path() / "windlass-chat-XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-    for (const auto& [name, text] : files) std::ofstream(path_ / name) << text;
+    for (const auto& [name, text] : files) testing::write_bytes(folder_.path() / name, text);
   }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return folder_.path(); }
 
  private:
-  std::filesystem::path path_;
+  testing::TemporaryFolder folder_;
 };
 
 // Given a made model's tokenizer and no template, a chat becomes Llama 3's with control tokens, and control text inside a
