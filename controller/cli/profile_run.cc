@@ -2,6 +2,7 @@
 #include "controller/cli/profile_run.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,7 @@ Result<planner::ProfileRow> profile_row(const load::LoadResult& result, const pl
     if (last == nullptr || *request.ttft_s > *last->ttft_s) last = &request;
   }
   if (last == nullptr) return Error{ErrorCode::kFailedPrecondition, "no request was sent"};
+  row.prompt_tokens = std::round(row.prompt_tokens);
   row.prompt_s = *last->ttft_s;
   row.token_s = *last->tpot_s;
   return row;
