@@ -1,11 +1,9 @@
 // `windlass profile`: measures a running worker over a grid of prompts and batches and writes a PerformanceProfile.
 #include <algorithm>
-#include <charconv>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "controller/app/stop_signals.h"
 #include "controller/cli/chain_choice.h"
@@ -22,31 +20,14 @@ struct ProfileFlags {
   load::LoadOptions target;
   std::string accelerator;
   int gpus = 1;
-  std::string prompts = "16,64,256";
-  std::string batches = "1,2,4,8";
-  ProfileGrid grid;
+  ProfileGrid grid{.prompts = {16, 64, 256}, .batches = {1, 2, 4, 8}};
   RowFit fit;
   ProfileOutput output;
   std::string csv;
 };
 
-// "16,64,256"
-Result<std::vector<int>> sizes_of(const std::string& text, const std::string& flag, int most) {
-  const Error error{
-      ErrorCode::kInvalidArgument,
-      fmt::format("{}: found '{}', allowed are whole numbers from 1 to {} with commas, such as 1,2,4", flag, text, most)};
-  std::vector<int> sizes;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (true) {
-    int size = 0;
-    const auto read = std::from_chars(at, end, size);
-    if (read.ec != std::errc() || size < 1 || size > most) return error;
-    sizes.push_back(size);
-    if (read.ptr == end) break;
-    if (*read.ptr != ',') return error;
-    at = read.ptr + 1;
-  }
+// Each size once, the smallest first.
+std::vector<int> in_order(std::vector<int> sizes) {
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
@@ -77,9 +58,8 @@ Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key
 }
 
 Result<void> profile(ProfileFlags& flags, Console& console) {
-  constexpr int kMostWords = 1'000'000, kMostBatch = 4096;
-  WINDLASS_ASSIGN_OR_RETURN(flags.grid.prompts, sizes_of(flags.prompts, "--prompts", kMostWords));
-  WINDLASS_ASSIGN_OR_RETURN(flags.grid.batches, sizes_of(flags.batches, "--batches", kMostBatch));
+  flags.grid.prompts = in_order(std::move(flags.grid.prompts));
+  flags.grid.batches = in_order(std::move(flags.grid.batches));
   flags.target.max_tokens = flags.grid.max_tokens;
   const planner::ProfileKey key{flags.target.model, flags.accelerator, flags.gpus};
   WINDLASS_ASSIGN_OR_RETURN(ProfiledRows measured, measure(flags, key, console));
@@ -107,9 +87,14 @@ void add_profile(CLI::App& app, CommandContext& context) {
       ->required()
       ->option_text("NAME REQUIRED");
   command->add_option("--gpus", flags->gpus, "GPUs of the worker")->check(CLI::Range(1, 4096))->option_text("N [1]");
-  command->add_option("--prompts", flags->prompts, "Prompt sizes in words; with a large vocabulary about as many tokens")
+  command->add_option("--prompts", flags->grid.prompts, "Prompt sizes in words; with a large vocabulary about as many tokens")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1'000'000))
       ->option_text("N,N,... [16,64,256]");
-  command->add_option("--batches", flags->batches, "Prompts sent at once")->option_text("N,N,... [1,2,4,8]");
+  command->add_option("--batches", flags->grid.batches, "Prompts sent at once")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->option_text("N,N,... [1,2,4,8]");
   command->add_option("--max-tokens", flags->grid.max_tokens, "Tokens in an answer")
       ->check(CLI::Range(2, 100'000))
       ->option_text("N [32]");

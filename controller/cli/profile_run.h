@@ -17,8 +17,8 @@
 namespace windlass::cli {
 
 struct ProfileGrid {
-  std::vector<int> prompts;  // words; the rows say how many tokens the worker counted
-  std::vector<int> batches;
+  std::vector<int> prompts = {};  // words; the rows say how many tokens the worker counted
+  std::vector<int> batches = {};
   int max_tokens = 32;
   int repeats = 3;
 };

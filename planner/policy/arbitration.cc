@@ -95,13 +95,11 @@ class Arbiter {
 
 }  // namespace
 
-std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus,
-                           const std::map<std::string, int>& coming_gpus) {
-  std::map<std::string, int> all = free_gpus;
-  for (const auto& [accelerator, gpus] : coming_gpus) all[accelerator] += gpus;
-  std::vector<int> granted = Arbiter(claims, all).decide();
-  if (all == free_gpus) return granted;
-  // Of that, what is there already; and of the rest as much as has room today.
+std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> gpus) {
+  return Arbiter(claims, std::move(gpus)).decide();
+}
+
+std::vector<int> startable(const std::vector<Claim>& claims, std::vector<int> granted, std::map<std::string, int> free_gpus) {
   std::vector<Claim> growth = claims;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const int kept = std::min(claims[i].keep, granted[i]);

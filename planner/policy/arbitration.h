@@ -33,10 +33,13 @@ struct Claim {
   std::function<double(int workers)> loss = {};
 };
 
-// Workers granted to each claim, in order; never above `wanted`, and per accelerator never above what is free but for what a
-// claim has already. free_gpus: GPUs that no worker on its way out holds; coming_gpus: those that such hold. Ties go to the
-// claim listed first. O(claims log claims + granted log claims), and only claims on a class that is short are weighed.
-[[nodiscard]] std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus,
-                                         const std::map<std::string, int>& coming_gpus = {});
+// Workers granted to each claim, in order; never above `wanted`, and per accelerator never above `gpus`. Ties go to the claim
+// listed first. O(claims log claims + granted log claims), and only claims on a class that is short are weighed.
+[[nodiscard]] std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> gpus);
+
+// Of what arbitrate() granted with the GPUs that are coming free among its own: what may be there today. What a claim has
+// already stays, and the rest is as much as the GPUs have room for that no worker on its way out holds (free_gpus).
+[[nodiscard]] std::vector<int> startable(const std::vector<Claim>& claims, std::vector<int> granted,
+                                         std::map<std::string, int> free_gpus);
 
 }  // namespace windlass::planner

@@ -560,8 +560,8 @@ Plan make_plan(const Snapshot& snapshot) {
   }
   std::map<std::string, int> all_gpus = free_gpus;
   for (const auto& [name, gpus] : coming_gpus) all_gpus[name] += gpus;
-  const std::vector<int> grants = arbitrate(claims, free_gpus, coming_gpus);
-  const std::vector<int> promised = arbitrate(claims, all_gpus);
+  const std::vector<int> promised = arbitrate(claims, std::move(all_gpus));
+  const std::vector<int> grants = startable(claims, promised, free_gpus);
   for (std::size_t i = 0; i < claims.size(); ++i) {
     (i < claimants.size() ? claimants[i]->granted : second_pools[i - claimants.size()]->pool.workers) = grants[i];
     if (i < claimants.size()) claimants[i]->promised = promised[i];

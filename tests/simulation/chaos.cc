@@ -38,7 +38,7 @@ Chaos::Chaos(Timeline& timeline, fakes::FakeApiServer& api, Journal& journal, co
   api_.admit = [this](const fakes::WriteAttempt& write) -> std::optional<fakes::Refusal> {
     if (!quota_ || write.verb != "create" || write.resource.plural != "pods") return std::nullopt;
     const auto worker = controller::worker_of(write.object);
-    if (worker) invariants_.refused_create(worker->service);
+    if (worker) invariants_.refused_create(*worker);
     return fakes::exceeded_quota("team, requested: requests.nvidia.com/gpu=1, used: 8, limited: 8");
   };
   add_process_faults();

@@ -72,10 +72,7 @@ void Invariants::spec_changed(const json& service) {
   if (track.limits.empty() || track.limits.back().generation != limits.generation) track.limits.push_back(limits);
 }
 
-void Invariants::service_deleted(const std::string& uid) {
-  services_[uid].deleted_s = timeline_.now_s();
-  refused_.clear();  // one that is made anew under its name is another
-}
+void Invariants::service_deleted(const std::string& uid) { services_[uid].deleted_s = timeline_.now_s(); }
 
 void Invariants::person_deleted_pod(const std::string& uid, double grace_s) {
   pods_ended_by_people_[uid] = timeline_.now_s() + grace_s;
@@ -260,13 +257,13 @@ void Invariants::check_status(const fakes::WriteAttempt& write) {
   }
 }
 
-void Invariants::refused_create(const std::string& service) {
-  auto& times = refused_[service];
+void Invariants::refused_create(const controller::Worker& worker) {
+  auto& times = refused_[worker.service_uid];  // one that is made anew under its name is another
   const double now_s = timeline_.now_s();
   std::erase_if(times, [&](double at_s) { return at_s < now_s - 60; });
   times.push_back(now_s);
   if (times.size() > kMostRefusedAMinute) {
-    violate("quota-backoff", fmt::format("{} creates for {} were refused within a minute", times.size(), service));
+    violate("quota-backoff", fmt::format("{} creates for {} were refused within a minute", times.size(), worker.service));
   }
 }
 

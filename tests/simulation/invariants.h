@@ -40,7 +40,7 @@ class Invariants {
   // ---- told by the world
 
   void wrote(const fakes::WriteAttempt& write, const std::vector<SimController*>& controllers);
-  void refused_create(const std::string& service);  // by a quota
+  void refused_create(const controller::Worker& worker);  // by a quota
   void stepped(const SimController& controller, const std::vector<SimController*>& controllers);
   void killed_by_deletion(const nlohmann::json& pod, std::size_t calls);
   void request_began(const std::string& model);
@@ -106,7 +106,7 @@ class Invariants {
   std::map<std::pair<std::string, std::string>, LastPlan> plans_;  // (identity, service UID)
   std::map<std::string, std::uint64_t> plans_seen_;                // by identity
   std::map<std::string, int> changes_;                             // of the desired count, by service UID
-  std::map<std::string, std::vector<double>> refused_;             // creates under this lease, by service
+  std::map<std::string, std::vector<double>> refused_;             // creates under this lease, by service UID
   std::map<std::string, std::pair<std::string, double>> made_;     // pods: by whom and when
   long writes_ = 0;
   long status_writes_ = 0;

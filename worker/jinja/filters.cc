@@ -272,16 +272,12 @@ Value selected(const Value& value, const Arguments& given, bool by_attribute, bo
 }
 
 Value reversed(const Value& value) {
-  if (const Text* text = value.text()) {
-    Text out;
-    std::vector<Value> characters = items_of(value);
-    for (auto one = characters.rbegin(); one != characters.rend(); ++one) out += *one->text();
-    static_cast<void>(text);
-    return out;
-  }
   std::vector<Value> items = items_of(value);
   std::reverse(items.begin(), items.end());
-  return generated(std::move(items));
+  if (value.text() == nullptr) return generated(std::move(items));
+  Text out;
+  for (const Value& character : items) out += *character.text();
+  return out;
 }
 
 Value pairs_of(const Value& value) {
@@ -303,8 +299,7 @@ Value escaped(const Value& value) {
 Value titled_words(const Text& text) {
   Text out;
   bool begins = true;
-  List characters{items_of(text)};
-  for (const Value& one : characters.items) {
+  for (const Value& one : items_of(text)) {
     const std::string& bytes = one.text()->bytes();
     const bool boundary = bytes.find_first_of("-({[<") != std::string::npos || stripped(*one.text(), nullptr).empty();
     out += boundary ? *one.text() : begins ? upper(*one.text()) : lower(*one.text());

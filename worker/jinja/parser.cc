@@ -410,22 +410,16 @@ class Parser {
     }
     if (skip_operator("[")) {
       ExpressionPtr list = make(ExpressionKind::kList);
-      while (!skip_operator("]")) {
-        if (!list->parts.empty()) expect_operator(",");
-        if (skip_operator("]")) break;
-        adopt(*list, expression());
-      }
+      comma_separated("]", [&] { adopt(*list, expression()); });
       return list;
     }
     if (skip_operator("{")) {
       ExpressionPtr dict = make(ExpressionKind::kDict);
-      while (!skip_operator("}")) {
-        if (!dict->parts.empty()) expect_operator(",");
-        if (skip_operator("}")) break;
+      comma_separated("}", [&] {
         adopt(*dict, expression());
         expect_operator(":");
         adopt(*dict, expression());
-      }
+      });
       return dict;
     }
     fail_expected("an expression");
@@ -465,15 +459,23 @@ class Parser {
     return make(ExpressionKind::kSlice, "", std::move(value), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2]));
   }
 
+  // Items with commas between them, and perhaps one behind the last, up to the bracket's end.
+  template <class Item>
+  void comma_separated(std::string_view end, Item item) {
+    bool first = true;
+    while (!skip_operator(end)) {
+      if (!std::exchange(first, false)) {
+        expect_operator(",");
+        if (skip_operator(end)) return;
+      }
+      item();
+    }
+  }
+
   // "(a, b, c=d)", into `call`.
   void arguments(Expression& call) {
     expect_operator("(");
-    bool first = true;
-    while (!is_operator(")")) {
-      if (!std::exchange(first, false)) {
-        expect_operator(",");
-        if (is_operator(")")) break;
-      }
+    comma_separated(")", [&] {
       if (is_operator("*") || is_operator("**")) fail(fmt::format("found {}: unpacked arguments are not supported", found()));
       if (now().kind == TokenKind::kName && next().kind == TokenKind::kOperator && next().text == "=") {
         std::string name = take().text;
@@ -484,8 +486,7 @@ class Parser {
         if (!call.named.empty()) fail_expected("an argument with a name, as those before it");
         adopt(call, expression());
       }
-    }
-    take();
+    });
   }
 
   // Filters and tests behind a value. `begun`: the first filter stands here without its "|".

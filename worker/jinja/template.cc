@@ -305,7 +305,7 @@ class Evaluator {
   }
 
   // What `loop` is in the body.
-  static Value loop_of(const std::vector<Value>& items, std::size_t i, int depth) {
+  static Value loop_of(const std::vector<Value>& items, std::size_t i) {
     auto loop = std::make_shared<Namespace>();
     const auto set = [&](const char* name, Value value) {
       loop->fields.items.emplace_back(Text::of_template(name), std::move(value));
@@ -318,8 +318,8 @@ class Evaluator {
     set("length", whole(items.size()));
     set("revindex", whole(items.size() - i));
     set("revindex0", whole(items.size() - i - 1));
-    set("depth", std::int64_t{depth});
-    set("depth0", std::int64_t{depth - 1});
+    set("depth", std::int64_t{1});  // of loops that call themselves
+    set("depth0", std::int64_t{0});
     set("previtem", i > 0 ? items[i - 1] : Value(Undefined{"loop.previtem"}));
     set("nextitem", i + 1 < items.size() ? items[i + 1] : Value(Undefined{"loop.nextitem"}));
     return loop;
@@ -341,15 +341,14 @@ class Evaluator {
       const Deeper deeper(*this, kLoopSteps);
       const ScopePtr inner = child_of(scope);
       assign(statement.target, items[i], inner);
-      inner->set("loop", loop_of(items, i, 1));
+      inner->set("loop", loop_of(items, i));
       if (run(statement.body, inner, out) == Flow::kBreak) break;
     }
     return Flow::kOn;
   }
 
   Value filter(const Expression& expression, Value value, const ScopePtr& scope) {
-    if (expression.kind == ExpressionKind::kFilter && expression.parts[0] != nullptr)
-      value = filter(*expression.parts[0], std::move(value), scope);
+    if (expression.parts[0] != nullptr) value = filter(*expression.parts[0], std::move(value), scope);
     return apply_filter(expression.name, value, arguments_of(expression, scope));
   }
 

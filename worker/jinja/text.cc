@@ -35,6 +35,13 @@ Text Text::substr(std::size_t from, std::size_t count) const {
   return part;
 }
 
+std::int32_t code_point(std::string_view text) {
+  std::int32_t end = 0;
+  UChar32 code = 0;
+  U8_NEXT(text.data(), end, static_cast<std::int32_t>(std::min<std::size_t>(text.size(), 4)), code);
+  return code;
+}
+
 std::vector<std::size_t> character_starts(std::string_view text) {
   charge(1 + static_cast<std::int64_t>(text.size() / kBytesAStep));
   std::vector<std::size_t> starts;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,9 @@ class Text {
   std::string bytes_;
   std::string origins_;  // one for each byte
 };
+
+// The code point of the character that the text begins with; negative where its bytes are no UTF-8. REQUIRES: not empty.
+[[nodiscard]] std::int32_t code_point(std::string_view text);
 
 // The characters of a text: where each begins, and the text's size at the end. Bytes that are no UTF-8 count one each.
 [[nodiscard]] std::vector<std::size_t> character_starts(std::string_view text);

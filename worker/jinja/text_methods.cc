@@ -7,7 +7,6 @@
 #include <unicode/locid.h>
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
-#include <unicode/utf8.h>
 
 #include "worker/jinja/builtins.h"
 
@@ -19,13 +18,6 @@ constexpr std::array<std::string_view, 29> kTextMethods = {
     "islower",      "isspace", "isupper",  "join",       "lower",  "lstrip",  "partition", "removeprefix",
     "removesuffix", "replace", "rfind",    "rpartition", "rsplit", "rstrip",  "split",     "splitlines",
     "startswith",   "strip",   "title",    "upper",      "zfill"};
-
-UChar32 code_of(std::string_view character) {
-  std::int32_t end = 0;
-  UChar32 code = 0;
-  U8_NEXT(character.data(), end, static_cast<std::int32_t>(character.size()), code);
-  return code;
-}
 
 bool is_space(UChar32 code) { return code >= 0 && (u_isUWhiteSpace(code) || (code >= 0x1c && code <= 0x1f)); }
 
@@ -47,7 +39,7 @@ std::vector<Text> characters_of(const Text& text) {
 enum class Case { kUpper, kLower, kTitle };
 
 Text cased(const Text& character, Case wanted) {
-  const UChar32 code = code_of(character.bytes());
+  const UChar32 code = code_point(character.bytes());
   if (code < 0) return character;
   icu::UnicodeString text(code);
   switch (wanted) {
@@ -72,7 +64,7 @@ Text titled(const Text& text) {
   bool within = false;
   for_characters(text, [&](const Text& character) {
     out += cased(character, within ? Case::kLower : Case::kTitle);
-    const UChar32 code = code_of(character.bytes());
+    const UChar32 code = code_point(character.bytes());
     within = code >= 0 && u_hasBinaryProperty(code, UCHAR_CASED);
   });
   return out;
@@ -82,7 +74,7 @@ template <class Is>
 bool every_character(const Text& text, Is is) {
   bool all = !text.empty();
   for_characters(text, [&](const Text& one) {
-    const UChar32 code = code_of(one.bytes());
+    const UChar32 code = code_point(one.bytes());
     all = all && code >= 0 && is(code);
   });
   return all;
@@ -93,7 +85,7 @@ template <class Is, class IsOther>
 bool only_case(const Text& text, Is is, IsOther is_other) {
   bool any = false, other = false;
   for_characters(text, [&](const Text& one) {
-    const UChar32 code = code_of(one.bytes());
+    const UChar32 code = code_point(one.bytes());
     other = other || (code >= 0 && is_other(code));
     any = any || (code >= 0 && is(code));
   });
@@ -119,7 +111,7 @@ std::vector<Text> split_words(const Text& text, std::int64_t most, bool from_rig
   // The character so far from the end that we begin at.
   const auto space = [&](std::size_t i) {
     const std::size_t at = from_right ? count - 1 - i : i;
-    return is_space(code_of(std::string_view(text.bytes()).substr(starts[at], starts[at + 1] - starts[at])));
+    return is_space(code_point(std::string_view(text.bytes()).substr(starts[at], starts[at + 1] - starts[at])));
   };
   const auto part = [&](std::size_t begin, std::size_t end) {
     return from_right ? text.substr(starts[count - end], starts[count - begin] - starts[count - end])
@@ -238,7 +230,7 @@ Text stripped(const Text& text, const Text* set, bool left, bool right) {
   std::vector<Text> unwanted = set == nullptr ? std::vector<Text>() : characters_of(*set);
   const auto goes = [&](std::size_t i) {
     const std::string_view one = std::string_view(text.bytes()).substr(starts[i], starts[i + 1] - starts[i]);
-    if (set == nullptr) return is_space(code_of(one));
+    if (set == nullptr) return is_space(code_point(one));
     return std::any_of(unwanted.begin(), unwanted.end(), [&](const Text& other) { return other.bytes() == one; });
   };
   std::size_t begin = 0;
@@ -273,7 +265,7 @@ std::vector<Text> lines_of(const Text& text, bool with_ends) {
   const auto starts = character_starts(text.bytes());
   std::size_t begin = 0;
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
-    const UChar32 code = code_of(std::string_view(text.bytes()).substr(starts[i], starts[i + 1] - starts[i]));
+    const UChar32 code = code_point(std::string_view(text.bytes()).substr(starts[i], starts[i + 1] - starts[i]));
     if (code != '\r' && std::find(kEnds.begin(), kEnds.end(), code) == kEnds.end()) continue;
     const std::size_t end = starts[i];
     if (code == '\r' && i + 2 < starts.size() && text.bytes()[starts[i + 1]] == '\n') ++i;

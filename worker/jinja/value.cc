@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <unicode/uchar.h>
-#include <unicode/utf8.h>
+#include <unicode/utf16.h>
 
 namespace windlass::jinja {
 namespace {
@@ -20,13 +20,6 @@ thread_local std::int64_t steps_left = kMostSteps;
 
 Text plain(std::string_view text) { return Text::of_template(text); }
 
-UChar32 code_at(std::string_view text) {
-  std::int32_t end = 0;
-  UChar32 code = 0;
-  U8_NEXT(text.data(), end, static_cast<std::int32_t>(text.size()), code);
-  return code;
-}
-
 // A string between quotes, as repr() writes it.
 Text quoted_text(const Text& text) {
   const bool single = text.bytes().find('\'') == std::string::npos || text.bytes().find('"') != std::string::npos;
@@ -36,7 +29,7 @@ Text quoted_text(const Text& text) {
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
     const Text character = text.substr(starts[i], starts[i + 1] - starts[i]);
     const std::string& bytes = character.bytes();
-    const UChar32 code = code_at(bytes);
+    const UChar32 code = code_point(bytes);
     std::string escaped;
     if (bytes[0] == quote || bytes[0] == '\\') {
       escaped = std::string("\\") + bytes[0];
@@ -64,7 +57,7 @@ Text json_text(const Text& text, bool ascii) {
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
     const Text character = text.substr(starts[i], starts[i + 1] - starts[i]);
     const char c = character.bytes()[0];
-    const UChar32 code = code_at(character.bytes());
+    const UChar32 code = code_point(character.bytes());
     std::string escaped;
     if (c == '"' || c == '\\') {
       escaped = std::string("\\") + c;

@@ -354,10 +354,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 std::optional<std::int32_t> Tokenizer::added_token(std::string_view content) const {
-  for (const AddedToken& token : impl_->added) {
-    if (token.content == content) return token.id;
-  }
-  return std::nullopt;
+  const auto found = impl_->by_content.find(std::string(content));
+  return found == impl_->by_content.end() ? std::nullopt : std::optional(found->second->id);
 }
 
 const std::vector<std::int32_t>& Tokenizer::prefix() const { return impl_->prefix; }

@@ -46,15 +46,20 @@ TEST(Arbitration, NoRoom) {
   EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 2}}, {{"a", -3}}), (std::vector<int>{0}));
 }
 
+// What may be there today of `free` GPUs and those that are coming free.
+std::vector<int> startable_of(const std::vector<Claim>& claims, int free, int coming) {
+  return startable(claims, arbitrate(claims, {{"a", free + coming}}), {{"a", free}});
+}
+
 // Given four GPUs of which one is coming free, and a first in line whose worker has just ended and is to be made anew; expect
 // that it waits for that GPU and takes none of those that run, and as much once two of theirs drain for whatever reason; given
 // two that it wants beside one that is coming, that one worker goes for it.
 TEST(Arbitration, WhatIsComingFreeCostsNobodyAWorker) {
   const std::vector<Claim> claims = {{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}};
-  EXPECT_EQ(arbitrate(claims, {{"a", 3}}, {{"a", 1}}), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(arbitrate({{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 2}}, {{"a", 1}}, {{"a", 3}}),
+  EXPECT_EQ(startable_of(claims, 3, 1), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(startable_of({{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 2}}, 1, 3),
             (std::vector<int>{0, 0, 1}));
-  EXPECT_EQ(arbitrate({{9, "a", 1, 0, 0, 2}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}}, {{"a", 3}}, {{"a", 1}}),
+  EXPECT_EQ(startable_of({{9, "a", 1, 0, 0, 2}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}}, 3, 1),
             (std::vector<int>{1, 1, 1}));
 }
 
@@ -76,7 +81,7 @@ TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
       live += claim.keep * claim.gpus_per_worker;
     }
     const int free = live + static_cast<int>(rng.integer(0, 5)), coming = static_cast<int>(rng.integer(0, 6));
-    const std::vector<int> granted = arbitrate(claims, {{"a", free}}, {{"a", coming}});
+    const std::vector<int> granted = startable_of(claims, free, coming);
     const std::vector<int> by_then = arbitrate(claims, {{"a", free + coming}});
     int used = 0;
     for (std::size_t k = 0; k < claims.size(); ++k) {

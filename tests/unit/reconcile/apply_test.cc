@@ -335,11 +335,7 @@ TEST(Apply, FailingWorkersGoFirst) {
 // lost worker is told to end only after five minutes, and is removed for good only when its node is gone.
 TEST(Apply, AWorkerOnALostNodeIsReplacedElsewhere) {
   ApplyWorld world;
-  world.add_node("n2", 8);
-  world.plan.pools = {ApplyWorld::pool(2)};
-  world.run(2);
-  world.serve(0);
-  world.serve(1, "n2");
+  world.serve_on_two_nodes();
   world.step();
   const std::string lost = (*world.pod(1))["metadata"]["uid"];
   world.silence("n2", 1);
@@ -377,11 +373,7 @@ TEST(Apply, AClassThatCannotBeReadMovesNobody) {
 // more than one.
 TEST(Apply, ALostNodeThatComesBackLeavesASurplus) {
   ApplyWorld world;
-  world.add_node("n2", 8);
-  world.plan.pools = {ApplyWorld::pool(2)};
-  world.run(2);
-  world.serve(0);
-  world.serve(1, "n2");
+  world.serve_on_two_nodes();
   world.silence("n2", 1);
   world.run(2);
   world.serve(2);
@@ -396,11 +388,7 @@ TEST(Apply, ALostNodeThatComesBackLeavesASurplus) {
 // 5010). Expected: the worker stays; it goes once its pod is said not to be ready.
 TEST(Apply, AReadyWorkerIsNotGivenUpForItsNodesWord) {
   ApplyWorld world;
-  world.add_node("n2", 8);
-  world.plan.pools = {ApplyWorld::pool(2)};
-  world.run(2);
-  world.serve(0);
-  world.serve(1, "n2");
+  world.serve_on_two_nodes();
   world.step();
   world.say_of_node("n2", "Unknown");
   world.run(2);
@@ -416,11 +404,7 @@ TEST(Apply, AReadyWorkerIsNotGivenUpForItsNodesWord) {
 TEST(Apply, ALostWorkersSuccessorStaysInsideTheLimit) {
   ApplyWorld world;
   world.service.spec.scaling.max_workers = 2;
-  world.add_node("n2", 8);
-  world.plan.pools = {ApplyWorld::pool(2)};
-  world.run(2);
-  world.serve(0);
-  world.serve(1, "n2");
+  world.serve_on_two_nodes();
   world.silence("n2", 1);
   for (int i = 0; i < 5; ++i) {
     world.step();

@@ -99,6 +99,14 @@ class ApplyWorld {
   void serve(int slot, const std::string& node = "n1") {
     report(slot, {.phase = "Running", .ready = true, .pod_ip = "10.0.0." + std::to_string(slot + 1), .node = node});
   }
+  // Slot 0 on n1 and slot 1 on n2.
+  void serve_on_two_nodes() {
+    add_node("n2", 8);
+    plan.pools = {pool(2)};
+    run(2);
+    serve(0);
+    serve(1, "n2");
+  }
   // A node that no longer answers, as whoever watches the nodes says it, and then of the pod that runs there.
   void silence(const std::string& node, int slot) {
     say_of_node(node, "Unknown");
