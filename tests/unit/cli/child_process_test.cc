@@ -19,9 +19,9 @@ std::string log_path(const std::string& name) {
       .string();
 }
 
-// Looks every few milliseconds until it ended; nullopt after ten seconds.
+// Looks every few milliseconds until it ended; nullopt after a minute.
 std::optional<std::string> end_of(ChildProcess& child) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
     if (auto how = child.ended()) return how;
     poll(nullptr, 0, 5);

@@ -74,7 +74,8 @@ class TestHttpServer {
   std::thread acceptor_;
 };
 
-// Waits until the condition holds, at most ten seconds; answers whether it does.
+// Waits until the condition holds, at most a minute (a bound on hanging: sanitizers on a loaded machine are slow); answers
+// whether it does.
 bool eventually(const std::function<bool()>& condition);
 
 }  // namespace windlass::kube
