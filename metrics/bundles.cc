@@ -72,13 +72,30 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
       kv_blocks(registry.gauges("windlass_worker_kv_cache_blocks", "Blocks of the KV cache.").with({{"model", model}})),
       kv_blocks_used(
           registry.gauges("windlass_worker_kv_cache_blocks_used", "Blocks of the KV cache in use.").with({{"model", model}})),
+      kv_transfer(registry
+                      .histograms("windlass_worker_kv_transfer_seconds",
+                                  "Time to receive a prompt's keys and values from another worker.",
+                                  time_to_first_token_bounds_s())
+                      .with({{"model", model}})),
       model_load(
           registry.gauges("windlass_worker_model_load_seconds", "Time it took to load the model.").with({{"model", model}})),
       model_(model),
-      requests_finished_(registry.counters("windlass_worker_requests_finished_total", "Requests finished, by reason.")) {}
+      requests_finished_(registry.counters("windlass_worker_requests_finished_total", "Requests finished, by reason.")),
+      kv_transfer_bytes_(registry.counters("windlass_worker_kv_transfer_bytes_total",
+                                           "Bytes of keys and values that went to other workers and came from them.")),
+      kv_transfers_(registry.counters("windlass_worker_kv_transfers_total",
+                                      "Prompts whose keys and values other workers had to bring, by outcome.")) {}
 
 Counter WorkerMetrics::requests_finished(const std::string& reason) const {
   return requests_finished_.with({{"model", model_}, {"reason", reason}});
+}
+
+Counter WorkerMetrics::kv_transfer_bytes(const std::string& direction) const {
+  return kv_transfer_bytes_.with({{"model", model_}, {"direction", direction}});
+}
+
+Counter WorkerMetrics::kv_transfers(const std::string& outcome) const {
+  return kv_transfers_.with({{"model", model_}, {"outcome", outcome}});
 }
 
 GatewayMetrics::GatewayMetrics(Registry& registry)

@@ -17,8 +17,13 @@ namespace windlass::metrics {
 struct WorkerMetrics {
   WorkerMetrics(Registry& registry, const std::string& model);
 
-  // windlass_worker_requests_finished_total{model,reason}; reason: "stop", "length", "abort", "error", "rejected".
+  // windlass_worker_requests_finished_total{model,reason}; reason: "stop", "length", "abort", "error", "rejected", "prefilled".
   [[nodiscard]] Counter requests_finished(const std::string& reason) const;
+  // windlass_worker_kv_transfer_bytes_total{model,direction}; direction: "sent", "received".
+  [[nodiscard]] Counter kv_transfer_bytes(const std::string& direction) const;
+  // windlass_worker_kv_transfers_total{model,outcome}: prompts wanted from other workers; outcome: "received", or "failed" and
+  // computed here.
+  [[nodiscard]] Counter kv_transfers(const std::string& outcome) const;
 
   ProcessMetrics process;
   Gauge requests_running;           // windlass_worker_requests_running{model}
@@ -37,11 +42,14 @@ struct WorkerMetrics {
   Counter preemptions;              // windlass_worker_preemptions_total{model}
   Gauge kv_blocks;                  // windlass_worker_kv_cache_blocks{model}
   Gauge kv_blocks_used;             // windlass_worker_kv_cache_blocks_used{model}
+  Histogram kv_transfer;            // windlass_worker_kv_transfer_seconds{model}: from the first question to the last answer
   Gauge model_load;                 // windlass_worker_model_load_seconds{model}
 
  private:
   std::string model_;
   CounterFamily requests_finished_;
+  CounterFamily kv_transfer_bytes_;
+  CounterFamily kv_transfers_;
 };
 
 struct GatewayMetrics {

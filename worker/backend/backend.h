@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "planner/base/result.h"
@@ -24,17 +25,50 @@ struct SequenceChunk {
   bool wants_logits = false;             // of the last token
 };
 
+// What a token leaves in the cache: `values` floats in each of `layers` layers, the keys of all heads and then their values.
+struct KvShape {
+  std::int64_t layers = 0;
+  std::int64_t values = 0;
+
+  bool operator==(const KvShape&) const = default;
+};
+
+// Some consecutive positions of one sequence in one layer's cache.
+struct KvRange {
+  std::int64_t layer = 0;
+  std::int64_t start = 0;
+  std::int64_t tokens = 0;
+
+  bool operator==(const KvRange&) const = default;
+};
+
+// Called within forward() when a layer's keys and values of all chunks are in the cache.
+using LayerDone = std::function<void(std::int64_t layer)>;
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual std::int64_t vocab_size() const = 0;
   [[nodiscard]] virtual std::int64_t kv_blocks() const = 0;
+  [[nodiscard]] virtual KvShape kv_shape() const = 0;
 
   // Writes the chunks' keys and values into the cache and returns (chunks that want logits, vocab), row-major, in chunk order.
   // The span is valid until the next call. REQUIRES: chunks are of different sequences; tokens together are at most the
   // max_batch_tokens that the backend was made with.
-  [[nodiscard]] virtual Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) = 0;
+  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks,
+                                                       const LayerDone& layer_done = nullptr) {
+    return run(chunks, layer_done);
+  }
+
+  // Copy a range out of the cache or into it: (tokens, kv_shape().values), row-major, the same from every kind of backend. From
+  // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).
+  virtual void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const = 0;
+  virtual void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
+
+ private:
+  [[nodiscard]] virtual Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
+                                                           const LayerDone& layer_done) = 0;
 };
 
 }  // namespace windlass::worker

@@ -36,18 +36,24 @@ struct Engine::Sequence {
   Sampler sampler;
   TextStream text;
   RequestTimes times;
-  bool planned = false;   // has work in this step
-  bool finished = false;  // to be dropped at the end of this step
+  bool planned = false;    // has work in this step
+  bool finished = false;   // to be dropped at the end of this step
+  bool receiving = false;  // its prompt comes from another worker: no work until then
+  bool received = false;   // it came
+  bool sending = false;    // the transfer knows of its blocks
+  bool complete = false;   // all is computed for another worker: to be held from the end of this step on
 
   [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
+  [[nodiscard]] const KvSession& kv() const { return request.kv; }
   [[nodiscard]] std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size() - request.prompt.size()); }
 };
 
-Engine::Engine(EngineOptions options, Backend& backend, TokenBytes token_bytes, const Clock& clock)
+Engine::Engine(EngineOptions options, Backend& backend, TokenBytes token_bytes, const Clock& clock, KvTransfer transfer)
     : options_(std::move(options)),
       backend_(backend),
       token_bytes_(std::move(token_bytes)),
       clock_(clock),
+      transfer_(transfer),
       kv_(backend.kv_blocks()) {
   assert(options_.max_running >= 1 && options_.max_batch_tokens >= options_.max_running);
   assert(kv_.total() >= blocks_for(options_.max_context_tokens));
@@ -77,6 +83,8 @@ Result<void> Engine::check(const EngineOptions& options, std::int64_t vocab_size
 
 Result<void> Engine::submit(RequestId id, GenerationRequest request, double arrived_s) {
   WINDLASS_RETURN_IF_ERROR(check(options_, backend_.vocab_size(), request));
+  assert(!request.kv.sends() || transfer_.sender != nullptr);
+  assert(!request.kv.receives() || transfer_.receiver != nullptr);
   const auto waiting = static_cast<std::int64_t>(waiting_.size());
   const std::int64_t free_places = std::max<std::int64_t>(0, options_.max_running - static_cast<std::int64_t>(running_.size()));
   if (waiting >= options_.max_waiting + free_places) {
@@ -87,37 +95,74 @@ Result<void> Engine::submit(RequestId id, GenerationRequest request, double arri
   auto sequence = std::make_unique<Sequence>(id, arrivals_++, std::move(request));
   sequence->times.arrived_s = arrived_s;
   waiting_.push_back(std::move(sequence));
+  stalled_ = false;
   return {};
 }
 
 void Engine::release(Sequence& sequence) {
+  if (std::exchange(sequence.receiving, false)) transfer_.receiver->stop(sequence.id);
+  if (std::exchange(sequence.sending, false)) transfer_.sender->stop(sequence.kv().id);
   kv_.give_back(sequence.blocks);
   sequence.blocks.clear();
   sequence.cached = 0;
 }
 
 TokenEvent Engine::end_event(Sequence& sequence, FinishReason reason, const std::string& why) const {
-  TokenEvent event;
-  event.request = sequence.id;
+  TokenEvent event = event_of(sequence);
   event.text = sequence.text.finish();
-  event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
-  event.generated_tokens = sequence.generated();
   event.finish = reason;
   event.error = why;
-  event.times = sequence.times;
   return event;
 }
 
 std::optional<TokenEvent> Engine::cancel(RequestId id, const std::string& why) {
-  for (Sequences* list : {&running_, &waiting_}) {
+  for (Sequences* list : {&running_, &waiting_, &held_}) {
     const auto it = std::find_if(list->begin(), list->end(), [&](const auto& sequence) { return sequence->id == id; });
     if (it == list->end()) continue;
     TokenEvent event = end_event(**it, FinishReason::kCancelled, why);
     release(**it);
     list->erase(it);
+    stalled_ = false;
     return event;
   }
   return std::nullopt;
+}
+
+std::optional<TokenEvent> Engine::taken(const std::string& session) {
+  const auto it = std::find_if(held_.begin(), held_.end(), [&](const auto& sequence) { return sequence->kv().id == session; });
+  if (it == held_.end()) return std::nullopt;
+  TokenEvent event = end_event(**it, FinishReason::kStop, "");
+  release(**it);
+  held_.erase(it);
+  stalled_ = false;
+  return event;
+}
+
+std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& first) {
+  const auto it = std::find_if(running_.begin(), running_.end(),
+                               [&](const auto& sequence) { return sequence->receiving && sequence->id == id; });
+  if (it == running_.end()) return std::nullopt;
+  Sequence& sequence = **it;
+  sequence.receiving = false;
+  stalled_ = false;
+  if (!first.ok()) {
+    sequence.request.kv = {};
+    return std::nullopt;
+  }
+  sequence.received = true;
+  sequence.cached = static_cast<std::int64_t>(sequence.tokens.size());
+  sequence.sampler.adopt(first->id);
+  TokenEvent event = extend(sequence, *first, clock_.now_s());
+  drop_finished();
+  return event;
+}
+
+// Its place in running_ or held_ goes, and who asked for it hears so.
+void Engine::give_up(Sequences& list, Sequence& sequence) {
+  const auto it = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.get() == &sequence; });
+  given_up_.push_back(end_event(sequence, FinishReason::kCancelled, "the keys and values had to make room for other requests"));
+  release(sequence);
+  list.erase(it);
 }
 
 void Engine::preempt(Sequence& sequence) {
@@ -128,7 +173,9 @@ void Engine::preempt(Sequence& sequence) {
     plan_.erase(work);
     sequence.planned = false;
   }
+  if (sequence.kv().sends()) return give_up(running_, sequence);  // the other worker computes it sooner than we again
   release(sequence);
+  sequence.request.kv = {};  // nothing more comes: from now on it is computed here
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
   const auto place =
       std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& s) { return s->arrival > sequence.arrival; });
@@ -136,7 +183,7 @@ void Engine::preempt(Sequence& sequence) {
   running_.erase(it);
 }
 
-// Gives the sequence blocks for that many positions, from younger ones if need be.
+// Gives the sequence blocks for that many positions, from younger ones if need be, and at last from those held for others.
 bool Engine::make_room(Sequence& sequence, std::int64_t positions) {
   const auto needed = blocks_for(positions);
   while (static_cast<std::int64_t>(sequence.blocks.size()) < needed) {
@@ -145,8 +192,13 @@ bool Engine::make_room(Sequence& sequence, std::int64_t positions) {
       continue;
     }
     Sequence& youngest = *running_.back();
-    if (youngest.arrival <= sequence.arrival) return false;
-    preempt(youngest);
+    if (youngest.arrival > sequence.arrival) {
+      preempt(youngest);
+    } else if (!held_.empty()) {
+      give_up(held_, *held_.back());
+    } else {
+      return false;
+    }
   }
   return true;
 }
@@ -167,8 +219,20 @@ void Engine::admit() {
     const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s->arrival > next.arrival; });
     running_.insert(place, std::move(waiting_.front()));
     waiting_.pop_front();
-    schedule(next, std::min(next.pending(), budget_));
+    if (next.kv().receives()) {
+      receive(next);
+    } else {
+      schedule(next, std::min(next.pending(), budget_));
+    }
   }
+}
+
+void Engine::receive(Sequence& sequence) {
+  const auto needed = static_cast<std::size_t>(blocks_for(static_cast<std::int64_t>(sequence.tokens.size()) + 1));
+  while (sequence.blocks.size() < needed) sequence.blocks.push_back(kv_.take());  // admit() has seen that there are so many
+  sequence.receiving = true;
+  sequence.times.started_s = clock_.now_s();
+  transfer_.receiver->receive(sequence.id, sequence.kv(), sequence.tokens, sequence.blocks);
 }
 
 void Engine::plan_step() {
@@ -176,11 +240,12 @@ void Engine::plan_step() {
   budget_ = options_.max_batch_tokens;
   // Index loops: preempt() takes from the back of running_ while we walk.
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i]->pending() == 1) schedule(*running_[i], 1);
+    if (running_[i]->pending() == 1 && !running_[i]->receiving) schedule(*running_[i], 1);
   }
   for (std::size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if (!sequence.planned && sequence.pending() > 1) schedule(sequence, std::min(sequence.pending(), budget_));
+    if (!sequence.planned && !sequence.receiving && sequence.pending() > 1)
+      schedule(sequence, std::min(sequence.pending(), budget_));
   }
   admit();
 }
@@ -191,7 +256,33 @@ TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, do
     sequence.finished = true;
     return end_event(sequence, FinishReason::kError, sampled.error().message);
   }
-  const std::int32_t token = sampled->id;
+  return sequence.kv().sends() ? hold(sequence, *sampled, now_s) : extend(sequence, *sampled, now_s);
+}
+
+TokenEvent Engine::event_of(const Sequence& sequence) {
+  TokenEvent event;
+  event.request = sequence.id;
+  event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
+  event.generated_tokens = sequence.generated();
+  event.prompt_received = sequence.received;
+  event.for_another = sequence.kv().sends();
+  event.times = sequence.times;
+  return event;
+}
+
+// The prompt is computed; what is drawn goes to the other worker, which tells the client.
+TokenEvent Engine::hold(Sequence& sequence, const Sampled& first, double now_s) {
+  sequence.tokens.push_back(first.id);
+  sequence.times.first_token_s = sequence.times.last_token_s = now_s;
+  sequence.complete = true;
+  transfer_.sender->completed(sequence.kv().id, first);
+  TokenEvent event = event_of(sequence);
+  event.has_token = true;
+  return event;
+}
+
+TokenEvent Engine::extend(Sequence& sequence, const Sampled& sampled, double now_s) {
+  const std::int32_t token = sampled.id;
   sequence.tokens.push_back(token);
   if (sequence.generated() == 1) sequence.times.first_token_s = now_s;
   sequence.times.last_token_s = now_s;
@@ -205,14 +296,10 @@ TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, do
   const bool full = sequence.generated() >= sequence.request.max_tokens ||
                     static_cast<std::int64_t>(sequence.tokens.size()) >= options_.max_context_tokens;
 
-  TokenEvent event;
-  event.request = sequence.id;
-  event.text = std::move(piece.text);
+  TokenEvent event = event_of(sequence);
   event.has_token = true;
-  if (sequence.request.sampling.logprobs) event.logprobs = logprobs_of(*sampled);
-  event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
-  event.generated_tokens = sequence.generated();
-  event.times = sequence.times;
+  event.text = std::move(piece.text);
+  if (sequence.request.sampling.logprobs) event.logprobs = logprobs_of(sampled);
   if (piece.stopped || ends_turn) {
     event.finish = FinishReason::kStop;
   } else if (full) {
@@ -233,31 +320,51 @@ TokenLogprobs Engine::logprobs_of(const Sampled& sampled) const {
   return logprobs;
 }
 
+// What is over leaves its place; what another worker is to take moves aside.
 void Engine::drop_finished() {
-  for (const auto& sequence : running_) {
+  for (auto& sequence : running_) {
     if (sequence->finished) release(*sequence);
+    if (sequence->complete) held_.push_back(std::move(sequence));
   }
-  std::erase_if(running_, [](const auto& sequence) { return sequence->finished; });
+  std::erase_if(running_, [](const auto& sequence) { return sequence == nullptr || sequence->finished; });
+}
+
+// As the layers of this step's chunks come to be: what other workers wait for.
+void Engine::tell_computed(std::int64_t layer) const {
+  for (const Work& work : plan_) {
+    const Sequence& sequence = *work.sequence;
+    if (sequence.sending) transfer_.sender->computed(sequence.kv().id, {layer, sequence.cached, work.tokens}, sequence.blocks);
+  }
 }
 
 std::vector<TokenEvent> Engine::step() {
-  std::vector<TokenEvent> events;
-  if (idle()) return events;
+  iteration_ = {};
+  if (idle()) return {};
   const double began_s = clock_.now_s();
   plan_step();
-  assert(!plan_.empty());  // the oldest sequence always has work and always gets room
+  std::vector<TokenEvent> events = std::exchange(given_up_, {});
+  stalled_ = plan_.empty();
+  if (stalled_) {
+    // The oldest sequence always has work and always gets room, but for what other workers are to take or to bring.
+    assert(!held_.empty() ||
+           std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->receiving; }));
+    return events;
+  }
   std::sort(plan_.begin(), plan_.end(), [](const Work& a, const Work& b) { return a.sequence->arrival < b.sequence->arrival; });
   chunks_.clear();
-  iteration_ = {};
+  bool sends = false;
   for (const Work& work : plan_) {
     Sequence& sequence = *work.sequence;
     if (sequence.times.started_s == 0) sequence.times.started_s = began_s;
+    if (sequence.kv().sends() && !std::exchange(sequence.sending, true)) transfer_.sender->begins(sequence.kv().id);
+    sends = sends || sequence.sending;
     iteration_.tokens += work.tokens;
     chunks_.push_back(
         {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.cached), static_cast<std::size_t>(work.tokens)),
          sequence.cached, sequence.blocks, work.tokens == sequence.pending()});
   }
-  const auto logits = backend_.forward(chunks_);
+  const auto logits =
+      backend_.forward(chunks_, sends ? LayerDone([this](std::int64_t layer) { tell_computed(layer); }) : nullptr);
   const double now_s = clock_.now_s();
   const auto vocab = static_cast<std::size_t>(backend_.vocab_size());
   std::size_t row = 0;
@@ -279,7 +386,8 @@ std::vector<TokenEvent> Engine::step() {
 }
 
 EngineLoad Engine::load() const {
-  return {static_cast<std::int64_t>(running_.size()), static_cast<std::int64_t>(waiting_.size()), kv_.used(), kv_.total()};
+  return {static_cast<std::int64_t>(running_.size() + held_.size()), static_cast<std::int64_t>(waiting_.size()), kv_.used(),
+          kv_.total()};
 }
 
 }  // namespace windlass::worker

@@ -7,6 +7,10 @@
 // if there is none, it waits a step. The oldest sequence always advances, so nothing starves and nothing fails for want of
 // cache.
 //
+// A prompt may be computed here for another worker (its keys and values are then held until they are taken, and are given up
+// where a sequence needs the room), or be received from one (its sequence holds its blocks and waits; what does not arrive is
+// computed here). kv_transfer.h moves them.
+//
 // Pure logic over Backend and Clock: no threads, no I/O. One thread at a time.
 #pragma once
 
@@ -43,8 +47,9 @@ using TokenBytes = std::function<std::string_view(std::int32_t)>;
 
 class Engine {
  public:
-  // REQUIRES: backend and clock outlive this; options are as their comments say.
-  Engine(EngineOptions options, Backend& backend, TokenBytes token_bytes, const Clock& clock);
+  // REQUIRES: backend, clock and transfer's ends outlive this; options are as their comments say; requests name no
+  // session of a kind that transfer has no end for.
+  Engine(EngineOptions options, Backend& backend, TokenBytes token_bytes, const Clock& clock, KvTransfer transfer = {});
   ~Engine();
 
   // The request's own fitness, whatever the load. Error: kInvalidArgument, naming found and allowed.
@@ -61,7 +66,16 @@ class Engine {
   // One iteration. Events in the order of admission; empty when there is nothing to do.
   [[nodiscard]] std::vector<TokenEvent> step();
 
-  [[nodiscard]] bool idle() const { return running_.empty() && waiting_.empty(); }
+  // Another worker has all of what the sender was told of: its blocks are free again. The event of its end, or nothing if it is
+  // not here any more.
+  [[nodiscard]] std::optional<TokenEvent> taken(const std::string& session);
+  // What the receiver was asked for is in its blocks, with the first token; or an error, and the prompt is computed here. The
+  // first token's event, or nothing. Too late for a sequence that has lost its blocks, it changes nothing.
+  [[nodiscard]] std::optional<TokenEvent> received(RequestId id, const Result<Sampled>& first);
+
+  [[nodiscard]] bool idle() const { return running_.empty() && waiting_.empty() && held_.empty(); }
+  // Another step() does nothing until a call of the others above has changed something: all wait for other workers.
+  [[nodiscard]] bool stalled() const { return stalled_; }
   [[nodiscard]] EngineLoad load() const;
   // Of the last step() that had something to do.
   [[nodiscard]] const Iteration& last_iteration() const { return iteration_; }
@@ -79,9 +93,15 @@ class Engine {
   void plan_step();
   void schedule(Sequence& sequence, std::int64_t tokens);
   void admit();
+  void receive(Sequence& sequence);
   [[nodiscard]] bool make_room(Sequence& sequence, std::int64_t positions);
   void preempt(Sequence& sequence);
+  void give_up(Sequences& list, Sequence& sequence);
   [[nodiscard]] TokenEvent advance(Sequence& sequence, std::span<const float> logits, double now_s);
+  [[nodiscard]] TokenEvent extend(Sequence& sequence, const Sampled& sampled, double now_s);
+  [[nodiscard]] TokenEvent hold(Sequence& sequence, const Sampled& first, double now_s);
+  [[nodiscard]] static TokenEvent event_of(const Sequence& sequence);
+  void tell_computed(std::int64_t layer) const;
   [[nodiscard]] TokenLogprobs logprobs_of(const Sampled& sampled) const;
   [[nodiscard]] TokenEvent end_event(Sequence& sequence, FinishReason reason, const std::string& why) const;
   void release(Sequence& sequence);
@@ -91,14 +111,18 @@ class Engine {
   Backend& backend_;
   TokenBytes token_bytes_;
   const Clock& clock_;
+  KvTransfer transfer_;
   KvAllocator kv_;
-  Sequences waiting_;  // by arrival
-  Sequences running_;  // by admission, which is arrival too
+  Sequences waiting_;                 // by arrival
+  Sequences running_;                 // by admission, which is arrival too
+  Sequences held_;                    // computed for other workers, until they are taken; by completion
+  std::vector<TokenEvent> given_up_;  // in this step
   std::vector<Work> plan_;
   std::int64_t budget_ = 0;
   std::vector<SequenceChunk> chunks_;
   std::uint64_t arrivals_ = 0;
   std::int64_t preemptions_ = 0;
+  bool stalled_ = false;
   Iteration iteration_;
 };
 

@@ -8,13 +8,13 @@
 namespace windlass::worker {
 
 EngineLoop::EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
-                       const metrics::WorkerMetrics& metrics)
+                       const metrics::WorkerMetrics& metrics, KvTransfer transfer)
     : options_(std::move(options)),
       backend_(std::move(backend)),
       vocab_size_(backend_->vocab_size()),
       clock_(clock),
       metrics_(metrics),
-      engine_(options_, *backend_, std::move(token_bytes), clock) {
+      engine_(options_, *backend_, std::move(token_bytes), clock, transfer) {
   publish_load();
   thread_ = std::thread([this] { run(); });
 }
@@ -53,7 +53,7 @@ Result<std::vector<RequestId>> EngineLoop::submit_all(std::vector<std::pair<Gene
     for (auto& [request, sink] : requests) {
       ids.push_back(next_id_++);
       sinks_.emplace(ids.back(), std::move(sink));
-      arrivals_.push_back({ids.back(), std::move(request), now_s});
+      inbox_.arrivals.push_back({ids.back(), std::move(request), now_s});
     }
   }
   changed_.notify_all();
@@ -64,7 +64,7 @@ void EngineLoop::cancel(RequestId id, const std::string& why) {
   {
     const std::scoped_lock lock(mutex_);
     if (sinks_.count(id) == 0) return;
-    cancels_.emplace_back(id, why);
+    inbox_.cancels.emplace_back(id, why);
   }
   changed_.notify_all();
 }
@@ -72,8 +72,21 @@ void EngineLoop::cancel(RequestId id, const std::string& why) {
 void EngineLoop::cancel_all(const std::string& why) {
   {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [id, sink] : sinks_) cancels_.emplace_back(id, why);
+    for (const auto& [id, sink] : sinks_) inbox_.cancels.emplace_back(id, why);
   }
+  changed_.notify_all();
+}
+
+// These two tell of it while they hold the mutex: once the loop has taken it up, it may be gone as soon as it can lock.
+void EngineLoop::taken(std::string session) {
+  const std::scoped_lock lock(mutex_);
+  inbox_.taken.push_back(std::move(session));
+  changed_.notify_all();
+}
+
+void EngineLoop::received(RequestId request, Result<Sampled> first) {
+  const std::scoped_lock lock(mutex_);
+  inbox_.received.push_back({request, std::move(first)});
   changed_.notify_all();
 }
 
@@ -108,16 +121,19 @@ void EngineLoop::publish_load() {
 
 void EngineLoop::deliver(const TokenEvent& event) {
   if (event.has_token) {
-    metrics_.generation_tokens.add(1);
+    if (!event.for_another) metrics_.generation_tokens.add(1);
     if (event.generated_tokens == 1) {
-      metrics_.prompt_tokens.add(static_cast<double>(event.prompt_tokens));
       metrics_.time_to_first_token.observe(event.times.first_token_s - event.times.arrived_s);
       metrics_.request_queue.observe(event.times.started_s - event.times.arrived_s);
-      metrics_.request_prefill.observe(event.times.first_token_s - event.times.started_s);
+      if (!event.prompt_received) {
+        metrics_.prompt_tokens.add(static_cast<double>(event.prompt_tokens));
+        metrics_.request_prefill.observe(event.times.first_token_s - event.times.started_s);
+      }
     }
   }
   if (event.finish) {
-    metrics_.requests_finished(to_string(*event.finish)).add(1);
+    const bool prefilled = event.for_another && *event.finish == FinishReason::kStop;
+    metrics_.requests_finished(prefilled ? "prefilled" : to_string(*event.finish)).add(1);
     if (event.generated_tokens > 1) {
       metrics_.request_decode.observe(event.times.last_token_s - event.times.first_token_s);
       metrics_.time_per_output_token.observe((event.times.last_token_s - event.times.first_token_s) /
@@ -142,46 +158,57 @@ void EngineLoop::deliver(const TokenEvent& event) {
   changed_.notify_all();
 }
 
+void EngineLoop::handle(Inbox& inbox) {
+  for (Arrival& arrival : inbox.arrivals) {
+    const Result<void> taken = engine_.submit(arrival.id, std::move(arrival.request), arrival.arrived_s);
+    if (taken.ok()) continue;
+    TokenEvent event;
+    event.request = arrival.id;
+    event.finish = FinishReason::kError;
+    event.error = taken.error().message;
+    event.times.arrived_s = arrival.arrived_s;
+    deliver(event);
+  }
+  for (const auto& [id, why] : inbox.cancels) {
+    if (const auto event = engine_.cancel(id, why)) deliver(*event);
+  }
+  for (const std::string& session : inbox.taken) {
+    if (const auto event = engine_.taken(session)) deliver(*event);
+  }
+  for (const Received& each : inbox.received) {
+    if (const auto event = engine_.received(each.request, each.first)) deliver(*event);
+  }
+}
+
+void EngineLoop::step() {
+  const std::int64_t preempted = engine_.preemptions();
+  const std::vector<TokenEvent> events = engine_.step();
+  if (engine_.last_iteration().tokens > 0) {
+    metrics_.iteration.observe(engine_.last_iteration().seconds);
+    metrics_.iteration_tokens.observe(static_cast<double>(engine_.last_iteration().tokens));
+  }
+  metrics_.preemptions.add(static_cast<double>(engine_.preemptions() - preempted));
+  publish_load();
+  for (const TokenEvent& event : events) deliver(event);
+}
+
 void EngineLoop::run() {
   for (;;) {
-    std::vector<Arrival> arrivals;
-    std::vector<std::pair<RequestId, std::string>> cancels;
+    Inbox inbox;
     bool stopping = false;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopping_ || !arrivals_.empty() || !cancels_.empty() || !engine_.idle(); });
-      arrivals.swap(arrivals_);
-      cancels.swap(cancels_);
+      changed_.wait(lock, [&] { return stopping_ || !inbox_.empty() || !(engine_.idle() || engine_.stalled()); });
+      std::swap(inbox, inbox_);
       stopping = stopping_;
       if (stopping) {
-        cancels.clear();
-        for (const auto& [id, sink] : sinks_) cancels.emplace_back(id, "the worker stops");
+        inbox.cancels.clear();
+        for (const auto& [id, sink] : sinks_) inbox.cancels.emplace_back(id, "the worker stops");
       }
     }
-    for (Arrival& arrival : arrivals) {
-      const Result<void> taken = engine_.submit(arrival.id, std::move(arrival.request), arrival.arrived_s);
-      if (taken.ok()) continue;
-      TokenEvent event;
-      event.request = arrival.id;
-      event.finish = FinishReason::kError;
-      event.error = taken.error().message;
-      event.times.arrived_s = arrival.arrived_s;
-      deliver(event);
-    }
-    for (const auto& [id, why] : cancels) {
-      if (const auto event = engine_.cancel(id, why)) deliver(*event);
-    }
+    handle(inbox);
     if (stopping) return;
-    const std::int64_t preempted = engine_.preemptions();
-    const bool works = !engine_.idle();
-    const std::vector<TokenEvent> events = engine_.step();
-    if (works) {
-      metrics_.iteration.observe(engine_.last_iteration().seconds);
-      metrics_.iteration_tokens.observe(static_cast<double>(engine_.last_iteration().tokens));
-    }
-    metrics_.preemptions.add(static_cast<double>(engine_.preemptions() - preempted));
-    publish_load();
-    for (const TokenEvent& event : events) deliver(event);
+    step();
   }
 }
 

@@ -1,7 +1,7 @@
 // EngineLoop: the thread that steps an Engine, and the door to it for other threads.
 //
-// submit(), cancel(), drain() and the getters may be called from any thread; they never wait for a step. Sinks are called on
-// the loop's thread, in order, once for each TokenEvent of their request; they must not block, and of the
+// submit(), cancel(), taken(), received(), drain() and the getters may be called from any thread; they never wait for a step.
+// Sinks are called on the loop's thread, in order, once for each TokenEvent of their request; they must not block, and of the
 // loop they may call cancel() alone. Counts and times go into the injected WorkerMetrics before a sink hears of them.
 #pragma once
 
@@ -23,9 +23,9 @@ class EngineLoop {
  public:
   using Sink = std::function<void(const TokenEvent&)>;
 
-  // REQUIRES: clock and metrics outlive this.
+  // REQUIRES: clock, metrics and transfer's ends outlive this; with it all their sessions end.
   EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
-             const metrics::WorkerMetrics& metrics);
+             const metrics::WorkerMetrics& metrics, KvTransfer transfer = {});
   // Ends what is still in flight with kCancelled and joins the thread.
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
@@ -41,6 +41,10 @@ class EngineLoop {
   // Ends the request soon; its sink hears kCancelled unless it had ended by itself.
   void cancel(RequestId id, const std::string& why);
   void cancel_all(const std::string& why);
+
+  // What became of keys and values (Engine::taken, Engine::received).
+  void taken(std::string session);
+  void received(RequestId request, Result<Sampled> first);
 
   // No new requests from now on. Those that are here go on.
   void drain();
@@ -60,7 +64,23 @@ class EngineLoop {
     double arrived_s;
   };
 
+  struct Received {
+    RequestId request = 0;
+    Result<Sampled> first;
+  };
+  // What other threads want of the engine.
+  struct Inbox {
+    std::vector<Arrival> arrivals;
+    std::vector<std::pair<RequestId, std::string>> cancels;
+    std::vector<std::string> taken;
+    std::vector<Received> received;
+
+    [[nodiscard]] bool empty() const { return arrivals.empty() && cancels.empty() && taken.empty() && received.empty(); }
+  };
+
   void run();
+  void handle(Inbox& inbox);
+  void step();
   void deliver(const TokenEvent& event);
   void publish_load();
 
@@ -73,8 +93,7 @@ class EngineLoop {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::vector<Arrival> arrivals_;
-  std::vector<std::pair<RequestId, std::string>> cancels_;
+  Inbox inbox_;
   std::unordered_map<RequestId, Sink> sinks_;  // of all in flight
   RequestId next_id_ = 1;
   bool draining_ = false;

@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "worker/engine/kv_transfer.h"
 #include "worker/engine/sampler.h"
 
 namespace windlass::worker {
-
-using RequestId = std::uint64_t;
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;  // at least one token
@@ -19,12 +18,13 @@ struct GenerationRequest {
   std::vector<std::string> stop;          // none empty
   std::vector<std::int32_t> stop_tokens;  // beyond the model's end-of-sequence tokens
   bool ignore_eos = false;                // generate until max_tokens: end-of-sequence and stop tokens are ordinary
+  KvSession kv;                           // where one worker computes the prompt and another answers
 };
 
 enum class FinishReason {
-  kStop,       // end-of-sequence token or stop string
+  kStop,       // end-of-sequence token or stop string; of a prompt computed for another worker: it has been taken
   kLength,     // max_tokens or the context limit
-  kCancelled,  // the client left, or drain ran out of time
+  kCancelled,  // the client left, drain ran out of time, or what was computed for another worker had to be given up
   kError,
 };
 
@@ -58,6 +58,8 @@ struct TokenEvent {
   std::optional<TokenLogprobs> logprobs;  // of this token, where the request asks for them
   std::int64_t prompt_tokens = 0;
   std::int64_t generated_tokens = 0;  // with this one
+  bool prompt_received = false;       // another worker computed the prompt
+  bool for_another = false;           // the prompt is computed for another worker, which tells the client of the token
   std::optional<FinishReason> finish;
   std::string error;  // for kError and kCancelled: why
   RequestTimes times;

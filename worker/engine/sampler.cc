@@ -112,10 +112,17 @@ Result<Sampled> Sampler::sample(std::span<const float> logits) {
   Sampled sampled;
   sampled.id = params_.temperature <= 0 ? best : draw(weighed, best);
   if (params_.logprobs) tell(logits, sampled);
-  if (params_.repetition_penalty != 1 || params_.frequency_penalty != 0 || params_.presence_penalty != 0) {
-    ++seen_[sampled.id];
-  }
+  remember(sampled.id);
   return sampled;
+}
+
+void Sampler::remember(std::int32_t token) {
+  if (params_.repetition_penalty != 1 || params_.frequency_penalty != 0 || params_.presence_penalty != 0) ++seen_[token];
+}
+
+void Sampler::adopt(std::int32_t token) {
+  if (params_.temperature > 0) static_cast<void>(rng_.uniform());  // a draw takes one
+  remember(token);
 }
 
 }  // namespace windlass::worker

@@ -52,6 +52,9 @@ class Sampler {
   // logit is not finite is never drawn. Error: kInternal when no logit is finite.
   [[nodiscard]] Result<Sampled> sample(std::span<const float> logits);
 
+  // Another worker's sampler with the same parameters drew this one: what follows is as if this one had.
+  void adopt(std::int32_t token);
+
  private:
   struct Candidate {
     double weight;
@@ -61,6 +64,7 @@ class Sampler {
   [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
   [[nodiscard]] std::int32_t draw(std::span<const float> logits, std::int32_t best);
   void tell(std::span<const float> logits, Sampled& sampled);
+  void remember(std::int32_t token);
 
   SamplingParams params_;
   Rng rng_;

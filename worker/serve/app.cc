@@ -17,6 +17,7 @@
 #include "metrics/bundles.h"
 #include "worker/engine/clock.h"
 #include "worker/serve/http_server.h"
+#include "worker/serve/kv_http.h"
 #include "worker/serve/served_model.h"
 
 namespace windlass::worker {
@@ -82,15 +83,20 @@ int serve_model(const ServeFlags& flags) {
   const SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, flags.served_name);
-  for (const char* reason : {"stop", "length", "abort", "error", "rejected"}) metrics.requests_finished(reason).add(0);
-  HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s}, registry, metrics, clock);
+  for (const char* reason : {"stop", "length", "abort", "error", "rejected", "prefilled"})
+    metrics.requests_finished(reason).add(0);
+  HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file},
+                    registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     spdlog::error("{}", opened.error().message);
     return 1;
   }
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
-  auto loading = std::async(std::launch::async, [&] { return load_served_model(flags, clock, metrics); });
+  const OtherWorkers others{ask_over_http(), [](const KvQuestion& last, const Error& why) {
+                              spdlog::warn("prompt of session {} is computed here: {}", last.session, why.message);
+                            }};
+  auto loading = std::async(std::launch::async, [&] { return load_served_model(flags, clock, metrics, others); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     if (stop_signal_within_tick()) {
       spdlog::info("asked to stop while loading");

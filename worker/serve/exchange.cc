@@ -60,6 +60,7 @@ void Exchange::start_body(const std::string& content_type) {
   buffer_.emplace();
   web::http::http_response response(web::http::status_codes::OK);
   response.headers().set_cache_control("no-cache");
+  if (is_prefill()) response.headers().add("X-Windlass-Prefilled", parts_.prefilled);
   response.set_body(buffer_->create_istream(), content_type);  // no length: chunked
   reply(std::move(response));
 }
@@ -69,6 +70,11 @@ void Exchange::write(const std::string& bytes) {
   buffer_->putn_nocopy(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   buffer_->sync();
   wrote_ = true;
+}
+
+void Exchange::begun() {
+  const std::scoped_lock lock(mutex_);
+  if (++begun_ == parts_.choices && is_prefill() && !finished_) start_body("text/plain");
 }
 
 void Exchange::accepted(std::function<void()> cancel) {
@@ -108,7 +114,9 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     if (!failed && !std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended; })) return;
     finished_ = true;
     failed_ = failed;
-    if (parts_.stream) {
+    if (is_prefill()) {
+      finish_prefill(failed ? &event : nullptr);
+    } else if (parts_.stream) {
       finish_stream(failed ? &event : nullptr);
     } else {
       finish_whole(failed ? &event : nullptr);
@@ -156,6 +164,16 @@ void Exchange::finish_whole(const TokenEvent* failed) {
   buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
 }
 
+// The keys and values have been taken or given up: in either case there is nothing more to say.
+void Exchange::finish_prefill(const TokenEvent* failed) {
+  if (buffer_) {
+    buffer_->close(std::ios_base::out);
+  } else if (failed != nullptr) {
+    const ApiError error = failure(*failed);
+    send_whole(error.status, error_body(error));
+  }
+}
+
 void Exchange::send_whole(int status, const std::string& body) {
   if (!buffer_) {
     web::http::http_response response(static_cast<web::http::status_code>(status));
@@ -179,6 +197,7 @@ void Exchange::tick(double now_s) {
       timed_out_ = true;
       cancel = cancel_;
     } else if (now_s - last_write_s_ >= kQuietSeconds) {
+      if (is_prefill() && !buffer_) return;  // its head is the answer
       if (!buffer_) start_body("application/json");
       write(parts_.stream ? ": waiting\n\n" : " ");
     }

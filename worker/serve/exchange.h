@@ -1,4 +1,5 @@
-// Exchange: the answer to one generation request with all its choices, streamed or whole, written through cpprestsdk.
+// Exchange: the answer to one generation request with all its choices, streamed or whole, or to one whose prompt is computed
+// for another worker (its body then lasts as long as keys and values are held), written through cpprestsdk.
 //
 // on_event() runs on the engine's thread, tick() on main's, the end of the reply on one of cpprestsdk's; a mutex joins them.
 // cpprestsdk tells of a client that left only when a write fails, so tick() writes something harmless to a quiet connection: an
@@ -28,6 +29,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool stream = false;
     bool include_usage = false;
     int choices = 1;
+    // Of a prefill for another worker the header of its answer, which is neither streamed nor tells anything else; else empty.
+    std::string prefilled;
     double started_s = 0;
     double timeout_s = 0;         // from there until it is ended; 0: never
     std::shared_ptr<void> token;  // held until the answer is out
@@ -37,6 +40,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // The engine took the request: cancel ends all its choices there. A stream's status and headers leave now.
   void accepted(std::function<void()> cancel);
+
+  // A choice's first iteration is about to begin. Of a prefill for another worker status and headers leave when all have begun.
+  void begun();
 
   // Of the choice with this index. A choice that fails ends the whole answer and cancels the others.
   // REQUIRES: called in order; nothing of a choice after its event with `finish`.
@@ -62,6 +68,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] ApiError failure(const TokenEvent& event) const;
   void finish_stream(const TokenEvent* failed);
   void finish_whole(const TokenEvent* failed);
+  void finish_prefill(const TokenEvent* failed);
+  [[nodiscard]] bool is_prefill() const { return !parts_.prefilled.empty(); }
   void send_whole(int status, const std::string& body);
   void reply(web::http::http_response response);
   void client_left();
@@ -69,6 +77,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   mutable std::mutex mutex_;
   Parts parts_;
   std::function<void()> cancel_;
+  int begun_ = 0;  // choices
   bool left_ = false;
   bool finished_ = false;
   bool timed_out_ = false;

@@ -35,6 +35,7 @@ struct RawServe {
   int port = -1;
   std::string drain_timeout = "30m";
   std::string request_timeout = "0";
+  std::string role = to_string(Role::kUnified);
 };
 
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
@@ -56,6 +57,9 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.backend != "cpu" && flags.backend != "cuda") {
     return bad(fmt::format("--backend: found '{}', allowed is cpu or cuda", flags.backend));
   }
+  const auto role = role_from(raw.role);
+  if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
+  flags.role = *role;
   WINDLASS_RETURN_IF_ERROR(in_range("--max-concurrent", flags.max_concurrent, 1, 1024));
   WINDLASS_RETURN_IF_ERROR(in_range("--threads", flags.threads, 1, 1024));
   if (flags.kv_cache_tokens != 0) WINDLASS_RETURN_IF_ERROR(in_range("--kv-cache-tokens", flags.kv_cache_tokens, 1, 1LL << 32U));
@@ -127,6 +131,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--drain-timeout", raw.drain_timeout, "after SIGTERM, how long requests in flight may take (default 30m)");
   app.add_option("--request-timeout", raw.request_timeout,
                  "how long a request may take, waiting included; then it ends with an error (default 0: no limit)");
+  app.add_option(
+      "--role", raw.role,
+      "unified, prefill (prompts for other workers alone) or decode (answers to prompts of others) (default unified)");
+  app.add_option("--token-file", serve.token_file,
+                 "file of the token that may change the role while the worker runs (default: nobody may)");
   app.add_option("--threads", serve.threads, "threads for matrix products (default 1)");
 
   ModelInitFlags init;

@@ -9,6 +9,7 @@
 
 #include "planner/base/result.h"
 #include "worker/model/model_init.h"
+#include "worker/serve/role.h"
 
 namespace windlass::worker {
 
@@ -25,6 +26,8 @@ struct ServeFlags {
   double drain_timeout_s = 1800;
   double request_timeout_s = 0;  // 0: none
   int threads = 1;
+  Role role = Role::kUnified;  // at the start
+  std::string token_file;      // of the installation's token, which may change the role; empty: nobody may
 };
 
 struct ModelInitFlags {

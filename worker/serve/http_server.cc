@@ -1,6 +1,7 @@
 // Routing, limits and refusals.
 #include "worker/serve/http_server.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -15,7 +16,13 @@
 #include <pplx/threadpool.h>
 #include <spdlog/spdlog.h>
 
+#include "metrics/security/files.h"
+#include "metrics/security/secrets.h"
+#include "worker/model/json_input.h"
+#include "worker/model/shown.h"
+#include "worker/parallel/kv_wire.h"
 #include "worker/serve/exchange.h"
+#include "worker/serve/kv_http.h"
 
 namespace windlass::worker {
 namespace {
@@ -51,14 +58,42 @@ pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::sh
   });
 }
 
+std::string header_of(const http_request& request, const char* name) {
+  const auto it = request.headers().find(name);
+  return it == request.headers().end() ? "" : it->second;
+}
+
 // A client's request id, if it is one that may go back into a header.
 std::string request_id_of(const http_request& request) {
-  const auto it = request.headers().find("X-Request-Id");
-  if (it == request.headers().end() || it->second.size() > 128) return "";
-  for (const char c : it->second) {
-    if (c <= ' ' || c > '~') return "";
+  std::string id = header_of(request, "X-Request-Id");
+  const bool good = id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
+  return good ? id : "";
+}
+
+ApiError bad_header(const char* name, const std::string& found, const std::string& allowed) {
+  return {400, fmt::format("{}: found '{}', allowed is {}", name, found.substr(0, 60), allowed), "invalid_request_error", "",
+          ""};
+}
+
+// Where the choices' prompts are computed: here for this client, here for another worker, or at another one.
+std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& request, std::size_t choices) {
+  std::vector<KvSession> sessions(choices);
+  const std::string phase = header_of(request, kPhaseHeader);
+  const std::string prefilled = header_of(request, kPrefilledHeader);
+  if (phase == "prefill") {
+    for (KvSession& each : sessions) each.id = new_session_id();
+  } else if (!phase.empty()) {
+    return bad_header(kPhaseHeader, phase, "prefill, or no such header");
+  } else if (!prefilled.empty()) {
+    const auto ids = sessions_from(prefilled);
+    if (!ids.ok() || ids->size() != choices) {
+      return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
+    }
+    const std::string address = header_of(request, kPrefillAddressHeader);
+    if (!parse_host_port(address).ok()) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
+    for (std::size_t i = 0; i < choices; ++i) sessions[i] = {(*ids)[i], address};
   }
-  return it->second;
+  return sessions;
 }
 
 std::int64_t unix_now_s() {
@@ -69,13 +104,14 @@ std::int64_t unix_now_s() {
 
 struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   Impl(HttpServerOptions o, const metrics::Registry& r, const metrics::WorkerMetrics& m, const Clock& c)
-      : options(std::move(o)), registry(r), metrics(m), clock(c), created(unix_now_s()) {}
+      : options(std::move(o)), registry(r), metrics(m), clock(c), created(unix_now_s()), role(options.role) {}
 
   const HttpServerOptions options;
   const metrics::Registry& registry;
   const metrics::WorkerMetrics& metrics;
   const Clock& clock;
   const std::int64_t created;
+  std::atomic<Role> role;
   std::atomic<Phase> phase{Phase::kLoading};
   std::atomic<const ServedModel*> model{nullptr};
   std::atomic<std::uint64_t> next_response{1};
@@ -94,6 +130,9 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   void handle(const http_request& request);
   void route(const http_request& request, const std::string& body, const Token& token);
   void generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token);
+  void start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
+             const std::vector<KvSession>& sessions, const Token& token);
+  void change_role(const http_request& request, const std::string& body, const Token& token);
   void tokenize(const http_request& request, bool encode, const std::string& body, const Token& token);
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
@@ -147,27 +186,41 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
   const std::string path = request.relative_uri().path();
   const std::string method = request.method();
   const bool tokens = path == "/tokenize" || path == "/detokenize";
-  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens;
-  const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models";
+  const bool role_path = path == "/role";
+  const bool kv = path.compare(0, 4, "/kv/") == 0;
+  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens || (role_path && method == "POST");
+  const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path || kv;
   if (!post && !get) {
     return refuse(request,
                   {404,
                    fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
-                               "/detokenize, /health, /ready and /metrics",
+                               "/detokenize, /health, /ready, /metrics and /role",
                                path),
                    "invalid_request_error", "", "not_found"},
                   token);
   }
-  const std::string allowed = post ? "POST" : "GET";
-  if (method != allowed) {
+  const std::string allowed = role_path ? "GET, POST" : post ? "POST" : "GET";
+  if (method != (post ? "POST" : "GET")) {
     return refuse(request,
                   {405, fmt::format("method: found {}, {} allows {}", method, path, allowed), "invalid_request_error", "",
                    "method_not_allowed"},
                   token, "", allowed);
   }
+  if (role_path && post) return change_role(request, body, token);
   if (tokens) return tokenize(request, path == "/tokenize", body, token);
   if (post)
     return generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
+  if (kv) {
+    const ServedModel* loaded = model.load();
+    if (loaded == nullptr) return refuse(request, {404, "this worker is loading", "server_error", "", "loading"}, token);
+    // The engine outlives what is open here, as with exchanges.
+    return answer_kv(
+        request, *loaded->exports, clock, [&engine = *loaded->engine, session = path.substr(4)] { engine.taken(session); },
+        token);
+  }
+  if (role_path) {
+    return send_response(request, 200, ordered_json{{"role", to_string(role.load())}}.dump(), "application/json", {}, token);
+  }
   if (path == "/metrics") return send_response(request, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
   if (path == "/v1/models") return send_response(request, 200, models_body(), "application/json", {}, token);
   if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
@@ -206,7 +259,6 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
     return refuse(request, {503, fmt::format("this worker is {} and takes no requests", why), "server_error", "", why}, token,
                   why);
   }
-  EngineLoop& engine = *loaded->engine;
   std::uint64_t seed = 0;
   {
     const std::scoped_lock lock(mutex);
@@ -215,20 +267,48 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
   auto parsed = parse_request(endpoint, body, against(*loaded), seed);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(request, *error, token);
   ApiRequest& api = std::get<ApiRequest>(parsed);
+  const auto sessions = sessions_of(request, static_cast<std::size_t>(api.choices));
+  if (const auto* error = std::get_if<ApiError>(&sessions)) return refuse(request, *error, token);
+  start(request, endpoint, *loaded, api, std::get<std::vector<KvSession>>(sessions), token);
+}
 
+void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
+                             const std::vector<KvSession>& sessions, const Token& token) {
+  EngineLoop& engine = *loaded.engine;
+  KvExports& exports = *loaded.exports;
+  const bool sends = sessions.front().sends();
+  const Role is = role.load();
+  if (is == (sends ? Role::kDecode : Role::kPrefill)) {
+    return refuse(request,
+                  {503,
+                   fmt::format("role: this worker's is {}, which does not take {}", to_string(is),
+                               sends ? "prompts for other workers" : "whole requests"),
+                   "server_error", "", "role"},
+                  token, "role");
+  }
   const std::uint64_t number = next_response.fetch_add(1);
   const std::string id =
       fmt::format("{}-{:x}-{}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl", created, number);
-  auto exchange = std::make_shared<Exchange>(
-      Exchange::Parts{request, ResponseFormat(endpoint, id, loaded->served_name, unix_now_s()), request_id_of(request),
-                      api.stream, api.include_usage, api.choices, clock.now_s(), options.request_timeout_s, token});
+  std::vector<std::string> sent;
+  if (sends)
+    std::transform(sessions.begin(), sessions.end(), std::back_inserter(sent), [](const auto& each) { return each.id; });
+  auto exchange = std::make_shared<Exchange>(Exchange::Parts{
+      request, ResponseFormat(endpoint, id, loaded.served_name, unix_now_s()), request_id_of(request), api.stream && !sends,
+      api.include_usage, api.choices, sessions_text(sent), clock.now_s(), options.request_timeout_s, token});
   std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> choices;
   for (GenerationRequest& choice : choices_of(api)) {
     const int index = static_cast<int>(choices.size());
-    choices.emplace_back(std::move(choice), [exchange, index](const TokenEvent& event) { exchange->on_event(index, event); });
+    choice.kv = sessions[choices.size()];
+    if (sends) exports.open(choice.kv.id, choice.prompt, [exchange] { exchange->begun(); });
+    const std::string session = sends ? choice.kv.id : "";
+    choices.emplace_back(std::move(choice), [exchange, index, session, &exports](const TokenEvent& event) {
+      if (event.finish && !session.empty()) exports.close(session);
+      exchange->on_event(index, event);
+    });
   }
   const auto taken = engine.submit_all(std::move(choices));
   if (!taken.ok()) {
+    for (const std::string& session : sent) exports.close(session);
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
     if (!full && !draining) return refuse(request, {400, taken.error().message}, token);
@@ -243,6 +323,36 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
   exchange->accepted([&engine, ids = *taken] {
     for (const RequestId each : ids) engine.cancel(each, "the client left or another choice failed");
   });
+}
+
+void HttpServer::Impl::change_role(const http_request& request, const std::string& body, const Token& token) {
+  if (options.token_file.empty()) {
+    return refuse(request, {403, "this worker was started without --token-file: its role cannot be changed"}, token);
+  }
+  const auto file = security::read_file(options.token_file);
+  const auto expected = file.ok() ? security::parse_token(*file) : Result<std::string>(file.error());
+  if (!expected.ok()) {
+    spdlog::error("--token-file: {}", expected.error().message);
+    return refuse(request, {500, "this worker cannot read its --token-file", "server_error"}, token);
+  }
+  if (!security::same_secret(security::bearer(header_of(request, "Authorization")), *expected)) {
+    return refuse(request, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
+  }
+  const auto asked = parse_json(body);
+  const auto wanted = asked.ok() && asked->is_object() && asked->contains("role") && asked->at("role").is_string()
+                          ? role_from(asked->at("role").get_ref<const std::string&>())
+                          : std::nullopt;
+  if (!wanted) {
+    return refuse(request,
+                  {400,
+                   fmt::format("role: found {}, allowed is {{\"role\": \"unified\", \"prefill\" or \"decode\"}}",
+                               asked.ok() ? shown(*asked) : "no JSON"),
+                   "invalid_request_error", "role"},
+                  token);
+  }
+  const Role before = role.exchange(*wanted);
+  if (before != *wanted) spdlog::info("role: {} from now on, {} before", to_string(*wanted), to_string(before));
+  send_response(request, 200, ordered_json{{"role", to_string(*wanted)}}.dump(), "application/json", {}, token);
 }
 
 HttpServer::HttpServer(HttpServerOptions options, const metrics::Registry& registry, const metrics::WorkerMetrics& metrics,
@@ -291,6 +401,7 @@ void HttpServer::tick() {
     });
   }
   const double now_s = impl_->clock.now_s();
+  if (const ServedModel* model = impl_->model.load()) model->exports->tick(now_s);
   for (const auto& exchange : live) exchange->tick(now_s);
 }
 

@@ -1,4 +1,5 @@
-// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready and /metrics, on cpprestsdk's listener.
+// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, and /kv for other workers, on
+// cpprestsdk's listener.
 //
 // It is thin: it reads a bounded body, asks openai_api.h what it means, gives it to the engine and writes events back. Handlers
 // run on cpprestsdk's threads and never block there. Methods of this class belong to main's thread.
@@ -10,6 +11,7 @@
 #include "metrics/bundles.h"
 #include "planner/base/result.h"
 #include "worker/engine/clock.h"
+#include "worker/serve/role.h"
 #include "worker/serve/served_model.h"
 
 namespace windlass::worker {
@@ -19,6 +21,8 @@ struct HttpServerOptions {
   int port = 0;
   std::string served_name;
   double request_timeout_s = 0;  // 0: none
+  Role role = Role::kUnified;    // at the start
+  std::string token_file;        // read at each change of role; empty: it cannot be changed
 };
 
 class HttpServer {

@@ -41,7 +41,7 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
 }
 
 Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, const Clock& clock,
-                                                       const metrics::WorkerMetrics& metrics) {
+                                                       const metrics::WorkerMetrics& metrics, OtherWorkers others) {
   if (flags.backend == "cuda") {
     return Error{
         ErrorCode::kFailedPrecondition,
@@ -80,8 +80,19 @@ Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, 
   WINDLASS_ASSIGN_OR_RETURN(auto cpu, make_cpu_backend(model->config, std::move(weights), backend));
 
   const Tokenizer& tokens = model->tokenizer;
+  model->exports = std::make_unique<KvExports>(*cpu, metrics);
+  model->imports = std::make_unique<KvImports>(
+      *cpu, std::move(others.ask),
+      [&to = *model, failed = std::move(others.failed)](RequestId request, const KvQuestion& last,
+                                                        const Result<Sampled>& first) {
+        if (!first.ok()) failed(last, first.error());
+        to.engine->received(request, first);
+      },
+      clock, metrics);
+  const KvTransfer transfer{model->exports.get(), model->imports.get()};
   model->engine = std::make_unique<EngineLoop>(
-      std::move(engine), std::move(cpu), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock, metrics);
+      std::move(engine), std::move(cpu), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock, metrics,
+      transfer);
   metrics.model_load.set(clock.now_s() - started_s);
   return model;
 }

@@ -12,6 +12,8 @@
 #include "worker/model/chat_template.h"
 #include "worker/model/config.h"
 #include "worker/model/tokenizer.h"
+#include "worker/parallel/kv_exports.h"
+#include "worker/parallel/kv_imports.h"
 #include "worker/serve/flags.h"
 
 namespace windlass::worker {
@@ -23,7 +25,9 @@ struct ServedModel {
   const std::string served_name;
   const ModelConfig config;
   const Tokenizer tokenizer;
-  std::optional<ChatTemplate> chat;    // always there once loaded
+  std::optional<ChatTemplate> chat;  // always there once loaded, like the following
+  std::unique_ptr<KvExports> exports;
+  std::unique_ptr<KvImports> imports;
   std::unique_ptr<EngineLoop> engine;  // last: ends first
 };
 
@@ -34,8 +38,15 @@ struct EngineSizes {
 };
 [[nodiscard]] Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& config);
 
+// How this worker reaches others, and whom it tells when that failed.
+struct OtherWorkers {
+  KvImports::Ask ask;
+  std::function<void(const KvQuestion& last, const Error& why)> failed;
+};
+
 // REQUIRES: clock and metrics outlive the model. Errors name the file or flag, the field, found and allowed.
 [[nodiscard]] Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, const Clock& clock,
-                                                                     const metrics::WorkerMetrics& metrics);
+                                                                     const metrics::WorkerMetrics& metrics,
+                                                                     OtherWorkers others);
 
 }  // namespace windlass::worker

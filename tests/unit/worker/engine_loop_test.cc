@@ -47,11 +47,12 @@ class GatedBackend final : public Backend {
   explicit GatedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
   [[nodiscard]] std::int64_t vocab_size() const override { return inner_->vocab_size(); }
   [[nodiscard]] std::int64_t kv_blocks() const override { return inner_->kv_blocks(); }
-  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return allowed_ > 0; });
-    --allowed_;
-    return inner_->forward(chunks);
+  [[nodiscard]] KvShape kv_shape() const override { return inner_->kv_shape(); }
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    inner_->read_kv(range, blocks, out);
+  }
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    inner_->write_kv(range, blocks, in);
   }
   void allow(std::int64_t steps) {
     const std::scoped_lock lock(mutex_);
@@ -60,6 +61,14 @@ class GatedBackend final : public Backend {
   }
 
  private:
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
+                                                   const LayerDone& layer_done) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return allowed_ > 0; });
+    --allowed_;
+    return inner_->forward(chunks, layer_done);
+  }
+
   std::unique_ptr<Backend> inner_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -43,7 +43,7 @@ class HashBackend final : public Backend {
       : vocab_(vocab),
         blocks_(blocks),
         max_batch_tokens_(max_batch_tokens),
-        cache_(static_cast<std::size_t>(blocks * kKvBlockTokens), -1) {}
+        cache_(static_cast<std::size_t>(kLayers * blocks * kKvBlockTokens), -1) {}
 
   [[nodiscard]] std::int64_t vocab_size() const override { return vocab_; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return blocks_; }
@@ -53,7 +53,28 @@ class HashBackend final : public Backend {
     return static_cast<std::int32_t>(hash(tokens) % static_cast<std::uint64_t>(vocab_));
   }
 
-  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) override {
+  // A token leaves itself in each layer.
+  [[nodiscard]] KvShape kv_shape() const override { return {kLayers, 1}; }
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    for (std::int64_t p = range.start; p < range.start + range.tokens; ++p) {
+      *out++ = static_cast<float>(cache_[slot(range.layer, blocks, p)]);
+    }
+  }
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    for (std::int64_t p = range.start; p < range.start + range.tokens; ++p) {
+      cache_[slot(range.layer, blocks, p)] = static_cast<std::int32_t>(*in++);
+    }
+  }
+
+  std::int64_t steps = 0;
+  std::int64_t fail_at_step = -1;
+  std::int64_t largest_batch = 0;
+
+ private:
+  static constexpr std::int64_t kLayers = 2;
+
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
+                                                   const LayerDone& layer_done) override {
     ++steps;
     if (fail_at_step == steps) return Error{ErrorCode::kInternal, "the backend broke"};
     logits_.clear();
@@ -66,11 +87,21 @@ class HashBackend final : public Backend {
         EXPECT_TRUE(owned.insert(block).second) << "block " << block << " has two owners";
       const std::int64_t end = chunk.start + static_cast<std::int64_t>(chunk.tokens.size());
       EXPECT_GE(static_cast<std::int64_t>(chunk.blocks.size()), blocks_for(end));
-      for (std::size_t t = 0; t < chunk.tokens.size(); ++t)
-        slot(chunk, chunk.start + static_cast<std::int64_t>(t)) = chunk.tokens[t];
+    }
+    for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+      for (const SequenceChunk& chunk : chunks) {
+        for (std::size_t t = 0; t < chunk.tokens.size(); ++t)
+          cache_[slot(layer, chunk.blocks, chunk.start + static_cast<std::int64_t>(t))] = chunk.tokens[t];
+      }
+      if (layer_done) layer_done(layer);
+    }
+    for (const SequenceChunk& chunk : chunks) {
       if (!chunk.wants_logits) continue;
       std::vector<std::int32_t> sequence;
-      for (std::int64_t p = 0; p < end; ++p) sequence.push_back(slot(chunk, p));
+      for (std::int64_t p = 0; p < chunk.start + static_cast<std::int64_t>(chunk.tokens.size()); ++p) {
+        sequence.push_back(cache_[slot(0, chunk.blocks, p)]);
+        EXPECT_EQ(cache_[slot(1, chunk.blocks, p)], sequence.back()) << "the layers of position " << p << " differ";
+      }
       const std::size_t row = logits_.size();
       logits_.resize(row + static_cast<std::size_t>(vocab_), 0.0F);
       logits_[row + static_cast<std::size_t>(next_token(sequence))] = 10;
@@ -80,19 +111,14 @@ class HashBackend final : public Backend {
     return std::span<const float>(logits_);
   }
 
-  std::int64_t steps = 0;
-  std::int64_t fail_at_step = -1;
-  std::int64_t largest_batch = 0;
-
- private:
   static std::uint64_t hash(const std::vector<std::int32_t>& tokens) {
     std::uint64_t h = 0xCBF29CE484222325ULL;
     for (const std::int32_t token : tokens) h = (h ^ static_cast<std::uint64_t>(token + 1)) * 0x100000001B3ULL;
     return h ^ (h >> 29U);
   }
-  std::int32_t& slot(const SequenceChunk& chunk, std::int64_t position) {
-    const std::int64_t block = chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)];
-    return cache_[static_cast<std::size_t>(block * kKvBlockTokens + position % kKvBlockTokens)];
+  [[nodiscard]] std::size_t slot(std::int64_t layer, std::span<const std::int32_t> blocks, std::int64_t position) const {
+    const std::int64_t block = layer * blocks_ + blocks[static_cast<std::size_t>(position / kKvBlockTokens)];
+    return static_cast<std::size_t>(block * kKvBlockTokens + position % kKvBlockTokens);
   }
 
   std::int64_t vocab_;

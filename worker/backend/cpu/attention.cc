@@ -270,6 +270,16 @@ void store_kv(const ModelConfig& config, const float* key, const float* value, s
   }
 }
 
+void load_kv(const ModelConfig& config, const float* keys, const float* values, std::int32_t block, std::int64_t offset,
+             float* key, float* value) {
+  const std::int64_t dim = config.head_dim;
+  for (std::int64_t g = 0; g < config.kv_heads; ++g) {
+    const std::int64_t tile = tile_offset(config, block, g);
+    for (std::int64_t d = 0; d < dim; ++d) key[g * dim + d] = keys[tile + d * kTile + offset];
+    std::copy_n(values + tile + offset * dim, dim, value + g * dim);
+  }
+}
+
 void attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride, std::int64_t tokens,
                std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
   if (tokens < kDirectRows) {

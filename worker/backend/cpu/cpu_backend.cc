@@ -36,7 +36,30 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::int64_t vocab_size() const override { return config_.vocab_size; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
 
-  [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks) override {
+  [[nodiscard]] KvShape kv_shape() const override { return {config_.layers, 2 * config_.kv_size()}; }
+
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    const std::int64_t first = range.layer * layer_cache_size();
+    for (std::int64_t position = range.start; position < range.start + range.tokens; ++position) {
+      cpu::load_kv(config_, keys_.data() + first, values_.data() + first,
+                   blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, out,
+                   out + config_.kv_size());
+      out += 2 * config_.kv_size();
+    }
+  }
+
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    const std::int64_t first = range.layer * layer_cache_size();
+    for (std::int64_t position = range.start; position < range.start + range.tokens; ++position) {
+      cpu::store_kv(config_, in, in + config_.kv_size(), blocks[static_cast<std::size_t>(position / kKvBlockTokens)],
+                    position % kKvBlockTokens, keys_.data() + first, values_.data() + first);
+      in += 2 * config_.kv_size();
+    }
+  }
+
+ private:
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
+                                                   const LayerDone& layer_done) override {
     std::int64_t tokens = 0;
     std::int64_t rows = 0;
     for (const SequenceChunk& chunk : chunks) {
@@ -56,6 +79,7 @@ class CpuBackend final : public Backend {
       if (config_.qkv_bias) cpu::set_bias(layer.qkv_bias.data(), qkv_.data(), tokens, qkv_width());
       cpu::matmul(normed_.data(), layer.qkv.data(), qkv_.data(), tokens, hidden, qkv_width(), config_.qkv_bias);
       attend(chunks, i);
+      if (layer_done) layer_done(i);
       if (config_.attention_out_bias) cpu::add_bias(layer.out_bias.data(), residual_.data(), tokens, hidden);
       cpu::matmul(mixed_.data(), layer.attention_out.data(), residual_.data(), tokens, config_.q_size(), hidden, true);
       cpu::rms_norm(residual_.data(), layer.mlp_norm.data(), normed_.data(), tokens, hidden, eps);
@@ -76,7 +100,6 @@ class CpuBackend final : public Backend {
     return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
   }
 
- private:
   [[nodiscard]] std::int64_t layer_cache_size() const { return options_.kv_blocks * kKvBlockTokens * config_.kv_size(); }
   [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
 

@@ -51,6 +51,9 @@ struct PagedKv {
 // Puts one position's key and value rows (kv_heads * head_dim each) into its block.
 void store_kv(const ModelConfig& config, const float* key, const float* value, std::int32_t block, std::int64_t offset,
               float* keys, float* values);
+// The same, the other way.
+void load_kv(const ModelConfig& config, const float* keys, const float* values, std::int32_t block, std::int64_t offset,
+             float* key, float* value);
 
 // Memory that attention() needs; kept by the caller so that a step allocates nothing once it has grown.
 struct AttentionScratch {

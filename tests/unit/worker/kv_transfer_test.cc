@@ -1,0 +1,391 @@
+// Prompts computed on one worker and answered on another: tokens never change, whatever breaks on the way, and nothing is kept.
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "metrics/bundles.h"
+#include "planner/base/rng.h"
+#include "tests/unit/worker/fake_backend.h"
+#include "worker/engine/engine.h"
+#include "worker/parallel/kv_exports.h"
+#include "worker/parallel/kv_imports.h"
+#include "worker/parallel/kv_wire.h"
+
+namespace windlass::worker {
+namespace {
+
+using testing::greedy;
+using testing::HashBackend;
+using ::testing::HasSubstr;
+using testing::letter;
+using testing::ManualClock;
+
+constexpr std::int64_t kVocabulary = 97;
+
+std::string name_of(RequestId id) {
+  return kv_prompt_hash(std::vector<std::int32_t>{static_cast<std::int32_t>(id)}, {}) + "0123456789abcdef";
+}
+
+std::vector<std::int32_t> random_prompt(Rng& rng, std::int64_t most) {
+  std::vector<std::int32_t> prompt;
+  for (std::int64_t n = rng.integer(1, most); n > 0; --n)
+    prompt.push_back(static_cast<std::int32_t>(rng.integer(0, kVocabulary - 1)));
+  return prompt;
+}
+
+// Answers a question from what a worker exports, as its HTTP side does.
+Result<KvAnswer> answer_from(KvExports& exports, const KvQuestion& question) {
+  auto pieces = exports.read(question.session, question.hash, question.piece);
+  if (!pieces.ok()) return pieces.error();
+  KvAnswer answer{std::move(pieces->bytes), pieces->next, std::nullopt};
+  if (pieces->last) answer.first = first_token_text(*pieces->last);
+  return answer;
+}
+
+// A prefill worker, a decode worker and what lies between them, all on one thread: questions wait until the test answers them.
+class Pair {
+ public:
+  Pair(EngineOptions options, std::int64_t prefill_blocks, std::int64_t decode_blocks)
+      : prefill_backend(kVocabulary, prefill_blocks, options.max_batch_tokens),
+        decode_backend(kVocabulary, decode_blocks, options.max_batch_tokens),
+        exports(prefill_backend, metrics),
+        imports(
+            decode_backend,
+            [this](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
+              questions.push_back({question, std::move(answered)});
+            },
+            [this](RequestId request, const KvQuestion&, const Result<Sampled>& first) {
+              arrived.emplace_back(request, first);
+            },
+            clock, metrics),
+        prefill(options, prefill_backend, letter, clock, {&exports, nullptr}),
+        decode(options, decode_backend, letter, clock, {nullptr, &imports}) {}
+
+  struct Question {
+    KvQuestion question;
+    std::function<void(Result<KvAnswer>)> answered;
+  };
+
+  void begin(RequestId id, const GenerationRequest& request) {
+    GenerationRequest part = request;
+    part.kv.id = name_of(id);
+    exports.open(part.kv.id, part.prompt, [this, id] { begun.insert(id); });
+    ASSERT_TRUE(prefill.submit(id, std::move(part), clock.now).ok());
+  }
+
+  void go_on(RequestId id, GenerationRequest request) {
+    request.kv = {name_of(id), "prefill:1"};
+    ASSERT_TRUE(decode.submit(id, std::move(request), clock.now).ok());
+  }
+
+  // The gateway's exchange with the prefill worker ends.
+  void end_prefill(RequestId id) {
+    if (const auto event = prefill.cancel(id, "the request is over")) record_prefill({*event});
+    exports.close(name_of(id));
+  }
+
+  // Answers the question from the prefill worker, or says that it broke.
+  void answer(std::size_t index, bool broken) {
+    Question each = std::move(questions[index]);
+    questions.erase(questions.begin() + static_cast<std::ptrdiff_t>(index));
+    if (broken) return each.answered(Error{ErrorCode::kUnavailable, "the connection broke"});
+    const auto from = answer_from(exports, each.question);
+    each.answered(from);
+    if (!from.ok() || !from->first) return;
+    if (const auto event = prefill.taken(each.question.session)) record_prefill({*event});
+  }
+
+  // What has arrived goes to the decode engine, as its loop does.
+  std::vector<TokenEvent> deliver() {
+    std::vector<TokenEvent> events;
+    for (const auto& [request, first] : std::exchange(arrived, {})) {
+      if (const auto event = decode.received(request, first)) events.push_back(*event);
+    }
+    return events;
+  }
+
+  void record_prefill(const std::vector<TokenEvent>& events) {
+    for (const TokenEvent& event : events) {
+      EXPECT_TRUE(event.for_another);
+      EXPECT_EQ(event.text, "") << "only the decode worker tells the client";
+      if (!event.finish) continue;
+      EXPECT_TRUE(prefill_ends.emplace(event.request, *event.finish).second) << "request " << event.request << " ends twice";
+    }
+  }
+
+  ManualClock clock;
+  metrics::Registry registry;
+  metrics::WorkerMetrics metrics{registry, "m"};
+  HashBackend prefill_backend, decode_backend;
+  std::vector<Question> questions;
+  std::vector<std::pair<RequestId, Result<Sampled>>> arrived;
+  std::set<RequestId> begun;
+  std::map<RequestId, FinishReason> prefill_ends;
+  KvExports exports;
+  KvImports imports;
+  Engine prefill, decode;
+};
+
+std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {
+  std::string text;
+  for (; count > 0; --count) {
+    tokens.push_back(backend.next_token(tokens));
+    text += letter(tokens.back());
+  }
+  return text;
+}
+
+// Given thousands of random runs of a pair (caches so small that prompts lose their blocks on either side, answers that come in
+// any order, break, or never come because the prefill worker gave the prompt up, requests cancelled midway), every request's
+// tokens are those it has alone; each prefill ends once; all blocks come back; both come to rest. Most prompts do arrive.
+TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
+  std::int64_t received = 0, recomputed = 0, given_up = 0, preemptions = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    Rng rng(seed, "pair");
+    EngineOptions options;
+    options.max_running = rng.integer(1, 5);
+    options.max_waiting = 100;
+    options.max_context_tokens = rng.integer(20, 120);
+    options.max_batch_tokens = options.max_running + rng.integer(0, 40);
+    const std::int64_t least = blocks_for(options.max_context_tokens);
+    Pair pair(options, least + rng.integer(0, 8), least + rng.integer(0, 8));
+    const double breaks = rng.uniform() < 0.5 ? 0 : 0.1;
+    struct Planned {
+      std::int64_t at_step = 0;
+      bool whole = false;  // served by the decode worker alone
+      GenerationRequest request;
+    };
+    std::map<RequestId, Planned> planned;
+    for (RequestId id = 1; id <= 8; ++id) {
+      auto prompt = random_prompt(rng, options.max_context_tokens - 1);
+      planned[id] = {rng.integer(0, 30), rng.uniform() < 0.2, greedy(std::move(prompt), rng.integer(1, 30))};
+    }
+    // One whole request runs on the prefill worker, too, and wants its room.
+    const GenerationRequest other = greedy(random_prompt(rng, options.max_context_tokens - 1), 40);
+    const RequestId cancelled = rng.uniform() < 0.4 ? static_cast<RequestId>(rng.integer(1, 8)) : 0;
+    const std::int64_t cancel_step = rng.integer(0, 60);
+    std::map<RequestId, std::string> texts;
+    std::set<RequestId> at_decode, over;
+    std::string other_text;
+    const auto record = [&](const std::vector<TokenEvent>& events) {
+      for (const TokenEvent& event : events) {
+        ASSERT_EQ(over.count(event.request), 0U) << "an event after the end";
+        texts[event.request] += event.text;
+        if (event.generated_tokens == 1 && at_decode.count(event.request) > 0 && !planned[event.request].whole) {
+          ++(event.prompt_received ? received : recomputed);
+        }
+        if (!event.finish) continue;
+        over.insert(event.request);
+        if (!planned[event.request].whole) pair.end_prefill(event.request);
+      }
+    };
+    for (std::int64_t step = 0; step <= 60 || over.size() < planned.size() || !pair.prefill.idle(); ++step) {
+      ASSERT_LT(step, 5000) << "seed " << seed << " does not come to rest";
+      if (step == 5) {
+        ASSERT_TRUE(pair.prefill.submit(99, other, 0).ok());
+      }
+      for (const auto& [id, plan] : planned) {
+        if (plan.at_step == step && !plan.whole && over.count(id) == 0) pair.begin(id, plan.request);
+        const bool may_go_on = plan.whole ? plan.at_step <= step : pair.begun.count(id) > 0 && rng.uniform() < 0.5;
+        if (may_go_on && over.count(id) == 0 && at_decode.insert(id).second) {
+          if (plan.whole) {
+            ASSERT_TRUE(pair.decode.submit(id, plan.request, 0).ok());
+          } else {
+            pair.go_on(id, plan.request);
+          }
+        }
+      }
+      if (cancelled != 0 && step == cancel_step && over.count(cancelled) == 0) {
+        over.insert(cancelled);
+        static_cast<void>(pair.decode.cancel(cancelled, "left"));
+        pair.end_prefill(cancelled);
+      }
+      while (!pair.questions.empty() && rng.uniform() < 0.6) {
+        pair.answer(static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(pair.questions.size()) - 1)),
+                    rng.uniform() < breaks);
+      }
+      record(pair.deliver());
+      std::vector<TokenEvent> here;
+      for (TokenEvent& event : pair.prefill.step()) {
+        if (event.request == 99) {
+          other_text += event.text;
+        } else {
+          here.push_back(std::move(event));
+        }
+      }
+      pair.record_prefill(here);
+      record(pair.decode.step());
+    }
+    for (const auto& [id, plan] : planned) {
+      const auto room = options.max_context_tokens - static_cast<std::int64_t>(plan.request.prompt.size());
+      const std::string whole =
+          expected_text(pair.decode_backend, plan.request.prompt, std::min(plan.request.max_tokens, room));
+      if (id == cancelled && texts[id].size() < whole.size()) {
+        EXPECT_EQ(whole.substr(0, texts[id].size()), texts[id]) << "seed " << seed;
+      } else {
+        EXPECT_EQ(texts[id], whole) << "seed " << seed << ", request " << id;
+      }
+    }
+    const auto room = options.max_context_tokens - static_cast<std::int64_t>(other.prompt.size());
+    EXPECT_EQ(other_text, expected_text(pair.prefill_backend, other.prompt, std::min(other.max_tokens, room)))
+        << "seed " << seed;
+    EXPECT_EQ(pair.prefill.load().kv_blocks_used, 0) << "seed " << seed;
+    EXPECT_EQ(pair.decode.load().kv_blocks_used, 0) << "seed " << seed;
+    for (const auto& [id, end] : pair.prefill_ends) given_up += end == FinishReason::kCancelled && id != cancelled ? 1 : 0;
+    preemptions += pair.decode.preemptions();
+  }
+  EXPECT_GT(received, 5000);
+  EXPECT_GT(recomputed, 300);
+  EXPECT_GT(given_up, 300);
+  EXPECT_GT(preemptions, 100);
+}
+
+// Given a long prompt in several iterations, pieces can be read while later ones are not computed yet, and the first token is
+// known to the decode worker only when all is there.
+TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
+  EngineOptions options;
+  options.max_running = 2;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = 20;
+  Pair pair(options, 8, 8);
+  Rng rng(1, "prompt");
+  GenerationRequest request = greedy(std::vector<std::int32_t>(50, 7), 5);
+  pair.begin(1, request);
+  pair.record_prefill(pair.prefill.step());
+  EXPECT_EQ(pair.begun.count(1), 1U);
+  pair.go_on(1, request);
+  EXPECT_TRUE(pair.decode.step().empty());
+  EXPECT_TRUE(pair.decode.stalled());
+  ASSERT_EQ(pair.questions.size(), 1U);
+  pair.answer(0, false);
+  ASSERT_EQ(pair.questions.size(), 1U);
+  EXPECT_EQ(pair.questions[0].question.piece, 2) << "one chunk in two layers";
+  bool ready = false;
+  pair.exports.when_ready(name_of(1), 2, 1, [&] { ready = true; });
+  EXPECT_FALSE(ready);
+  pair.record_prefill(pair.prefill.step());
+  EXPECT_TRUE(ready);
+  pair.record_prefill(pair.prefill.step());
+  pair.answer(0, false);
+  EXPECT_EQ(pair.prefill_ends.at(1), FinishReason::kStop);
+  EXPECT_TRUE(pair.prefill.idle());
+  const auto events = pair.deliver();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_TRUE(events[0].prompt_received);
+  EXPECT_EQ(events[0].generated_tokens, 1);
+  EXPECT_FALSE(pair.decode.stalled());
+}
+
+// Given a waiter and no progress, a tick after its deadline calls it; given the end of the session, that does.
+TEST(KvTransfer, WaitingHasAnEnd) {
+  EngineOptions options;
+  options.max_context_tokens = 100;
+  Pair pair(options, 8, 8);
+  pair.begin(1, greedy({1, 2, 3}, 5));
+  int called = 0;
+  pair.exports.when_ready(name_of(1), 0, 1.0, [&] { ++called; });
+  pair.exports.tick(0.9);
+  EXPECT_EQ(called, 0);
+  pair.exports.tick(1.0);
+  EXPECT_EQ(called, 1);
+  pair.record_prefill(pair.prefill.step());
+  pair.exports.when_ready(name_of(1), 9, 5.0, [&] { ++called; });
+  EXPECT_EQ(called, 2) << "with the first token known, nothing else is to come";
+  pair.exports.when_ready("no such session", 0, 5.0, [&] { ++called; });
+  EXPECT_EQ(called, 3);
+}
+
+// Given questions that do not fit, errors say why, and nothing of another prompt is told.
+TEST(KvTransfer, RefusesWrongQuestions) {
+  EngineOptions options;
+  options.max_context_tokens = 100;
+  Pair pair(options, 8, 8);
+  const GenerationRequest request = greedy({1, 2, 3}, 5);
+  pair.begin(1, request);
+  pair.record_prefill(pair.prefill.step());
+  const std::string hash = kv_prompt_hash(request.prompt, pair.prefill_backend.kv_shape());
+  EXPECT_EQ(pair.exports.read("nobody", hash, 0).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(pair.exports.read(name_of(1), "another", 0).error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(pair.exports.read(name_of(1), hash, 3).error().message, HasSubstr("found 3, allowed is at most 2"));
+  EXPECT_TRUE(pair.exports.read(name_of(1), hash, 2).ok());
+  pair.end_prefill(1);
+  EXPECT_EQ(pair.exports.read(name_of(1), hash, 0).error().code, ErrorCode::kNotFound);
+}
+
+// Given answers of thousands of damaged bytes, heads and tokens, an import ends with an error or goes on, and never writes
+// outside of its blocks (the address sanitizer's part) nor takes an incomplete prompt for whole.
+TEST(KvTransfer, DamagedAnswersAreErrors) {
+  std::int64_t errors = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    Rng rng(seed, "damage");
+    EngineOptions options;
+    options.max_context_tokens = 100;
+    Pair pair(options, 8, 8);
+    const GenerationRequest request = greedy(random_prompt(rng, 60), 5);
+    pair.begin(1, request);
+    pair.record_prefill(pair.prefill.step());
+    pair.go_on(1, request);
+    static_cast<void>(pair.decode.step());
+    ASSERT_EQ(pair.questions.size(), 1U);
+    auto answer = answer_from(pair.exports, pair.questions[0].question);
+    ASSERT_TRUE(answer.ok());
+    const auto asked = std::move(pair.questions[0]);
+    pair.questions.clear();
+    bool harmless = false;
+    switch (rng.integer(0, 3)) {
+      case 0:
+        answer->bytes.resize(static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(answer->bytes.size()) - 1)));
+        break;
+      case 1: {
+        // One of the head's numbers.
+        const auto at = static_cast<std::size_t>(rng.integer(0, 11));
+        const char before = answer->bytes[at];
+        answer->bytes[at] = static_cast<char>(rng.integer(0, 255));
+        harmless = answer->bytes[at] == before;
+        break;
+      }
+      case 2: answer->next += rng.integer(1, 5); break;
+      default: answer->first = answer->first->substr(0, static_cast<std::size_t>(rng.integer(0, 20))); break;
+    }
+    asked.answered(*answer);
+    if (harmless) continue;
+    ASSERT_EQ(pair.arrived.size(), 1U) << "seed " << seed;
+    EXPECT_FALSE(pair.arrived[0].second.ok()) << "seed " << seed;
+    ++errors;
+  }
+  EXPECT_GT(errors, 1900);
+}
+
+// Given texts that are no first token, errors; given one, the same back.
+TEST(KvTransfer, FirstTokenAsText) {
+  const Sampled first{7, -0.125, {{7, -0.125}, {3, -2.5}}};
+  const auto back = first_token_from(first_token_text(first), 10);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->id, 7);
+  EXPECT_EQ(back->logprob, -0.125);
+  ASSERT_EQ(back->top.size(), 2U);
+  EXPECT_EQ(back->top[1].id, 3);
+  EXPECT_EQ(back->top[1].logprob, -2.5);
+  for (const char* text : {"", "7", "[]", "{}", R"({"id":10,"logprob":0,"top":[]})", R"({"id":-1,"logprob":0,"top":[]})",
+                           R"({"id":1,"logprob":null,"top":[]})", R"({"id":1,"logprob":0,"top":[[1]]})",
+                           R"({"id":1,"logprob":0,"top":[[10,0]]})", R"({"id":1e300,"logprob":0,"top":[]})"}) {
+    EXPECT_FALSE(first_token_from(text, 10).ok()) << text;
+  }
+}
+
+// Given names of sessions, a list of them survives as text; what is no name is an error.
+TEST(KvTransfer, SessionsAsText) {
+  const std::vector<std::string> sessions = {name_of(1), name_of(2)};
+  const auto back = sessions_from(sessions_text(sessions));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(*back, sessions);
+  for (const std::string& text : {std::string(), std::string("abc"), name_of(1) + ",", name_of(1) + "," + name_of(2) + "x",
+                                  std::string("0123456789ABCDEF0123456789ABCDEF")}) {
+    EXPECT_FALSE(sessions_from(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,84 @@
+// KvExports: the keys and values that other workers pull from this one, by session.
+//
+// The engine tells it what is computed; readers take pieces in the order in which they came to be, as soon as they are there.
+// Reading copies out of the cache without holding the engine up: only stop() waits, for copies of its own session. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/bundles.h"
+#include "planner/base/result.h"
+#include "worker/engine/kv_transfer.h"
+
+namespace windlass::worker {
+
+class KvExports final : public KvSender {
+ public:
+  // REQUIRES: both outlive the engine that tells this of its sessions.
+  KvExports(const Backend& backend, const metrics::WorkerMetrics& metrics) : backend_(backend), metrics_(metrics) {}
+
+  // Before the request is given to the engine; `begun` is called once on the engine's thread when its first iteration begins.
+  void open(const std::string& session, std::span<const std::int32_t> prompt, std::function<void()> begun);
+  // The request is over; a session that never began is forgotten.
+  void close(const std::string& session);
+
+  void begins(const std::string& session) override;
+  void computed(const std::string& session, const KvRange& range, std::span<const std::int32_t> blocks) override;
+  void completed(const std::string& session, const Sampled& first) override;
+  void stop(const std::string& session) override;
+
+  // Calls `then` once: at once when there is a piece with that number, the first token or no such session; else when that
+  // comes, or from tick() when the deadline has passed.
+  void when_ready(const std::string& session, std::int64_t piece, double deadline_s, std::function<void()> then);
+  void tick(double now_s);
+
+  struct Pieces {
+    std::string bytes;            // kv_wire.h; none when nothing is ready
+    std::int64_t next = 0;        // number of the piece after them
+    std::optional<Sampled> last;  // the first token, when no piece follows
+  };
+  // Pieces from that number on, at most kMostBytes of them or a single one. Errors: kNotFound; kFailedPrecondition when the
+  // hash is of another prompt; kInvalidArgument for a number beyond the next.
+  [[nodiscard]] Result<Pieces> read(const std::string& session, const std::string& hash, std::int64_t piece);
+  static constexpr std::size_t kMostBytes = 8U << 20U;
+
+ private:
+  struct Waiter {
+    std::int64_t piece = 0;
+    double deadline_s = 0;
+    std::function<void()> then;
+  };
+  struct Session {
+    std::string hash;
+    std::function<void()> begun;
+    bool live = false;  // the engine has blocks for it
+    std::vector<KvRange> pieces;
+    std::vector<std::int32_t> blocks;
+    std::optional<Sampled> first;
+    int readers = 0;
+    std::vector<Waiter> waiters;
+
+    [[nodiscard]] bool ready(std::int64_t piece) const {
+      return first.has_value() || piece < static_cast<std::int64_t>(pieces.size());
+    }
+  };
+  using Callbacks = std::vector<std::function<void()>>;
+
+  // Takes out those that wait no longer. REQUIRES: mutex_ held.
+  static void take_ready(Session& session, Callbacks& to);
+
+  const Backend& backend_;
+  const metrics::WorkerMetrics& metrics_;
+  std::mutex mutex_;
+  std::condition_variable read_done_;
+  std::map<std::string, Session> sessions_;
+};
+
+}  // namespace windlass::worker

@@ -1,0 +1,103 @@
+// An import's mutex is held while pieces are written and while its end is told, so that stop() means what it says.
+#include "worker/parallel/kv_imports.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "worker/parallel/kv_wire.h"
+
+namespace windlass::worker {
+
+struct KvImports::Import {
+  RequestId request = 0;
+  KvQuestion question;  // the next one
+  std::vector<std::int32_t> blocks;
+  std::int64_t prompt_tokens = 0;
+  std::vector<std::int64_t> filled;  // positions that are here, by layer
+  double began_s = 0;
+  std::mutex mutex;
+  bool stopped = false;
+};
+
+KvImports::KvImports(Backend& backend, Ask ask, Done done, const Clock& clock, const metrics::WorkerMetrics& metrics)
+    : shared_(new Shared{backend, std::move(ask), std::move(done), clock, metrics, {}, {}}) {}
+
+void KvImports::receive(RequestId request, const KvSession& session, std::span<const std::int32_t> prompt,
+                        std::span<const std::int32_t> blocks) {
+  const KvShape shape = shared_->backend.kv_shape();
+  auto import = std::make_shared<Import>();
+  import->request = request;
+  import->question = {session.address, session.id, kv_prompt_hash(prompt, shape), 0};
+  import->blocks.assign(blocks.begin(), blocks.end());
+  import->prompt_tokens = static_cast<std::int64_t>(prompt.size());
+  import->filled.assign(static_cast<std::size_t>(shape.layers), 0);
+  import->began_s = shared_->clock.now_s();
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->imports[request] = import;
+  }
+  ask_next(shared_, import);
+}
+
+void KvImports::stop(RequestId request) {
+  std::shared_ptr<Import> import;
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    const auto it = shared_->imports.find(request);
+    if (it == shared_->imports.end()) return;
+    import = std::move(it->second);
+    shared_->imports.erase(it);
+  }
+  const std::scoped_lock lock(import->mutex);
+  import->stopped = true;
+}
+
+void KvImports::ask_next(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import) {
+  shared->ask(import->question, [shared, import](Result<KvAnswer> answer) { answered(shared, import, std::move(answer)); });
+}
+
+Result<std::optional<Sampled>> KvImports::take(Shared& shared, Import& import, const Result<KvAnswer>& answer) {
+  if (!answer.ok()) return answer.error();
+  WINDLASS_ASSIGN_OR_RETURN(const std::int64_t pieces,
+                            store_kv_pieces(answer->bytes, import.prompt_tokens, import.blocks, import.filled, shared.backend));
+  shared.metrics.kv_transfer_bytes("received").add(static_cast<double>(answer->bytes.size()));
+  import.question.piece += pieces;
+  if (answer->next != import.question.piece) {
+    return Error{ErrorCode::kInternal, fmt::format("next piece: found {}, expected {}", answer->next, import.question.piece)};
+  }
+  if (!answer->first) return std::optional<Sampled>();
+  for (const std::int64_t filled : import.filled) {
+    if (filled < import.prompt_tokens) {
+      return Error{ErrorCode::kInternal,
+                   fmt::format("the end came with {} of {} positions in a layer", filled, import.prompt_tokens)};
+    }
+  }
+  WINDLASS_ASSIGN_OR_RETURN(Sampled first, first_token_from(*answer->first, shared.backend.vocab_size()));
+  return std::optional<Sampled>(std::move(first));
+}
+
+void KvImports::answered(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import,
+                         Result<KvAnswer> answer) {
+  {
+    const std::scoped_lock lock(import->mutex);
+    if (import->stopped) return;
+    Result<std::optional<Sampled>> taken = take(*shared, *import, answer);
+    if (!taken.ok() || *taken) {
+      end(*shared, *import, taken.ok() ? Result<Sampled>(std::move(**taken)) : Result<Sampled>(taken.error()));
+      return;
+    }
+  }
+  ask_next(shared, import);
+}
+
+void KvImports::end(Shared& shared, Import& import, const Result<Sampled>& first) {
+  import.stopped = true;
+  shared.metrics.kv_transfers(first.ok() ? "received" : "failed").add(1);
+  if (first.ok()) shared.metrics.kv_transfer.observe(shared.clock.now_s() - import.began_s);
+  shared.done(import.request, import.question, first);
+  const std::scoped_lock lock(shared.mutex);
+  shared.imports.erase(import.request);
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,141 @@
+// Numbers to bytes and back.
+#include "worker/parallel/kv_wire.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "worker/model/json_input.h"
+#include "worker/model/shown.h"
+
+namespace windlass::worker {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers go onto the wire as they are");
+
+constexpr std::size_t kSessionDigits = 32;
+
+Error bad(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
+
+}  // namespace
+
+std::size_t kv_piece_bytes(const KvShape& shape, std::int64_t tokens) {
+  return kKvPieceHeadBytes + static_cast<std::size_t>(tokens * shape.values) * sizeof(float);
+}
+
+void append_kv_piece(const Backend& backend, const KvRange& range, std::span<const std::int32_t> blocks, std::string& to) {
+  const std::uint32_t head[3] = {static_cast<std::uint32_t>(range.layer), static_cast<std::uint32_t>(range.start),
+                                 static_cast<std::uint32_t>(range.tokens)};
+  static_assert(sizeof(head) == kKvPieceHeadBytes);
+  std::vector<float> values(static_cast<std::size_t>(range.tokens * backend.kv_shape().values));
+  backend.read_kv(range, blocks, values.data());
+  to.append(reinterpret_cast<const char*>(head), sizeof(head));
+  to.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt_tokens, std::span<const std::int32_t> blocks,
+                                     std::span<std::int64_t> filled, Backend& backend) {
+  const KvShape shape = backend.kv_shape();
+  std::int64_t pieces = 0;
+  std::vector<float> values;
+  for (; !bytes.empty(); ++pieces) {
+    std::uint32_t head[3] = {};
+    if (bytes.size() < sizeof(head)) return bad(fmt::format("piece {}: found {} bytes of its head", pieces, bytes.size()));
+    std::memcpy(head, bytes.data(), sizeof(head));
+    bytes.remove_prefix(sizeof(head));
+    const KvRange range{head[0], head[1], head[2]};
+    if (range.layer >= shape.layers) {
+      return bad(fmt::format("piece {}: found layer {}, allowed is below {}", pieces, range.layer, shape.layers));
+    }
+    std::int64_t& end = filled[static_cast<std::size_t>(range.layer)];
+    if (range.tokens < 1 || range.start != end || range.start + range.tokens > prompt_tokens) {
+      return bad(fmt::format("piece {}: found {} positions from {}, allowed are 1 to {} from {}", pieces, range.tokens,
+                             range.start, prompt_tokens - end, end));
+    }
+    values.resize(static_cast<std::size_t>(range.tokens * shape.values));
+    const std::size_t size = values.size() * sizeof(float);
+    if (bytes.size() < size) return bad(fmt::format("piece {}: found {} bytes, it has {}", pieces, bytes.size(), size));
+    std::memcpy(values.data(), bytes.data(), size);
+    bytes.remove_prefix(size);
+    backend.write_kv(range, blocks, values.data());
+    end += range.tokens;
+  }
+  return pieces;
+}
+
+std::string kv_prompt_hash(std::span<const std::int32_t> prompt, const KvShape& shape) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  const auto mix = [&](std::uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ ((value >> (8 * byte)) & 0xFFU)) * 0x100000001B3ULL;
+  };
+  mix(static_cast<std::uint64_t>(shape.layers));
+  mix(static_cast<std::uint64_t>(shape.values));
+  for (const std::int32_t token : prompt) mix(static_cast<std::uint64_t>(token));
+  return fmt::format("{:016x}", hash);
+}
+
+std::string first_token_text(const Sampled& first) {
+  nlohmann::ordered_json top = nlohmann::ordered_json::array();
+  for (const TokenLogprob& each : first.top) top.push_back({each.id, each.logprob});
+  return nlohmann::ordered_json{{"id", first.id}, {"logprob", first.logprob}, {"top", std::move(top)}}.dump();
+}
+
+Result<Sampled> first_token_from(std::string_view text, std::int64_t vocab_size) {
+  const Error wrong =
+      bad(fmt::format("first token: found {}, allowed is an object with id, logprob and top", text.substr(0, 200)));
+  const auto parsed = parse_json(text);
+  if (!parsed.ok() || !parsed->is_object()) return wrong;
+  const auto id_of = [&](const nlohmann::json& value) -> std::optional<std::int32_t> {
+    if (!value.is_number_integer()) return std::nullopt;
+    const auto id = value.get<std::int64_t>();
+    if (id < 0 || id >= vocab_size) return std::nullopt;
+    return static_cast<std::int32_t>(id);
+  };
+  Sampled first;
+  const auto id = parsed->contains("id") ? id_of(parsed->at("id")) : std::nullopt;
+  if (!id || !parsed->contains("logprob") || !parsed->at("logprob").is_number() || !parsed->contains("top") ||
+      !parsed->at("top").is_array()) {
+    return wrong;
+  }
+  first.id = *id;
+  first.logprob = parsed->at("logprob").get<double>();
+  for (const auto& each : parsed->at("top")) {
+    if (!each.is_array() || each.size() != 2 || !id_of(each[0]) || !each[1].is_number()) return wrong;
+    first.top.push_back({*id_of(each[0]), each[1].get<double>()});
+  }
+  return first;
+}
+
+std::string sessions_text(std::span<const std::string> sessions) {
+  std::string text;
+  for (const std::string& each : sessions) {
+    if (!text.empty()) text += ',';
+    text += each;
+  }
+  return text;
+}
+
+bool is_session_id(std::string_view text) {
+  return text.size() == kSessionDigits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+Result<std::vector<std::string>> sessions_from(std::string_view text) {
+  std::vector<std::string> sessions;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    const std::string_view one = text.substr(0, comma);
+    if (!is_session_id(one)) {
+      return bad(fmt::format("session: found {}, allowed are {} hexadecimal digits", shown(nlohmann::json(std::string(one))),
+                             kSessionDigits));
+    }
+    sessions.emplace_back(one);
+    if (comma == std::string_view::npos) return sessions;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace windlass::worker

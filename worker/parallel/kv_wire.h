@@ -1,0 +1,47 @@
+// How keys and values travel between workers: pieces, one after the other, each three 32-bit numbers (layer, first position,
+// number of positions) and then the floats of Backend::read_kv. Little-endian. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "worker/backend/backend.h"
+#include "worker/engine/sampler.h"
+
+namespace windlass::worker {
+
+inline constexpr std::size_t kKvPieceHeadBytes = 12;
+
+// Bytes of a piece of so many positions.
+[[nodiscard]] std::size_t kv_piece_bytes(const KvShape& shape, std::int64_t tokens);
+
+// Appends the range, read from the cache.
+void append_kv_piece(const Backend& backend, const KvRange& range, std::span<const std::int32_t> blocks, std::string& to);
+
+// Writes all pieces into the cache and says how many there were. `filled` (layers): positions that each layer has, from the
+// first on; it grows. Error: kInvalidArgument, before the piece that is wrong is written, when a piece is of no layer of this
+// model, does not begin where its layer ended, goes beyond the prompt or is cut short.
+[[nodiscard]] Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt_tokens,
+                                                   std::span<const std::int32_t> blocks, std::span<std::int64_t> filled,
+                                                   Backend& backend);
+
+// Of a prompt's token ids (FNV-1a, 16 hexadecimal digits), with the shape of the cache: two workers that do not serve the same
+// model, or understood a request differently, find out.
+[[nodiscard]] std::string kv_prompt_hash(std::span<const std::int32_t> prompt, const KvShape& shape);
+
+// The first token as JSON, with its log probabilities: {"id":7,"logprob":-0.5,"top":[[7,-0.5],[3,-1.25]]}.
+[[nodiscard]] std::string first_token_text(const Sampled& first);
+// Error: kInvalidArgument, naming what was found; also for an id that is not below `vocab_size`.
+[[nodiscard]] Result<Sampled> first_token_from(std::string_view text, std::int64_t vocab_size);
+
+// The value of X-Windlass-Prefilled: the sessions of a request's choices in their order.
+[[nodiscard]] std::string sessions_text(std::span<const std::string> sessions);
+// Error: kInvalidArgument where one is no session's name (32 hexadecimal digits).
+[[nodiscard]] Result<std::vector<std::string>> sessions_from(std::string_view text);
+[[nodiscard]] bool is_session_id(std::string_view text);
+
+}  // namespace windlass::worker

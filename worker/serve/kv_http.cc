@@ -1,0 +1,164 @@
+// Waiting costs no thread: the engine's progress, or a tick, calls back.
+#include "worker/serve/kv_http.h"
+
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <utility>
+
+#include <cpprest/http_client.h>
+#include <fmt/core.h>
+#include <pplx/pplxtasks.h>
+
+#include "worker/parallel/kv_wire.h"
+#include "worker/serve/exchange.h"
+
+namespace windlass::worker {
+namespace {
+
+using web::http::http_request;
+using web::http::http_response;
+using web::http::client::http_client;
+
+constexpr double kLongestWaitSeconds = 1;
+// A worker that says nothing for this long is taken for lost; it answers every second.
+constexpr auto kAskTimeout = std::chrono::seconds(5);
+constexpr std::size_t kMostClients = 256;
+constexpr std::string_view kPath = "/kv/";
+constexpr const char* kNextHeader = "X-Windlass-Next";
+constexpr const char* kFirstHeader = "X-Windlass-First";
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+std::string header(const web::http::http_headers& headers, const char* name) {
+  const auto it = headers.find(name);
+  return it == headers.end() ? std::string() : it->second;
+}
+
+int status_of(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kNotFound: return 404;
+    case ErrorCode::kFailedPrecondition: return 409;
+    default: return 400;
+  }
+}
+
+void reply(const http_request& request, http_response response, std::function<void()> after) {
+  request.reply(std::move(response)).then([after = std::move(after)](const pplx::task<void>& sent) {
+    try {
+      sent.get();
+    } catch (const std::exception&) {
+      // Who asked has left, and asks nobody again: it computes the prompt itself.
+    }
+    after();
+  });
+}
+
+void send_pieces(const http_request& request, KvExports& exports, const std::string& session, const std::string& hash,
+                 std::int64_t piece, const std::function<void()>& taken, const std::shared_ptr<void>& token) {
+  auto pieces = exports.read(session, hash, piece);
+  if (!pieces.ok()) {
+    return send_response(request, status_of(pieces.error()), error_body({status_of(pieces.error()), pieces.error().message}),
+                         "application/json", {}, token);
+  }
+  http_response response(web::http::status_codes::OK);
+  response.headers().add(kNextHeader, std::to_string(pieces->next));
+  if (pieces->last) response.headers().add(kFirstHeader, first_token_text(*pieces->last));
+  response.set_body(std::move(pieces->bytes), "application/octet-stream");
+  const bool last = pieces->last.has_value();
+  reply(request, std::move(response), [taken, last, token] {
+    if (last) taken();
+  });
+}
+
+// Throws where it is no answer: pplx's way to a task's end.
+pplx::task<KvAnswer> read_answer(http_response response) {
+  const int status = response.status_code();
+  const auto next = whole_number(header(response.headers(), kNextHeader));
+  const std::string first = header(response.headers(), kFirstHeader);
+  return response.extract_vector().then([status, next, first](const std::vector<unsigned char>& body) {
+    KvAnswer answer;
+    answer.bytes.assign(body.begin(), body.end());
+    if (status != 200 || !next) throw std::runtime_error(fmt::format("status {}: {}", status, answer.bytes.substr(0, 200)));
+    answer.next = *next;
+    if (!first.empty()) answer.first = first;
+    return answer;
+  });
+}
+
+// Clients by address: each keeps its connections.
+class Clients {
+ public:
+  std::shared_ptr<http_client> to(const std::string& address) {
+    const std::scoped_lock lock(mutex_);
+    if (clients_.size() >= kMostClients && clients_.count(address) == 0) clients_.clear();  // whoever asks holds his own
+    auto& client = clients_[address];
+    if (client == nullptr) {
+      web::http::client::http_client_config config;
+      config.set_timeout(kAskTimeout);
+      client = std::make_shared<http_client>(web::uri("http://" + address), config);
+    }
+    return client;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<http_client>> clients_;
+};
+
+}  // namespace
+
+void answer_kv(const http_request& request, KvExports& exports, const Clock& clock, std::function<void()> taken,
+               const std::shared_ptr<void>& token) {
+  const std::string session = request.relative_uri().path().substr(kPath.size());
+  auto query = web::uri::split_query(request.relative_uri().query());
+  const auto piece = whole_number(query["piece"]);
+  if (!is_session_id(session) || !piece) {
+    return send_response(request, 400,
+                         error_body({400, fmt::format("path: found {}, allowed is /kv/SESSION?piece=N&prompt=HASH",
+                                                      request.relative_uri().to_string())}),
+                         "application/json", {}, token);
+  }
+  exports.when_ready(session, *piece, clock.now_s() + kLongestWaitSeconds,
+                     [request, &exports, session, hash = query["prompt"], piece = *piece, taken = std::move(taken), token] {
+                       // Not here: this may be the engine's thread.
+                       pplx::create_task([=, &exports] { send_pieces(request, exports, session, hash, piece, taken, token); });
+                     });
+}
+
+KvImports::Ask ask_over_http() {
+  return [clients = std::make_shared<Clients>()](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
+    pplx::create_task([clients, question] {
+      web::uri_builder uri(web::uri(std::string(kPath) + question.session));
+      uri.append_query("piece", question.piece).append_query("prompt", question.hash);
+      return clients->to(question.address)->request(web::http::methods::GET, uri.to_string());
+    }).then([](http_response response) {
+        return read_answer(std::move(response));
+      }).then([answered = std::move(answered)](const pplx::task<KvAnswer>& done) {
+      std::optional<Result<KvAnswer>> answer;
+      try {
+        answer.emplace(done.get());
+      } catch (const std::exception& e) {
+        answer.emplace(Error{ErrorCode::kUnavailable, e.what()});
+      }
+      answered(std::move(*answer));
+    });
+  };
+}
+
+std::string new_session_id() {
+  std::random_device source;
+  std::string id;
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", source() & 0xFFFFFFFFU);
+  return id;
+}
+
+}  // namespace windlass::worker

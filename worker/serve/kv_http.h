@@ -1,0 +1,32 @@
+// Keys and values over HTTP, both sides of docs/decisions/2026-11-22-kv-is-pulled.md: GET /kv/SESSION?piece=N&prompt=HASH is
+// answered with pieces (kv_wire.h), X-Windlass-Next and at the end X-Windlass-First.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <cpprest/http_msg.h>
+
+#include "worker/engine/clock.h"
+#include "worker/parallel/kv_exports.h"
+#include "worker/parallel/kv_imports.h"
+
+namespace windlass::worker {
+
+inline constexpr const char* kPhaseHeader = "X-Windlass-Phase";
+inline constexpr const char* kPrefilledHeader = "X-Windlass-Prefilled";
+inline constexpr const char* kPrefillAddressHeader = "X-Windlass-Prefill-Address";
+
+// Answers as soon as there is something, at the latest after a second. `taken`: called once the last piece is out; `token` is
+// held until then. REQUIRES: a GET of a path under /kv/.
+void answer_kv(const web::http::http_request& request, KvExports& exports, const Clock& clock, std::function<void()> taken,
+               const std::shared_ptr<void>& token);
+
+// Asks with cpprestsdk's client, over connections that are kept.
+[[nodiscard]] KvImports::Ask ask_over_http();
+
+// 128 bits from the system's source of randomness, as 32 hexadecimal digits.
+[[nodiscard]] std::string new_session_id();
+
+}  // namespace windlass::worker

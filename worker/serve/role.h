@@ -1,0 +1,31 @@
+// Role: which part of a request a worker takes. It can change while the worker runs: requests that it has go on.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace windlass::worker {
+
+enum class Role {
+  kUnified,  // whole requests, and either part
+  kPrefill,  // prompts for other workers alone
+  kDecode,   // answers to prompts that other workers computed, and whole requests
+};
+
+constexpr const char* to_string(Role role) {
+  switch (role) {
+    case Role::kUnified: return "unified";
+    case Role::kPrefill: return "prefill";
+    case Role::kDecode: return "decode";
+  }
+  return "unified";
+}
+
+inline std::optional<Role> role_from(std::string_view text) {
+  for (const Role role : {Role::kUnified, Role::kPrefill, Role::kDecode}) {
+    if (text == to_string(role)) return role;
+  }
+  return std::nullopt;
+}
+
+}  // namespace windlass::worker
