@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "numbers go onto the w
 
 constexpr std::size_t kSessionDigits = 32;
 
-Error bad(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
+Error damaged(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
 
 }  // namespace
 
@@ -43,21 +43,21 @@ Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt
   std::vector<float> values;
   for (; !bytes.empty(); ++pieces) {
     std::uint32_t head[3] = {};
-    if (bytes.size() < sizeof(head)) return bad(fmt::format("piece {}: found {} bytes of its head", pieces, bytes.size()));
+    if (bytes.size() < sizeof(head)) return damaged(fmt::format("piece {}: found {} bytes of its head", pieces, bytes.size()));
     std::memcpy(head, bytes.data(), sizeof(head));
     bytes.remove_prefix(sizeof(head));
     const KvRange range{head[0], head[1], head[2]};
     if (range.layer >= shape.layers) {
-      return bad(fmt::format("piece {}: found layer {}, allowed is below {}", pieces, range.layer, shape.layers));
+      return damaged(fmt::format("piece {}: found layer {}, allowed is below {}", pieces, range.layer, shape.layers));
     }
     std::int64_t& end = filled[static_cast<std::size_t>(range.layer)];
     if (range.tokens < 1 || range.start != end || range.start + range.tokens > prompt_tokens) {
-      return bad(fmt::format("piece {}: found {} positions from {}, allowed are 1 to {} from {}", pieces, range.tokens,
-                             range.start, prompt_tokens - end, end));
+      return damaged(fmt::format("piece {}: found {} positions from {}, allowed are 1 to {} from {}", pieces, range.tokens,
+                                 range.start, prompt_tokens - end, end));
     }
     values.resize(static_cast<std::size_t>(range.tokens * shape.values));
     const std::size_t size = values.size() * sizeof(float);
-    if (bytes.size() < size) return bad(fmt::format("piece {}: found {} bytes, it has {}", pieces, bytes.size(), size));
+    if (bytes.size() < size) return damaged(fmt::format("piece {}: found {} bytes, it has {}", pieces, bytes.size(), size));
     std::memcpy(values.data(), bytes.data(), size);
     bytes.remove_prefix(size);
     backend.write_kv(range, blocks, values.data());
@@ -85,7 +85,7 @@ std::string first_token_text(const Sampled& first) {
 
 Result<Sampled> first_token_from(std::string_view text, std::int64_t vocab_size) {
   const Error wrong =
-      bad(fmt::format("first token: found {}, allowed is an object with id, logprob and top", text.substr(0, 200)));
+      damaged(fmt::format("first token: found {}, allowed is an object with id, logprob and top", text.substr(0, 200)));
   const auto parsed = parse_json(text);
   if (!parsed.ok() || !parsed->is_object()) return wrong;
   const auto id_of = [&](const nlohmann::json& value) -> std::optional<std::int32_t> {
@@ -129,8 +129,8 @@ Result<std::vector<std::string>> sessions_from(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view one = text.substr(0, comma);
     if (!is_session_id(one)) {
-      return bad(fmt::format("session: found {}, allowed are {} hexadecimal digits", shown(nlohmann::json(std::string(one))),
-                             kSessionDigits));
+      return damaged(fmt::format("session: found {}, allowed are {} hexadecimal digits",
+                                 shown(nlohmann::json(std::string(one))), kSessionDigits));
     }
     sessions.emplace_back(one);
     if (comma == std::string_view::npos) return sessions;
