@@ -15,6 +15,7 @@
 namespace windlass::worker {
 namespace {
 
+using testing::expected_text;
 using testing::greedy;
 using testing::HashBackend;
 using ::testing::HasSubstr;
@@ -22,16 +23,6 @@ using testing::letter;
 using testing::ManualClock;
 
 constexpr std::int64_t kVocab = 97;
-
-// What greedy decoding of the hash backend gives, without any engine.
-std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {
-  std::string text;
-  for (; count > 0; --count) {
-    tokens.push_back(backend.next_token(tokens));
-    text += letter(tokens.back());
-  }
-  return text;
-}
 
 struct Outcome {
   std::string text;

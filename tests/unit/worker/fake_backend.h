@@ -128,4 +128,14 @@ class HashBackend final : public Backend {
   std::vector<float> logits_;
 };
 
+// What greedy decoding of the hash backend gives, without any engine.
+inline std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {
+  std::string text;
+  for (; count > 0; --count) {
+    tokens.push_back(backend.next_token(tokens));
+    text += letter(tokens.back());
+  }
+  return text;
+}
+
 }  // namespace windlass::worker::testing

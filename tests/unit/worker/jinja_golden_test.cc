@@ -38,7 +38,8 @@ void expect_same(const ordered_json& expected, const std::optional<std::string>&
   const std::optional<std::string> wanted = expected.is_null() ? std::nullopt : std::optional(expected.get<std::string>());
   if (wanted == found) return;
   if (++wrong > 20) return;  // enough to see by
-  ADD_FAILURE() << what << "\n  expected: " << wanted.value_or("(refused)") << "\n  found:    " << found.value_or("(refused: " + why + ")");
+  ADD_FAILURE() << what << "\n  expected: " << wanted.value_or("(refused)")
+                << "\n  found:    " << found.value_or("(refused: " + why + ")");
 }
 
 // Given templates in the manner of well-known families, and chats with tools, calls, odd characters and wrong turns; every text

@@ -16,6 +16,7 @@
 namespace windlass::worker {
 namespace {
 
+using testing::expected_text;
 using testing::greedy;
 using testing::HashBackend;
 using ::testing::HasSubstr;
@@ -127,15 +128,6 @@ class Pair {
   KvImports imports;
   Engine prefill, decode;
 };
-
-std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {
-  std::string text;
-  for (; count > 0; --count) {
-    tokens.push_back(backend.next_token(tokens));
-    text += letter(tokens.back());
-  }
-  return text;
-}
 
 // Given thousands of random runs of a pair (caches so small that prompts lose their blocks on either side, answers that come in
 // any order, break, or never come because the prefill worker gave the prompt up, requests cancelled midway), every request's
