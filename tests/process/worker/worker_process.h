@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -197,5 +199,53 @@ inline double metric(const std::string& text, const std::string& series) {
   const auto space = text.find(' ', at);
   return std::strtod(text.c_str() + space, nullptr);
 }
+
+inline const std::string kProgram = std::string(WINDLASS_BINARY_DIR) + "/windlass-worker";
+
+// A folder with a freshly made model, and workers on it.
+class Worker : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "windlass-process-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  // Makes the model and starts a worker on it; ready when it returns.
+  std::unique_ptr<Process> start(const std::vector<std::string>& more = {}) {
+    make_model();
+    port_ = free_port();
+    return start_at(port_, more);
+  }
+  // A worker on the model that is there.
+  std::unique_ptr<Process> start_at(int port, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {kProgram, "--model", model().string(), "--port", std::to_string(port),
+                                          "--name", "tiny"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    auto worker = std::make_unique<Process>(arguments, folder_ / ("worker-" + std::to_string(port) + ".log"));
+    EXPECT_TRUE(eventually([&] { return ask(port, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
+    return worker;
+  }
+  void make_model() {
+    Process init({kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
+                  "--intermediate", "344", "--max-context", "4096", model().string()},
+                 folder_ / "init.log");
+    ASSERT_EQ(init.wait(), 0) << init.log();
+  }
+  std::filesystem::path model() const { return folder_ / "model"; }
+  std::string metrics_text() const { return ask(port_, "GET", "/metrics").body; }
+  static std::string completion(int max_tokens, bool stream) {
+    return nlohmann::json{
+        {"model", "tiny"}, {"prompt", "the anchor"}, {"max_tokens", max_tokens}, {"temperature", 0}, {"stream", stream}}
+        .dump();
+  }
+
+  std::filesystem::path folder_;
+  int port_ = 0;
+};
 
 }  // namespace windlass::worker::testing

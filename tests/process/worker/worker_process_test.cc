@@ -14,51 +14,11 @@ using testing::ask;
 using testing::Connection;
 using testing::eventually;
 using ::testing::HasSubstr;
+using testing::kProgram;
 using testing::metric;
 using ::testing::Not;
 using testing::Process;
-
-const std::string kProgram = std::string(WINDLASS_BINARY_DIR) + "/windlass-worker";
-
-class Worker : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "windlass-process-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  // Makes a model and starts a worker on it; ready when it returns.
-  std::unique_ptr<Process> start(std::vector<std::string> more = {}) {
-    make_model();
-    port_ = testing::free_port();
-    std::vector<std::string> arguments = {kProgram, "--model", model().string(), "--port", std::to_string(port_),
-                                          "--name", "tiny"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    auto worker = std::make_unique<Process>(arguments, folder_ / "worker.log");
-    EXPECT_TRUE(eventually([&] { return ask(port_, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
-    return worker;
-  }
-  void make_model() {
-    Process init({kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
-                  "--intermediate", "344", "--max-context", "4096", model().string()},
-                 folder_ / "init.log");
-    ASSERT_EQ(init.wait(), 0) << init.log();
-  }
-  std::filesystem::path model() const { return folder_ / "model"; }
-  std::string metrics_text() const { return ask(port_, "GET", "/metrics").body; }
-  static std::string completion(int max_tokens, bool stream) {
-    return json{{"model", "tiny"}, {"prompt", "the anchor"}, {"max_tokens", max_tokens}, {"temperature", 0}, {"stream", stream}}
-        .dump();
-  }
-
-  std::filesystem::path folder_;
-  int port_ = 0;
-};
+using testing::Worker;
 
 // The texts of all chunks of a stream, and how often each kind of event came.
 struct Stream {

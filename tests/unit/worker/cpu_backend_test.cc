@@ -175,6 +175,44 @@ TEST_P(LongPrefill, MatchesReference) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR((*logits)[i], expected[i], kTolerance);
 }
 
+// Given a prompt's keys and values, read out of one backend's cache layer by layer and written into other blocks of another's,
+// that one goes on with exactly the first one's logits, though it never saw the prompt.
+TEST(CpuBackend, KeysAndValuesMoveBetweenBackends) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Rng rng(seed, "move");
+    const ModelConfig config = random_config(rng);
+    const ModelWeights weights = random_weights(config, seed);
+    CpuBackendOptions options;
+    options.kv_blocks = 6;
+    options.max_batch_tokens = 64;
+    options.max_context_tokens = 64;
+    auto from = make_cpu_backend(config, weights, options);
+    auto to = make_cpu_backend(config, weights, options);
+    ASSERT_TRUE(from.ok() && to.ok());
+    const auto tokens = random_tokens(rng, config, 41);
+    const std::vector<std::int32_t> here{5, 0, 3}, there{1, 2, 4};
+    const SequenceChunk prompt{std::span(tokens).first(40), 0, here, false};
+    std::int64_t layers = 0;
+    const KvShape shape = (*from)->kv_shape();
+    const auto move = [&](std::int64_t layer) {
+      EXPECT_EQ(layer, layers++);
+      std::vector<float> values(static_cast<std::size_t>(40 * shape.values));
+      (*from)->read_kv({layer, 0, 40}, here, values.data());
+      // In two ranges, the second first.
+      (*to)->write_kv({layer, 17, 23}, there, values.data() + 17 * shape.values);
+      (*to)->write_kv({layer, 0, 17}, there, values.data());
+    };
+    ASSERT_TRUE((*from)->forward(std::span(&prompt, 1), move).ok());
+    EXPECT_EQ(layers, config.layers);
+    const SequenceChunk last_here{std::span(tokens).last(1), 40, here, true};
+    const SequenceChunk last_there{std::span(tokens).last(1), 40, there, true};
+    const auto expected = (*from)->forward(std::span(&last_here, 1));
+    const auto found = (*to)->forward(std::span(&last_there, 1));
+    ASSERT_TRUE(expected.ok() && found.ok());
+    for (std::size_t i = 0; i < expected->size(); ++i) EXPECT_EQ((*found)[i], (*expected)[i]) << "seed " << seed;
+  }
+}
+
 // Given more tokens than the backend was made for, it says so and computes nothing.
 TEST(CpuBackend, RefusesTooLargeBatches) {
   Rng rng(1, "large");

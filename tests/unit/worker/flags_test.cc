@@ -31,6 +31,7 @@ TEST(Flags, Defaults) {
   EXPECT_EQ(flags.max_concurrent, 8);
   EXPECT_EQ(flags.threads, 1);
   EXPECT_EQ(flags.drain_timeout_s, 1800);
+  EXPECT_EQ(flags.role, Role::kUnified);
   EXPECT_EQ(flags.request_timeout_s, 0);
 }
 

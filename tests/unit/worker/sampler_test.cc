@@ -26,6 +26,16 @@ TEST(Sampler, Greedy) {
   EXPECT_EQ(damaged.error().code, ErrorCode::kInternal);
 }
 
+// Given a first token that another sampler drew, the following ones are as if this one had drawn it, penalties included.
+TEST(Sampler, AdoptsAFirstToken) {
+  const SamplingParams params{.temperature = 0.9, .repetition_penalty = 1.3, .presence_penalty = 0.5, .seed = 11};
+  const std::vector<float> logits{0, 1, -1, 2, 0.5};
+  Sampler whole(params), first(params), rest(params);
+  static_cast<void>(whole.sample(logits));
+  rest.adopt(first.sample(logits)->id);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(whole.sample(logits)->id, rest.sample(logits)->id) << i;
+}
+
 // Given logits and a temperature, 100,000 draws follow softmax(logits / T) to within five standard deviations each.
 TEST(Sampler, FollowsTheSoftmax) {
   const std::vector<float> logits{0, 1, -1, 2, 0.5};

@@ -1,0 +1,193 @@
+// Two real workers for one request: one computes the prompt, the other answers
+// (docs/decisions/2026-11-22-kv-is-pulled.md). The test plays the gateway.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/worker/worker_process.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using testing::Answer;
+using testing::ask;
+using testing::Connection;
+using testing::eventually;
+using ::testing::HasSubstr;
+using testing::metric;
+using testing::Process;
+
+constexpr const char* kPath = "/v1/completions";
+
+class Split : public testing::Worker {
+ protected:
+  void SetUp() override {
+    Worker::SetUp();
+    make_model();
+    prefill_port_ = testing::free_port();
+    prefill_ = start_at(prefill_port_, {"--role", "prefill"});
+    decode_port_ = testing::free_port();
+    decode_ = start_at(decode_port_, {"--role", "decode"});
+  }
+
+  // Several hundred tokens: more than an iteration takes.
+  static json request() {
+    std::string prompt;
+    for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
+    return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
+  }
+
+  // Step 1: the connection stays open; the value for step 2 is in its head.
+  static std::string value_of(Connection& prefill) {
+    EXPECT_TRUE(prefill.read_until("\r\n\r\n"));
+    const std::string name = "X-Windlass-Prefilled: ";
+    const std::string& head = prefill.received();
+    const auto at = head.find(name);
+    EXPECT_NE(at, std::string::npos) << head;
+    return at == std::string::npos ? "" : head.substr(at + name.size(), head.find("\r\n", at) - at - name.size());
+  }
+  std::string headers_for(const std::string& value) const {
+    return "X-Windlass-Prefilled: " + value + "\r\nX-Windlass-Prefill-Address: 127.0.0.1:" + std::to_string(prefill_port_) +
+           "\r\n";
+  }
+
+  // Both steps.
+  Answer pass(const json& body) const {
+    Connection prefill(prefill_port_);
+    prefill.send("POST", kPath, body.dump(), "X-Windlass-Phase: prefill\r\n");
+    const std::string value = value_of(prefill);
+    const Answer answer = ask(decode_port_, "POST", kPath, body.dump(), headers_for(value));
+    const std::string& whole = prefill.read_all();
+    EXPECT_THAT(whole, ::testing::EndsWith("\r\n0\r\n\r\n")) << "keys and values are taken: the body ends";
+    return answer;
+  }
+  [[nodiscard]] double metric_of(int port, const std::string& series) const {
+    return metric(ask(port, "GET", "/metrics").body, series);
+  }
+
+  int prefill_port_ = 0, decode_port_ = 0;
+  std::unique_ptr<Process> prefill_, decode_;
+};
+
+// Given requests that are whole, streamed, sampled with a seed and penalties, and of several choices, the two give the texts
+// that one worker gives; the second computes no prompt and the first tells no client of a token.
+TEST_F(Split, AnswersAsOneWorkerWould) {
+  const int port = testing::free_port();
+  const auto alone = start_at(port);
+  json sampled = request();
+  sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"n", 3}, {"logprobs", 2}});
+  json single = request();
+  single["max_tokens"] = 1;
+  for (const json& body : {request(), sampled, single}) {
+    const json expected = json::parse(ask(port, "POST", kPath, body.dump()).body);
+    const Answer answer = pass(body);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const json found = json::parse(answer.body);
+    ASSERT_EQ(found["choices"].size(), expected["choices"].size());
+    for (std::size_t i = 0; i < found["choices"].size(); ++i) {
+      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
+      EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
+      if (body.contains("logprobs")) {
+        EXPECT_EQ(found["choices"][i]["logprobs"]["tokens"], expected["choices"][i]["logprobs"]["tokens"]);
+      }
+    }
+    EXPECT_EQ(found["usage"], expected["usage"]);
+  }
+  json streamed = request();
+  streamed["stream"] = true;
+  const Answer stream = pass(streamed);
+  EXPECT_THAT(stream.headers, HasSubstr("text/event-stream"));
+  EXPECT_THAT(stream.body, HasSubstr("data: [DONE]"));
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 6);
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_prompt_tokens_total"), 0);
+  EXPECT_EQ(metric_of(prefill_port_, "windlass_worker_generation_tokens_total"), 0);
+  EXPECT_EQ(metric_of(prefill_port_, "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"prefilled\"}"), 6);
+  const double sent = metric_of(prefill_port_, "windlass_worker_kv_transfer_bytes_total{direction=\"sent\",model=\"tiny\"}");
+  EXPECT_GT(sent, 0);
+  EXPECT_EQ(sent, metric_of(decode_port_, "windlass_worker_kv_transfer_bytes_total{direction=\"received\",model=\"tiny\"}"));
+}
+
+// Given a prefill worker that dies once it has begun, the client gets the same text, from the decode worker alone.
+TEST_F(Split, ALostPrefillWorkerCostsTimeAlone) {
+  const Answer expected = pass(request());
+  Connection prefill(prefill_port_);
+  prefill.send("POST", kPath, request().dump(), "X-Windlass-Phase: prefill\r\n");
+  const std::string value = value_of(prefill);
+  prefill_->signal(SIGKILL);
+  prefill_->wait();
+  const Answer answer = ask(decode_port_, "POST", kPath, request().dump(), headers_for(value));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(expected.body)["choices"]);
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"failed\"}"), 1);
+  EXPECT_GT(metric_of(decode_port_, "windlass_worker_prompt_tokens_total"), 300);
+  EXPECT_THAT(decode_->log(), HasSubstr("is computed here: keys and values from 127.0.0.1"));
+}
+
+// Given a gateway that leaves after the first step, the prefill worker's memory is free again; what asks for the keys and
+// values later computes them.
+TEST_F(Split, WhoLeavesFreesTheMemory) {
+  std::string value;
+  {
+    Connection prefill(prefill_port_);
+    prefill.send("POST", kPath, request().dump(), "X-Windlass-Phase: prefill\r\n");
+    value = value_of(prefill);
+    EXPECT_TRUE(eventually([&] { return metric_of(prefill_port_, "windlass_worker_kv_cache_blocks_used") > 20; }));
+  }
+  EXPECT_TRUE(eventually([&] { return metric_of(prefill_port_, "windlass_worker_kv_cache_blocks_used") == 0; }));
+  const Answer answer = ask(decode_port_, "POST", kPath, request().dump(), headers_for(value));
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"failed\"}"), 1);
+}
+
+// Given keys and values of another prompt, the decode worker does not take them.
+TEST_F(Split, AnotherPromptIsNotTaken) {
+  json other = request();
+  other["prompt"] = "something else of another length";
+  const int port = testing::free_port();
+  const auto alone = start_at(port);
+  Connection prefill(prefill_port_);
+  prefill.send("POST", kPath, request().dump(), "X-Windlass-Phase: prefill\r\n");
+  const Answer answer = ask(decode_port_, "POST", kPath, other.dump(), headers_for(value_of(prefill)));
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(ask(port, "POST", kPath, other.dump()).body)["choices"]);
+  EXPECT_THAT(decode_->log(), HasSubstr("found the hash of another one"));
+}
+
+// Given requests that a role does not take, 503 with the reason for a gateway to go elsewhere; given the token, the role
+// changes while the worker runs; given another token or none, it does not.
+TEST_F(Split, RolesRefuseAndChange) {
+  const std::string body = request().dump();
+  const Answer whole = ask(prefill_port_, "POST", kPath, body);
+  EXPECT_EQ(whole.status, 503);
+  EXPECT_THAT(whole.headers, HasSubstr("X-Windlass-Rejected: role"));
+  const Answer prompt = ask(decode_port_, "POST", kPath, body, "X-Windlass-Phase: prefill\r\n");
+  EXPECT_EQ(prompt.status, 503);
+  EXPECT_THAT(prompt.headers, HasSubstr("X-Windlass-Rejected: role"));
+  EXPECT_EQ(ask(decode_port_, "POST", kPath, body).status, 200) << "a decode worker can serve any request alone";
+  EXPECT_EQ(ask(decode_port_, "POST", "/role", R"({"role":"prefill"})").status, 403);
+
+  std::ofstream(folder_ / "token") << "the-token-of-this-installation\n";
+  const int port = testing::free_port();
+  const auto worker = start_at(port, {"--role", "decode", "--token-file", (folder_ / "token").string()});
+  const std::string right = "Authorization: Bearer the-token-of-this-installation\r\n";
+  EXPECT_EQ(ask(port, "POST", "/role", R"({"role":"prefill"})").status, 401);
+  EXPECT_EQ(ask(port, "POST", "/role", R"({"role":"prefill"})", "Authorization: Bearer the-token-of-this-other\r\n").status,
+            401);
+  for (const char* wrong : {"", "{}", "[]", R"({"role":"both"})", R"({"role":7})"}) {
+    const Answer refused = ask(port, "POST", "/role", wrong, right);
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_THAT(refused.body, HasSubstr("unified")) << wrong;
+  }
+  EXPECT_EQ(ask(port, "GET", "/role").body, R"({"role":"decode"})");
+  EXPECT_EQ(ask(port, "POST", "/role", R"({"role":"prefill"})", right).status, 200);
+  EXPECT_EQ(ask(port, "GET", "/role").body, R"({"role":"prefill"})");
+  EXPECT_EQ(ask(port, "POST", kPath, body).status, 503);
+  for (const char* headers : {"X-Windlass-Phase: decode\r\n", "X-Windlass-Prefilled: abc\r\n",
+                              "X-Windlass-Prefilled: 0123456789abcdef0123456789abcdef\r\n"}) {
+    EXPECT_EQ(ask(decode_port_, "POST", kPath, body, headers).status, 400) << headers;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker
