@@ -81,6 +81,8 @@ TEST(Flags, NamesMistakes) {
   EXPECT_THAT(flags_error({"--port", "1"}), HasSubstr("--model: found nothing"));
   EXPECT_THAT(flags_error({"--model", "m"}), HasSubstr("--port: found nothing"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "0"}), HasSubstr("--port: found 0, allowed is 1 to 65535"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--role", "both"}),
+              HasSubstr("--role: found 'both', allowed is unified, prefill or decode"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "many"}), HasSubstr("--port"));
   EXPECT_THAT(flags_error({"--model", "m", "--listen", "nowhere"}), HasSubstr("--listen: found 'nowhere'"));
   EXPECT_THAT(flags_error({"--model", "m", "--listen", "h:1", "--port", "2"}),
@@ -130,7 +132,7 @@ TEST(Flags, CudaBackendIsAnsweredHonestly) {
   const metrics::WorkerMetrics metrics(registry, "m");
   ServeFlags flags;
   flags.backend = "cuda";
-  const auto model = load_served_model(flags, clock, metrics);
+  const auto model = load_served_model(flags, clock, metrics, {});
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message, HasSubstr("--backend: found cuda, allowed is cpu"));
 }
