@@ -94,7 +94,8 @@ int serve_model(const ServeFlags& flags) {
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
   const OtherWorkers others{ask_over_http(), [](const KvQuestion& last, const Error& why) {
-                              spdlog::warn("prompt of session {} is computed here: {}", last.session, why.message);
+                              spdlog::warn("prompt of session {} at {} is computed here: {}", last.session, last.address,
+                                           why.message);
                             }};
   auto loading = std::async(std::launch::async, [&] { return load_served_model(flags, clock, metrics, others); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {

@@ -121,7 +121,7 @@ TEST_F(Split, ALostPrefillWorkerCostsTimeAlone) {
   EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(expected.body)["choices"]);
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"failed\"}"), 1);
   EXPECT_GT(metric_of(decode_port_, "windlass_worker_prompt_tokens_total"), 300);
-  EXPECT_THAT(decode_->log(), HasSubstr("is computed here: keys and values from 127.0.0.1"));
+  EXPECT_THAT(decode_->log(), HasSubstr("is computed here: "));
 }
 
 // Given a gateway that leaves after the first step, the prefill worker's memory is free again; what asks for the keys and
