@@ -109,7 +109,7 @@ void Chaos::add_process_faults() {
     for (SimController* one : controllers_) one->partition(true);
     after(seconds, [this] {
       journal_.note(timeline_.now_s(), "the API server is up again");
-      cluster_.api_down = false;
+      cluster_.api_is_back();
       for (SimController* one : controllers_) one->partition(false);
     });
   });

@@ -326,6 +326,13 @@ int SimCluster::calls_in(const std::string& uid) const {
   return found == processes_.end() ? 0 : static_cast<int>(found->second.calls.size());
 }
 
+void SimCluster::api_is_back() {
+  api_down = false;
+  for (Node& node : nodes_) {
+    if (std::exchange(node.unreported, false) && node.up) mark_node(node, true);
+  }
+}
+
 void SimCluster::stop_faults() {
   faults_on_ = false;
   api_down = false;
@@ -426,6 +433,7 @@ void SimCluster::lose_node(std::size_t index, double seconds, bool removed) {
     now->up = true;
     fits_changed_ = true;
     journal_.note(timeline_.now_s(), "node {} is back", name);
+    now->unreported = api_down;
     if (!api_down) mark_node(*now, true);
     for (auto& [uid, process] : processes_) {
       if (process.node != name || process.phase == Phase::kEnded) continue;

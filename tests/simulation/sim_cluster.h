@@ -47,6 +47,7 @@ class SimCluster {
 
   // ---- what may be done to it
 
+  void api_is_back();
   void stop_faults();
   bool api_down = false;                 // kubelets and scheduler reach the API server no more
   std::set<std::string> broken_images;   // services whose image cannot be pulled
@@ -76,6 +77,7 @@ class SimCluster {
     int gpus = 0;
     bool up = true;
     int losses = 0;  // told apart, so that an old loss' end does not end a new one
+    bool unreported = false;  // it came back while no API server was there to hear so
   };
   struct Process {
     std::string name, uid, ip, node, service;
