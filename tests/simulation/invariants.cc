@@ -314,6 +314,10 @@ void Invariants::check_plan(const SimController& controller) {
     const int wanted = one.memory.desired.value_or(desired);
     std::map<std::string, int> by_class;
     for (const planner::PoolPlan& pool : one.pools) by_class[pool.accelerator] += pool.workers;
+    std::set<std::string> draining;
+    for (const planner::Worker& worker : seen.workers) {
+      if (worker.state == planner::WorkerState::kDraining) draining.insert(worker.name);
+    }
     const bool fresh = one.metrics_fresh.status == planner::Truth::kTrue;
     const auto key = std::pair(controller.identity(), one.id.uid);
     if (const auto last = plans_.find(key); last != plans_.end() && now_s - last->second.at_s < 3) {  // of this very tenure
@@ -333,8 +337,12 @@ void Invariants::check_plan(const SimController& controller) {
                                         std::none_of(seen.accelerators.begin(), seen.accelerators.end(),
                                                      [&](const auto& choice) { return choice.accelerator == before.first; }));
                               });
+      // A drain mark that its predecessor sent may arrive late: what drains already when a plan leaves it out was not its
+      // choice.
+      const auto drain_since = std::count_if(draining.begin(), draining.end(),
+                                             [&](const std::string& name) { return !last->second.draining.contains(name); });
       const bool same_spec = last->second.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
-      if (!fresh && same_spec && !denied && desired < last->second.desired && one.recommended_pools.empty() &&
+      if (!fresh && same_spec && !denied && desired + drain_since < last->second.desired && one.recommended_pools.empty() &&
           one.feasible.status == planner::Truth::kTrue && !last->second.denied && !place_lost) {
         std::string why;
         for (const auto& reason : one.reasons) why += reason.code + " ";
@@ -342,7 +350,7 @@ void Invariants::check_plan(const SimController& controller) {
                                                        last->second.desired, one.metrics_fresh.message, why));
       }
     }
-    plans_[key] = {desired, wanted, by_class, one.generation, denied, now_s};
+    plans_[key] = {desired, wanted, by_class, draining, one.generation, denied, now_s};
     if (fresh) {
       const std::vector<controller::GatewayPeer> peers = controller.gateways();
       std::erase_if(peers_, [&](const auto& entry) {  // one that was silent for too long begins anew when it is back
