@@ -193,8 +193,8 @@ std::vector<ChatMessage> messages_of(const json& body) {
 }
 
 // Messages through the model's template, which sees chat_template_kwargs as variables (vLLM's field for enable_thinking and
-// such).
-std::vector<std::int32_t> chat_prompt(const json& body, const ApiModel& model) {
+// such), with keys in the order in which the text has them.
+std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, const ApiModel& model) {
   TemplateVariables variables;
   if (has(body, "chat_template_kwargs")) {
     const json& given = body.at("chat_template_kwargs");
@@ -202,7 +202,10 @@ std::vector<std::int32_t> chat_prompt(const json& body, const ApiModel& model) {
       refuse("chat_template_kwargs", shown(given),
              fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
     }
-    for (const auto& [name, value] : given.items()) variables.emplace_back(name, jinja::Value::of_input(ordered_json(value)));
+    const auto ordered = parse_json<ordered_json>(text);  // once more: json sorts
+    for (const auto& [name, value] : ordered->at("chat_template_kwargs").items()) {
+      variables.emplace_back(name, jinja::Value::of_input(value));
+    }
   }
   auto ids = model.chat.render(messages_of(body), variables, model.unix_s);
   if (!ids.ok()) throw ApiError{400, ids.error().message, "invalid_request_error", "messages", ""};
@@ -278,7 +281,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   }
   const bool chat = endpoint == Endpoint::kChatCompletions;
   if (chat) {
-    generation.prompt = chat_prompt(body, model);
+    generation.prompt = chat_prompt(body, text, model);
     generation.stop_tokens = model.chat.stop_tokens();
   } else {
     generation.prompt = prompt_of(body, model.tokenizer);
@@ -411,7 +414,7 @@ std::variant<std::string, ApiError> tokenize_body(std::string_view text, const A
     }
     std::vector<std::int32_t> ids;
     if (has(body, "messages")) {
-      ids = chat_prompt(body, model);
+      ids = chat_prompt(body, text, model);
     } else {
       if (!body.at("prompt").is_string()) refuse("prompt", shown(body.at("prompt")), "a string");
       if (boolean(body, "add_special_tokens", true)) ids = model.tokenizer.prefix();

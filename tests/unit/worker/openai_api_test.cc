@@ -69,6 +69,17 @@ TEST_F(Api, Defaults) {
   EXPECT_EQ(tokenizer_.decode(completion_request.generation.prompt), "hi");
 }
 
+// Given variables for the template, it sees their keys in the order of the body.
+TEST_F(Api, TemplateVariablesKeepTheirOrder) {
+  const auto shows = ChatTemplate::parse(tokenizer_, "{{ filter | tojson }}", "t", {});
+  ASSERT_TRUE(shows.ok());
+  const std::string body = R"({"model":"m","messages":[{"role":"user","content":"hi"}],
+                               "chat_template_kwargs":{"filter":{"z":1,"a":{"y":2,"b":3}}}})";
+  const auto parsed = parse_request(Endpoint::kChatCompletions, body, {name_, tokenizer_, *shows, options_, config_}, 99);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << std::get<ApiError>(parsed).message;
+  EXPECT_EQ(tokenizer_.decode(std::get<ApiRequest>(parsed).generation.prompt), R"({"z": 1, "a": {"y": 2, "b": 3}})");
+}
+
 // Given every supported field, all arrive; content may be a list of texts and the prompt a list of ids.
 TEST_F(Api, ReadsAllFields) {
   json body = chat();
