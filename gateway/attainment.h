@@ -20,7 +20,7 @@ struct RequestRecord {
                       // kClientGone when the client left before the answer was complete
   bool streamed = false;
   double arrived_s = 0;
-  std::optional<double> dispatched_s;   // last hand-over to a chain
+  std::optional<double> dispatched_s;   // last hand-over to a chain that begins it
   std::optional<double> first_token_s;  // first token sent to the client (streamed only)
   std::optional<double> last_token_s;
   double finished_s = 0;

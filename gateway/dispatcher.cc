@@ -10,6 +10,18 @@ namespace {
 // The label of requests whose model no table names: the client's text must not become a series.
 constexpr const char* kUnknownModel = "";
 
+// Sets a gauge for each model, and takes away those of models that are gone.
+void show_by_model(const metrics::GaugeFamily& gauge, const std::map<std::string, int>& counts, std::set<std::string>& shown) {
+  for (const auto& model : shown) {
+    if (!counts.contains(model)) gauge.remove({{"model", model}});
+  }
+  shown.clear();
+  for (const auto& [model, count] : counts) {
+    gauge.with({{"model", model}}).set(count);
+    shown.insert(model);
+  }
+}
+
 }  // namespace
 
 Dispatcher::ModelMetrics::ModelMetrics(const metrics::GatewayMetrics& metrics, const std::string& model)
@@ -52,6 +64,10 @@ void Dispatcher::refused(Ticket& ticket, const std::string& model, Refusal why) 
   count_upstream_error(model, why == Refusal::kConnect ? "connect" : why == Refusal::kFull ? "full" : "draining");
   apply(router_.refused(now_s(), ticket.id, why));
 }
+
+void Dispatcher::prefilled(Ticket& ticket) { apply(router_.prefilled(now_s(), ticket.id)); }
+
+void Dispatcher::prefill_ended(RequestId id) { apply(router_.prefill_ended(now_s(), id)); }
 
 void Dispatcher::tokens_sent(Ticket& ticket, const std::string& model, int count) {
   if (count <= 0) return;
@@ -143,8 +159,9 @@ void Dispatcher::apply(const Actions& actions) {
     } else if (const auto* cancel = std::get_if<Cancel>(&action)) {
       ticket.cancel = *cancel;
       if (ticket.interrupt) ticket.interrupt();
-    } else if (std::holds_alternative<Recall>(action)) {
+    } else if (const auto* recall = std::get_if<Recall>(&action)) {
       ticket.recalled = true;
+      ticket.begins_anew = ticket.begins_anew || recall->to_beginning;
       ticket.dispatch.reset();
       if (ticket.interrupt) ticket.interrupt();
     }
@@ -221,24 +238,9 @@ void Dispatcher::refresh_gauges() {
     metrics_.chain_slots.with({{"model", key.first}, {"chain", key.second}}).set(use.slots);
     shown_chains_.insert(key);
   }
-  const auto queues = router_.queue_lengths();
-  for (const auto& model : shown_queues_) {
-    if (!queues.contains(model)) metrics_.queue_length.remove({{"model", model}});
-  }
-  shown_queues_.clear();
-  for (const auto& [model, length] : queues) {
-    metrics_.queue_length.with({{"model", model}}).set(length);
-    shown_queues_.insert(model);
-  }
-  const auto silent = router_.silent_chains();
-  for (const auto& model : shown_silent_) {
-    if (!silent.contains(model)) metrics_.silent_workers.remove({{"model", model}});
-  }
-  shown_silent_.clear();
-  for (const auto& [model, count] : silent) {
-    metrics_.silent_workers.with({{"model", model}}).set(count);
-    shown_silent_.insert(model);
-  }
+  show_by_model(metrics_.queue_length, router_.queue_lengths(), shown_queues_);
+  show_by_model(metrics_.decode_queue_length, router_.decode_queue_lengths(), shown_decode_queues_);
+  show_by_model(metrics_.silent_workers, router_.silent_chains(), shown_silent_);
 }
 
 }  // namespace windlass::gateway

@@ -27,7 +27,8 @@ struct Ticket {
   std::optional<Dispatch> dispatch;  // taken by the exchange when it acts on it
   std::optional<Reject> reject;
   std::optional<Cancel> cancel;
-  bool recalled = false;  // cleared by the exchange, which then waits for another dispatch
+  bool recalled = false;     // cleared by the exchange, which then waits for another dispatch
+  bool begins_anew = false;  // with the next dispatch; cleared by the exchange, which breaks off the first step's
   bool client_gone = false;
   bool token_seen = false;
   int final_code = 0;               // once it is over
@@ -49,6 +50,8 @@ class Dispatcher {
   // The exchange's reports; see router.h.
   void refused(Ticket& ticket, const std::string& model, Refusal why);
   void accepted(Ticket& ticket) { router_.accepted(ticket.id); }
+  void prefilled(Ticket& ticket);
+  void prefill_ended(RequestId id);
   void response_started(Ticket& ticket) { router_.response_started(ticket.id); }
   void tokens_sent(Ticket& ticket, const std::string& model, int count);
   void completed(Ticket& ticket, const Router::Completion& completion);
@@ -93,10 +96,9 @@ class Dispatcher {
   RequestId next_id_ = 1;
   std::unordered_map<RequestId, std::shared_ptr<Ticket>> tickets_;
   std::unordered_map<std::string, ModelMetrics> models_;
-  std::set<std::pair<std::string, std::string>> shown_chains_;  // (model, chain) with an in-flight series
-  std::set<std::string> shown_queues_;
-  std::set<std::string> shown_silent_;
-  Router::ContactCounts counted_contacts_;  // as the metrics have them
+  std::set<std::pair<std::string, std::string>> shown_chains_;               // (model, chain) with an in-flight series
+  std::set<std::string> shown_queues_, shown_decode_queues_, shown_silent_;  // models with such a series
+  Router::ContactCounts counted_contacts_;                                   // as the metrics have them
 };
 
 }  // namespace windlass::gateway

@@ -20,18 +20,6 @@ constexpr std::string_view kLastChunk = "0\r\n\r\n";
 constexpr auto kClientLookPeriod = std::chrono::milliseconds(200);
 constexpr auto kFinalWriteTimeout = std::chrono::seconds(60);
 
-// Reads some more of a body; returns how many bytes landed in `into`.
-asio::awaitable<std::size_t> read_body(UpstreamConnection& upstream, http::response_parser<http::buffer_body>& parser,
-                                       char* into, std::size_t size, error_code& error) {
-  auto& body = parser.get().body();
-  body.data = into;
-  body.size = size;
-  body.more = true;
-  co_await http::async_read_some(upstream.stream, upstream.buffer, parser, to(error));
-  if (error == http::error::need_buffer) error = {};
-  co_return size - body.size;
-}
-
 bool is_event_stream(const http::fields& fields) {
   return fields[http::field::content_type].substr(0, 17) == "text/event-stream";
 }
@@ -58,6 +46,7 @@ asio::awaitable<bool> Exchange::run() {
   ticket_ = proxy_.dispatcher.arrived(request_.head.model, request_.head.stream, request_.head.upstream_body.size());
   ticket_->interrupt = [this] {
     if (upstream_ != nullptr) upstream_->close();
+    if (ticket_->over() || std::exchange(ticket_->begins_anew, false)) prefill_.reset();
     if (!writing_to_client_) return;
     error_code ignored;
     client_.socket().close(ignored);  // a client that takes nothing must not hold the exchange beyond its time
@@ -74,6 +63,7 @@ asio::awaitable<bool> Exchange::run() {
   }
   // The ticket may outlive this exchange in the watcher of the client.
   ticket_->interrupt = nullptr;
+  prefill_.reset();
   error_code ignored;
   if (client_.socket().is_open()) client_.socket().cancel(ignored);
   if (ticket_->client_gone || client_broken_) co_return false;
@@ -110,10 +100,10 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   const std::string& model = request_.head.model;
   chain_ = to_chain.chain;
   address_ = to_chain.address;
-  const std::shared_ptr<void> in_use = proxy_.use(to_chain.address);
-  const std::string head =
-      fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n", request_.target,
-                  to_chain.address, request_.headers, request_.request_id, request_.head.upstream_body.size());
+  std::shared_ptr<void> in_use = proxy_.use(to_chain.address);
+  const std::string head = fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n",
+                                       request_.target, to_chain.address, request_.headers, step_headers(to_chain),
+                                       request_.request_id, request_.head.upstream_body.size());
   bool may_reuse = !retry_used_;
   while (true) {
     error_code error;
@@ -131,7 +121,8 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     co_await asio::async_write(upstream_->stream, message, to(error));
     if (interrupted()) co_return after_break();
     // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
-    http::response_parser<http::buffer_body> parser;
+    auto answer = std::make_unique<AnswerParser>();
+    AnswerParser& parser = *answer;
     parser.header_limit(kMaxResponseHeadBytes);
     parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
     co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
@@ -158,6 +149,9 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
       dispatcher.refused(*ticket_, model, why);
       co_return Outcome::kAgain;
     }
+    if (to_chain.step == Step::kPrefill && parser.get().result_int() < 400) {
+      co_return prefilled(std::move(answer), std::move(in_use));
+    }
     dispatcher.accepted(*ticket_);
     bool complete = true;
     if (is_event_stream(parser.get())) {
@@ -172,6 +166,31 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     }
     co_return Outcome::kOver;
   }
+}
+
+// What makes a step of the request: the body is the same.
+std::string Exchange::step_headers(const Dispatch& to_chain) const {
+  switch (to_chain.step) {
+    case Step::kWhole: return {};
+    case Step::kPrefill: return "X-Windlass-Phase: prefill\r\n";
+    case Step::kDecode:
+      return fmt::format("X-Windlass-Prefilled: {}\r\nX-Windlass-Prefill-Address: {}\r\n", prefill_->value(),
+                         to_chain.prefill_address);
+  }
+  return {};
+}
+
+// The head of a first step's answer is there: its connection stays, and the request waits for the second step.
+Exchange::Outcome Exchange::prefilled(std::unique_ptr<AnswerParser> answer, std::shared_ptr<void> in_use) {
+  if (PrefillAnswer::value_in(*answer).empty()) {
+    failed("broken", fmt::format("The worker {} answered a first step without saying where its values are.", chain_));
+    return after_break();
+  }
+  prefill_ = std::make_unique<PrefillAnswer>(proxy_, ticket_->id, request_.head.model, address_, std::move(in_use),
+                                             std::move(upstream_), std::move(answer));
+  proxy_.dispatcher.prefilled(*ticket_);
+  if (prefill_ != nullptr) prefill_->read_on();
+  return ticket_->over() ? Outcome::kOver : Outcome::kAgain;
 }
 
 Exchange::Outcome Exchange::after_break() {
@@ -189,7 +208,7 @@ void Exchange::failed(const char* reason, const std::string& message, bool may_m
   again_ = !ticket_->over();
 }
 
-asio::awaitable<void> Exchange::pass_stream(http::response_parser<http::buffer_body>& parser) {
+asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
   const int status = static_cast<int>(parser.get().result_int());
   SseFilter filter(request_.head.stream && !request_.head.include_usage);
@@ -232,7 +251,7 @@ asio::awaitable<void> Exchange::pass_stream(http::response_parser<http::buffer_b
 }
 
 // Events to the client, the response's head with the first of them.
-asio::awaitable<void> Exchange::forward(http::response_parser<http::buffer_body>& parser, SseFilter::Output output) {
+asio::awaitable<void> Exchange::forward(AnswerParser& parser, SseFilter::Output output) {
   if (output.forward.empty()) co_return;
   std::string head;
   if (!head_sent_) {
@@ -247,7 +266,7 @@ asio::awaitable<void> Exchange::forward(http::response_parser<http::buffer_body>
 
 // Reads the answer to its end before the first byte is sent on: it is small, carries the usage figures, and where the worker
 // breaks off the client still gets a clean error.
-asio::awaitable<bool> Exchange::pass_whole(http::response_parser<http::buffer_body>& parser) {
+asio::awaitable<bool> Exchange::pass_whole(AnswerParser& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
   const int status = static_cast<int>(parser.get().result_int());
   std::string answer;
@@ -326,7 +345,7 @@ std::string Exchange::own_headers() const {
   return fmt::format("X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.request_id, chain_);
 }
 
-std::string Exchange::response_head(const http::response_parser<http::buffer_body>& parser, const std::string& framing) {
+std::string Exchange::response_head(const AnswerParser& parser, const std::string& framing) {
   const int status = static_cast<int>(parser.get().result_int());
   const bool close = !stays_open() || request_.http10;
   return fmt::format("HTTP/1.1 {} {}\r\n{}{}{}{}\r\n", status, reason_phrase(status), end_to_end_headers(parser.get()),

@@ -4,6 +4,9 @@
 // event by event, with at most one event in hand (a slow client slows the reading from its worker and nothing else); any other
 // answer whole. Where nothing was sent to the client and the worker refused, broke off or fell silent, it goes back to the
 // router, which may send it elsewhere. It answers once.
+//
+// In two steps (router.h) it sends the request to a prefill worker, keeps that exchange open (http_prefill.h), and sends the
+// same request to the decode worker that the router names; what that one answers is the client's.
 #pragma once
 
 #include <functional>
@@ -12,6 +15,7 @@
 
 #include "gateway/api_keys.h"
 #include "gateway/dispatcher.h"
+#include "gateway/http_prefill.h"
 #include "gateway/http_upstream.h"
 #include "gateway/net_stream.h"
 #include "gateway/openai.h"
@@ -54,9 +58,11 @@ class Exchange {
   enum class Outcome { kOver, kAgain };
 
   asio::awaitable<Outcome> attempt(Dispatch to_chain);
-  asio::awaitable<void> pass_stream(http::response_parser<http::buffer_body>& parser);
-  asio::awaitable<void> forward(http::response_parser<http::buffer_body>& parser, SseFilter::Output output);
-  asio::awaitable<bool> pass_whole(http::response_parser<http::buffer_body>& parser);
+  [[nodiscard]] std::string step_headers(const Dispatch& to_chain) const;
+  [[nodiscard]] Outcome prefilled(std::unique_ptr<AnswerParser> answer, std::shared_ptr<void> in_use);
+  asio::awaitable<void> pass_stream(AnswerParser& parser);
+  asio::awaitable<void> forward(AnswerParser& parser, SseFilter::Output output);
+  asio::awaitable<bool> pass_whole(AnswerParser& parser);
   asio::awaitable<void> answer_error();
   asio::awaitable<bool> send(std::string head, std::string_view body, bool chunk);
   asio::awaitable<void> end_broken_stream();
@@ -66,7 +72,7 @@ class Exchange {
   [[nodiscard]] Outcome after_break();
   void failed(const char* reason, const std::string& message, bool may_move = true);
   void watch_client();
-  [[nodiscard]] std::string response_head(const http::response_parser<http::buffer_body>& parser, const std::string& framing);
+  [[nodiscard]] std::string response_head(const AnswerParser& parser, const std::string& framing);
   [[nodiscard]] std::string own_headers() const;
   // Whether the answer whose head is written now leaves the connection open.
   bool stays_open() { return keep_alive_ = request_.keep_alive && !proxy_.leaving; }
@@ -76,6 +82,7 @@ class Exchange {
   Request request_;
   std::shared_ptr<Ticket> ticket_;
   std::unique_ptr<UpstreamConnection> upstream_;
+  std::unique_ptr<PrefillAnswer> prefill_;  // of the first step, until the request ends or begins anew
   std::string chain_, address_;
   bool head_sent_ = false;
   bool writing_to_client_ = false;

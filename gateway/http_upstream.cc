@@ -77,6 +77,17 @@ void UpstreamPool::drop_old() {
   }
 }
 
+asio::awaitable<std::size_t> read_body(UpstreamConnection& upstream, AnswerParser& parser, char* into, std::size_t size,
+                                       error_code& error) {
+  auto& body = parser.get().body();
+  body.data = into;
+  body.size = size;
+  body.more = true;
+  co_await http::async_read_some(upstream.stream, upstream.buffer, parser, to(error));
+  if (error == http::error::need_buffer) error = {};
+  co_return size - body.size;
+}
+
 asio::awaitable<std::vector<tcp::endpoint>> resolve_all(HostPort address, error_code& error) {
   error = {};
   std::vector<tcp::endpoint> endpoints;

@@ -59,6 +59,13 @@ class UpstreamPool {
   std::map<std::string, std::vector<std::unique_ptr<UpstreamConnection>>> idle_;
 };
 
+// Of a worker's answer; its body is read piece by piece.
+using AnswerParser = http::response_parser<http::buffer_body>;
+
+// Reads some more of a body; returns how many bytes landed in `into`.
+[[nodiscard]] asio::awaitable<std::size_t> read_body(UpstreamConnection& upstream, AnswerParser& parser, char* into,
+                                                     std::size_t size, error_code& error);
+
 // Every endpoint of an address; numeric ones without a resolver's thread.
 [[nodiscard]] asio::awaitable<std::vector<tcp::endpoint>> resolve_all(HostPort address, error_code& error);
 

@@ -109,6 +109,8 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
       requests_judged(registry.counters("windlass_gateway_requests_judged_total",
                                         "Requests that count for the objective; 429, 5xx and timeouts among them as misses.")),
       queue_length(registry.gauges("windlass_gateway_queue_length", "Requests that wait for a free slot.")),
+      decode_queue_length(registry.gauges("windlass_gateway_decode_queue_length",
+                                          "Requests that a prefill worker took and that wait for a decode worker's slot.")),
       queue_wait(registry.histograms("windlass_gateway_queue_wait_seconds", "Time from a request's arrival to its dispatch.",
                                      request_latency_bounds_s())),
       requests_in_flight(

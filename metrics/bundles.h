@@ -61,6 +61,7 @@ struct GatewayMetrics {
   CounterFamily requests_attained;          // windlass_gateway_requests_attained_total{model}
   CounterFamily requests_judged;            // windlass_gateway_requests_judged_total{model}
   GaugeFamily queue_length;                 // windlass_gateway_queue_length{model}
+  GaugeFamily decode_queue_length;          // windlass_gateway_decode_queue_length{model}: between a request's two steps
   HistogramFamily queue_wait;               // windlass_gateway_queue_wait_seconds{model}
   GaugeFamily requests_in_flight;           // windlass_gateway_requests_in_flight{model,chain}
   GaugeFamily chain_slots;                  // windlass_gateway_chain_slots{model,chain}: this gateway's share of them

@@ -7,58 +7,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/process/gateway/harness.h"
-
-extern char** environ;
 
 namespace windlass::gateway::testing {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// gateway_test_worker as a child.
-class WorkerProcess {
- public:
-  explicit WorkerProcess(const std::string& name) {
-    const std::string program = WINDLASS_BINARY_DIR "/gateway_test_worker";
-    std::array<int, 2> out{};
-    if (::pipe2(out.data(), O_CLOEXEC) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::string flag = "--name=" + name;
-    std::array<char*, 3> argv{const_cast<char*>(program.c_str()), flag.data(), nullptr};
-    if (::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(out[1]);
-    std::string line;
-    char c = 0;
-    while (::read(out[0], &c, 1) == 1 && c != '\n') line += c;
-    ::close(out[0]);
-    port_ = std::atoi(line.c_str());
-  }
-  ~WorkerProcess() {
-    signal(SIGKILL);
-    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
-  }
-  WorkerProcess(const WorkerProcess&) = delete;
-  WorkerProcess& operator=(const WorkerProcess&) = delete;
-
-  void signal(int number) const {
-    if (pid_ > 0) ::kill(pid_, number);
-  }
-  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-
- private:
-  int pid_ = -1;
-  int port_ = 0;
-};
 
 // A server whose machine can be cut off: from then on its kernel takes no connection and nothing is answered, and what is open
 // stays open in silence, as when a node's power goes.

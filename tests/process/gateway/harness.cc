@@ -23,6 +23,7 @@ namespace windlass::gateway::testing {
 namespace {
 
 const char* const kProgram = WINDLASS_BINARY_DIR "/windlass-gateway";
+const char* const kWorkerProgram = WINDLASS_BINARY_DIR "/gateway_test_worker";
 
 void set_deadline(int fd) {
   timeval limit{static_cast<time_t>(kDeadlineS), 0};
@@ -40,16 +41,16 @@ sockaddr_in loopback(int port) {
   return address;
 }
 
-int spawn(const std::vector<std::string>& flags, int out_fd, int err_fd) {
-  std::vector<char*> argv{const_cast<char*>(kProgram)};
+int spawn(const char* program, const std::vector<std::string>& flags, int out_fd, int err_fd) {
+  std::vector<char*> argv{const_cast<char*>(program)};
   for (const auto& flag : flags) argv.push_back(const_cast<char*>(flag.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   if (out_fd >= 0) posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
-  posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
+  if (err_fd >= 0) posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
   pid_t pid = -1;
-  const int failed = ::posix_spawn(&pid, kProgram, &actions, nullptr, argv.data(), environ);
+  const int failed = ::posix_spawn(&pid, program, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   return failed != 0 ? -1 : pid;
 }
@@ -357,7 +358,7 @@ GatewayProcess::GatewayProcess(const std::vector<std::string>& controllers, std:
   for (const auto& url : controllers) flags.insert(flags.end(), {"--controller", url});
   std::array<int, 2> pipe_fds{};
   if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) return;
-  pid_ = spawn(flags, -1, pipe_fds[1]);
+  pid_ = spawn(kProgram, flags, -1, pipe_fds[1]);
   ::close(pipe_fds[1]);
   reader_ = std::thread([this, fd = pipe_fds[0]] { read_log(fd); });
   const bool listens = wait_until([this] { return log().find("admin on 127.0.0.1:") != std::string::npos; });
@@ -423,10 +424,31 @@ bool GatewayProcess::obeys(dispatch::TableVersion version) const {
   });
 }
 
+WorkerProcess::WorkerProcess(const std::string& name) {
+  std::array<int, 2> out{};
+  if (::pipe2(out.data(), O_CLOEXEC) != 0) return;
+  pid_ = spawn(kWorkerProgram, {"--name=" + name}, out[1], -1);
+  ::close(out[1]);
+  std::string line;
+  char c = 0;
+  while (::read(out[0], &c, 1) == 1 && c != '\n') line += c;
+  ::close(out[0]);
+  port_ = std::atoi(line.c_str());
+}
+
+WorkerProcess::~WorkerProcess() {
+  signal(SIGKILL);
+  if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+}
+
+void WorkerProcess::signal(int number) const {
+  if (pid_ > 0) ::kill(pid_, number);
+}
+
 ProgramResult run_program(const std::vector<std::string>& flags) {
   std::array<int, 2> out{}, err{};
   if (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0) return {};
-  const int pid = spawn(flags, out[1], err[1]);
+  const int pid = spawn(kProgram, flags, out[1], err[1]);
   ::close(out[1]);
   ::close(err[1]);
   ProgramResult result;
@@ -439,6 +461,11 @@ ProgramResult run_program(const std::vector<std::string>& flags) {
 
 dispatch::Chain chain(const std::string& id, const std::string& address, double rate, int capacity, bool draining) {
   return {id, {address}, dispatch::Role::kUnified, rate, capacity, draining};
+}
+
+dispatch::Chain in_role(dispatch::Role role, dispatch::Chain chain) {
+  chain.role = role;
+  return chain;
 }
 
 dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued, std::int64_t term) {
@@ -466,6 +493,12 @@ std::string completion(const std::string& text, int tokens) {
 }
 
 std::string stream_head() { return "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"; }
+
+std::string prefill_head(const std::string& value) {
+  return fmt::format(
+      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Windlass-Prefilled: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+      value);
+}
 
 std::string chunk(const std::string& bytes) { return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes); }
 

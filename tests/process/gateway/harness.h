@@ -185,6 +185,22 @@ class GatewayProcess {
   std::thread reader_;
 };
 
+// gateway_test_worker (worker_main.cc) as a child, to be stopped and killed.
+class WorkerProcess {
+ public:
+  explicit WorkerProcess(const std::string& name);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  void signal(int number) const;
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int pid_ = -1;
+  int port_ = 0;
+};
+
 // Runs the gateway's program to its end; its stderr and exit code.
 struct ProgramResult {
   int exit_code = -1;
@@ -194,6 +210,7 @@ struct ProgramResult {
 
 [[nodiscard]] dispatch::Chain chain(const std::string& id, const std::string& address, double rate = 1, int capacity = 4,
                                     bool draining = false);
+[[nodiscard]] dispatch::Chain in_role(dispatch::Role role, dispatch::Chain chain);
 [[nodiscard]] dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued = 100,
                                            std::int64_t term = 1);
 
@@ -201,6 +218,8 @@ struct ProgramResult {
 [[nodiscard]] std::string json_response(int status, const std::string& body, const std::string& extra_headers = {});
 [[nodiscard]] std::string completion(const std::string& text, int tokens = 2);
 [[nodiscard]] std::string stream_head();
+// Of a first step's answer; its body follows in chunks.
+[[nodiscard]] std::string prefill_head(const std::string& value);
 [[nodiscard]] std::string chunk(const std::string& bytes);
 [[nodiscard]] std::string token_event(const std::string& text);
 [[nodiscard]] std::string usage_event(int prompt_tokens, int tokens);

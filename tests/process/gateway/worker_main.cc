@@ -2,11 +2,17 @@
 // prints its port, then serves. Flags of the real worker that it does not know are passed over, so that the real controller can
 // start it.
 //
-// A streamed request gets 100 tokens, 20 ms apart. Another one is answered with the worker's name, after 30 ms; if its prompt
-// says "hang at NAME", never. GET /most: the most requests that it held at once.
+// A streamed request gets 100 tokens, 20 ms apart, each saying the worker's name. Another one is answered with the name, after
+// 30 ms. If its prompt says "hang at NAME", neither has a beginning. GET /most: the most requests that it held at once.
+//
+// It plays both parts of docs/decisions/2026-11-22-kv-is-pulled.md with keys and values that are names. As a prefill worker it
+// calls them NAME-1, NAME-2 and so on, and ends its body when somebody has taken them; as a decode worker it takes them and
+// says "NAME after NAME-1" where it would say its name, or "NAME alone" where they were not to be had.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -19,6 +25,8 @@ using namespace windlass::gateway::testing;
 
 namespace {
 
+constexpr const char* kPullPath = "/kv/";
+
 std::string flag(int argc, char** argv, const std::string& name) {
   const std::string start = "--" + name + "=";
   for (int i = 1; i < argc; ++i) {
@@ -27,47 +35,101 @@ std::string flag(int argc, char** argv, const std::string& name) {
   return "";
 }
 
+int port_of(const std::string& address) { return std::atoi(address.c_str() + address.rfind(':') + 1); }
+
+class Worker {
+ public:
+  explicit Worker(std::string name) : name_(std::move(name)) {}
+
+  void answer(Connection& connection, const Message& request) {
+    if (request.target() == "/metrics") {
+      connection.write(json_response(200, metrics_page()));
+    } else if (request.target().rfind(kPullPath, 0) == 0) {
+      connection.write(pulled(request.target()));
+    } else if (request.start_line.rfind("GET ", 0) == 0) {
+      connection.write(json_response(200, std::to_string(most_)));
+    } else {
+      const int now = ++held_;
+      for (int seen = most_; now > seen && !most_.compare_exchange_weak(seen, now);) continue;
+      serve(connection, request);
+    }
+  }
+
+ private:
+  std::string metrics_page() const {
+    return fmt::format(
+        "windlass_worker_requests_running{{model=\"{0}\"}} {1}\nwindlass_worker_requests_waiting{{model=\"{0}\"}} 0\n", name_,
+        held_.load());
+  }
+
+  // What was held counts as free before its answer's end: after that, the gateway may send the next at once.
+  void serve(Connection& connection, const Message& request) {
+    if (request.body.find("hang at " + name_ + "\"") != std::string::npos) {
+      connection.peer_closes();
+      --held_;
+    } else if (request.header("x-windlass-phase") == "prefill") {
+      prefill(connection);
+    } else if (nlohmann::json::parse(request.body, nullptr, false).value("stream", false)) {
+      const std::string said = what_to_say(request);
+      bool written = connection.write(stream_head());
+      for (int i = 0; i < 100 && written; ++i) {
+        written = connection.write(chunk(token_event(said)));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      --held_;
+      connection.write(chunk(usage_event(1, 100)) + chunk(kDoneEvent) + kLastChunk);
+    } else {
+      const std::string said = what_to_say(request);
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      --held_;
+      connection.write(json_response(200, completion(said)));
+    }
+  }
+
+  void prefill(Connection& connection) {
+    const std::string session = fmt::format("{}-{}", name_, ++sessions_);
+    bool written = connection.write(prefill_head(session));
+    while (written && !taken(session)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      written = connection.write(chunk(" "));
+    }
+    --held_;
+    connection.write(kLastChunk);
+  }
+
+  bool taken(const std::string& session) {
+    const std::lock_guard lock(mutex_);
+    return taken_.contains(session);
+  }
+
+  std::string pulled(const std::string& target) {
+    const std::size_t begin = std::string_view(kPullPath).size();
+    const std::string session = target.substr(begin, target.find('?') - begin);
+    const std::lock_guard lock(mutex_);
+    taken_.insert(session);
+    return json_response(200, session);
+  }
+
+  std::string what_to_say(const Message& request) const {
+    const std::string session = request.header("x-windlass-prefilled");
+    if (session.empty()) return name_;
+    const auto values = ask(port_of(request.header("x-windlass-prefill-address")), get(kPullPath + session + "?piece=0"));
+    return values && values->status() == 200 ? name_ + " after " + values->body : name_ + " alone";
+  }
+
+  std::string name_;
+  std::atomic<int> held_ = 0, most_ = 0, sessions_ = 0;
+  std::mutex mutex_;
+  std::set<std::string> taken_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string name = flag(argc, argv, "name");
+  Worker worker(flag(argc, argv, "name"));
   const std::string listen = flag(argc, argv, "listen");
-  const int port = listen.empty() ? 0 : std::atoi(listen.c_str() + listen.rfind(':') + 1);
-  std::atomic<int> held = 0, most = 0;
-  FakeServer server(
-      [&](Connection& connection, const Message& request) {
-        if (request.target() == "/metrics") {
-          const std::string page = fmt::format(
-              "windlass_worker_requests_running{{model=\"{0}\"}} {1}\nwindlass_worker_requests_waiting{{model=\"{0}\"}} 0\n",
-              name, held.load());
-          connection.write(json_response(200, page));
-          return;
-        }
-        if (request.start_line.rfind("GET ", 0) == 0) {
-          connection.write(json_response(200, std::to_string(most)));
-          return;
-        }
-        const int now = ++held;
-        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) continue;
-        const auto body = nlohmann::json::parse(request.body, nullptr, false);
-        if (body.value("stream", false)) {
-          bool written = connection.write(stream_head());
-          for (int i = 0; i < 100 && written; ++i) {
-            written = connection.write(chunk(token_event(name)));
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
-          }
-          --held;
-          connection.write(chunk(usage_event(1, 100)) + chunk(kDoneEvent) + kLastChunk);
-        } else if (request.body.find("hang at " + name) != std::string::npos) {
-          connection.peer_closes();
-          --held;
-        } else {
-          std::this_thread::sleep_for(std::chrono::milliseconds(30));
-          --held;  // before the answer: after it, the gateway may send the next at once
-          connection.write(json_response(200, completion(name)));
-        }
-      },
-      port);
+  FakeServer server([&](Connection& connection, const Message& request) { worker.answer(connection, request); },
+                    listen.empty() ? 0 : port_of(listen));
   std::printf("%d\n", server.port());
   std::fflush(stdout);
   while (true) ::pause();

@@ -1,4 +1,5 @@
 // The router under thousands of seeded random event sequences, against a model of what must hold after every event.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -14,7 +15,8 @@ namespace {
 constexpr double kTtftS = 1;
 
 // Plays random events and checks, after each, the promises of router.h from the outside: it keeps its own books of what was
-// dispatched where, from the actions alone.
+// dispatched where, from the actions alone. A request that is not over is held by the worker that has its step in hand, or
+// waits; one that is prefilled may be kept by its prefill worker besides.
 class Play {
  public:
   Play(std::uint64_t seed, dispatch::PolicyKind policy, dispatch::QueueOrder order = dispatch::QueueOrder::kObjective)
@@ -35,15 +37,25 @@ class Play {
     take(router_.shut_down(now_s_));
     EXPECT_EQ(finished_.size(), arrived_.size());
     EXPECT_EQ(router_.open_requests(), 0U);
-    EXPECT_TRUE(holds_.empty());
+    EXPECT_TRUE(holds_.empty() && kept_.empty());
+    for (const auto& load : router_.chain_loads()) EXPECT_EQ(load.in_flight, 0) << load.chain;
   }
+
+  // How often a second step began: a test that saw none has tested none.
+  [[nodiscard]] int second_steps() const { return second_steps_; }
 
  private:
   struct Held {
     std::string model, chain, address;
+    Step step = Step::kWhole;
   };
 
   std::string any_model() { return rng_.integer(0, 9) == 0 ? "none" : rng_.integer(0, 1) == 0 ? "m0" : "m1"; }
+
+  dispatch::Role any_role() {
+    const auto draw = rng_.integer(0, 6);
+    return draw == 0 ? dispatch::Role::kUnified : draw < 4 ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
+  }
 
   dispatch::RoutingTable random_table() {
     dispatch::RoutingTable table;
@@ -55,13 +67,14 @@ class Play {
       route.ttft_slo_s = kTtftS;
       route.tpot_slo_s = 0.1;
       route.max_queued = static_cast<int>(rng_.integer(0, 6));
+      const bool two_steps = rng_.integer(0, 2) != 0;
       for (int k = 0; k < 4; ++k) {
         if (rng_.integer(0, 2) == 0) continue;
         const std::string id = std::string(name) + "-" + std::to_string(k);
         const std::string address = id + ":" + std::to_string(rng_.integer(0, 9) == 0 ? 81 : 80);
         route.chains.push_back({id,
                                 {address},
-                                dispatch::Role::kUnified,
+                                two_steps ? any_role() : dispatch::Role::kUnified,
                                 1.0 + static_cast<double>(rng_.integer(0, 3)),
                                 static_cast<int>(rng_.integer(0, 3)),
                                 rng_.integer(0, 3) == 0});
@@ -79,10 +92,14 @@ class Play {
   }
 
   void step() {
-    const auto what = rng_.integer(0, 107);
+    const auto what = rng_.integer(0, 137);
     if (what < 12) {
       table_ = random_table();
       take(router_.table_changed(now_s_, table_).actions);
+      return;
+    }
+    if (what >= 108) {
+      go_on_with_first_step(what >= 128);
       return;
     }
     if (what >= 100) {
@@ -134,6 +151,35 @@ class Play {
     }
   }
 
+  // A prefill worker's head comes, or its body ends; at times of any request, and then it means nothing.
+  void go_on_with_first_step(bool ends) {
+    std::vector<RequestId> there;
+    if (ends) {
+      for (const auto& [id, held] : kept_) there.push_back(id);
+    } else {
+      for (const auto& [id, held] : holds_) {
+        if (held.step == Step::kPrefill && !started_.contains(id)) there.push_back(id);
+      }
+    }
+    if (there.empty() || rng_.integer(0, 9) == 0) {
+      const auto any = static_cast<RequestId>(rng_.integer(1, static_cast<std::int64_t>(next_id_)));
+      if (std::find(there.begin(), there.end(), any) != there.end()) return;
+      if (started_.contains(any)) return;  // it has its answer from there
+      const Actions none = ends ? router_.prefill_ended(now_s_, any) : router_.prefilled(now_s_, any);
+      ASSERT_TRUE(none.empty());
+      return;
+    }
+    const RequestId id = there[static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(there.size()) - 1))];
+    if (ends) {
+      kept_.erase(id);
+      take(router_.prefill_ended(now_s_, id));
+      return;
+    }
+    kept_.insert(holds_.extract(id));
+    prefilled_[id] = kept_.at(id).address;
+    take(router_.prefilled(now_s_, id));
+  }
+
   // A worker falls silent, out of reach or answers again; often while it is not even in the table.
   void change_contact() {
     const std::string model = rng_.integer(0, 1) == 0 ? "m0" : "m1";
@@ -146,6 +192,9 @@ class Play {
     const Contact before = contacts_.contains(address) ? contacts_.at(address) : Contact::kAnswers;
     contacts_[address] = contact;
     const std::set<RequestId> moved_before = moved_;
+    if (contact == Contact::kLost && contact != before) {
+      std::erase_if(kept_, [&](const auto& kept) { return kept.second.address == address; });
+    }
     take(router_.contact_changed(now_s_, address, contact));
     for (const RequestId id : there) {
       const bool still = holds_.contains(id) && holds_.at(id).address == address;
@@ -169,14 +218,24 @@ class Play {
         ASSERT_TRUE(finished_.insert(finished->id).second) << "answered twice: " << finished->id;
         ASSERT_EQ(finished->record.model, arrived_.at(finished->id));
         holds_.erase(finished->id);
+        kept_.erase(finished->id);
+        prefilled_.erase(finished->id);
       } else if (const auto* reject = std::get_if<Reject>(&action)) {
         ASSERT_FALSE(finished_.contains(reject->id));
         ASSERT_FALSE(started_.contains(reject->id)) << "an error response after the answer began";
         ASSERT_TRUE(rejected_.insert(reject->id).second);
+        const bool at_workers = holds_.contains(reject->id) || kept_.contains(reject->id);
+        ASSERT_EQ(at_workers, cancelled_.contains(reject->id)) << "broken off, unless no worker had it";
       } else if (const auto* cancel = std::get_if<Cancel>(&action)) {
         ASSERT_FALSE(finished_.contains(cancel->id));
         ASSERT_EQ(cancel->nothing_sent, !started_.contains(cancel->id));
-      } else if (const auto* recall = std::get_if<Recall>(&action)) {
+        ASSERT_TRUE(cancelled_.insert(cancel->id).second);
+      } else if (const auto* recall = std::get_if<Recall>(&action); recall != nullptr && recall->to_beginning) {
+        ASSERT_TRUE(prefilled_.contains(recall->id) && !holds_.contains(recall->id));
+        ASSERT_FALSE(second_steps_possible(arrived_.at(recall->id))) << "its first step was thrown away";
+        kept_.erase(recall->id);
+        prefilled_.erase(recall->id);
+      } else if (recall != nullptr) {
         ASSERT_TRUE(holds_.contains(recall->id));
         ASSERT_FALSE(started_.contains(recall->id)) << "taken back after its answer began";
         ASSERT_TRUE(moved_.insert(recall->id).second) << "moved twice";
@@ -185,7 +244,7 @@ class Play {
         ASSERT_FALSE(finished_.contains(dispatch->id)) << "dispatched after its end";
         ASSERT_FALSE(holds_.contains(dispatch->id)) << "held twice";
         check_dispatch(*dispatch);
-        holds_.emplace(dispatch->id, Held{arrived_.at(dispatch->id), dispatch->chain, dispatch->address});
+        holds_.emplace(dispatch->id, Held{arrived_.at(dispatch->id), dispatch->chain, dispatch->address, dispatch->step});
       }
     }
   }
@@ -200,9 +259,54 @@ class Play {
     return nullptr;
   }
 
-  // The chain is in the table, takes requests and has a slot. With one queue for all, an older request of the model waits only
-  // if it cannot meet its objective any more (by the largest share of it that a first token is ever thought to take) and this
-  // one can.
+  // Some chain of the model has this role, takes requests and answers.
+  bool serves(const std::string& model, dispatch::Role role) const {
+    for (const auto& route : table_.models) {
+      if (route.served_name != model) continue;
+      for (const auto& chain : route.chains) {
+        if (chain.role == role && !chain.draining && answers(chain.hops.front())) return true;
+      }
+    }
+    return false;
+  }
+
+  // By the table alone.
+  bool second_steps_possible(const std::string& model) const {
+    for (const auto& route : table_.models) {
+      if (route.served_name != model) continue;
+      for (const auto& chain : route.chains) {
+        if (chain.role == dispatch::Role::kDecode && !chain.draining) return true;
+      }
+    }
+    return false;
+  }
+
+  bool can_begin_at(const std::string& model, dispatch::Role role) const {
+    switch (role) {
+      case dispatch::Role::kUnified: return true;
+      case dispatch::Role::kPrefill: return serves(model, dispatch::Role::kDecode);
+      case dispatch::Role::kDecode: return !serves(model, dispatch::Role::kPrefill);
+    }
+    return false;
+  }
+
+  void check_step(const Dispatch& dispatch, dispatch::Role role) {
+    const auto prefilled = prefilled_.find(dispatch.id);
+    ASSERT_EQ(dispatch.step == Step::kDecode, prefilled != prefilled_.end());
+    if (dispatch.step == Step::kDecode) {
+      ASSERT_EQ(role, dispatch::Role::kDecode);
+      ASSERT_EQ(dispatch.prefill_address, prefilled->second);
+      ++second_steps_;
+      return;
+    }
+    ASSERT_EQ(dispatch.step == Step::kPrefill, role == dispatch::Role::kPrefill);
+    ASSERT_EQ(dispatch.prefill_address, "");
+    ASSERT_TRUE(can_begin_at(arrived_.at(dispatch.id), role)) << "begun at a " << dispatch::to_string(role) << " chain";
+  }
+
+  // The chain is in the table, takes requests and has a slot. With one queue for all, an older request of the model waits for
+  // the same step only if it cannot meet its objective any more (by the largest share of it that a first token is ever thought
+  // to take) and this one can.
   void check_dispatch(const Dispatch& dispatch) {
     const std::string& model = arrived_.at(dispatch.id);
     const auto* chain = listed(model, dispatch.chain, dispatch.address);
@@ -210,9 +314,11 @@ class Play {
     ASSERT_FALSE(chain->draining);
     ASSERT_TRUE(answers(dispatch.address)) << "dispatched to a worker that does not answer";
     ASSERT_LT(held_at(dispatch.address), chain->capacity) << "more than its slots";
+    check_step(dispatch, chain->role);
+    const bool decodes = dispatch.step == Step::kDecode;
     for (const auto& [id, name] : arrived_) {
-      if (!waits_centrally_) break;
-      if (name != model || finished_.contains(id) || holds_.contains(id)) continue;
+      if (!waits_centrally_ && !decodes) break;
+      if (name != model || finished_.contains(id) || holds_.contains(id) || prefilled_.contains(id) != decodes) continue;
       if (sequence_.at(id) >= sequence_.at(dispatch.id)) continue;
       ASSERT_FALSE(by_arrival_) << "an older request waits";
       ASSERT_GT(now_s_ - arrived_at_.at(id), kTtftS * (1 - dispatch::FirstTokenTail::kMostShare) - 1e-9)
@@ -228,50 +334,68 @@ class Play {
 
   int held_at(const std::string& address) const {
     int count = 0;
-    for (const auto& [id, held] : holds_) count += held.address == address ? 1 : 0;
+    for (const auto* holders : {&holds_, &kept_}) {
+      for (const auto& [id, held] : *holders) count += held.address == address ? 1 : 0;
+    }
     return count;
   }
 
   void check() {
     // The router's own counts agree with ours.
-    std::map<std::string, int> waiting;
+    std::map<std::string, int> waiting, decode_waiting;
     for (const auto& [id, model] : arrived_) {
-      if (!finished_.contains(id) && !holds_.contains(id)) ++waiting[model];
+      if (finished_.contains(id) || holds_.contains(id)) continue;
+      ++(prefilled_.contains(id) ? decode_waiting : waiting)[model];
     }
-    int waiting_in_router = 0;
-    for (const auto& [model, length] : router_.queue_lengths()) {
-      ASSERT_EQ(length, waiting[model]) << model;
-      waiting_in_router += length;
+    check_lengths(router_.queue_lengths(), waiting);
+    check_lengths(router_.decode_queue_lengths(), decode_waiting);
+    std::map<std::string, int> at_chains, in_flight;
+    for (const auto* holders : {&holds_, &kept_}) {
+      for (const auto& [id, held] : *holders) ++at_chains[held.chain];
     }
-    int total_waiting = 0;
-    for (const auto& [model, count] : waiting) total_waiting += count;
-    ASSERT_EQ(total_waiting, waiting_in_router) << "a request waits for a model that is not in the table";
-    int in_flight = 0;
     for (const auto& load : router_.chain_loads()) {
-      in_flight += load.in_flight;
       ASSERT_GE(load.in_flight, 0);
+      if (load.in_flight > 0) in_flight[load.chain] += load.in_flight;
     }
-    ASSERT_EQ(in_flight, static_cast<int>(holds_.size()));
-    ASSERT_EQ(router_.open_requests(), holds_.size() + static_cast<std::size_t>(total_waiting));
+    ASSERT_EQ(in_flight, at_chains);
+    ASSERT_EQ(router_.open_requests(), arrived_.size() - finished_.size());
     // Nobody waits before a free slot, but for chains that refused within the longest pause; or, where requests wait at chains,
     // nobody waits while every chain that takes requests has a free slot; or, where they are placed by their lengths, before a
     // chain that has nothing.
     for (const auto& route : table_.models) {
-      if (waiting[route.served_name] == 0) continue;
+      if (decode_waiting[route.served_name] > 0) {
+        ASSERT_TRUE(second_steps_possible(route.served_name)) << "second steps wait for nothing";
+      }
       std::string free;
       bool any_full = false;
       for (const auto& chain : route.chains) {
         const auto refused = refused_at_.find(chain.hops.front());
         const bool resting = refused != refused_at_.end() && now_s_ - refused->second <= 2.0;
         if (chain.draining || chain.capacity == 0 || !answers(chain.hops.front())) continue;
+        const bool has_slot = held_at(chain.hops.front()) < chain.capacity;
+        if (chain.role == dispatch::Role::kDecode && decode_waiting[route.served_name] > 0) {
+          ASSERT_TRUE(!has_slot || resting) << "a second step waits before a free slot of " << chain.id;
+        }
+        if (!can_begin_at(route.served_name, chain.role)) continue;
         const bool full = held_at(chain.hops.front()) >= (by_lengths_ ? 1 : chain.capacity);
         any_full = any_full || full;
         if (!full && !resting) free = chain.id;
       }
+      if (waiting[route.served_name] == 0) continue;
       ASSERT_TRUE(free.empty() || (!waits_centrally_ && any_full)) << "a request waits before a free slot of " << free;
     }
     if (router_.open_requests() > 0) {
       ASSERT_TRUE(router_.next_deadline_s().has_value());
+    }
+  }
+
+  static void check_lengths(const std::map<std::string, int>& lengths, const std::map<std::string, int>& waiting) {
+    for (const auto& [model, count] : waiting) {
+      ASSERT_TRUE(lengths.contains(model)) << "requests wait for a model that is not in the table";
+    }
+    for (const auto& [model, length] : lengths) {
+      const auto ours = waiting.find(model);
+      ASSERT_EQ(length, ours == waiting.end() ? 0 : ours->second) << model;
     }
   }
 
@@ -287,23 +411,29 @@ class Play {
   std::map<RequestId, std::string> arrived_;
   std::map<RequestId, std::size_t> sequence_;
   std::map<RequestId, double> arrived_at_;
-  std::map<RequestId, Held> holds_;
-  std::set<RequestId> finished_, rejected_, started_;
+  std::map<RequestId, Held> holds_;             // at the worker that has the step in hand
+  std::map<RequestId, Held> kept_;              // at the prefill worker after its head
+  std::map<RequestId, std::string> prefilled_;  // since that head, with the worker's address
+  std::set<RequestId> finished_, rejected_, started_, cancelled_;
+  int second_steps_ = 0;
   std::set<RequestId> moved_;  // a worker may have worked on it in vain
   std::map<std::string, Contact> contacts_;
   std::map<std::string, double> refused_at_;
 };
 
-// Given 3,000 seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models,
-// refusals, failures, workers that fall silent and return, completions, clients that leave, late and repeated reports,
-// time-outs); every promise of router.h holds after each.
+// Given 3,000 seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models and
+// change their roles, first steps that are taken and that end, refusals, failures, workers that fall silent and return,
+// completions, clients that leave, late and repeated reports, time-outs); every promise of router.h holds after each.
 TEST(RouterProperties, HoldOverRandomEvents) {
+  int second_steps = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc);
     play.run(120);
     if (::testing::Test::HasFailure()) return;
+    second_steps += play.second_steps();
   }
+  EXPECT_GT(second_steps, 3000);
 }
 
 // Given 1,000 of them with a queue by arrival; the same.

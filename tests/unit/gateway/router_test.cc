@@ -1,54 +1,9 @@
 // The router, one rule at a time.
-#include "gateway/router.h"
-
-#include <gtest/gtest.h>
-
 #include "gateway/load_report.h"
+#include "tests/unit/gateway/router_fixture.h"
 
 namespace windlass::gateway {
 namespace {
-
-dispatch::Chain chain(const std::string& id, double rate, int capacity, bool draining = false) {
-  return {id, {id + ":80"}, dispatch::Role::kUnified, rate, capacity, draining};
-}
-
-dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued = 10,
-                             std::int64_t term = 1) {
-  dispatch::ModelRoute route;
-  route.served_name = "tiny";
-  route.ttft_slo_s = 0.5;
-  route.tpot_slo_s = 0.05;
-  route.max_queued = max_queued;
-  route.chains = std::move(chains);
-  return {{term, counter}, {route}};
-}
-
-template <class T>
-std::vector<T> all(const Actions& actions) {
-  std::vector<T> found;
-  for (const Action& action : actions) {
-    if (const T* one = std::get_if<T>(&action)) found.push_back(*one);
-  }
-  return found;
-}
-
-class RouterTest : public ::testing::Test {
- protected:
-  explicit RouterTest(RouterOptions router_options = {100, 60, 600}) : router(router_options) {}
-
-  Actions use(double now_s, dispatch::RoutingTable next) {
-    auto outcome = router.table_changed(now_s, std::move(next));
-    EXPECT_TRUE(outcome.accepted);
-    return outcome.actions;
-  }
-  int in_flight(const std::string& id) {
-    int total = 0;
-    for (const auto& load : router.chain_loads()) total += load.chain == id ? load.in_flight : 0;
-    return total;
-  }
-
-  Router router;
-};
 
 class JsqRouterTest : public RouterTest {
  protected:
@@ -526,14 +481,6 @@ TEST_F(RouterTest, ShutDown) {
   EXPECT_TRUE(all<Dispatch>(actions).empty());
   EXPECT_EQ(router.open_requests(), 0U);
   EXPECT_EQ(all<Reject>(router.arrived(2, 3, "tiny", true)).at(0).status, 503);
-}
-
-// Given chains of roles that a request cannot enter at; they are not used.
-TEST_F(RouterTest, OnlyUnifiedChainsAreEntered) {
-  auto prefill = chain("p", 9, 4);
-  prefill.role = dispatch::Role::kPrefill;
-  use(0, table(1, {prefill}));
-  EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
 }
 
 // Given JSQ and two full chains; requests wait at the one with fewer for its slots, and go when a slot of that chain becomes

@@ -1,0 +1,103 @@
+// The model's side of the book-keeping: what policies are told, and which chains a request can begin at.
+#include "gateway/router_state.h"
+
+namespace windlass::gateway {
+
+dispatch::PackingRules Router::Model::rules() const {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  dispatch::PackingRules rules;
+  rules.ttft_s = route.ttft_slo_s > 0 ? route.ttft_slo_s : kNone;
+  rules.tpot_s = route.tpot_slo_s > 0 ? route.tpot_slo_s : kNone;
+  return rules;
+}
+
+bool Router::Model::can_begin_at(const ChainSlot& slot) const {
+  switch (slot.role) {
+    case dispatch::Role::kUnified: return true;
+    case dispatch::Role::kPrefill: return decode_serves;
+    case dispatch::Role::kDecode: return !prefill_serves;
+  }
+  return false;
+}
+
+bool Router::Model::serves() const {
+  return std::any_of(slots.begin(), slots.end(), [this](const auto& slot) { return slot->serves() && can_begin_at(*slot); });
+}
+
+bool Router::Model::started() const {
+  return std::any_of(slots.begin(), slots.end(), [](const auto& slot) {
+    return slot->listed && !slot->draining && slot->role != dispatch::Role::kPrefill;
+  });
+}
+
+double Router::Model::rate_per_s() const {
+  double whole = 0, prefill = 0, decode = 0;
+  for (const auto& slot : slots) {
+    if (!slot->serves()) continue;
+    double& rate = slot->role == dispatch::Role::kUnified ? whole : slot->role == dispatch::Role::kPrefill ? prefill : decode;
+    rate += slot->capacity * slot->service_rate_per_s;
+  }
+  return whole + (prefill_serves ? std::min(prefill, decode) : decode);
+}
+
+bool Router::Model::any_serves(dispatch::Role role) const {
+  return std::any_of(slots.begin(), slots.end(), [role](const auto& slot) { return slot->role == role && slot->serves(); });
+}
+
+bool Router::Model::refresh_roles() {
+  const bool prefill_before = std::exchange(prefill_serves, any_serves(dispatch::Role::kPrefill));
+  const bool decode_before = std::exchange(decode_serves, any_serves(dispatch::Role::kDecode));
+  decode_listed = std::any_of(slots.begin(), slots.end(), [](const auto& slot) {
+    return slot->listed && !slot->draining && slot->role == dispatch::Role::kDecode;
+  });
+  return prefill_before != prefill_serves || decode_before != decode_serves;
+}
+
+dispatch::ChainState Router::Model::state_of(const ChainSlot& slot) const {
+  return {slot.service_rate_per_s,
+          slot.capacity,
+          slot.in_flight + static_cast<int>(slot.waiting.size()),
+          slot.draining || slot.blocked_until_s > 0 || slot.contact != Contact::kAnswers || !can_begin_at(slot),
+          slot.key,
+          slot.packing ? &*slot.packing : nullptr};
+}
+
+// Those in the slot's own queue come after second steps: they do not count.
+dispatch::ChainState Router::Model::decode_state_of(const ChainSlot& slot) {
+  const bool takes = slot.role == dispatch::Role::kDecode && slot.open();
+  return {slot.service_rate_per_s, slot.capacity, slot.in_flight, !takes, slot.key};
+}
+
+void Router::Model::tell(const ChainSlot& slot) {
+  if (!slot.listed) return;
+  policy->update(slot.index, state_of(slot));
+  if (slot.role == dispatch::Role::kDecode) decode_policy.update(slot.index, decode_state_of(slot));
+}
+
+void Router::Model::start_over() {
+  std::vector<dispatch::ChainState> states, decode_states;  // one for each listed slot; those stand first
+  bool decodes = false;
+  blocked.clear();
+  for (const auto& slot : slots) {
+    if (!slot->listed) break;
+    slot->index = states.size();
+    states.push_back(state_of(*slot));
+    decodes = decodes || slot->role == dispatch::Role::kDecode;
+    if (slot->blocked_until_s > 0) blocked.push_back(slot);
+  }
+  policy->reset(states);
+  if (!decodes) return;
+  for (std::size_t index = 0; index < states.size(); ++index) decode_states.push_back(decode_state_of(*slots[index]));
+  decode_policy.reset(decode_states);
+}
+
+void Router::Model::unblock_waited_out(double now_s) {
+  std::erase_if(blocked, [&](const auto& slot) {
+    if (slot->blocked_until_s > now_s) return false;
+    slot->blocked_until_s = 0;
+    tell(*slot);
+    return true;
+  });
+}
+
+}  // namespace windlass::gateway

@@ -1,0 +1,336 @@
+// Requests that pass a prefill and a decode worker, through the real gateway (docs/decisions/2026-11-22-kv-is-pulled.md).
+#include <atomic>
+#include <csignal>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/process/gateway/harness.h"
+
+namespace windlass::gateway::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kPath = "/v1/chat/completions";
+
+dispatch::Chain prefill(const std::string& id, const std::string& address, double rate = 1, int capacity = 4) {
+  return in_role(dispatch::Role::kPrefill, chain(id, address, rate, capacity));
+}
+
+dispatch::Chain decode(const std::string& id, const std::string& address, double rate = 1, int capacity = 4) {
+  return in_role(dispatch::Role::kDecode, chain(id, address, rate, capacity));
+}
+
+std::string served_by(const std::optional<Message>& answer) { return answer ? answer->header("x-windlass-worker") : ""; }
+
+// The last request that a server's thread saw, for the test's.
+class LastRequest {
+ public:
+  void keep(const Message& request) {
+    const std::lock_guard lock(mutex_);
+    request_ = request;
+  }
+  [[nodiscard]] Message get() const {
+    const std::lock_guard lock(mutex_);
+    return request_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Message request_;
+};
+
+// The real gateway with a controller whose table has these chains.
+class TwoStepGateway {
+ public:
+  explicit TwoStepGateway(std::vector<dispatch::Chain> chains) {
+    controller_.set_table(table(1, std::move(chains)));
+    process_ = std::make_unique<GatewayProcess>(std::vector<std::string>{controller_.url()});
+    ready_ = process_->obeys({1, 1});
+  }
+
+  [[nodiscard]] bool ready() const { return ready_; }
+  [[nodiscard]] const GatewayProcess& operator*() const { return *process_; }
+  [[nodiscard]] std::optional<Message> ask_for(const std::string& prompt, bool stream = false) const {
+    return ask(process_->port(), post(kPath, chat("tiny", prompt, stream)));
+  }
+  [[nodiscard]] std::optional<Connection> begin(const std::string& prompt, bool stream) const {
+    auto client = Connection::connect(process_->port());
+    if (!client || !client->write(post(kPath, chat("tiny", prompt, stream)))) return std::nullopt;
+    return client;
+  }
+  [[nodiscard]] bool comes_to_hold(const std::string& chain, int count) const {
+    return wait_until([&] { return process_->metric("windlass_gateway_requests_in_flight", {{"chain", chain}}) == count; });
+  }
+  [[nodiscard]] bool comes_to_wait(const std::string& gauge, int count) const {
+    return wait_until([&] { return process_->metric(gauge, {{"model", "tiny"}}) == count; });
+  }
+  [[nodiscard]] double errors(const std::string& reason) const {
+    return process_->metric("windlass_gateway_upstream_errors_total", {{"reason", reason}});
+  }
+
+ private:
+  FakeController controller_;
+  std::unique_ptr<GatewayProcess> process_;
+  bool ready_ = false;
+};
+
+// Given a prefill and a decode worker; a whole and a streamed answer are the decode worker's, made of what the prefill worker
+// computed, and afterwards neither holds anything.
+TEST(GatewayTwoStep, AnswersPassThroughTwoWorkers) {
+  WorkerProcess p("p"), d("d");
+  TwoStepGateway gateway({prefill("p", p.address()), decode("d", d.address())});
+  ASSERT_TRUE(gateway.ready());
+  const auto whole = gateway.ask_for("hi");
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->status(), 200);
+  EXPECT_EQ(served_by(whole), "d");
+  EXPECT_THAT(whole->body, HasSubstr("d after p-1"));
+  const auto streamed = gateway.ask_for("hi", true);
+  ASSERT_TRUE(streamed);
+  EXPECT_THAT(streamed->body, HasSubstr(token_event("d after p-2")));
+  EXPECT_THAT(streamed->body, HasSubstr(kDoneEvent));
+  EXPECT_TRUE(gateway.comes_to_hold("p", 0));
+  EXPECT_TRUE(gateway.comes_to_hold("d", 0));
+  EXPECT_EQ((*gateway).metric("windlass_gateway_upstream_errors_total"), 0);
+  EXPECT_EQ((*gateway).metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 2);
+}
+
+// Given a client that sends headers which are between gateway and workers; each worker sees those of its step alone, the same
+// body and the client's other headers, and a worker that serves whole sees none.
+TEST(GatewayTwoStep, HeadersOfTheStepsAreTheGatewaysAlone) {
+  LastRequest at_p, at_d, at_u;
+  FakeServer p([&](Connection& connection, const Message& request) {
+    at_p.keep(request);
+    connection.write(prefill_head("there") + kLastChunk);
+  });
+  FakeServer d([&](Connection& connection, const Message& request) {
+    at_d.keep(request);
+    connection.write(json_response(200, completion("ok")));
+  });
+  FakeServer u([&](Connection& connection, const Message& request) {
+    at_u.keep(request);
+    connection.write(json_response(200, completion("ok")));
+  });
+  const std::string spoofed =
+      "X-Windlass-Phase: decode\r\nX-Windlass-Prefilled: mine\r\nX-Windlass-Prefill-Address: 10.0.0.1:1\r\n"
+      "x-windlass-other: x\r\nX-Other: passes\r\n";
+  const std::string request = post(kPath, chat("tiny", "hi", false), spoofed);
+  TwoStepGateway two({prefill("p", p.address()), decode("d", d.address())});
+  TwoStepGateway one({chain("u", u.address())});
+  ASSERT_TRUE(two.ready() && one.ready());
+  ASSERT_EQ(served_by(ask((*two).port(), request)), "d");
+  ASSERT_EQ(served_by(ask((*one).port(), request)), "u");
+  const Message first = at_p.get(), second = at_d.get(), whole = at_u.get();
+  EXPECT_EQ(first.header("x-windlass-phase"), "prefill");
+  EXPECT_EQ(first.header("x-windlass-prefilled") + first.header("x-windlass-prefill-address"), "");
+  EXPECT_EQ(second.header("x-windlass-phase"), "");
+  EXPECT_EQ(second.header("x-windlass-prefilled"), "there");
+  EXPECT_EQ(second.header("x-windlass-prefill-address"), p.address());
+  EXPECT_EQ(first.body, second.body);
+  for (const Message* seen : {&first, &second, &whole}) {
+    EXPECT_EQ(seen->header("x-windlass-other"), "");
+    EXPECT_EQ(seen->header("x-other"), "passes");
+  }
+  for (const auto& [name, value] : whole.headers) EXPECT_THAT(name, Not(HasSubstr("x-windlass-")));
+}
+
+// Given a prefill worker with one slot that keeps its body open while the decode worker answers; a second request waits for
+// that slot, and gets it when the body ends.
+TEST(GatewayTwoStep, APrefillSlotIsFreeWhenItsBodyEnds) {
+  Gate taken, finish;
+  std::atomic<int> first_steps = 0;
+  FakeServer p([&](Connection& connection, const Message&) {
+    if (first_steps++ == 0) {
+      connection.write(prefill_head("a") + chunk(" "));
+      if (!taken.wait()) return;
+      connection.write(chunk(" "));
+    } else {
+      connection.write(prefill_head("b"));
+    }
+    connection.write(kLastChunk);
+  });
+  FakeServer d([&](Connection& connection, const Message&) {
+    connection.write(stream_head() + chunk(token_event("one")));
+    if (finish.wait()) connection.write(chunk(usage_event(1, 1)) + chunk(kDoneEvent) + kLastChunk);
+  });
+  TwoStepGateway gateway({prefill("p", p.address(), 1, 1), decode("d", d.address())});
+  ASSERT_TRUE(gateway.ready());
+  auto early = gateway.begin("hi", true);
+  ASSERT_TRUE(early);
+  ASSERT_EQ(read_head(*early)->status(), 200);
+  ASSERT_EQ(read_chunk(*early), token_event("one"));
+  auto late = gateway.begin("hi", true);
+  ASSERT_TRUE(late);
+  ASSERT_TRUE(gateway.comes_to_wait("windlass_gateway_queue_length", 1));
+  EXPECT_EQ((*gateway).metric("windlass_gateway_requests_in_flight", {{"chain", "p"}}), 1);
+  EXPECT_EQ(first_steps, 1);
+  taken.open();
+  ASSERT_EQ(read_head(*late)->status(), 200);
+  ASSERT_EQ(read_chunk(*late), token_event("one"));
+  EXPECT_EQ(first_steps, 2);
+  EXPECT_TRUE(gateway.comes_to_hold("p", 0));
+  EXPECT_EQ((*gateway).metric("windlass_gateway_requests_in_flight", {{"chain", "d"}}), 2);
+  finish.open();
+  EXPECT_EQ(read_chunk(*early), kDoneEvent);
+  EXPECT_EQ(read_chunk(*late), kDoneEvent);
+}
+
+// Given a decode worker whose one slot is taken; a second request waits for it with its prefill slot, and its client leaves:
+// the prefill worker's connection closes, and nothing is counted as an error. The first client leaves: both its connections
+// close.
+TEST(GatewayTwoStep, AClientThatLeavesEndsBothSteps) {
+  std::atomic<int> first_steps_broken_off = 0;
+  Gate second_step_broken_off;
+  FakeServer p([&](Connection& connection, const Message&) {
+    connection.write(prefill_head("a"));
+    if (connection.peer_closes()) ++first_steps_broken_off;
+  });
+  FakeServer d([&](Connection& connection, const Message&) {
+    connection.write(stream_head() + chunk(token_event("one")));
+    if (connection.peer_closes()) second_step_broken_off.open();
+  });
+  TwoStepGateway gateway({prefill("p", p.address()), decode("d", d.address(), 1, 1)});
+  ASSERT_TRUE(gateway.ready());
+  auto answered = gateway.begin("hi", true);
+  ASSERT_TRUE(answered);
+  ASSERT_EQ(read_head(*answered)->status(), 200);
+  auto between = gateway.begin("hi", true);
+  ASSERT_TRUE(between);
+  ASSERT_TRUE(gateway.comes_to_wait("windlass_gateway_decode_queue_length", 1));
+  EXPECT_EQ((*gateway).metric("windlass_gateway_queue_length", {{"model", "tiny"}}), 0);
+  EXPECT_EQ((*gateway).metric("windlass_gateway_requests_in_flight", {{"chain", "p"}}), 2);
+  between->close();
+  ASSERT_TRUE(wait_until([&] { return first_steps_broken_off == 1; }));
+  EXPECT_TRUE(gateway.comes_to_wait("windlass_gateway_decode_queue_length", 0));
+  EXPECT_TRUE(gateway.comes_to_hold("p", 1));
+  answered->close();
+  EXPECT_TRUE(second_step_broken_off.wait());
+  EXPECT_TRUE(wait_until([&] { return first_steps_broken_off == 2; }));
+  EXPECT_TRUE(gateway.comes_to_hold("p", 0));
+  EXPECT_TRUE(gateway.comes_to_hold("d", 0));
+  EXPECT_EQ((*gateway).metric("windlass_gateway_upstream_errors_total"), 0);
+  EXPECT_EQ((*gateway).metric("windlass_gateway_requests_finished_total", {{"code", "499"}}), 2);
+}
+
+// Given the faster of two prefill workers, killed before its head; the request begins anew at the other one.
+TEST(GatewayTwoStep, APrefillWorkerDiesBeforeItsHead) {
+  WorkerProcess fast("fast"), slow("slow"), d("d");
+  TwoStepGateway gateway({prefill("fast", fast.address(), 9), prefill("slow", slow.address(), 1), decode("d", d.address())});
+  ASSERT_TRUE(gateway.ready());
+  auto client = gateway.begin("hang at fast", false);
+  ASSERT_TRUE(client && gateway.comes_to_hold("fast", 1));
+  fast.signal(SIGKILL);
+  const auto answer = read_message(*client);
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(answer->body, HasSubstr("d after slow-1"));
+  EXPECT_EQ(gateway.errors("broken"), 1);
+  EXPECT_TRUE(gateway.comes_to_hold("fast", 0));
+}
+
+// Given the faster of two decode workers, killed before the first byte of its answer; the other one gets the request with what
+// the same first step gave.
+TEST(GatewayTwoStep, ADecodeWorkerDiesBeforeItsAnswer) {
+  WorkerProcess p("p"), fast("fast"), slow("slow");
+  TwoStepGateway gateway({prefill("p", p.address()), decode("fast", fast.address(), 9), decode("slow", slow.address(), 1)});
+  ASSERT_TRUE(gateway.ready());
+  auto client = gateway.begin("hang at fast", false);
+  ASSERT_TRUE(client && gateway.comes_to_hold("fast", 1));
+  EXPECT_EQ((*gateway).metric("windlass_gateway_requests_in_flight", {{"chain", "p"}}), 1) << "nobody has taken it";
+  fast.signal(SIGKILL);
+  const auto answer = read_message(*client);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(served_by(answer), "slow");
+  EXPECT_THAT(answer->body, HasSubstr("slow after p-1"));
+  EXPECT_EQ(gateway.errors("broken"), 1);
+}
+
+// Given a prefill worker that breaks off after its head; only its slot is affected, and it is counted.
+TEST(GatewayTwoStep, APrefillWorkerBreaksOffAfterItsHead) {
+  Gate decode_may_answer;
+  FakeServer p([&](Connection& connection, const Message&) {
+    connection.write(prefill_head("a") + chunk(" "));
+    connection.shut_down();
+  });
+  FakeServer d([&](Connection& connection, const Message&) {
+    if (decode_may_answer.wait()) connection.write(json_response(200, completion("ok")));
+  });
+  TwoStepGateway gateway({prefill("p", p.address()), decode("d", d.address())});
+  ASSERT_TRUE(gateway.ready());
+  auto client = gateway.begin("hi", false);
+  ASSERT_TRUE(client && gateway.comes_to_hold("d", 1) && gateway.comes_to_hold("p", 0));
+  EXPECT_EQ(gateway.errors("prefill_broken"), 1);
+  decode_may_answer.open();
+  EXPECT_EQ(read_message(*client)->status(), 200);
+}
+
+// Given a prefill worker whose body has no end; it is cut off, and the answer is not affected.
+TEST(GatewayTwoStep, ABodyWithoutEndIsCutOff) {
+  Gate cut_off;
+  FakeServer p([&](Connection& connection, const Message&) {
+    connection.write(prefill_head("a"));
+    while (connection.write(chunk(std::string(65536, ' ')))) continue;
+    cut_off.open();
+  });
+  FakeServer d([&](Connection& connection, const Message&) {
+    if (cut_off.wait()) connection.write(json_response(200, completion("ok")));
+  });
+  TwoStepGateway gateway({prefill("p", p.address()), decode("d", d.address())});
+  ASSERT_TRUE(gateway.ready());
+  const auto answer = gateway.ask_for("hi");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 200);
+  EXPECT_EQ(gateway.errors("prefill_broken"), 1);
+}
+
+// Given prefill workers that answer 200 without saying where their values are, or at more length than is allowed; they count as
+// broken, and another worker has the request, whose value of the greatest length passes.
+TEST(GatewayTwoStep, AFirstStepsAnswerWithoutAValueIsBroken) {
+  const std::string longest(8192, 'v');
+  LastRequest at_d;
+  FakeServer good([&](Connection& connection, const Message&) { connection.write(prefill_head(longest) + kLastChunk); });
+  FakeServer d([&](Connection& connection, const Message& request) {
+    at_d.keep(request);
+    connection.write(json_response(200, completion("ok")));
+  });
+  for (const auto& head : {json_response(200, completion("an answer, and of the wrong worker")), prefill_head(longest + "v"),
+                           std::string("HTTP/1.1 204 No Content\r\n\r\n")}) {
+    SCOPED_TRACE(head.substr(0, 60));
+    FakeServer bad([head](Connection& connection, const Message&) { connection.write(head); });
+    TwoStepGateway gateway({prefill("bad", bad.address(), 9), prefill("good", good.address(), 1), decode("d", d.address())});
+    ASSERT_TRUE(gateway.ready());
+    at_d.keep({});
+    const auto answer = gateway.ask_for("hi");
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status(), 200);
+    EXPECT_EQ(at_d.get().header("x-windlass-prefilled"), longest);
+    EXPECT_EQ(gateway.errors("broken"), 1);
+  }
+}
+
+// Given a prefill worker that is full and another that answers 400; the request goes from the first to the second, whose answer
+// is the client's, and no decode worker sees it.
+TEST(GatewayTwoStep, AFirstStepThatIsRefused) {
+  std::atomic<int> second_steps = 0;
+  FakeServer full([](Connection& connection, const Message&) {
+    connection.write(json_response(503, "{}", "X-Windlass-Rejected: full\r\n"));
+  });
+  FakeServer strict([](Connection& connection, const Message&) { connection.write(json_response(400, R"({"error":"why"})")); });
+  FakeServer d([&](Connection&, const Message&) { ++second_steps; });
+  TwoStepGateway gateway(
+      {prefill("full", full.address(), 9), prefill("strict", strict.address(), 1), decode("d", d.address())});
+  ASSERT_TRUE(gateway.ready());
+  const auto answer = gateway.ask_for("hi");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 400);
+  EXPECT_EQ(answer->body, R"({"error":"why"})");
+  EXPECT_EQ(gateway.errors("full"), 1);
+  EXPECT_EQ(second_steps, 0);
+  EXPECT_TRUE(gateway.comes_to_hold("strict", 0));
+}
+
+}  // namespace
+}  // namespace windlass::gateway::testing

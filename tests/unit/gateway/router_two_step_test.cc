@@ -1,0 +1,402 @@
+// The router with prefill and decode chains, one rule at a time.
+#include "gateway/load_report.h"
+#include "tests/unit/gateway/router_fixture.h"
+
+namespace windlass::gateway {
+namespace {
+
+using dispatch::Role;
+
+dispatch::Chain prefill(const std::string& id, double rate, int capacity, bool draining = false) {
+  return in_role(Role::kPrefill, chain(id, rate, capacity, draining));
+}
+
+dispatch::Chain decode(const std::string& id, double rate, int capacity, bool draining = false) {
+  return in_role(Role::kDecode, chain(id, rate, capacity, draining));
+}
+
+class TwoStepTest : public RouterTest {
+ protected:
+  using RouterTest::RouterTest;
+
+  // A request that is past its first step and, with a free slot, at its second one.
+  Actions begin(double now_s, RequestId id, const std::string& at) {
+    const auto first = all<Dispatch>(router.arrived(now_s, id, "tiny", true));
+    EXPECT_EQ(first.size(), 1U);
+    EXPECT_EQ(first.at(0).chain, at);
+    EXPECT_EQ(first.at(0).step, Step::kPrefill);
+    return router.prefilled(now_s, id);
+  }
+};
+
+class JsqTwoStepTest : public TwoStepTest {
+ protected:
+  JsqTwoStepTest() : TwoStepTest({100, 60, 600, dispatch::PolicyKind::kJsq}) {}
+};
+
+class AladdinTwoStepTest : public TwoStepTest {
+ protected:
+  AladdinTwoStepTest() : TwoStepTest({100, 60, 600, dispatch::PolicyKind::kAladdin}) {}
+};
+
+// Given two prefill and two decode chains; each step goes to the fastest free one of its role, the second with the first one's
+// address, and when the request ends both slots are free.
+TEST_F(TwoStepTest, FastestFreeChainOfEachRole) {
+  use(0, table(1, {decode("d", 9, 2), decode("e", 3, 2), prefill("p", 1, 2), prefill("q", 5, 1)}));
+  const auto second = all<Dispatch>(begin(1, 1, "q"));
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].chain, "d");
+  EXPECT_EQ(second[0].address, "d:80");
+  EXPECT_EQ(second[0].step, Step::kDecode);
+  EXPECT_EQ(second[0].prefill_address, "q:80");
+  EXPECT_EQ(in_flight("q"), 1);
+  EXPECT_EQ(in_flight("d"), 1);
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true)).at(0).chain, "p");
+  const auto done = all<Finished>(router.completed(2, 1, {}));
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].record.chain, "d");
+  EXPECT_EQ(done[0].record.dispatched_s, 1);
+  EXPECT_EQ(in_flight("q") + in_flight("d"), 0);
+}
+
+// Given a prefill slot; it is held until the worker's body ends, although the decode worker answers by then, and goes to the
+// next request; a second report of the end frees nothing.
+TEST_F(TwoStepTest, APrefillSlotIsHeldUntilItsBodyEnds) {
+  use(0, table(1, {prefill("p", 1, 1), decode("d", 1, 4)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  router.response_started(1);
+  router.tokens_sent(0.1, 1, 3);
+  EXPECT_TRUE(router.arrived(0.2, 2, "tiny", true).empty());
+  EXPECT_TRUE(router.prefill_ended(0.2, 2).empty()) << "it has not begun";
+  EXPECT_EQ(all<Dispatch>(router.prefill_ended(0.3, 1)).at(0).id, 2U);
+  EXPECT_TRUE(router.prefill_ended(0.4, 1).empty());
+  EXPECT_EQ(in_flight("p"), 1);
+  EXPECT_EQ(in_flight("d"), 1);
+}
+
+// Given decode chains that are full; requests past their first step wait with their prefill slots, others then at the gateway,
+// and a decode slot goes to those past their first step, in the order of arrival.
+TEST_F(TwoStepTest, FullDecodeChainsPushBack) {
+  use(0, table(1, {prefill("p", 1, 2), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_TRUE(router.prefill_ended(0, 1).empty());
+  EXPECT_EQ(all<Dispatch>(router.arrived(0.01, 2, "tiny", true)).size(), 1U);
+  EXPECT_EQ(all<Dispatch>(router.arrived(0.02, 3, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.prefilled(0.03, 3).empty());
+  EXPECT_TRUE(router.prefilled(0.04, 2).empty());
+  EXPECT_TRUE(router.arrived(0.05, 4, "tiny", true).empty());
+  EXPECT_EQ(in_flight("p"), 2);
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
+  EXPECT_EQ(router.decode_queue_lengths().at("tiny"), 2);
+  EXPECT_EQ(load_report(router), R"({"tiny":[3,1]})");
+  const auto next = all<Dispatch>(router.completed(0.1, 1, {}));
+  ASSERT_EQ(next.size(), 1U);
+  EXPECT_EQ(next[0].id, 2U);
+  EXPECT_EQ(next[0].step, Step::kDecode);
+  const auto after = all<Dispatch>(router.completed(0.2, 2, {}));
+  ASSERT_EQ(after.size(), 2U);
+  EXPECT_EQ(after[0].id, 3U);
+  EXPECT_EQ(after[0].chain, "d");
+  EXPECT_EQ(after[1].id, 4U);
+  EXPECT_EQ(after[1].chain, "p");
+}
+
+// Given a decode line in which one is late; who can still meet timeToFirstToken goes first, as in the first line.
+TEST_F(TwoStepTest, WhoIsLateWaitsBehindInTheSecondLineToo) {
+  use(0, table(1, {prefill("p", 1, 4), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_TRUE(begin(0.1, 2, "p").empty());
+  EXPECT_TRUE(begin(0.9, 3, "p").empty());
+  EXPECT_EQ(all<Dispatch>(router.completed(1, 1, {})).at(0).id, 3U);
+  EXPECT_EQ(all<Dispatch>(router.completed(2, 3, {})).at(0).id, 2U);
+}
+
+// Given unified chains beside the others; a request begins at the fastest free one of either kind, and a unified one serves it
+// whole.
+TEST_F(TwoStepTest, UnifiedChainsServeWhole) {
+  use(0, table(1, {prefill("p", 3, 1), decode("d", 9, 1), chain("u", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
+  const auto whole = all<Dispatch>(router.arrived(0, 2, "tiny", true));
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(whole[0].chain, "u");
+  EXPECT_EQ(whole[0].step, Step::kWhole);
+  EXPECT_TRUE(router.prefilled(0, 2).empty());
+  EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
+}
+
+// Given decode chains alone, by a table without prefill chains, or with one that drains or does not answer; they serve requests
+// whole, until a prefill chain takes them.
+TEST_F(TwoStepTest, DecodeChainsAloneServeWhole) {
+  use(0, table(1, {decode("d", 1, 9)}));
+  const auto whole = all<Dispatch>(router.arrived(0, 1, "tiny", true));
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(whole[0].chain, "d");
+  EXPECT_EQ(whole[0].step, Step::kWhole);
+  use(1, table(2, {decode("d", 1, 9), prefill("p", 1, 1, true)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true)).at(0).chain, "d");
+  use(2, table(3, {decode("d", 1, 9), prefill("p", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(2, 3, "tiny", true)).at(0).chain, "p");
+  EXPECT_TRUE(router.arrived(2, 4, "tiny", true).empty()) << "it waits for the prefill chain";
+  const auto without = all<Dispatch>(router.contact_changed(3, "p:80", Contact::kSilent));
+  ASSERT_EQ(without.size(), 1U);
+  EXPECT_EQ(without[0].id, 4U);
+  EXPECT_EQ(without[0].step, Step::kWhole);
+}
+
+// Given prefill chains alone; requests wait as if there were no worker, with the start's time-out, until a decode chain comes.
+TEST_F(TwoStepTest, PrefillChainsAloneServeNobody) {
+  use(0, table(1, {prefill("p", 1, 4)}));
+  EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
+  EXPECT_EQ(router.next_deadline_s(), 300);
+  EXPECT_TRUE(router.arrived(1, 2, "tiny", true).empty());
+  const auto late = all<Reject>(router.tick(300));
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late[0].code, "no_worker");
+  EXPECT_EQ(all<Dispatch>(use(301, table(2, {prefill("p", 1, 4), decode("d", 1, 4)}))).at(0).chain, "p");
+}
+
+// Given requests between their steps when the last decode chain begins to drain or leaves; their first step is broken off and
+// they begin anew at a unified chain, at their old place; one whose first step's head comes later does so, too.
+TEST_F(TwoStepTest, WithoutDecodeChainsRequestsBeginAnew) {
+  use(0, table(1, {prefill("p", 1, 4), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_TRUE(begin(0, 2, "p").empty());
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).at(0).chain, "p");
+  const auto anew = use(1, table(2, {prefill("p", 1, 4), decode("d", 1, 1, true), chain("u", 1, 1)}));
+  ASSERT_EQ(all<Recall>(anew).size(), 1U);
+  EXPECT_EQ(all<Recall>(anew).at(0).id, 2U);
+  EXPECT_TRUE(all<Recall>(anew).at(0).to_beginning);
+  EXPECT_EQ(all<Dispatch>(anew).at(0).chain, "u");
+  EXPECT_EQ(all<Dispatch>(anew).at(0).step, Step::kWhole);
+  EXPECT_EQ(in_flight("p"), 2) << "of 1, which is being answered, and 3";
+  const auto later = router.prefilled(2, 3);
+  EXPECT_EQ(all<Recall>(later).at(0).id, 3U);
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
+  EXPECT_EQ(in_flight("p"), 1);
+  EXPECT_EQ(all<Dispatch>(router.completed(3, 2, {})).at(0).id, 3U);
+  // A decode worker that drains and refuses, with none left: the same.
+  use(4, table(3, {prefill("p", 1, 4), decode("e", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(4, 4, "p")).at(0).chain, "e");
+  use(5, table(4, {prefill("p", 1, 4), decode("e", 1, 1, true)}));
+  EXPECT_EQ(all<Recall>(router.refused(5, 4, Refusal::kDraining)).at(0).id, 4U);
+  EXPECT_EQ(in_flight("e"), 0);
+}
+
+// Given a prefill worker that refuses; the request goes to another one, as with unified chains.
+TEST_F(TwoStepTest, APrefillWorkerRefuses) {
+  use(0, table(1, {prefill("p", 2, 1), prefill("q", 1, 1), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "p");
+  EXPECT_EQ(all<Dispatch>(router.refused(0.01, 1, Refusal::kFull)).at(0).chain, "q");
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0.02, 1)).at(0).prefill_address, "q:80");
+}
+
+// Given decode workers that refuse; the request goes to another, or waits until one has rested, and keeps its prefill slot.
+TEST_F(TwoStepTest, ADecodeWorkerRefuses) {
+  use(0, table(1, {prefill("p", 2, 1), decode("d", 2, 1), decode("e", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
+  const auto other = all<Dispatch>(router.refused(0.01, 1, Refusal::kConnect));
+  EXPECT_EQ(other.at(0).chain, "e");
+  EXPECT_EQ(other.at(0).prefill_address, "p:80");
+  EXPECT_TRUE(router.refused(0.02, 1, Refusal::kFull).empty());
+  EXPECT_EQ(in_flight("p"), 1);
+  EXPECT_EQ(router.decode_queue_lengths().at("tiny"), 1);
+  EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.07);
+  EXPECT_EQ(all<Dispatch>(router.tick(0.08)).at(0).chain, "e");
+}
+
+// Given a prefill worker that breaks off before its head; the request begins anew elsewhere, once: a decode worker that breaks
+// then is a 502.
+TEST_F(TwoStepTest, APrefillWorkerFailsBeforeItsHead) {
+  use(0, table(1, {prefill("p", 2, 1), prefill("q", 1, 1), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "p");
+  EXPECT_EQ(all<Dispatch>(router.failed(0.1, 1, "gone", true)).at(0).chain, "q");
+  EXPECT_EQ(in_flight("p"), 0);
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0.2, 1)).at(0).chain, "d");
+  const auto actions = router.failed(0.3, 1, "gone", true);
+  EXPECT_EQ(all<Cancel>(actions).size(), 1U);
+  EXPECT_EQ(all<Reject>(actions).at(0).status, 502);
+  EXPECT_EQ(in_flight("q") + in_flight("d"), 0);
+}
+
+// Given a decode worker that breaks off before the first byte; another gets the request with the same first step, once.
+TEST_F(TwoStepTest, ADecodeWorkerFails) {
+  use(0, table(1, {prefill("p", 2, 1), decode("d", 2, 1), decode("e", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
+  const auto other = all<Dispatch>(router.failed(0.1, 1, "gone", true));
+  EXPECT_EQ(other.at(0).chain, "e");
+  EXPECT_EQ(other.at(0).prefill_address, "p:80");
+  EXPECT_EQ(in_flight("p"), 1);
+  EXPECT_EQ(all<Reject>(router.failed(0.2, 1, "gone", true)).at(0).status, 502);
+  EXPECT_EQ(in_flight("p"), 0);
+}
+
+// Given a worker out of reach that had computed a prompt and answers another request; that one is taken back with what its own
+// first step gave, the first goes on, and when the worker is lost its slot is given up.
+TEST_F(TwoStepTest, WorkersOutOfReach) {
+  use(0, table(1, {prefill("p", 1, 2), decode("d", 2, 1), decode("e", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
+  const auto back = router.contact_changed(1, "d:80", Contact::kUnreachable);
+  ASSERT_EQ(all<Recall>(back).size(), 1U);
+  EXPECT_FALSE(all<Recall>(back).at(0).to_beginning);
+  EXPECT_EQ(all<Dispatch>(back).at(0).chain, "e");
+  EXPECT_EQ(all<Dispatch>(back).at(0).prefill_address, "p:80");
+  EXPECT_TRUE(router.contact_changed(2, "p:80", Contact::kUnreachable).empty());
+  EXPECT_EQ(in_flight("p"), 1);
+  EXPECT_TRUE(router.contact_changed(3, "p:80", Contact::kLost).empty());
+  EXPECT_EQ(in_flight("p"), 0);
+  EXPECT_EQ(in_flight("e"), 1);
+  EXPECT_EQ(router.contact_counts().recalled.at("tiny"), 1);
+  EXPECT_FALSE(router.contact_counts().lost.contains("tiny"));
+  EXPECT_EQ(all<Finished>(router.completed(4, 1, {})).at(0).record.code, 200);
+}
+
+// Given a prefill chain that drains or vanishes with requests; they go on to their second step, and it is told of until it
+// holds none.
+TEST_F(TwoStepTest, APrefillChainLeaves) {
+  use(0, table(1, {prefill("p", 1, 2), decode("d", 1, 2)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).at(0).chain, "p");
+  use(1, table(2, {prefill("q", 1, 1), decode("d", 1, 2)}));
+  EXPECT_TRUE(router.at_leaving_worker(2));
+  EXPECT_FALSE(router.at_leaving_worker(1)) << "it is at d";
+  const auto second = all<Dispatch>(router.prefilled(1, 2));
+  EXPECT_EQ(second.at(0).chain, "d");
+  EXPECT_EQ(second.at(0).prefill_address, "p:80");
+  EXPECT_EQ(in_flight("p"), 2);
+  EXPECT_TRUE(router.prefill_ended(2, 1).empty());
+  EXPECT_EQ(router.completed(2, 2, {}).size(), 1U);
+  EXPECT_EQ(router.addresses(), (std::set<std::string>{"d:80", "q:80"}));
+}
+
+// Given workers that change their roles under requests; what they hold goes on and counts, and they get what their new role is.
+TEST_F(TwoStepTest, ChainsChangeRoles) {
+  use(0, table(1, {prefill("a", 2, 1), decode("b", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "a")).at(0).chain, "b");
+  EXPECT_TRUE(use(1, table(2, {decode("a", 2, 1), prefill("b", 1, 1)})).empty());
+  EXPECT_TRUE(router.arrived(1, 2, "tiny", true).empty()) << "b is full";
+  EXPECT_EQ(all<Dispatch>(router.completed(2, 1, {})).at(0).chain, "b");
+  const auto second = all<Dispatch>(router.prefilled(3, 2));
+  EXPECT_EQ(second.at(0).chain, "a");
+  EXPECT_EQ(second.at(0).prefill_address, "b:80");
+}
+
+// Given a request between its steps; it ends with 503 at the queue's time-out, with 504 at the request's, and when its client
+// leaves, and each time its prefill worker is told and the slot free.
+TEST_F(TwoStepTest, EndsBetweenTheSteps) {
+  use(0, table(1, {prefill("p", 1, 3), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_TRUE(begin(1, 2, "p").empty());
+  EXPECT_TRUE(begin(2, 3, "p").empty());
+  const auto late = router.tick(61);
+  EXPECT_EQ(all<Cancel>(late).at(0).id, 2U);
+  EXPECT_EQ(all<Reject>(late).at(0).code, "queue_timeout");
+  EXPECT_EQ(in_flight("p"), 2);
+  EXPECT_EQ(router.client_gone(61.5, 3).size(), 1U);
+  EXPECT_EQ(in_flight("p"), 1);
+  EXPECT_EQ(router.decode_queue_lengths().at("tiny"), 0);
+  const auto too_long = router.tick(600);
+  EXPECT_EQ(all<Cancel>(too_long).size(), 1U);
+  EXPECT_EQ(all<Reject>(too_long).at(0).status, 504);
+  EXPECT_EQ(in_flight("p") + in_flight("d"), 0);
+}
+
+// Given requests at each step when their model leaves the table; between the steps it is 404, and so it is when a first step
+// comes to nothing; at the second step they go on.
+TEST_F(TwoStepTest, AModelLeaves) {
+  use(0, table(1, {prefill("p", 1, 3), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_TRUE(begin(0, 2, "p").empty());
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).size(), 1U);
+  auto actions = use(1, dispatch::RoutingTable{{1, 2}, {}});
+  ASSERT_EQ(all<Reject>(actions).size(), 1U);
+  EXPECT_EQ(all<Reject>(actions).at(0).id, 2U);
+  EXPECT_EQ(all<Cancel>(actions).at(0).status, 404);
+  actions = router.prefilled(2, 3);
+  EXPECT_EQ(all<Cancel>(actions).size(), 1U);
+  EXPECT_EQ(all<Reject>(actions).at(0).status, 404);
+  EXPECT_EQ(all<Finished>(router.completed(3, 1, {})).at(0).record.code, 200);
+  EXPECT_TRUE(router.chain_loads().empty());
+}
+
+// Given the end of the gateway with requests at each step; each is broken off and answered.
+TEST_F(TwoStepTest, ShutDown) {
+  use(0, table(1, {prefill("p", 1, 3), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
+  EXPECT_TRUE(begin(0, 2, "p").empty());
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());
+  const auto actions = router.shut_down(1);
+  EXPECT_EQ(all<Cancel>(actions).size(), 3U);
+  EXPECT_EQ(all<Reject>(actions).size(), 4U);
+  EXPECT_TRUE(all<Dispatch>(actions).empty());
+  for (const auto& load : router.chain_loads()) EXPECT_EQ(load.in_flight, 0);
+}
+
+// Given a prefill worker that answers with an error; the answer is the client's, and nothing more follows.
+TEST_F(TwoStepTest, AFirstStepsErrorIsTheAnswer) {
+  use(0, table(1, {prefill("p", 1, 1), decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  router.accepted(1);
+  router.response_started(1);
+  const auto actions = router.completed(1, 1, {400});
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(all<Finished>(actions).at(0).record.code, 400);
+  EXPECT_EQ(in_flight("p"), 0);
+}
+
+// Given chains that the queue's retry is reckoned by; the slower role says how fast it drains.
+TEST_F(TwoStepTest, TheSlowerRoleSaysHowLongTheQueueTakes) {
+  use(0, table(1, {prefill("p", 9, 1), decode("d", 0.5, 1)}, 0));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  const auto full = all<Reject>(router.arrived(0, 2, "tiny", true));
+  EXPECT_EQ(full.at(0).retry_after_s, 4);  // itself and the one it would join, at 0.5 a second
+}
+
+// Given JSQ; first steps wait at the prefill chain with the fewest, second steps in one line for any decode chain.
+TEST_F(JsqTwoStepTest, SecondStepsHaveOneLine) {
+  use(0, table(1, {prefill("p", 1, 1), prefill("q", 1, 1), decode("d", 1, 1), decode("e", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
+  EXPECT_EQ(all<Dispatch>(begin(0, 2, "q")).at(0).chain, "e");
+  EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());
+  EXPECT_EQ(all<Dispatch>(router.prefill_ended(1, 2)).at(0).id, 4U) << "3 waits at p";
+  EXPECT_TRUE(router.prefilled(1, 4).empty());
+  EXPECT_EQ(router.decode_queue_lengths().at("tiny"), 1);
+  EXPECT_EQ(all<Dispatch>(router.completed(2, 2, {})).at(0).chain, "e");
+}
+
+// Given JSQ and decode chains alone with requests that wait at them; when a prefill chain comes they begin there.
+TEST_F(JsqTwoStepTest, QueuesOfDecodeChainsMoveToPrefillChains) {
+  use(0, table(1, {decode("d", 1, 1)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).step, Step::kWhole);
+  EXPECT_TRUE(router.arrived(0, 2, "tiny", true).empty());
+  EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
+  const auto moved = all<Dispatch>(use(1, table(2, {decode("d", 1, 1), prefill("p", 1, 1)})));
+  ASSERT_EQ(moved.size(), 1U);
+  EXPECT_EQ(moved[0].id, 2U);
+  EXPECT_EQ(moved[0].step, Step::kPrefill);
+  EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
+}
+
+// Given a policy that packs by lengths; prompts count at the prefill worker until its body ends, whatever the decode worker
+// does with them.
+TEST_F(AladdinTwoStepTest, APromptCountsUntilItsBodyEnds) {
+  dispatch::RoutingTable known = table(1, {prefill("p", 1, 4), decode("d", 1, 4)});
+  known.models[0].latencies = {
+      {.prefill_token_s = 1e-3, .context_token_s = 1e-6, .decode_s = 0.01, .kv_capacity_tokens = 4000}};
+  for (auto& each : known.models[0].chains) each.latency = 0;
+  use(0, known);
+  for (RequestId id = 9001; id <= 9040; ++id) {
+    (void)router.arrived(0, id, "tiny", true, 4 * 300);
+    (void)router.prefilled(0, id);
+    router.tokens_sent(0, id, 50);
+    (void)router.completed(0, id, {200, 300, 50});
+  }
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 1200)).size(), 1U);
+  EXPECT_TRUE(router.arrived(1, 2, "tiny", true, 1200).empty()) << "600 ms of prompts";
+  EXPECT_EQ(all<Dispatch>(router.prefilled(1.01, 1)).at(0).chain, "d");
+  EXPECT_EQ(all<Dispatch>(router.prefill_ended(1.1, 1)).at(0).id, 2U);
+}
+
+}  // namespace
+}  // namespace windlass::gateway
