@@ -24,6 +24,10 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
           registry.gauges("windlass_worker_requests_running", "Requests in the running batch.").with({{"model", model}})),
       requests_waiting(
           registry.gauges("windlass_worker_requests_waiting", "Requests that wait to be scheduled.").with({{"model", model}})),
+      prompts_held(registry
+                       .gauges("windlass_worker_prompts_held",
+                               "Prompts computed for other workers whose keys and values these have not taken yet.")
+                       .with({{"model", model}})),
       kv_cache_usage_ratio(registry.gauges("windlass_worker_kv_cache_usage_ratio", "Share of the KV cache in use, 0 to 1.")
                                .with({{"model", model}})),
       prompt_tokens(
@@ -67,7 +71,7 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
                            .histograms("windlass_worker_iteration_tokens", "Tokens of an iteration, of prompts and of answers.",
                                        iteration_tokens_bounds())
                            .with({{"model", model}})),
-      preemptions(registry.counters("windlass_worker_preemptions_total", "Times that a request lost its cache to an older one.")
+      preemptions(registry.counters("windlass_worker_preemptions_total", "Times that a request lost its cache to another one.")
                       .with({{"model", model}})),
       kv_blocks(registry.gauges("windlass_worker_kv_cache_blocks", "Blocks of the KV cache.").with({{"model", model}})),
       kv_blocks_used(

@@ -21,13 +21,14 @@ struct WorkerMetrics {
   [[nodiscard]] Counter requests_finished(const std::string& reason) const;
   // windlass_worker_kv_transfer_bytes_total{model,direction}; direction: "sent", "received".
   [[nodiscard]] Counter kv_transfer_bytes(const std::string& direction) const;
-  // windlass_worker_kv_transfers_total{model,outcome}: prompts wanted from other workers; outcome: "received", or "failed" and
-  // computed here.
+  // windlass_worker_kv_transfers_total{model,outcome}: prompts wanted from other workers; outcome: "received"; "failed" and
+  // computed here; "stopped": its request ended, or lost its room to another one.
   [[nodiscard]] Counter kv_transfers(const std::string& outcome) const;
 
   ProcessMetrics process;
   Gauge requests_running;           // windlass_worker_requests_running{model}
   Gauge requests_waiting;           // windlass_worker_requests_waiting{model}
+  Gauge prompts_held;               // windlass_worker_prompts_held{model}: computed for other workers and not taken yet
   Gauge kv_cache_usage_ratio;       // windlass_worker_kv_cache_usage_ratio{model}, 0 to 1
   Counter prompt_tokens;            // windlass_worker_prompt_tokens_total{model}
   Counter generation_tokens;        // windlass_worker_generation_tokens_total{model}

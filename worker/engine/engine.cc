@@ -157,8 +157,18 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
   return event;
 }
 
+std::optional<TokenEvent> Engine::abandoned(const std::string& session) {
+  for (const Sequences* list : {&running_, &held_}) {
+    const auto it = std::find_if(list->begin(), list->end(),
+                                 [&](const auto& sequence) { return sequence->kv().sends() && sequence->kv().id == session; });
+    if (it != list->end()) return cancel((*it)->id, "nobody asks for the keys and values any more");
+  }
+  return std::nullopt;
+}
+
 // Its place in running_ or held_ goes, and who asked for it hears so.
 void Engine::give_up(Sequences& list, Sequence& sequence) {
+  ++preemptions_;
   const auto it = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.get() == &sequence; });
   given_up_.push_back(end_event(sequence, FinishReason::kCancelled, "the keys and values had to make room for other requests"));
   release(sequence);
@@ -166,7 +176,6 @@ void Engine::give_up(Sequences& list, Sequence& sequence) {
 }
 
 void Engine::preempt(Sequence& sequence) {
-  ++preemptions_;
   if (sequence.planned) {
     const auto work = std::find_if(plan_.begin(), plan_.end(), [&](const Work& w) { return w.sequence == &sequence; });
     budget_ += work->tokens;
@@ -174,6 +183,7 @@ void Engine::preempt(Sequence& sequence) {
     sequence.planned = false;
   }
   if (sequence.kv().sends()) return give_up(running_, sequence);  // the other worker computes it sooner than we again
+  ++preemptions_;
   release(sequence);
   sequence.request.kv = {};  // nothing more comes: from now on it is computed here
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
@@ -214,7 +224,9 @@ void Engine::admit() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
     Sequence& next = *waiting_.front();
     // Room for all that is known of it and one more token: else it would take blocks only to lose them again.
-    if (kv_.available() < blocks_for(static_cast<std::int64_t>(next.tokens.size()) + 1)) return;
+    const std::int64_t needed = blocks_for(static_cast<std::int64_t>(next.tokens.size()) + 1);
+    if (!next.kv().sends()) take_from_held(needed);
+    if (kv_.available() < needed) return;
     // A preempted one comes back among those that are younger; running_ stays ordered by arrival.
     const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s->arrival > next.arrival; });
     running_.insert(place, std::move(waiting_.front()));
@@ -225,6 +237,14 @@ void Engine::admit() {
       schedule(next, std::min(next.pending(), budget_));
     }
   }
+}
+
+// Gives up as much as makes that many blocks free, or nothing where all of it would not.
+void Engine::take_from_held(std::int64_t blocks) {
+  std::int64_t free = kv_.available();
+  for (const auto& sequence : held_) free += static_cast<std::int64_t>(sequence->blocks.size());
+  if (free < blocks) return;
+  while (kv_.available() < blocks) give_up(held_, *held_.back());
 }
 
 void Engine::receive(Sequence& sequence) {
@@ -386,8 +406,8 @@ std::vector<TokenEvent> Engine::step() {
 }
 
 EngineLoad Engine::load() const {
-  return {static_cast<std::int64_t>(running_.size() + held_.size()), static_cast<std::int64_t>(waiting_.size()), kv_.used(),
-          kv_.total()};
+  const auto size = [](const Sequences& list) { return static_cast<std::int64_t>(list.size()); };
+  return {size(running_), size(waiting_), size(held_), kv_.used(), kv_.total()};
 }
 
 }  // namespace windlass::worker

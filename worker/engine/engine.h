@@ -7,9 +7,9 @@
 // if there is none, it waits a step. The oldest sequence always advances, so nothing starves and nothing fails for want of
 // cache.
 //
-// A prompt may be computed here for another worker (its keys and values are then held until they are taken, and are given up
-// where a sequence needs the room), or be received from one (its sequence holds its blocks and waits; what does not arrive is
-// computed here). kv_transfer.h moves them.
+// A prompt may be computed here for another worker: its keys and values are then held until they are taken, and are given up
+// where a request that is answered here needs the room; other prompts of that kind wait. Or it is received from one: its
+// sequence holds its blocks and waits; what does not arrive is computed here. kv_transfer.h moves them.
 //
 // Pure logic over Backend and Clock: no threads, no I/O. One thread at a time.
 #pragma once
@@ -69,6 +69,8 @@ class Engine {
   // Another worker has all of what the sender was told of: its blocks are free again. The event of its end, or nothing if it is
   // not here any more.
   [[nodiscard]] std::optional<TokenEvent> taken(const std::string& session);
+  // Nobody asks for it any more: as cancel(), by the session's name.
+  [[nodiscard]] std::optional<TokenEvent> abandoned(const std::string& session);
   // What the receiver was asked for is in its blocks, with the first token; or an error, and the prompt is computed here. The
   // first token's event, or nothing. Too late for a sequence that has lost its blocks, it changes nothing.
   [[nodiscard]] std::optional<TokenEvent> received(RequestId id, const Result<Sampled>& first);
@@ -77,9 +79,9 @@ class Engine {
   // Another step() does nothing until a call of the others above has changed something: all wait for other workers.
   [[nodiscard]] bool stalled() const { return stalled_; }
   [[nodiscard]] EngineLoad load() const;
-  // Of the last step() that had something to do.
+  // Of the last step(); all zero when it had nothing to do.
   [[nodiscard]] const Iteration& last_iteration() const { return iteration_; }
-  // How often a sequence lost its blocks to an older one.
+  // How often a sequence lost its blocks to another one.
   [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
 
  private:
@@ -93,6 +95,7 @@ class Engine {
   void plan_step();
   void schedule(Sequence& sequence, std::int64_t tokens);
   void admit();
+  void take_from_held(std::int64_t blocks);
   void receive(Sequence& sequence);
   [[nodiscard]] bool make_room(Sequence& sequence, std::int64_t positions);
   void preempt(Sequence& sequence);

@@ -77,10 +77,16 @@ void EngineLoop::cancel_all(const std::string& why) {
   changed_.notify_all();
 }
 
-// These two tell of it while they hold the mutex: once the loop has taken it up, it may be gone as soon as it can lock.
+// These three tell of it while they hold the mutex: once the loop has taken it up, it may be gone as soon as it can lock.
 void EngineLoop::taken(std::string session) {
   const std::scoped_lock lock(mutex_);
   inbox_.taken.push_back(std::move(session));
+  changed_.notify_all();
+}
+
+void EngineLoop::abandoned(std::string session) {
+  const std::scoped_lock lock(mutex_);
+  inbox_.abandoned.push_back(std::move(session));
   changed_.notify_all();
 }
 
@@ -114,6 +120,7 @@ void EngineLoop::publish_load() {
   const EngineLoad load = engine_.load();
   metrics_.requests_running.set(static_cast<double>(load.running));
   metrics_.requests_waiting.set(static_cast<double>(load.waiting));
+  metrics_.prompts_held.set(static_cast<double>(load.held));
   metrics_.kv_blocks.set(static_cast<double>(load.kv_blocks));
   metrics_.kv_blocks_used.set(static_cast<double>(load.kv_blocks_used));
   metrics_.kv_cache_usage_ratio.set(static_cast<double>(load.kv_blocks_used) / static_cast<double>(load.kv_blocks));
@@ -123,7 +130,7 @@ void EngineLoop::deliver(const TokenEvent& event) {
   if (event.has_token) {
     if (!event.for_another) metrics_.generation_tokens.add(1);
     if (event.generated_tokens == 1) {
-      metrics_.time_to_first_token.observe(event.times.first_token_s - event.times.arrived_s);
+      if (!event.for_another) metrics_.time_to_first_token.observe(event.times.first_token_s - event.times.arrived_s);
       metrics_.request_queue.observe(event.times.started_s - event.times.arrived_s);
       if (!event.prompt_received) {
         metrics_.prompt_tokens.add(static_cast<double>(event.prompt_tokens));
@@ -139,7 +146,7 @@ void EngineLoop::deliver(const TokenEvent& event) {
       metrics_.time_per_output_token.observe((event.times.last_token_s - event.times.first_token_s) /
                                              static_cast<double>(event.generated_tokens - 1));
     }
-    metrics_.e2e_request_latency.observe(clock_.now_s() - event.times.arrived_s);
+    if (!event.for_another) metrics_.e2e_request_latency.observe(clock_.now_s() - event.times.arrived_s);
   }
   Sink sink;
   {
@@ -174,6 +181,9 @@ void EngineLoop::handle(Inbox& inbox) {
   }
   for (const std::string& session : inbox.taken) {
     if (const auto event = engine_.taken(session)) deliver(*event);
+  }
+  for (const std::string& session : inbox.abandoned) {
+    if (const auto event = engine_.abandoned(session)) deliver(*event);
   }
   for (const Received& each : inbox.received) {
     if (const auto event = engine_.received(each.request, each.first)) deliver(*event);

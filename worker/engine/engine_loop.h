@@ -1,8 +1,9 @@
 // EngineLoop: the thread that steps an Engine, and the door to it for other threads.
 //
-// submit(), cancel(), taken(), received(), drain() and the getters may be called from any thread; they never wait for a step.
-// Sinks are called on the loop's thread, in order, once for each TokenEvent of their request; they must not block, and of the
-// loop they may call cancel() alone. Counts and times go into the injected WorkerMetrics before a sink hears of them.
+// submit(), cancel(), taken(), abandoned(), received(), drain() and the getters may be called from any thread; they never wait
+// for a step. Sinks are called on the loop's thread, in order, once for each TokenEvent of their request; they must not block,
+// and of the loop they may call cancel() alone. Counts and times go into the injected WorkerMetrics before a sink hears of
+// them.
 #pragma once
 
 #include <condition_variable>
@@ -42,8 +43,9 @@ class EngineLoop {
   void cancel(RequestId id, const std::string& why);
   void cancel_all(const std::string& why);
 
-  // What became of keys and values (Engine::taken, Engine::received).
+  // What became of keys and values (Engine::taken, abandoned, received).
   void taken(std::string session);
+  void abandoned(std::string session);
   void received(RequestId request, Result<Sampled> first);
 
   // No new requests from now on. Those that are here go on.
@@ -72,10 +74,12 @@ class EngineLoop {
   struct Inbox {
     std::vector<Arrival> arrivals;
     std::vector<std::pair<RequestId, std::string>> cancels;
-    std::vector<std::string> taken;
+    std::vector<std::string> taken, abandoned;
     std::vector<Received> received;
 
-    [[nodiscard]] bool empty() const { return arrivals.empty() && cancels.empty() && taken.empty() && received.empty(); }
+    [[nodiscard]] bool empty() const {
+      return arrivals.empty() && cancels.empty() && taken.empty() && abandoned.empty() && received.empty();
+    }
   };
 
   void run();

@@ -68,6 +68,7 @@ struct TokenEvent {
 struct EngineLoad {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
+  std::int64_t held = 0;  // prompts computed for other workers that these have not taken yet
   std::int64_t kv_blocks_used = 0;
   std::int64_t kv_blocks = 0;
 };

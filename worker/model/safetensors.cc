@@ -1,6 +1,7 @@
 // Mapping, header checks and number formats.
 #include "worker/model/safetensors.h"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "worker/model/files.h"
+#include "worker/model/fnv.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
@@ -205,6 +207,22 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
 const TensorView* TensorStore::find(const std::string& name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
+}
+
+std::uint64_t TensorStore::fingerprint() const {
+  constexpr std::size_t kPieces = 16;
+  constexpr std::size_t kPieceBytes = 64;
+  Fnv1a hash;
+  for (const auto& [name, tensor] : tensors_) {
+    hash.mix(name.data(), name.size() + 1);  // with its end, so that names do not run into one another
+    hash.mix(tensor.dtype_name.data(), tensor.dtype_name.size() + 1);
+    hash.mix(tensor.shape.data(), tensor.shape.size() * sizeof(std::int64_t));
+    for (std::size_t piece = 0; piece < kPieces; ++piece) {
+      const std::size_t at = tensor.bytes.size() / kPieces * piece;
+      hash.mix(tensor.bytes.data() + at, std::min(kPieceBytes, tensor.bytes.size() - at));
+    }
+  }
+  return hash.value();
 }
 
 void copy_as_float(const TensorView& tensor, std::span<float> out) {

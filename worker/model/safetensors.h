@@ -47,6 +47,9 @@ class TensorStore {
   // nullptr when there is no such tensor.
   [[nodiscard]] const TensorView* find(const std::string& name) const;
   [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  // Of the tensors' names, types, shapes and sixteen pieces of the bytes of each: the same for the same weights, and hardly for
+  // others.
+  [[nodiscard]] std::uint64_t fingerprint() const;
   // The file where weights are looked for first: named when a tensor is missing.
   [[nodiscard]] const std::string& file() const { return file_; }
 

@@ -19,7 +19,7 @@ void KvExports::take_ready(Session& session, Callbacks& to) {
 }
 
 void KvExports::open(const std::string& session, std::span<const std::int32_t> prompt, std::function<void()> begun) {
-  std::string hash = kv_prompt_hash(prompt, backend_.kv_shape());
+  std::string hash = kv_prompt_hash(prompt, model_);
   const std::scoped_lock lock(mutex_);
   Session& made = sessions_[session];
   made.hash = std::move(hash);
@@ -27,9 +27,14 @@ void KvExports::open(const std::string& session, std::span<const std::int32_t> p
 }
 
 void KvExports::close(const std::string& session) {
-  const std::scoped_lock lock(mutex_);
-  const auto it = sessions_.find(session);
-  if (it != sessions_.end() && !it->second.live) sessions_.erase(it);
+  std::map<std::string, Session>::node_type closed;  // taken apart outside of the lock
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto it = sessions_.find(session);
+    if (it == sessions_.end() || it->second.live) return;
+    closed = sessions_.extract(it);
+  }
+  for (const Waiter& each : closed.mapped().waiters) each.then();
 }
 
 void KvExports::begins(const std::string& session) {
@@ -67,56 +72,85 @@ void KvExports::completed(const std::string& session, const Sampled& first) {
 }
 
 void KvExports::stop(const std::string& session) {
-  std::vector<Waiter> waiters;
+  std::map<std::string, Session>::node_type stopped;
   {
     std::unique_lock lock(mutex_);
     const auto it = sessions_.find(session);
     if (it == sessions_.end()) return;
+    it->second.ends = true;  // no new readers
     // Nodes of a map stay where they are, and nobody else erases a live one.
     read_done_.wait(lock, [&] { return it->second.readers == 0; });
-    waiters = std::move(it->second.waiters);
-    sessions_.erase(it);
+    stopped = sessions_.extract(it);
   }
-  for (const Waiter& each : waiters) each.then();
+  for (const Waiter& each : stopped.mapped().waiters) each.then();
 }
 
-void KvExports::when_ready(const std::string& session, std::int64_t piece, double deadline_s, std::function<void()> then) {
+void KvExports::when_ready(const std::string& session, const std::string& hash, std::int64_t piece,
+                           std::function<void()> then) {
   {
     const std::scoped_lock lock(mutex_);
     const auto it = sessions_.find(session);
-    if (it != sessions_.end() && !it->second.ready(piece)) {
-      it->second.waiters.push_back({piece, deadline_s, std::move(then)});
+    if (it != sessions_.end() && it->second.hash == hash && !it->second.ready(piece) && !it->second.ends) {
+      const double now_s = clock_.now_s();
+      it->second.asked_s = now_s;
+      it->second.waiters.push_back({piece, now_s + kLongestWaitS, std::move(then)});
       return;
     }
   }
   then();
 }
 
-void KvExports::tick(double now_s) {
+std::vector<std::string> KvExports::tick() {
+  std::vector<std::string> abandoned;
   Callbacks callbacks;
   {
     const std::scoped_lock lock(mutex_);
+    const double now_s = clock_.now_s();
     for (auto& [id, session] : sessions_) {
       std::erase_if(session.waiters, [&](Waiter& waiter) {
         if (now_s < waiter.deadline_s) return false;
         callbacks.push_back(std::move(waiter.then));
         return true;
       });
+      const bool quiet = session.waiters.empty() && session.readers == 0;
+      if (quiet && session.asked_s && now_s - *session.asked_s > kLeaseS) abandoned.push_back(id);
     }
   }
   for (const auto& each : callbacks) each();
+  return abandoned;
 }
+
+// Counted as long as it lives: stop() waits for it.
+class KvExports::Reader {
+ public:
+  Reader(KvExports& exports, Session& session) : exports_(exports), session_(session) { ++session_.readers; }
+  ~Reader() {
+    {
+      const std::scoped_lock lock(exports_.mutex_);
+      --session_.readers;
+    }
+    exports_.read_done_.notify_all();
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+ private:
+  KvExports& exports_;
+  Session& session_;
+};
 
 Result<KvExports::Pieces> KvExports::read(const std::string& session, const std::string& hash, std::int64_t piece) {
   Pieces pieces;
   std::vector<KvRange> ranges;
   std::vector<std::int32_t> blocks;
+  std::optional<Reader> reader;
   {
     const std::scoped_lock lock(mutex_);
     const auto it = sessions_.find(session);
-    if (it == sessions_.end())
+    if (it == sessions_.end() || it->second.ends)
       return Error{ErrorCode::kNotFound, "session: found none of that name; it is over or was given up"};
     Session& from = it->second;
+    from.asked_s = clock_.now_s();
     if (from.hash != hash) {
       return Error{ErrorCode::kFailedPrecondition,
                    "prompt: found the hash of another one; the two workers serve different models or templates"};
@@ -135,15 +169,10 @@ Result<KvExports::Pieces> KvExports::read(const std::string& session, const std:
     if (pieces.next == count) pieces.last = from.first;
     if (ranges.empty()) return pieces;
     blocks = from.blocks;
-    ++from.readers;
+    reader.emplace(*this, from);
   }
   for (const KvRange& range : ranges) append_kv_piece(backend_, range, blocks, pieces.bytes);
   metrics_.kv_transfer_bytes("sent").add(static_cast<double>(pieces.bytes.size()));
-  {
-    const std::scoped_lock lock(mutex_);
-    --sessions_.at(session).readers;  // stop() waits for us
-  }
-  read_done_.notify_all();
   return pieces;
 }
 

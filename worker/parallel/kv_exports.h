@@ -15,14 +15,16 @@
 
 #include "metrics/bundles.h"
 #include "planner/base/result.h"
+#include "worker/engine/clock.h"
 #include "worker/engine/kv_transfer.h"
 
 namespace windlass::worker {
 
 class KvExports final : public KvSender {
  public:
-  // REQUIRES: both outlive the engine that tells this of its sessions.
-  KvExports(const Backend& backend, const metrics::WorkerMetrics& metrics) : backend_(backend), metrics_(metrics) {}
+  // `model`: its fingerprint. REQUIRES: backend, clock and metrics outlive the engine that tells this of its sessions.
+  KvExports(const Backend& backend, std::uint64_t model, const Clock& clock, const metrics::WorkerMetrics& metrics)
+      : backend_(backend), model_(model), clock_(clock), metrics_(metrics) {}
 
   // Before the request is given to the engine; `begun` is called once on the engine's thread when its first iteration begins.
   void open(const std::string& session, std::span<const std::int32_t> prompt, std::function<void()> begun);
@@ -34,10 +36,13 @@ class KvExports final : public KvSender {
   void completed(const std::string& session, const Sampled& first) override;
   void stop(const std::string& session) override;
 
-  // Calls `then` once: at once when there is a piece with that number, the first token or no such session; else when that
-  // comes, or from tick() when the deadline has passed.
-  void when_ready(const std::string& session, std::int64_t piece, double deadline_s, std::function<void()> then);
-  void tick(double now_s);
+  // Calls `then` once: at once when there is something to read() or to refuse; else when that comes, or from tick() when
+  // kLongestWaitS have passed.
+  void when_ready(const std::string& session, const std::string& hash, std::int64_t piece, std::function<void()> then);
+  static constexpr double kLongestWaitS = 1;
+  // Answers those who have waited long enough; the sessions that somebody began to read and has not asked for in kLeaseS.
+  [[nodiscard]] std::vector<std::string> tick();
+  static constexpr double kLeaseS = 10;
 
   struct Pieces {
     std::string bytes;            // kv_wire.h; none when nothing is ready
@@ -62,7 +67,9 @@ class KvExports final : public KvSender {
     std::vector<KvRange> pieces;
     std::vector<std::int32_t> blocks;
     std::optional<Sampled> first;
+    std::optional<double> asked_s;  // last
     int readers = 0;
+    bool ends = false;  // as soon as its readers are done
     std::vector<Waiter> waiters;
 
     [[nodiscard]] bool ready(std::int64_t piece) const {
@@ -70,11 +77,14 @@ class KvExports final : public KvSender {
     }
   };
   using Callbacks = std::vector<std::function<void()>>;
+  class Reader;
 
   // Takes out those that wait no longer. REQUIRES: mutex_ held.
   static void take_ready(Session& session, Callbacks& to);
 
   const Backend& backend_;
+  const std::uint64_t model_;
+  const Clock& clock_;
   const metrics::WorkerMetrics& metrics_;
   std::mutex mutex_;
   std::condition_variable read_done_;

@@ -2,9 +2,12 @@
 #include "worker/parallel/kv_imports.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include <fmt/core.h>
 
+#include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -15,24 +18,29 @@ struct KvImports::Import {
   std::vector<std::int32_t> blocks;
   std::int64_t prompt_tokens = 0;
   std::vector<std::int64_t> filled;  // positions that are here, by layer
-  double began_s = 0;
+  double began_s = 0, asked_s = 0;
+  double grew_s = 0;  // when a piece came last
   std::mutex mutex;
   bool stopped = false;
 };
 
-KvImports::KvImports(Backend& backend, Ask ask, Done done, const Clock& clock, const metrics::WorkerMetrics& metrics)
-    : shared_(new Shared{backend, std::move(ask), std::move(done), clock, metrics, {}, {}}) {}
+KvImports::KvImports(Backend& backend, std::uint64_t model, Ask ask, Done done, const Clock& clock,
+                     const metrics::WorkerMetrics& metrics)
+    : shared_(new Shared{backend, model, std::move(ask), std::move(done), clock, metrics, {}, {}}) {}
 
 void KvImports::receive(RequestId request, const KvSession& session, std::span<const std::int32_t> prompt,
                         std::span<const std::int32_t> blocks) {
   const KvShape shape = shared_->backend.kv_shape();
   auto import = std::make_shared<Import>();
   import->request = request;
-  import->question = {session.address, session.id, kv_prompt_hash(prompt, shape), 0};
+  // The other worker's pieces may be longer than what it would rather send, but not than the prompt.
+  const std::size_t most_bytes =
+      std::max(KvExports::kMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
+  import->question = {session.address, session.id, kv_prompt_hash(prompt, shared_->model), 0, most_bytes};
   import->blocks.assign(blocks.begin(), blocks.end());
   import->prompt_tokens = static_cast<std::int64_t>(prompt.size());
   import->filled.assign(static_cast<std::size_t>(shape.layers), 0);
-  import->began_s = shared_->clock.now_s();
+  import->began_s = import->grew_s = shared_->clock.now_s();
   {
     const std::scoped_lock lock(shared_->mutex);
     shared_->imports[request] = import;
@@ -50,10 +58,11 @@ void KvImports::stop(RequestId request) {
     shared_->imports.erase(it);
   }
   const std::scoped_lock lock(import->mutex);
-  import->stopped = true;
+  if (!std::exchange(import->stopped, true)) shared_->metrics.kv_transfers("stopped").add(1);
 }
 
 void KvImports::ask_next(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import) {
+  import->asked_s = shared->clock.now_s();
   shared->ask(import->question, [shared, import](Result<KvAnswer> answer) { answered(shared, import, std::move(answer)); });
 }
 
@@ -66,7 +75,18 @@ Result<std::optional<Sampled>> KvImports::take(Shared& shared, Import& import, c
   if (answer->next != import.question.piece) {
     return Error{ErrorCode::kInternal, fmt::format("next piece: found {}, expected {}", answer->next, import.question.piece)};
   }
-  if (!answer->first) return std::optional<Sampled>();
+  if (!answer->first) {
+    const double now_s = shared.clock.now_s();
+    if (pieces > 0) import.grew_s = now_s;
+    if (now_s - import.grew_s > kNoProgressS) {
+      return Error{ErrorCode::kDeadlineExceeded, fmt::format("nothing new has come for {:g} s", kNoProgressS)};
+    }
+    // Asking again at once would be a loop that never rests.
+    if (pieces == 0 && now_s - import.asked_s < KvExports::kLongestWaitS / 2) {
+      return Error{ErrorCode::kUnavailable, "an answer without pieces came at once, allowed is after waiting for them"};
+    }
+    return std::optional<Sampled>();
+  }
   for (const std::int64_t filled : import.filled) {
     if (filled < import.prompt_tokens) {
       return Error{ErrorCode::kInternal,
@@ -82,7 +102,12 @@ void KvImports::answered(const std::shared_ptr<Shared>& shared, const std::share
   {
     const std::scoped_lock lock(import->mutex);
     if (import->stopped) return;
-    Result<std::optional<Sampled>> taken = take(*shared, *import, answer);
+    Result<std::optional<Sampled>> taken = std::optional<Sampled>();
+    try {
+      taken = take(*shared, *import, answer);
+    } catch (const std::bad_alloc&) {
+      taken = Error{ErrorCode::kResourceExhausted, "no memory for an answer"};
+    }
     if (!taken.ok() || *taken) {
       end(*shared, *import, taken.ok() ? Result<Sampled>(std::move(**taken)) : Result<Sampled>(taken.error()));
       return;

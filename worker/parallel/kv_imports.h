@@ -24,6 +24,7 @@ namespace windlass::worker {
 struct KvQuestion {
   std::string address, session, hash;
   std::int64_t piece = 0;
+  std::size_t most_bytes = 0;  // an answer never has more
 };
 
 struct KvAnswer {
@@ -41,7 +42,11 @@ class KvImports final : public KvReceiver {
 
   // REQUIRES: backend, clock and metrics outlive the engine that asks this for sessions; all of these have been stopped when
   // this is destroyed. `done` is called on the threads that answers come on, and never once stop() has returned.
-  KvImports(Backend& backend, Ask ask, Done done, const Clock& clock, const metrics::WorkerMetrics& metrics);
+  // `model`: its fingerprint.
+  KvImports(Backend& backend, std::uint64_t model, Ask ask, Done done, const Clock& clock,
+            const metrics::WorkerMetrics& metrics);
+  // A prompt of which nothing new has come for so long does not come any more.
+  static constexpr double kNoProgressS = 30;
 
   void receive(RequestId request, const KvSession& session, std::span<const std::int32_t> prompt,
                std::span<const std::int32_t> blocks) override;
@@ -52,6 +57,7 @@ class KvImports final : public KvReceiver {
   // What answers that come late still need.
   struct Shared {
     Backend& backend;
+    std::uint64_t model = 0;
     Ask ask;
     Done done;
     const Clock& clock;

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "worker/model/fnv.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
@@ -55,9 +56,9 @@ Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt
       return damaged(fmt::format("piece {}: found {} positions from {}, allowed are 1 to {} from {}", pieces, range.tokens,
                                  range.start, prompt_tokens - end, end));
     }
-    values.resize(static_cast<std::size_t>(range.tokens * shape.values));
-    const std::size_t size = values.size() * sizeof(float);
+    const std::size_t size = kv_piece_bytes(shape, range.tokens) - kKvPieceHeadBytes;
     if (bytes.size() < size) return damaged(fmt::format("piece {}: found {} bytes, it has {}", pieces, bytes.size(), size));
+    values.resize(size / sizeof(float));
     std::memcpy(values.data(), bytes.data(), size);
     bytes.remove_prefix(size);
     backend.write_kv(range, blocks, values.data());
@@ -66,15 +67,11 @@ Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt
   return pieces;
 }
 
-std::string kv_prompt_hash(std::span<const std::int32_t> prompt, const KvShape& shape) {
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
-  const auto mix = [&](std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ ((value >> (8 * byte)) & 0xFFU)) * 0x100000001B3ULL;
-  };
-  mix(static_cast<std::uint64_t>(shape.layers));
-  mix(static_cast<std::uint64_t>(shape.values));
-  for (const std::int32_t token : prompt) mix(static_cast<std::uint64_t>(token));
-  return fmt::format("{:016x}", hash);
+std::string kv_prompt_hash(std::span<const std::int32_t> prompt, std::uint64_t model) {
+  Fnv1a hash;
+  hash.mix(&model, sizeof(model));
+  hash.mix(prompt.data(), prompt.size_bytes());
+  return fmt::format("{:016x}", hash.value());
 }
 
 std::string first_token_text(const Sampled& first) {

@@ -29,9 +29,9 @@ void append_kv_piece(const Backend& backend, const KvRange& range, std::span<con
                                                    std::span<const std::int32_t> blocks, std::span<std::int64_t> filled,
                                                    Backend& backend);
 
-// Of a prompt's token ids (FNV-1a, 16 hexadecimal digits), with the shape of the cache: two workers that do not serve the same
-// model, or understood a request differently, find out.
-[[nodiscard]] std::string kv_prompt_hash(std::span<const std::int32_t> prompt, const KvShape& shape);
+// Of a prompt's token ids and the model (TensorStore::fingerprint), as 16 hexadecimal digits (FNV-1a): two workers that do not
+// serve the same model, or understood a request differently, find out.
+[[nodiscard]] std::string kv_prompt_hash(std::span<const std::int32_t> prompt, std::uint64_t model);
 
 // The first token as JSON, with its log probabilities: {"id":7,"logprob":-0.5,"top":[[7,-0.5],[3,-1.25]]}.
 [[nodiscard]] std::string first_token_text(const Sampled& first);

@@ -85,6 +85,8 @@ int serve_model(const ServeFlags& flags) {
   const metrics::WorkerMetrics metrics(registry, flags.served_name);
   for (const char* reason : {"stop", "length", "abort", "error", "rejected", "prefilled"})
     metrics.requests_finished(reason).add(0);
+  for (const char* outcome : {"received", "failed", "stopped"}) metrics.kv_transfers(outcome).add(0);
+  for (const char* direction : {"sent", "received"}) metrics.kv_transfer_bytes(direction).add(0);
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
@@ -137,7 +139,7 @@ int serve_model(const ServeFlags& flags) {
   const bool closed = server.close(kFlushSeconds);
   spdlog::info("stopped");
   const int code = whole ? 0 : 1;
-  if (!closed || !settled) {
+  if (!closed || !settled || server.open_exchanges() > 0) {
     // Somebody may still hold what destructors would take apart.
     spdlog::shutdown();
     std::_Exit(code);

@@ -60,7 +60,7 @@ void Exchange::start_body(const std::string& content_type) {
   buffer_.emplace();
   web::http::http_response response(web::http::status_codes::OK);
   response.headers().set_cache_control("no-cache");
-  if (is_prefill()) response.headers().add("X-Windlass-Prefilled", parts_.prefilled);
+  if (is_prefill()) response.headers().add(kPrefilledHeader, parts_.prefilled);
   response.set_body(buffer_->create_istream(), content_type);  // no length: chunked
   reply(std::move(response));
 }
@@ -74,7 +74,7 @@ void Exchange::write(const std::string& bytes) {
 
 void Exchange::begun() {
   const std::scoped_lock lock(mutex_);
-  if (++begun_ == parts_.choices && is_prefill() && !finished_) start_body("text/plain");
+  if (is_prefill() && !buffer_ && !finished_) start_body("text/plain");
 }
 
 void Exchange::accepted(std::function<void()> cancel) {
@@ -110,12 +110,12 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     const std::scoped_lock lock(mutex_);
     if (finished_) return;  // another choice failed
     if (parts_.stream && !buffer_) start_body("text/event-stream");
-    const bool failed = take(index, event);
+    const bool failed = take(index, event) && !is_prefill();
     if (!failed && !std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended; })) return;
     finished_ = true;
     failed_ = failed;
     if (is_prefill()) {
-      finish_prefill(failed ? &event : nullptr);
+      finish_prefill(event);
     } else if (parts_.stream) {
       finish_stream(failed ? &event : nullptr);
     } else {
@@ -164,14 +164,18 @@ void Exchange::finish_whole(const TokenEvent* failed) {
   buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
 }
 
-// The keys and values have been taken or given up: in either case there is nothing more to say.
-void Exchange::finish_prefill(const TokenEvent* failed) {
+// The keys and values have been taken or given up: in either case there is nothing more to say. Where nothing had begun, a
+// gateway may try another worker.
+void Exchange::finish_prefill(const TokenEvent& last) {
   if (buffer_) {
     buffer_->close(std::ios_base::out);
-  } else if (failed != nullptr) {
-    const ApiError error = failure(*failed);
-    send_whole(error.status, error_body(error));
+    return;
   }
+  const ApiError error = failure(last);
+  web::http::http_response response(static_cast<web::http::status_code>(error.status));
+  if (error.status == 503) response.headers().add("X-Windlass-Rejected", "full");
+  response.set_body(error_body(error), "application/json");
+  reply(std::move(response));
 }
 
 void Exchange::send_whole(int status, const std::string& body) {

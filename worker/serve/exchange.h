@@ -20,6 +20,11 @@
 
 namespace windlass::worker {
 
+// What gateways and workers tell each other besides the request (docs/decisions/2026-11-22-kv-is-pulled.md).
+inline constexpr const char* kPhaseHeader = "X-Windlass-Phase";
+inline constexpr const char* kPrefilledHeader = "X-Windlass-Prefilled";
+inline constexpr const char* kPrefillAddressHeader = "X-Windlass-Prefill-Address";
+
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct Parts {
@@ -41,10 +46,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // The engine took the request: cancel ends all its choices there. A stream's status and headers leave now.
   void accepted(std::function<void()> cancel);
 
-  // A choice's first iteration is about to begin. Of a prefill for another worker status and headers leave when all have begun.
+  // A choice's first iteration is about to begin. Of a prefill for another worker status and headers leave with the first one.
   void begun();
 
-  // Of the choice with this index. A choice that fails ends the whole answer and cancels the others.
+  // Of the choice with this index. A choice that fails ends the whole answer and cancels the others; of a prefill for another
+  // worker, which can do without, it ends alone.
   // REQUIRES: called in order; nothing of a choice after its event with `finish`.
   void on_event(int index, const TokenEvent& event);
 
@@ -68,7 +74,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] ApiError failure(const TokenEvent& event) const;
   void finish_stream(const TokenEvent* failed);
   void finish_whole(const TokenEvent* failed);
-  void finish_prefill(const TokenEvent* failed);
+  void finish_prefill(const TokenEvent& last);
   [[nodiscard]] bool is_prefill() const { return !parts_.prefilled.empty(); }
   void send_whole(int status, const std::string& body);
   void reply(web::http::http_response response);
@@ -77,7 +83,6 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   mutable std::mutex mutex_;
   Parts parts_;
   std::function<void()> cancel_;
-  int begun_ = 0;  // choices
   bool left_ = false;
   bool finished_ = false;
   bool timed_out_ = false;

@@ -90,7 +90,7 @@ std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& r
       return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
     }
     const std::string address = header_of(request, kPrefillAddressHeader);
-    if (!parse_host_port(address).ok()) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
+    if (!is_worker_address(address)) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
     for (std::size_t i = 0; i < choices; ++i) sessions[i] = {(*ids)[i], address};
   }
   return sessions;
@@ -194,7 +194,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
     return refuse(request,
                   {404,
                    fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
-                               "/detokenize, /health, /ready, /metrics and /role",
+                               "/detokenize, /health, /ready, /metrics, /role and /kv/SESSION",
                                path),
                    "invalid_request_error", "", "not_found"},
                   token);
@@ -215,8 +215,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
     if (loaded == nullptr) return refuse(request, {404, "this worker is loading", "server_error", "", "loading"}, token);
     // The engine outlives what is open here, as with exchanges.
     return answer_kv(
-        request, *loaded->exports, clock, [&engine = *loaded->engine, session = path.substr(4)] { engine.taken(session); },
-        token);
+        request, *loaded->exports, [&engine = *loaded->engine, session = path.substr(4)] { engine.taken(session); }, token);
   }
   if (role_path) {
     return send_response(request, 200, ordered_json{{"role", to_string(role.load())}}.dump(), "application/json", {}, token);
@@ -401,7 +400,13 @@ void HttpServer::tick() {
     });
   }
   const double now_s = impl_->clock.now_s();
-  if (const ServedModel* model = impl_->model.load()) model->exports->tick(now_s);
+  if (const ServedModel* model = impl_->model.load()) {
+    for (const std::string& session : model->exports->tick()) {
+      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session,
+                   KvExports::kLeaseS);
+      model->engine->abandoned(session);
+    }
+  }
   for (const auto& exchange : live) exchange->tick(now_s);
 }
 

@@ -2,7 +2,7 @@
 // cpprestsdk's listener.
 //
 // It is thin: it reads a bounded body, asks openai_api.h what it means, gives it to the engine and writes events back. Handlers
-// run on cpprestsdk's threads and never block there. Methods of this class belong to main's thread.
+// run on cpprestsdk's threads and never wait there for the engine or a network. Methods of this class belong to main's thread.
 #pragma once
 
 #include <memory>

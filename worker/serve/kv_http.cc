@@ -1,6 +1,7 @@
 // Waiting costs no thread: the engine's progress, or a tick, calls back.
 #include "worker/serve/kv_http.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -9,9 +10,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include <cpprest/containerstream.h>
 #include <cpprest/http_client.h>
 #include <fmt/core.h>
 #include <pplx/pplxtasks.h>
+#include <spdlog/spdlog.h>
 
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/exchange.h"
@@ -23,7 +26,6 @@ using web::http::http_request;
 using web::http::http_response;
 using web::http::client::http_client;
 
-constexpr double kLongestWaitSeconds = 1;
 // A worker that says nothing for this long is taken for lost; it answers every second.
 constexpr auto kAskTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMostClients = 256;
@@ -80,17 +82,23 @@ void send_pieces(const http_request& request, KvExports& exports, const std::str
 }
 
 // Throws where it is no answer: pplx's way to a task's end.
-pplx::task<KvAnswer> read_answer(http_response response) {
+pplx::task<KvAnswer> read_answer(const http_response& response, std::size_t most_bytes) {
   const int status = response.status_code();
   const auto next = whole_number(header(response.headers(), kNextHeader));
-  const std::string first = header(response.headers(), kFirstHeader);
-  return response.extract_vector().then([status, next, first](const std::vector<unsigned char>& body) {
-    KvAnswer answer;
-    answer.bytes.assign(body.begin(), body.end());
-    if (status != 200 || !next) throw std::runtime_error(fmt::format("status {}: {}", status, answer.bytes.substr(0, 200)));
-    answer.next = *next;
-    if (!first.empty()) answer.first = first;
-    return answer;
+  const auto length = whole_number(header(response.headers(), "Content-Length"));
+  if (status != 200) throw std::runtime_error(fmt::format("found status {}, allowed is 200", status));
+  if (!next) throw std::runtime_error(fmt::format("{}: found no whole number", kNextHeader));
+  if (!length || static_cast<std::size_t>(*length) > most_bytes) {
+    throw std::runtime_error(fmt::format("Content-Length: found {}, allowed is at most {}",
+                                         length ? std::to_string(*length) : "no whole number", most_bytes));
+  }
+  KvAnswer answer;
+  answer.next = *next;
+  if (std::string first = header(response.headers(), kFirstHeader); !first.empty()) answer.first = std::move(first);
+  concurrency::streams::container_buffer<std::string> body;
+  return response.body().read_to_end(body).then([body, answer = std::move(answer)](std::size_t) mutable {
+    answer.bytes = std::move(body.collection());
+    return std::move(answer);
   });
 }
 
@@ -104,6 +112,7 @@ class Clients {
     if (client == nullptr) {
       web::http::client::http_client_config config;
       config.set_timeout(kAskTimeout);
+      config.set_max_redirects(0);
       client = std::make_shared<http_client>(web::uri("http://" + address), config);
     }
     return client;
@@ -116,7 +125,7 @@ class Clients {
 
 }  // namespace
 
-void answer_kv(const http_request& request, KvExports& exports, const Clock& clock, std::function<void()> taken,
+void answer_kv(const http_request& request, KvExports& exports, std::function<void()> taken,
                const std::shared_ptr<void>& token) {
   const std::string session = request.relative_uri().path().substr(kPath.size());
   auto query = web::uri::split_query(request.relative_uri().query());
@@ -127,10 +136,16 @@ void answer_kv(const http_request& request, KvExports& exports, const Clock& clo
                                                       request.relative_uri().to_string())}),
                          "application/json", {}, token);
   }
-  exports.when_ready(session, *piece, clock.now_s() + kLongestWaitSeconds,
+  exports.when_ready(session, query["prompt"], *piece,
                      [request, &exports, session, hash = query["prompt"], piece = *piece, taken = std::move(taken), token] {
                        // Not here: this may be the engine's thread.
-                       pplx::create_task([=, &exports] { send_pieces(request, exports, session, hash, piece, taken, token); });
+                       pplx::create_task([=, &exports] {
+                         try {
+                           send_pieces(request, exports, session, hash, piece, taken, token);
+                         } catch (const std::exception& e) {
+                           spdlog::warn("keys and values of session {} could not be sent: {}", session, e.what());
+                         }
+                       });
                      });
 }
 
@@ -140,8 +155,8 @@ KvImports::Ask ask_over_http() {
       web::uri_builder uri(web::uri(std::string(kPath) + question.session));
       uri.append_query("piece", question.piece).append_query("prompt", question.hash);
       return clients->to(question.address)->request(web::http::methods::GET, uri.to_string());
-    }).then([](http_response response) {
-        return read_answer(std::move(response));
+    }).then([most = question.most_bytes](const http_response& response) {
+        return read_answer(response, most);
       }).then([answered = std::move(answered)](const pplx::task<KvAnswer>& done) {
       std::optional<Result<KvAnswer>> answer;
       try {
@@ -154,10 +169,25 @@ KvImports::Ask ask_over_http() {
   };
 }
 
+bool is_worker_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  std::string_view host = text.substr(0, colon);
+  const auto port = whole_number(text.substr(colon + 1));
+  const auto only = [](std::string_view part, std::string_view more) {
+    return !part.empty() && std::all_of(part.begin(), part.end(), [&](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || more.find(c) != more.npos;
+    });
+  };
+  const bool v6 = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (v6) host = host.substr(1, host.size() - 2);
+  return port && *port >= 1 && *port <= 65535 && only(host, v6 ? ":." : ".-_");
+}
+
 std::string new_session_id() {
   std::random_device source;
   std::string id;
-  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", source() & 0xFFFFFFFFU);
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", source());
   return id;
 }
 

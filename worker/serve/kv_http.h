@@ -5,26 +5,25 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <cpprest/http_msg.h>
 
-#include "worker/engine/clock.h"
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
 
 namespace windlass::worker {
 
-inline constexpr const char* kPhaseHeader = "X-Windlass-Phase";
-inline constexpr const char* kPrefilledHeader = "X-Windlass-Prefilled";
-inline constexpr const char* kPrefillAddressHeader = "X-Windlass-Prefill-Address";
-
-// Answers as soon as there is something, at the latest after a second. `taken`: called once the last piece is out; `token` is
-// held until then. REQUIRES: a GET of a path under /kv/.
-void answer_kv(const web::http::http_request& request, KvExports& exports, const Clock& clock, std::function<void()> taken,
+// Answers as soon as there is something, at the latest after KvExports::kLongestWaitS. `taken`: called once the last piece is
+// out; `token` is held until then. REQUIRES: a GET of a path under /kv/.
+void answer_kv(const web::http::http_request& request, KvExports& exports, std::function<void()> taken,
                const std::shared_ptr<void>& token);
 
 // Asks with cpprestsdk's client, over connections that are kept.
 [[nodiscard]] KvImports::Ask ask_over_http();
+
+// "HOST:PORT" of another worker: a name, an IPv4 address or an IPv6 one in brackets.
+[[nodiscard]] bool is_worker_address(std::string_view text);
 
 // 128 bits from the system's source of randomness, as 32 hexadecimal digits.
 [[nodiscard]] std::string new_session_id();

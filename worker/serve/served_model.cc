@@ -64,6 +64,7 @@ Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, 
   model->chat.emplace(std::move(chat));
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(model->config, store));
+  const std::uint64_t fingerprint = store.fingerprint();
 
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
@@ -80,9 +81,9 @@ Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, 
   WINDLASS_ASSIGN_OR_RETURN(auto cpu, make_cpu_backend(model->config, std::move(weights), backend));
 
   const Tokenizer& tokens = model->tokenizer;
-  model->exports = std::make_unique<KvExports>(*cpu, metrics);
+  model->exports = std::make_unique<KvExports>(*cpu, fingerprint, clock, metrics);
   model->imports = std::make_unique<KvImports>(
-      *cpu, std::move(others.ask),
+      *cpu, fingerprint, std::move(others.ask),
       [&to = *model, failed = std::move(others.failed)](RequestId request, const KvQuestion& last,
                                                         const Result<Sampled>& first) {
         if (!first.ok()) failed(last, first.error());

@@ -76,10 +76,12 @@ TEST_F(Split, AnswersAsOneWorkerWould) {
   const int port = testing::free_port();
   const auto alone = start_at(port);
   json sampled = request();
-  sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"n", 3}, {"logprobs", 2}});
+  sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});
+  json several = request();
+  several["n"] = 3;
   json single = request();
   single["max_tokens"] = 1;
-  for (const json& body : {request(), sampled, single}) {
+  for (const json& body : {request(), sampled, several, single}) {
     const json expected = json::parse(ask(port, "POST", kPath, body.dump()).body);
     const Answer answer = pass(body);
     ASSERT_EQ(answer.status, 200) << answer.body;
@@ -89,7 +91,11 @@ TEST_F(Split, AnswersAsOneWorkerWould) {
       EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
       EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
       if (body.contains("logprobs")) {
-        EXPECT_EQ(found["choices"][i]["logprobs"]["tokens"], expected["choices"][i]["logprobs"]["tokens"]);
+        const json& here = found["choices"][i]["logprobs"];
+        const json& there = expected["choices"][i]["logprobs"];
+        EXPECT_EQ(here["tokens"], there["tokens"]);
+        EXPECT_NEAR(here["token_logprobs"][0], there["token_logprobs"][0], 1e-4) << "the first token is the other worker's";
+        EXPECT_EQ(here["top_logprobs"][0].size(), there["top_logprobs"][0].size());
       }
     }
     EXPECT_EQ(found["usage"], expected["usage"]);
@@ -99,10 +105,15 @@ TEST_F(Split, AnswersAsOneWorkerWould) {
   const Answer stream = pass(streamed);
   EXPECT_THAT(stream.headers, HasSubstr("text/event-stream"));
   EXPECT_THAT(stream.body, HasSubstr("data: [DONE]"));
-  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 6);
+  std::string text;
+  for (auto at = stream.body.find("data: {"); at != std::string::npos; at = stream.body.find("data: {", at + 1)) {
+    text += json::parse(stream.body.substr(at + 6, stream.body.find('\n', at) - at - 6))["choices"][0]["text"];
+  }
+  EXPECT_EQ(text, json::parse(ask(port, "POST", kPath, request().dump()).body)["choices"][0]["text"]);
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 7);
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_prompt_tokens_total"), 0);
   EXPECT_EQ(metric_of(prefill_port_, "windlass_worker_generation_tokens_total"), 0);
-  EXPECT_EQ(metric_of(prefill_port_, "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"prefilled\"}"), 6);
+  EXPECT_EQ(metric_of(prefill_port_, "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"prefilled\"}"), 7);
   const double sent = metric_of(prefill_port_, "windlass_worker_kv_transfer_bytes_total{direction=\"sent\",model=\"tiny\"}");
   EXPECT_GT(sent, 0);
   EXPECT_EQ(sent, metric_of(decode_port_, "windlass_worker_kv_transfer_bytes_total{direction=\"received\",model=\"tiny\"}"));
@@ -151,7 +162,53 @@ TEST_F(Split, AnotherPromptIsNotTaken) {
   const Answer answer = ask(decode_port_, "POST", kPath, other.dump(), headers_for(value_of(prefill)));
   ASSERT_EQ(answer.status, 200);
   EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(ask(port, "POST", kPath, other.dump()).body)["choices"]);
-  EXPECT_THAT(decode_->log(), HasSubstr("found the hash of another one"));
+  EXPECT_THAT(decode_->log(), HasSubstr("status 409"));
+}
+
+// Given more choices than the cache has room for at once, all are answered: the first ones' keys and values are taken while the
+// others wait.
+TEST_F(Split, ChoicesNeedNotFitTogether) {
+  const int port = testing::free_port();
+  const auto small = start_at(port, {"--role", "prefill", "--max-context-tokens", "768", "--kv-cache-tokens", "1536"});
+  json several = request();
+  several.update({{"n", 6}, {"max_tokens", 3}});
+  prefill_port_ = port;
+  const Answer answer = pass(several);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(json::parse(answer.body)["choices"].size(), 6U);
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 6);
+}
+
+// Given two workers of the same shape with different weights, the second does not take the first one's keys and values.
+TEST_F(Split, AnotherModelsValuesAreNotTaken) {
+  const auto other = folder_ / "other";
+  Process init({testing::kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
+                "--intermediate", "344", "--max-context", "4096", "--seed", "99", other.string()},
+               folder_ / "init-other.log");
+  ASSERT_EQ(init.wait(), 0) << init.log();
+  const int port = testing::free_port();
+  Process worker({testing::kProgram, "--model", other.string(), "--port", std::to_string(port), "--name", "tiny"},
+                 folder_ / "other.log");
+  ASSERT_TRUE(eventually([&] { return ask(port, "GET", "/ready").status == 200; })) << worker.log();
+  const Answer expected = ask(decode_port_, "POST", kPath, request().dump());
+  prefill_port_ = port;
+  Connection prefill(port);
+  prefill.send("POST", kPath, request().dump(), "X-Windlass-Phase: prefill\r\n");
+  const Answer answer = ask(decode_port_, "POST", kPath, request().dump(), headers_for(value_of(prefill)));
+  EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(expected.body)["choices"]);
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"failed\"}"), 1);
+}
+
+// Given questions for keys and values that are none, errors and nothing else; a question without an answer is answered after a
+// second.
+TEST_F(Split, WrongQuestionsForKeysAndValues) {
+  const std::string session(32, 'a');
+  for (const std::string& path : {std::string("/kv/"), std::string("/kv/abc"), "/kv/" + session, "/kv/" + session + "?piece=-1",
+                                  "/kv/" + session + "?piece=99999999999999999999"}) {
+    EXPECT_EQ(ask(prefill_port_, "GET", path).status, 400) << path;
+  }
+  EXPECT_EQ(ask(prefill_port_, "GET", "/kv/" + session + "?piece=0&prompt=1").status, 404);
+  EXPECT_EQ(ask(prefill_port_, "POST", "/kv/" + session + "?piece=0").status, 405);
 }
 
 // Given requests that a role does not take, 503 with the reason for a gateway to go elsewhere; given the token, the role

@@ -30,9 +30,10 @@ using testing::letter;
 using testing::ManualClock;
 
 constexpr std::int64_t kVocabulary = 97;
+constexpr std::uint64_t kModel = 0x5EED;
 
 std::string name_of(RequestId id) {
-  return kv_prompt_hash(std::vector<std::int32_t>{static_cast<std::int32_t>(id)}, {}) + "0123456789abcdef";
+  return kv_prompt_hash(std::vector<std::int32_t>{static_cast<std::int32_t>(id)}, 0) + "0123456789abcdef";
 }
 
 std::vector<std::int32_t> random_prompt(Rng& rng, std::int64_t most) {
@@ -57,9 +58,9 @@ class Pair {
   Pair(EngineOptions options, std::int64_t prefill_blocks, std::int64_t decode_blocks)
       : prefill_backend(kVocabulary, prefill_blocks, options.max_batch_tokens),
         decode_backend(kVocabulary, decode_blocks, options.max_batch_tokens),
-        exports(prefill_backend, metrics),
+        exports(prefill_backend, kModel, clock, metrics),
         imports(
-            decode_backend,
+            decode_backend, kModel,
             [this](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
               questions.push_back({question, std::move(answered)});
             },
@@ -261,7 +262,7 @@ TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
   ASSERT_EQ(pair.questions.size(), 1U);
   EXPECT_EQ(pair.questions[0].question.piece, 2) << "one chunk in two layers";
   bool ready = false;
-  pair.exports.when_ready(name_of(1), 2, 1, [&] { ready = true; });
+  pair.exports.when_ready(name_of(1), kv_prompt_hash(request.prompt, kModel), 2, [&] { ready = true; });
   EXPECT_FALSE(ready);
   pair.record_prefill(pair.prefill.step());
   EXPECT_TRUE(ready);
@@ -276,23 +277,107 @@ TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
   EXPECT_FALSE(pair.decode.stalled());
 }
 
-// Given a waiter and no progress, a tick after its deadline calls it; given the end of the session, that does.
+// Given a waiter and no progress, a tick after the longest wait calls it; given the end of the session, that does; given a
+// question that is to be refused, nothing waits.
 TEST(KvTransfer, WaitingHasAnEnd) {
   EngineOptions options;
   options.max_context_tokens = 100;
   Pair pair(options, 8, 8);
-  pair.begin(1, greedy({1, 2, 3}, 5));
+  const GenerationRequest request = greedy({1, 2, 3}, 5);
+  pair.begin(1, request);
+  const std::string hash = kv_prompt_hash(request.prompt, kModel);
   int called = 0;
-  pair.exports.when_ready(name_of(1), 0, 1.0, [&] { ++called; });
-  pair.exports.tick(0.9);
+  const auto wait = [&](const std::string& session, const std::string& of, std::int64_t piece) {
+    pair.exports.when_ready(session, of, piece, [&] { ++called; });
+  };
+  wait(name_of(1), hash, 0);
+  pair.clock.now = 0.9;
+  EXPECT_TRUE(pair.exports.tick().empty());
   EXPECT_EQ(called, 0);
-  pair.exports.tick(1.0);
+  pair.clock.now = 1.1;
+  EXPECT_TRUE(pair.exports.tick().empty());
   EXPECT_EQ(called, 1);
-  pair.record_prefill(pair.prefill.step());
-  pair.exports.when_ready(name_of(1), 9, 5.0, [&] { ++called; });
-  EXPECT_EQ(called, 2) << "with the first token known, nothing else is to come";
-  pair.exports.when_ready("no such session", 0, 5.0, [&] { ++called; });
+  wait(name_of(1), hash, 0);
+  wait(name_of(1), "another prompt's", 0);
+  EXPECT_EQ(called, 2);
+  wait("no such session", hash, 0);
   EXPECT_EQ(called, 3);
+  pair.end_prefill(1);  // before it began
+  EXPECT_EQ(called, 4);
+}
+
+// Given a prompt that somebody began to take and then did not ask for, it is given up after the lease, and not before; one that
+// nobody has begun to take stays: it waits for a decode worker with room.
+TEST(KvTransfer, WhatNobodyAsksForIsGivenUp) {
+  EngineOptions options;
+  options.max_context_tokens = 100;
+  Pair pair(options, 8, 8);
+  for (RequestId id : {1, 2}) pair.begin(id, greedy({1, 2, static_cast<std::int32_t>(id)}, 5));
+  pair.record_prefill(pair.prefill.step());
+  pair.go_on(1, greedy({1, 2, 1}, 5));
+  static_cast<void>(pair.decode.step());
+  EXPECT_TRUE(answer_from(pair.exports, pair.questions[0].question).ok());
+  pair.clock.now = KvExports::kLeaseS;
+  EXPECT_TRUE(pair.exports.tick().empty());
+  pair.clock.now += 0.5;
+  EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(name_of(1)));
+  const auto event = pair.prefill.abandoned(name_of(1));
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->finish, FinishReason::kCancelled);
+  EXPECT_FALSE(pair.prefill.abandoned(name_of(1)).has_value());
+  EXPECT_EQ(pair.prefill.load().held, 1);
+  EXPECT_TRUE(pair.exports.tick().empty());
+}
+
+// Given a cache full of prompts that are held for others, a whole request gets the room that it needs, and no more; another
+// prompt for others waits.
+TEST(KvTransfer, WholeRequestsNeedNotWaitForWhatIsHeld) {
+  EngineOptions options;
+  options.max_running = 4;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = 200;
+  Pair pair(options, 9, 9);
+  for (RequestId id : {1, 2, 3}) pair.begin(id, greedy(std::vector<std::int32_t>(40, 5), 5));
+  pair.record_prefill(pair.prefill.step());
+  EXPECT_EQ(pair.prefill.load().held, 3);
+  pair.begin(4, greedy(std::vector<std::int32_t>(40, 5), 5));
+  EXPECT_TRUE(pair.prefill.step().empty());
+  EXPECT_TRUE(pair.prefill.stalled());
+  static_cast<void>(pair.prefill.cancel(4, "left"));
+  ASSERT_TRUE(pair.prefill.submit(99, greedy(std::vector<std::int32_t>(40, 5), 2), 0).ok());
+  const auto events = pair.prefill.step();
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].request, 3U);
+  EXPECT_EQ(events[0].finish, FinishReason::kCancelled);
+  EXPECT_EQ(events[1].request, 99U);
+  EXPECT_EQ(pair.prefill.load().held, 2);
+}
+
+// Given a worker that answers and never gets on, the prompt is computed here after a while; given one that does not even wait
+// before it says nothing, at once.
+TEST(KvTransfer, NoProgressIsAnEnd) {
+  EngineOptions options;
+  options.max_context_tokens = 100;
+  for (const double each_s : {1.0, 0.1}) {
+    Pair pair(options, 8, 8);
+    pair.go_on(1, greedy({1, 2, 3}, 5));
+    EXPECT_TRUE(pair.decode.step().empty());
+    int answers = 0;
+    for (; pair.arrived.empty() && answers < 100; ++answers) {
+      ASSERT_EQ(pair.questions.size(), 1U);
+      const auto asked = std::move(pair.questions[0]);
+      pair.questions.clear();
+      pair.clock.now += each_s;
+      asked.answered(KvAnswer{});
+    }
+    EXPECT_EQ(answers, each_s == 1.0 ? 31 : 1);
+    ASSERT_EQ(pair.arrived.size(), 1U);
+    EXPECT_FALSE(pair.arrived[0].second.ok());
+    EXPECT_TRUE(pair.deliver().empty());
+    const auto events = pair.decode.step();
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_FALSE(events[0].prompt_received);
+  }
 }
 
 // Given questions that do not fit, errors say why, and nothing of another prompt is told.
@@ -303,7 +388,7 @@ TEST(KvTransfer, RefusesWrongQuestions) {
   const GenerationRequest request = greedy({1, 2, 3}, 5);
   pair.begin(1, request);
   pair.record_prefill(pair.prefill.step());
-  const std::string hash = kv_prompt_hash(request.prompt, pair.prefill_backend.kv_shape());
+  const std::string hash = kv_prompt_hash(request.prompt, kModel);
   EXPECT_EQ(pair.exports.read("nobody", hash, 0).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(pair.exports.read(name_of(1), "another", 0).error().code, ErrorCode::kFailedPrecondition);
   EXPECT_THAT(pair.exports.read(name_of(1), hash, 3).error().message, HasSubstr("found 3, allowed is at most 2"));
@@ -415,13 +500,13 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
   auto sender = std::make_unique<HashBackend>(kVocabulary, 14, options.max_batch_tokens);
   auto receiver = std::make_unique<HashBackend>(kVocabulary, 14, options.max_batch_tokens);
   const HashBackend reference(kVocabulary, 1, 1);
-  KvExports exports(*sender, metrics);
+  KvExports exports(*sender, kModel, clock, metrics);
   EngineLoop* decode = nullptr;
   EngineLoop* prefill = nullptr;
   auto between = std::make_unique<Threads>(3);
   const auto serve = [&](const KvQuestion& question, const std::function<void(Result<KvAnswer>)>& answered) {
     between->post([&, question, answered] {
-      exports.when_ready(question.session, question.piece, 1e9, [&, question, answered] {
+      exports.when_ready(question.session, question.hash, question.piece, [&, question, answered] {
         between->post([&, question, answered] {
           const auto answer = answer_from(exports, question);
           answered(answer);
@@ -431,7 +516,7 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
     });
   };
   KvImports imports(
-      *receiver, serve,
+      *receiver, kModel, serve,
       [&](RequestId request, const KvQuestion&, const Result<Sampled>& first) { decode->received(request, first); }, clock,
       metrics);
   EngineLoop prefill_loop(options, std::move(sender), letter, clock, metrics, {&exports, nullptr});
@@ -442,18 +527,21 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
   struct Run {
     GenerationRequest request;
     std::string text;
-    std::promise<RequestId> prefill;
+    std::promise<RequestId> prefill_is;
+    std::shared_future<RequestId> prefill = prefill_is.get_future().share();
     std::promise<void> ended;
   };
   std::deque<Run> runs(50);
   const auto go_on = [&](RequestId id) {
     Run& run = runs[id];
-    if (id % 5 == 0) prefill_loop.cancel(run.prefill.get_future().get(), "broken off");
+    if (id % 5 == 0) prefill_loop.cancel(run.prefill.get(), "broken off");
     GenerationRequest rest = run.request;
     rest.kv = {name_of(id), "prefill:1"};
-    const auto accepted = decode_loop.submit(std::move(rest), [&run](const TokenEvent& event) {
+    const auto accepted = decode_loop.submit(std::move(rest), [&](const TokenEvent& event) {
       run.text += event.text;
-      if (event.finish) run.ended.set_value();
+      if (!event.finish) return;
+      prefill_loop.cancel(run.prefill.get(), "the request is over");  // as its gateway does
+      run.ended.set_value();
     });
     EXPECT_TRUE(accepted.ok());
   };
@@ -466,7 +554,7 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
     exports.open(part.kv.id, part.prompt, [&, id] { between->post([&, id] { go_on(id); }); });
     const auto taken = prefill_loop.submit(std::move(part), [](const TokenEvent&) {});
     ASSERT_TRUE(taken.ok());
-    run.prefill.set_value(*taken);
+    run.prefill_is.set_value(*taken);
   }
   for (Run& run : runs) {
     ASSERT_EQ(run.ended.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
