@@ -1,26 +1,13 @@
 // The hash that says whether two workers are interchangeable.
 #include <algorithm>
-#include <cstdint>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "controller/runtime/worker_runtime.h"
+#include "planner/base/fnv.h"
 
 namespace windlass::controller {
-namespace {
-
-// FNV-1a, 64 bit: small, the same everywhere; it names a version and protects nothing.
-std::uint64_t fnv1a(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const unsigned char byte : text) {
-    hash ^= byte;
-    hash *= 1099511628211ULL;
-  }
-  return hash;
-}
-
-}  // namespace
 
 std::string WorkerSpec::hash() const {
   nlohmann::json variables = nlohmann::json::array();
@@ -44,7 +31,9 @@ std::string WorkerSpec::hash() const {
                                    {"model", model_uri},
                                    {"context", max_context_tokens},
                                    {"priority", priority_class}};
-  return fmt::format("v1-{:016x}", fnv1a(identity.dump()));
+  Fnv1a hash;
+  hash.mix(identity.dump());
+  return fmt::format("v1-{:016x}", hash.value());
 }
 
 bool WorkerSpec::matches(std::string_view recorded_hash, std::string_view hash) {

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "planner/base/fnv.h"
+
 namespace windlass {
 namespace {
 
@@ -15,11 +17,10 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31U);
 }
 
-// FNV-1a of the stream's name: std::hash differs between platforms.
 std::uint64_t name_hash(std::string_view name) {
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return hash;
+  Fnv1a hash;
+  hash.mix(name);
+  return hash.value();
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "worker/model/files.h"
-#include "worker/model/fnv.h"
+#include "planner/base/fnv.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 

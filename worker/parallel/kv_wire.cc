@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "worker/model/fnv.h"
+#include "planner/base/fnv.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 

@@ -1,10 +1,12 @@
-// FNV-1a, 64 bits (Fowler, Noll, Vo): tells things apart that differ by mistake; no protection against those who try.
+// FNV-1a, 64 bits (Fowler, Noll, Vo): small and the same everywhere, unlike std::hash. It tells apart what differs by mistake and
+// protects from nobody.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
-namespace windlass::worker {
+namespace windlass {
 
 class Fnv1a {
  public:
@@ -13,10 +15,11 @@ class Fnv1a {
       value_ = (value_ ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001B3ULL;
     }
   }
+  void mix(std::string_view text) { mix(text.data(), text.size()); }
   [[nodiscard]] std::uint64_t value() const { return value_; }
 
  private:
   std::uint64_t value_ = 0xCBF29CE484222325ULL;
 };
 
-}  // namespace windlass::worker
+}  // namespace windlass
