@@ -1,5 +1,5 @@
-// FNV-1a, 64 bits (Fowler, Noll, Vo): small and the same everywhere, unlike std::hash. It tells apart what differs by mistake and
-// protects from nobody.
+// FNV-1a, 64 bits (Fowler, Noll, Vo): small and the same everywhere, unlike std::hash. It tells apart what differs by mistake
+// and protects from nobody.
 #pragma once
 
 #include <cstddef>
