@@ -202,7 +202,7 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
       refuse("chat_template_kwargs", shown(given),
              fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
     }
-    const auto ordered = parse_json<ordered_json>(text);  // once more: json sorts
+    const auto ordered = parse_json<OrderedInput>(text);  // once more: json sorts
     for (const auto& [name, value] : ordered->at("chat_template_kwargs").items()) {
       variables.emplace_back(name, jinja::Value::of_input(value));
     }

@@ -80,6 +80,20 @@ TEST_F(Api, TemplateVariablesKeepTheirOrder) {
   EXPECT_EQ(tokenizer_.decode(std::get<ApiRequest>(parsed).generation.prompt), R"({"z": 1, "a": {"y": 2, "b": 3}})");
 }
 
+// Given a body with hundreds of thousands of keys beside such variables, it is read in one look at each (a look at all before
+// it would take minutes); of a key that comes twice the last value counts, at the first one's place.
+TEST_F(Api, ManyKeysAreReadOnce) {
+  const auto shows = ChatTemplate::parse(tokenizer_, "{{ filter | tojson }}", "t", {});
+  ASSERT_TRUE(shows.ok());
+  std::string many;
+  for (int i = 0; i < 300000; ++i) many += (i > 0 ? ",\"k" : "\"k") + std::to_string(i) + "\":0";
+  const std::string body = R"({"model":"m","messages":[{"role":"user","content":"hi"}],"metadata":{)" + many +
+                           R"(},"chat_template_kwargs":{"filter":{"b":1,"a":2,"b":3}}})";
+  const auto parsed = parse_request(Endpoint::kChatCompletions, body, {name_, tokenizer_, *shows, options_, config_}, 99);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << std::get<ApiError>(parsed).message;
+  EXPECT_EQ(tokenizer_.decode(std::get<ApiRequest>(parsed).generation.prompt), R"({"b": 3, "a": 2})");
+}
+
 // Given every supported field, all arrive; content may be a list of texts and the prompt a list of ids.
 TEST_F(Api, ReadsAllFields) {
   json body = chat();
