@@ -29,8 +29,6 @@ struct SequenceChunk {
 struct KvShape {
   std::int64_t layers = 0;
   std::int64_t values = 0;
-
-  bool operator==(const KvShape&) const = default;
 };
 
 // Some consecutive positions of one sequence in one layer's cache.
@@ -38,8 +36,6 @@ struct KvRange {
   std::int64_t layer = 0;
   std::int64_t start = 0;
   std::int64_t tokens = 0;
-
-  bool operator==(const KvRange&) const = default;
 };
 
 // Called within forward() when a layer's keys and values of all chunks are in the cache.

@@ -39,9 +39,7 @@ struct Engine::Sequence {
   bool planned = false;    // has work in this step
   bool finished = false;   // to be dropped at the end of this step
   bool receiving = false;  // its prompt comes from another worker: no work until then
-  bool received = false;   // it came
   bool sending = false;    // the transfer knows of its blocks
-  bool complete = false;   // all is computed for another worker: to be held from the end of this step on
 
   [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
   [[nodiscard]] const KvSession& kv() const { return request.kv; }
@@ -115,15 +113,19 @@ TokenEvent Engine::end_event(Sequence& sequence, FinishReason reason, const std:
   return event;
 }
 
+// Its place goes, and what it holds.
+TokenEvent Engine::end(Sequences& list, Sequences::iterator at, FinishReason reason, const std::string& why) {
+  TokenEvent event = end_event(**at, reason, why);
+  release(**at);
+  list.erase(at);
+  stalled_ = false;
+  return event;
+}
+
 std::optional<TokenEvent> Engine::cancel(RequestId id, const std::string& why) {
   for (Sequences* list : {&running_, &waiting_, &held_}) {
     const auto it = std::find_if(list->begin(), list->end(), [&](const auto& sequence) { return sequence->id == id; });
-    if (it == list->end()) continue;
-    TokenEvent event = end_event(**it, FinishReason::kCancelled, why);
-    release(**it);
-    list->erase(it);
-    stalled_ = false;
-    return event;
+    if (it != list->end()) return end(*list, it, FinishReason::kCancelled, why);
   }
   return std::nullopt;
 }
@@ -131,11 +133,16 @@ std::optional<TokenEvent> Engine::cancel(RequestId id, const std::string& why) {
 std::optional<TokenEvent> Engine::taken(const std::string& session) {
   const auto it = std::find_if(held_.begin(), held_.end(), [&](const auto& sequence) { return sequence->kv().id == session; });
   if (it == held_.end()) return std::nullopt;
-  TokenEvent event = end_event(**it, FinishReason::kStop, "");
-  release(**it);
-  held_.erase(it);
-  stalled_ = false;
-  return event;
+  return end(held_, it, FinishReason::kStop, "");
+}
+
+std::optional<TokenEvent> Engine::abandoned(const std::string& session) {
+  for (Sequences* list : {&running_, &held_}) {
+    const auto it = std::find_if(list->begin(), list->end(),
+                                 [&](const auto& sequence) { return sequence->kv().sends() && sequence->kv().id == session; });
+    if (it != list->end()) return end(*list, it, FinishReason::kCancelled, "nobody asks for the keys and values any more");
+  }
+  return std::nullopt;
 }
 
 std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& first) {
@@ -149,7 +156,6 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
     sequence.request.kv = {};
     return std::nullopt;
   }
-  sequence.received = true;
   sequence.cached = static_cast<std::int64_t>(sequence.tokens.size());
   sequence.sampler.adopt(first->id);
   TokenEvent event = extend(sequence, *first, clock_.now_s());
@@ -157,22 +163,11 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
   return event;
 }
 
-std::optional<TokenEvent> Engine::abandoned(const std::string& session) {
-  for (const Sequences* list : {&running_, &held_}) {
-    const auto it = std::find_if(list->begin(), list->end(),
-                                 [&](const auto& sequence) { return sequence->kv().sends() && sequence->kv().id == session; });
-    if (it != list->end()) return cancel((*it)->id, "nobody asks for the keys and values any more");
-  }
-  return std::nullopt;
-}
-
-// Its place in running_ or held_ goes, and who asked for it hears so.
-void Engine::give_up(Sequences& list, Sequence& sequence) {
+// Makes room of a prompt that another worker is to have, and that one can compute itself.
+void Engine::give_up(Sequences& list, const Sequence& sequence) {
   ++preemptions_;
   const auto it = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.get() == &sequence; });
-  given_up_.push_back(end_event(sequence, FinishReason::kCancelled, "the keys and values had to make room for other requests"));
-  release(sequence);
-  list.erase(it);
+  given_up_.push_back(end(list, it, FinishReason::kCancelled, "the keys and values had to make room for other requests"));
 }
 
 void Engine::preempt(Sequence& sequence) {
@@ -284,7 +279,7 @@ TokenEvent Engine::event_of(const Sequence& sequence) {
   event.request = sequence.id;
   event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
   event.generated_tokens = sequence.generated();
-  event.prompt_received = sequence.received;
+  event.prompt_received = sequence.kv().receives() && !sequence.receiving;  // else it lost its session
   event.for_another = sequence.kv().sends();
   event.times = sequence.times;
   return event;
@@ -294,7 +289,6 @@ TokenEvent Engine::event_of(const Sequence& sequence) {
 TokenEvent Engine::hold(Sequence& sequence, const Sampled& first, double now_s) {
   sequence.tokens.push_back(first.id);
   sequence.times.first_token_s = sequence.times.last_token_s = now_s;
-  sequence.complete = true;
   transfer_.sender->completed(sequence.kv().id, first);
   TokenEvent event = event_of(sequence);
   event.has_token = true;
@@ -344,7 +338,7 @@ TokenLogprobs Engine::logprobs_of(const Sampled& sampled) const {
 void Engine::drop_finished() {
   for (auto& sequence : running_) {
     if (sequence->finished) release(*sequence);
-    if (sequence->complete) held_.push_back(std::move(sequence));
+    if (sequence->kv().sends() && sequence->generated() > 0) held_.push_back(std::move(sequence));
   }
   std::erase_if(running_, [](const auto& sequence) { return sequence == nullptr || sequence->finished; });
 }

@@ -24,6 +24,7 @@
 #include "worker/backend/backend.h"
 #include "worker/engine/clock.h"
 #include "worker/engine/kv_allocator.h"
+#include "worker/engine/kv_transfer.h"
 #include "worker/engine/request.h"
 #include "worker/engine/text_stream.h"
 
@@ -34,7 +35,7 @@ struct EngineOptions {
   std::int64_t max_waiting = 16;
   std::int64_t max_context_tokens = 2048;  // prompt and output together; at most what the cache holds
   std::int64_t max_batch_tokens = 256;     // per step; at least max_running
-  std::vector<std::int32_t> eos_token_ids;
+  std::vector<std::int32_t> eos_token_ids = {};
 };
 
 struct Iteration {
@@ -99,7 +100,8 @@ class Engine {
   void receive(Sequence& sequence);
   [[nodiscard]] bool make_room(Sequence& sequence, std::int64_t positions);
   void preempt(Sequence& sequence);
-  void give_up(Sequences& list, Sequence& sequence);
+  [[nodiscard]] TokenEvent end(Sequences& list, Sequences::iterator at, FinishReason reason, const std::string& why);
+  void give_up(Sequences& list, const Sequence& sequence);
   [[nodiscard]] TokenEvent advance(Sequence& sequence, std::span<const float> logits, double now_s);
   [[nodiscard]] TokenEvent extend(Sequence& sequence, const Sampled& sampled, double now_s);
   [[nodiscard]] TokenEvent hold(Sequence& sequence, const Sampled& first, double now_s);

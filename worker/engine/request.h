@@ -6,10 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "worker/engine/kv_transfer.h"
 #include "worker/engine/sampler.h"
 
 namespace windlass::worker {
+
+using RequestId = std::uint64_t;
+
+// Names the keys and values of one prompt.
+struct KvSession {
+  std::string id;       // unique; empty: this worker serves the request alone
+  std::string address;  // "host:port" of the worker that computes the prompt; empty: this one does, for another
+
+  [[nodiscard]] bool sends() const { return !id.empty() && address.empty(); }
+  [[nodiscard]] bool receives() const { return !id.empty() && !address.empty(); }
+};
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;  // at least one token

@@ -10,12 +10,26 @@
 
 namespace windlass::worker {
 
-void KvExports::take_ready(Session& session, Callbacks& to) {
+template <class When>
+void KvExports::take(Session& session, const When& when, Callbacks& to) {
   std::erase_if(session.waiters, [&](Waiter& waiter) {
-    if (!session.ready(waiter.piece)) return false;
+    if (!when(waiter)) return false;
     to.push_back(std::move(waiter.then));
     return true;
   });
+}
+
+template <class Change>
+void KvExports::grow(const std::string& session, const Change& change) {
+  Callbacks callbacks;
+  {
+    const std::scoped_lock lock(mutex_);
+    Session& grows = sessions_[session];
+    change(grows);
+    take(
+        grows, [&](const Waiter& waiter) { return grows.ready(waiter.piece); }, callbacks);
+  }
+  for (const auto& each : callbacks) each();
 }
 
 void KvExports::open(const std::string& session, std::span<const std::int32_t> prompt, std::function<void()> begun) {
@@ -49,26 +63,14 @@ void KvExports::begins(const std::string& session) {
 }
 
 void KvExports::computed(const std::string& session, const KvRange& range, std::span<const std::int32_t> blocks) {
-  Callbacks callbacks;
-  {
-    const std::scoped_lock lock(mutex_);
-    Session& grows = sessions_[session];
+  grow(session, [&](Session& grows) {
     grows.pieces.push_back(range);
     if (grows.blocks.size() != blocks.size()) grows.blocks.assign(blocks.begin(), blocks.end());
-    take_ready(grows, callbacks);
-  }
-  for (const auto& each : callbacks) each();
+  });
 }
 
 void KvExports::completed(const std::string& session, const Sampled& first) {
-  Callbacks callbacks;
-  {
-    const std::scoped_lock lock(mutex_);
-    Session& whole = sessions_[session];
-    whole.first = first;
-    take_ready(whole, callbacks);
-  }
-  for (const auto& each : callbacks) each();
+  grow(session, [&](Session& grows) { grows.first = first; });
 }
 
 void KvExports::stop(const std::string& session) {
@@ -93,7 +95,7 @@ void KvExports::when_ready(const std::string& session, const std::string& hash, 
     if (it != sessions_.end() && it->second.hash == hash && !it->second.ready(piece) && !it->second.ends) {
       const double now_s = clock_.now_s();
       it->second.asked_s = now_s;
-      it->second.waiters.push_back({piece, now_s + kLongestWaitS, std::move(then)});
+      it->second.waiters.push_back({piece, now_s + kKvLongestWaitS, std::move(then)});
       return;
     }
   }
@@ -107,11 +109,8 @@ std::vector<std::string> KvExports::tick() {
     const std::scoped_lock lock(mutex_);
     const double now_s = clock_.now_s();
     for (auto& [id, session] : sessions_) {
-      std::erase_if(session.waiters, [&](Waiter& waiter) {
-        if (now_s < waiter.deadline_s) return false;
-        callbacks.push_back(std::move(waiter.then));
-        return true;
-      });
+      take(
+          session, [&](const Waiter& waiter) { return now_s >= waiter.deadline_s; }, callbacks);
       const bool quiet = session.waiters.empty() && session.readers == 0;
       if (quiet && session.asked_s && now_s - *session.asked_s > kLeaseS) abandoned.push_back(id);
     }
@@ -163,7 +162,7 @@ Result<KvExports::Pieces> KvExports::read(const std::string& session, const std:
     for (pieces.next = piece; pieces.next < count; ++pieces.next) {
       const KvRange& range = from.pieces[static_cast<std::size_t>(pieces.next)];
       bytes += kv_piece_bytes(backend_.kv_shape(), range.tokens);
-      if (bytes > kMostBytes && !ranges.empty()) break;
+      if (bytes > kKvMostBytes && !ranges.empty()) break;
       ranges.push_back(range);
     }
     if (pieces.next == count) pieces.last = from.first;

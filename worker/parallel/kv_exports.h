@@ -37,9 +37,8 @@ class KvExports final : public KvSender {
   void stop(const std::string& session) override;
 
   // Calls `then` once: at once when there is something to read() or to refuse; else when that comes, or from tick() when
-  // kLongestWaitS have passed.
+  // kKvLongestWaitS have passed.
   void when_ready(const std::string& session, const std::string& hash, std::int64_t piece, std::function<void()> then);
-  static constexpr double kLongestWaitS = 1;
   // Answers those who have waited long enough; the sessions that somebody began to read and has not asked for in kLeaseS.
   [[nodiscard]] std::vector<std::string> tick();
   static constexpr double kLeaseS = 10;
@@ -49,10 +48,9 @@ class KvExports final : public KvSender {
     std::int64_t next = 0;        // number of the piece after them
     std::optional<Sampled> last;  // the first token, when no piece follows
   };
-  // Pieces from that number on, at most kMostBytes of them or a single one. Errors: kNotFound; kFailedPrecondition when the
+  // Pieces from that number on, at most kKvMostBytes of them or a single one. Errors: kNotFound; kFailedPrecondition when the
   // hash is of another prompt; kInvalidArgument for a number beyond the next.
   [[nodiscard]] Result<Pieces> read(const std::string& session, const std::string& hash, std::int64_t piece);
-  static constexpr std::size_t kMostBytes = 8U << 20U;
 
  private:
   struct Waiter {
@@ -79,8 +77,12 @@ class KvExports final : public KvSender {
   using Callbacks = std::vector<std::function<void()>>;
   class Reader;
 
-  // Takes out those that wait no longer. REQUIRES: mutex_ held.
-  static void take_ready(Session& session, Callbacks& to);
+  // Takes out the waiters of which `when` is true. REQUIRES: mutex_ held.
+  template <class When>
+  static void take(Session& session, const When& when, Callbacks& to);
+  // Changes the session, and tells those whom it lets go on.
+  template <class Change>
+  void grow(const std::string& session, const Change& change);
 
   const Backend& backend_;
   const std::uint64_t model_;

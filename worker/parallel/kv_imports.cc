@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 
-#include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -34,8 +33,7 @@ void KvImports::receive(RequestId request, const KvSession& session, std::span<c
   auto import = std::make_shared<Import>();
   import->request = request;
   // The other worker's pieces may be longer than what it would rather send, but not than the prompt.
-  const std::size_t most_bytes =
-      std::max(KvExports::kMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
+  const std::size_t most_bytes = std::max(kKvMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
   import->question = {session.address, session.id, kv_prompt_hash(prompt, shared_->model), 0, most_bytes};
   import->blocks.assign(blocks.begin(), blocks.end());
   import->prompt_tokens = static_cast<std::int64_t>(prompt.size());
@@ -82,7 +80,7 @@ Result<std::optional<Sampled>> KvImports::take(Shared& shared, Import& import, c
       return Error{ErrorCode::kDeadlineExceeded, fmt::format("nothing new has come for {:g} s", kNoProgressS)};
     }
     // Asking again at once would be a loop that never rests.
-    if (pieces == 0 && now_s - import.asked_s < KvExports::kLongestWaitS / 2) {
+    if (pieces == 0 && now_s - import.asked_s < kKvLongestWaitS / 2) {
       return Error{ErrorCode::kUnavailable, "an answer without pieces came at once, allowed is after waiting for them"};
     }
     return std::optional<Sampled>();

@@ -15,6 +15,9 @@
 namespace windlass::worker {
 
 inline constexpr std::size_t kKvPieceHeadBytes = 12;
+// An answer has at most so many bytes of pieces, or a single piece, and comes after so long at the latest.
+inline constexpr std::size_t kKvMostBytes = 8U << 20U;
+inline constexpr double kKvLongestWaitS = 1;
 
 // Bytes of a piece of so many positions.
 [[nodiscard]] std::size_t kv_piece_bytes(const KvShape& shape, std::int64_t tokens);

@@ -12,6 +12,11 @@ constexpr double kQuietSeconds = 1;
 
 }  // namespace
 
+std::string header_of(const web::http::http_headers& headers, const char* name) {
+  const auto it = headers.find(name);
+  return it == headers.end() ? "" : it->second;
+}
+
 void send_response(const web::http::http_request& request, int status, const std::string& body, const std::string& content_type,
                    const std::vector<std::pair<std::string, std::string>>& headers, std::shared_ptr<void> token) {
   web::http::http_response response(static_cast<web::http::status_code>(status));

@@ -93,6 +93,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::optional<Buffer> buffer_;  // once the status line is out
 };
 
+// Empty where there is none of that name.
+[[nodiscard]] std::string header_of(const web::http::http_headers& headers, const char* name);
+
 // Sends a complete response; `token` is held until it is written.
 void send_response(const web::http::http_request& request, int status, const std::string& body, const std::string& content_type,
                    const std::vector<std::pair<std::string, std::string>>& headers, std::shared_ptr<void> token);

@@ -58,14 +58,9 @@ pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::sh
   });
 }
 
-std::string header_of(const http_request& request, const char* name) {
-  const auto it = request.headers().find(name);
-  return it == request.headers().end() ? "" : it->second;
-}
-
 // A client's request id, if it is one that may go back into a header.
 std::string request_id_of(const http_request& request) {
-  std::string id = header_of(request, "X-Request-Id");
+  std::string id = header_of(request.headers(), "X-Request-Id");
   const bool good = id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
   return good ? id : "";
 }
@@ -78,8 +73,8 @@ ApiError bad_header(const char* name, const std::string& found, const std::strin
 // Where the choices' prompts are computed: here for this client, here for another worker, or at another one.
 std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& request, std::size_t choices) {
   std::vector<KvSession> sessions(choices);
-  const std::string phase = header_of(request, kPhaseHeader);
-  const std::string prefilled = header_of(request, kPrefilledHeader);
+  const std::string phase = header_of(request.headers(), kPhaseHeader);
+  const std::string prefilled = header_of(request.headers(), kPrefilledHeader);
   if (phase == "prefill") {
     for (KvSession& each : sessions) each.id = new_session_id();
   } else if (!phase.empty()) {
@@ -89,7 +84,7 @@ std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& r
     if (!ids.ok() || ids->size() != choices) {
       return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
     }
-    const std::string address = header_of(request, kPrefillAddressHeader);
+    const std::string address = header_of(request.headers(), kPrefillAddressHeader);
     if (!is_worker_address(address)) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
     for (std::size_t i = 0; i < choices; ++i) sessions[i] = {(*ids)[i], address};
   }
@@ -187,7 +182,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
   const std::string method = request.method();
   const bool tokens = path == "/tokenize" || path == "/detokenize";
   const bool role_path = path == "/role";
-  const bool kv = path.compare(0, 4, "/kv/") == 0;
+  const bool kv = path.compare(0, kKvPath.size(), kKvPath) == 0;
   const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens || (role_path && method == "POST");
   const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path || kv;
   if (!post && !get) {
@@ -215,7 +210,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
     if (loaded == nullptr) return refuse(request, {404, "this worker is loading", "server_error", "", "loading"}, token);
     // The engine outlives what is open here, as with exchanges.
     return answer_kv(
-        request, *loaded->exports, [&engine = *loaded->engine, session = path.substr(4)] { engine.taken(session); }, token);
+        request, *loaded->exports, [&engine = *loaded->engine](const std::string& session) { engine.taken(session); }, token);
   }
   if (role_path) {
     return send_response(request, 200, ordered_json{{"role", to_string(role.load())}}.dump(), "application/json", {}, token);
@@ -334,7 +329,7 @@ void HttpServer::Impl::change_role(const http_request& request, const std::strin
     spdlog::error("--token-file: {}", expected.error().message);
     return refuse(request, {500, "this worker cannot read its --token-file", "server_error"}, token);
   }
-  if (!security::same_secret(security::bearer(header_of(request, "Authorization")), *expected)) {
+  if (!security::same_secret(security::bearer(header_of(request.headers(), "Authorization")), *expected)) {
     return refuse(request, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
   }
   const auto asked = parse_json(body);

@@ -29,7 +29,6 @@ using web::http::client::http_client;
 // A worker that says nothing for this long is taken for lost; it answers every second.
 constexpr auto kAskTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMostClients = 256;
-constexpr std::string_view kPath = "/kv/";
 constexpr const char* kNextHeader = "X-Windlass-Next";
 constexpr const char* kFirstHeader = "X-Windlass-First";
 
@@ -38,11 +37,6 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
   return number;
-}
-
-std::string header(const web::http::http_headers& headers, const char* name) {
-  const auto it = headers.find(name);
-  return it == headers.end() ? std::string() : it->second;
 }
 
 int status_of(const Error& error) {
@@ -65,7 +59,7 @@ void reply(const http_request& request, http_response response, std::function<vo
 }
 
 void send_pieces(const http_request& request, KvExports& exports, const std::string& session, const std::string& hash,
-                 std::int64_t piece, const std::function<void()>& taken, const std::shared_ptr<void>& token) {
+                 std::int64_t piece, const std::function<void(const std::string&)>& taken, const std::shared_ptr<void>& token) {
   auto pieces = exports.read(session, hash, piece);
   if (!pieces.ok()) {
     return send_response(request, status_of(pieces.error()), error_body({status_of(pieces.error()), pieces.error().message}),
@@ -76,16 +70,16 @@ void send_pieces(const http_request& request, KvExports& exports, const std::str
   if (pieces->last) response.headers().add(kFirstHeader, first_token_text(*pieces->last));
   response.set_body(std::move(pieces->bytes), "application/octet-stream");
   const bool last = pieces->last.has_value();
-  reply(request, std::move(response), [taken, last, token] {
-    if (last) taken();
+  reply(request, std::move(response), [taken, session, last, token] {
+    if (last) taken(session);
   });
 }
 
 // Throws where it is no answer: pplx's way to a task's end.
 pplx::task<KvAnswer> read_answer(const http_response& response, std::size_t most_bytes) {
   const int status = response.status_code();
-  const auto next = whole_number(header(response.headers(), kNextHeader));
-  const auto length = whole_number(header(response.headers(), "Content-Length"));
+  const auto next = whole_number(header_of(response.headers(), kNextHeader));
+  const auto length = whole_number(header_of(response.headers(), "Content-Length"));
   if (status != 200) throw std::runtime_error(fmt::format("found status {}, allowed is 200", status));
   if (!next) throw std::runtime_error(fmt::format("{}: found no whole number", kNextHeader));
   if (!length || static_cast<std::size_t>(*length) > most_bytes) {
@@ -94,7 +88,7 @@ pplx::task<KvAnswer> read_answer(const http_response& response, std::size_t most
   }
   KvAnswer answer;
   answer.next = *next;
-  if (std::string first = header(response.headers(), kFirstHeader); !first.empty()) answer.first = std::move(first);
+  if (std::string first = header_of(response.headers(), kFirstHeader); !first.empty()) answer.first = std::move(first);
   concurrency::streams::container_buffer<std::string> body;
   return response.body().read_to_end(body).then([body, answer = std::move(answer)](std::size_t) mutable {
     answer.bytes = std::move(body.collection());
@@ -125,9 +119,9 @@ class Clients {
 
 }  // namespace
 
-void answer_kv(const http_request& request, KvExports& exports, std::function<void()> taken,
+void answer_kv(const http_request& request, KvExports& exports, std::function<void(const std::string& session)> taken,
                const std::shared_ptr<void>& token) {
-  const std::string session = request.relative_uri().path().substr(kPath.size());
+  const std::string session = request.relative_uri().path().substr(kKvPath.size());
   auto query = web::uri::split_query(request.relative_uri().query());
   const auto piece = whole_number(query["piece"]);
   if (!is_session_id(session) || !piece) {
@@ -152,7 +146,7 @@ void answer_kv(const http_request& request, KvExports& exports, std::function<vo
 KvImports::Ask ask_over_http() {
   return [clients = std::make_shared<Clients>()](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
     pplx::create_task([clients, question] {
-      web::uri_builder uri(web::uri(std::string(kPath) + question.session));
+      web::uri_builder uri(web::uri(std::string(kKvPath) + question.session));
       uri.append_query("piece", question.piece).append_query("prompt", question.hash);
       return clients->to(question.address)->request(web::http::methods::GET, uri.to_string());
     }).then([most = question.most_bytes](const http_response& response) {

@@ -14,10 +14,12 @@
 
 namespace windlass::worker {
 
-// Answers as soon as there is something, at the latest after KvExports::kLongestWaitS. `taken`: called once the last piece is
-// out; `token` is held until then. REQUIRES: a GET of a path under /kv/.
-void answer_kv(const web::http::http_request& request, KvExports& exports, std::function<void()> taken,
-               const std::shared_ptr<void>& token);
+inline constexpr std::string_view kKvPath = "/kv/";
+
+// Answers as soon as there is something, at the latest after kKvLongestWaitS. `taken`: called once a session's last piece is
+// out; `token` is held until then. REQUIRES: a GET of a path that begins with kKvPath.
+void answer_kv(const web::http::http_request& request, KvExports& exports,
+               std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token);
 
 // Asks with cpprestsdk's client, over connections that are kept.
 [[nodiscard]] KvImports::Ask ask_over_http();

@@ -26,13 +26,7 @@ json request_of(int i) {
 
 std::string text_of(const std::string& body) {
   const json whole = json::parse(body, nullptr, false);
-  if (!whole.is_discarded()) return whole["choices"][0]["text"];
-  std::string text;
-  for (auto at = body.find("data: {"); at != std::string::npos; at = body.find("data: {", at + 1)) {
-    const json event = json::parse(body.substr(at + 6, body.find('\n', at) - at - 6));
-    if (!event["choices"].empty()) text += event["choices"][0]["text"].get<std::string>();
-  }
-  return text;
+  return whole.is_discarded() ? worker::testing::parse_stream(body).text : whole["choices"][0]["text"].get<std::string>();
 }
 
 class SplitSystem : public worker::testing::Worker {

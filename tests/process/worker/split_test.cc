@@ -105,11 +105,8 @@ TEST_F(Split, AnswersAsOneWorkerWould) {
   const Answer stream = pass(streamed);
   EXPECT_THAT(stream.headers, HasSubstr("text/event-stream"));
   EXPECT_THAT(stream.body, HasSubstr("data: [DONE]"));
-  std::string text;
-  for (auto at = stream.body.find("data: {"); at != std::string::npos; at = stream.body.find("data: {", at + 1)) {
-    text += json::parse(stream.body.substr(at + 6, stream.body.find('\n', at) - at - 6))["choices"][0]["text"];
-  }
-  EXPECT_EQ(text, json::parse(ask(port, "POST", kPath, request().dump()).body)["choices"][0]["text"]);
+  EXPECT_EQ(testing::parse_stream(stream.body).text,
+            json::parse(ask(port, "POST", kPath, request().dump()).body)["choices"][0]["text"]);
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 7);
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_prompt_tokens_total"), 0);
   EXPECT_EQ(metric_of(prefill_port_, "windlass_worker_generation_tokens_total"), 0);

@@ -200,6 +200,33 @@ inline double metric(const std::string& text, const std::string& series) {
   return std::strtod(text.c_str() + space, nullptr);
 }
 
+// The texts of all chunks of a stream, and how often each kind of event came.
+struct Stream {
+  std::string text;
+  int tokens = 0;
+  int done = 0;
+  std::string finish;
+  nlohmann::json usage;
+};
+inline Stream parse_stream(const std::string& body) {
+  Stream stream;
+  for (std::size_t at = body.find("data: "); at != std::string::npos; at = body.find("data: ", at + 1)) {
+    const std::string data = body.substr(at + 6, body.find("\n\n", at) - at - 6);
+    if (data == "[DONE]") {
+      ++stream.done;
+      continue;
+    }
+    const nlohmann::json event = nlohmann::json::parse(data);
+    if (event.contains("usage")) stream.usage = event["usage"];
+    if (!event.contains("choices") || event["choices"].empty()) continue;
+    const nlohmann::json& choice = event["choices"][0];
+    stream.text += choice.contains("text") ? choice["text"].get<std::string>() : choice["delta"].value("content", "");
+    if (choice["finish_reason"].is_string()) stream.finish = choice["finish_reason"];
+    ++stream.tokens;
+  }
+  return stream;
+}
+
 inline const std::string kProgram = std::string(WINDLASS_BINARY_DIR) + "/windlass-worker";
 
 // A folder with a freshly made model, and workers on it.

@@ -17,35 +17,10 @@ using ::testing::HasSubstr;
 using testing::kProgram;
 using testing::metric;
 using ::testing::Not;
+using testing::parse_stream;
 using testing::Process;
+using testing::Stream;
 using testing::Worker;
-
-// The texts of all chunks of a stream, and how often each kind of event came.
-struct Stream {
-  std::string text;
-  int tokens = 0;
-  int done = 0;
-  std::string finish;
-  json usage;
-};
-Stream parse_stream(const std::string& body) {
-  Stream stream;
-  for (std::size_t at = body.find("data: "); at != std::string::npos; at = body.find("data: ", at + 1)) {
-    const std::string data = body.substr(at + 6, body.find("\n\n", at) - at - 6);
-    if (data == "[DONE]") {
-      ++stream.done;
-      continue;
-    }
-    const json event = json::parse(data);
-    if (event.contains("usage")) stream.usage = event["usage"];
-    if (!event.contains("choices") || event["choices"].empty()) continue;
-    const json& choice = event["choices"][0];
-    stream.text += choice.contains("text") ? choice["text"].get<std::string>() : choice["delta"].value("content", "");
-    if (choice["finish_reason"].is_string()) stream.finish = choice["finish_reason"];
-    ++stream.tokens;
-  }
-  return stream;
-}
 
 // Given one greedy prompt, the whole answer and the streamed one say the same, with the same usage, and metrics count both.
 TEST_F(Worker, CompletesAndStreamsTheSame) {

@@ -55,6 +55,8 @@ Result<KvAnswer> answer_from(KvExports& exports, const KvQuestion& question) {
 // A prefill worker, a decode worker and what lies between them, all on one thread: questions wait until the test answers them.
 class Pair {
  public:
+  // Room for one whole context and some.
+  Pair() : Pair({.max_context_tokens = 100}, 8, 8) {}
   Pair(EngineOptions options, std::int64_t prefill_blocks, std::int64_t decode_blocks)
       : prefill_backend(kVocabulary, prefill_blocks, options.max_batch_tokens),
         decode_backend(kVocabulary, decode_blocks, options.max_batch_tokens),
@@ -280,9 +282,7 @@ TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
 // Given a waiter and no progress, a tick after the longest wait calls it; given the end of the session, that does; given a
 // question that is to be refused, nothing waits.
 TEST(KvTransfer, WaitingHasAnEnd) {
-  EngineOptions options;
-  options.max_context_tokens = 100;
-  Pair pair(options, 8, 8);
+  Pair pair;
   const GenerationRequest request = greedy({1, 2, 3}, 5);
   pair.begin(1, request);
   const std::string hash = kv_prompt_hash(request.prompt, kModel);
@@ -309,9 +309,7 @@ TEST(KvTransfer, WaitingHasAnEnd) {
 // Given a prompt that somebody began to take and then did not ask for, it is given up after the lease, and not before; one that
 // nobody has begun to take stays: it waits for a decode worker with room.
 TEST(KvTransfer, WhatNobodyAsksForIsGivenUp) {
-  EngineOptions options;
-  options.max_context_tokens = 100;
-  Pair pair(options, 8, 8);
+  Pair pair;
   for (RequestId id : {1, 2}) pair.begin(id, greedy({1, 2, static_cast<std::int32_t>(id)}, 5));
   pair.record_prefill(pair.prefill.step());
   pair.go_on(1, greedy({1, 2, 1}, 5));
@@ -382,9 +380,7 @@ TEST(KvTransfer, NoProgressIsAnEnd) {
 
 // Given questions that do not fit, errors say why, and nothing of another prompt is told.
 TEST(KvTransfer, RefusesWrongQuestions) {
-  EngineOptions options;
-  options.max_context_tokens = 100;
-  Pair pair(options, 8, 8);
+  Pair pair;
   const GenerationRequest request = greedy({1, 2, 3}, 5);
   pair.begin(1, request);
   pair.record_prefill(pair.prefill.step());
@@ -403,9 +399,7 @@ TEST(KvTransfer, DamagedAnswersAreErrors) {
   std::int64_t errors = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     Rng rng(seed, "damage");
-    EngineOptions options;
-    options.max_context_tokens = 100;
-    Pair pair(options, 8, 8);
+    Pair pair;
     const GenerationRequest request = greedy(random_prompt(rng, 60), 5);
     pair.begin(1, request);
     pair.record_prefill(pair.prefill.step());
