@@ -103,6 +103,7 @@ class App {
     out.tls = context_of(secrets_.controller_tls);
     if (secrets_.token != nullptr) out.token = [token = secrets_.token] { return *token->current(); };
     out.load = [this] { return load_report(dispatcher_.router()); };
+    out.over_share = [this] { return over_share_report(dispatcher_.router()); };
     for (const Url& controller : options_.controllers) {
       if (!controller.tls && secrets_.token != nullptr) {
         spdlog::warn("the token goes to {} without TLS: whoever listens on the way can read it", to_string(controller));

@@ -29,4 +29,27 @@ std::string load_report(const Router& router, std::size_t max_bytes) {
   return report + "}";
 }
 
+std::map<std::string, std::map<std::string, int>> over_share(const Router& router) {
+  struct Held {
+    int in_flight = 0, share = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Held> held;  // a chain whose worker moved to another address is there twice
+  for (const auto& load : router.chain_loads()) {
+    Held& of_chain = held[{load.model, load.chain}];
+    of_chain.in_flight += load.in_flight;
+    of_chain.share += load.draining ? 0 : load.capacity;
+  }
+  std::map<std::string, std::map<std::string, int>> over;
+  for (const auto& [name, of_chain] : held) {
+    if (of_chain.in_flight > of_chain.share) over[name.first][name.second] = of_chain.in_flight;
+  }
+  return over;
+}
+
+std::string over_share_report(const Router& router, std::size_t max_bytes) {
+  const nlohmann::json over = over_share(router);
+  std::string report = over.is_null() ? "{}" : over.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return report.size() <= max_bytes ? report : R"("many")";
+}
+
 }  // namespace windlass::gateway

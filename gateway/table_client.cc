@@ -98,11 +98,12 @@ asio::awaitable<bool> TableClient::poll_while_good(Url controller, tcp::endpoint
 asio::awaitable<TableClient::Outcome> TableClient::poll_once(Url controller) {
   const std::string request = fmt::format(
       "GET /v1/routing-table?gateway={}&admin={}{}&after={}&wait={}s HTTP/1.1\r\nHost: {}\r\nAccept: "
-      "application/json\r\n{}{}\r\n",
+      "application/json\r\n{}{}{}\r\n",
       options_.id, options_.advertise, options_.admin_tls ? "&tls=1" : "", dispatch::to_string(version_()), options_.wait_s,
       to_string(controller.address),
       options_.token == nullptr ? "" : fmt::format("Authorization: Bearer {}\r\n", options_.token()),
-      options_.load == nullptr ? "" : fmt::format("X-Windlass-Load: {}\r\n", options_.load()));
+      options_.load == nullptr ? "" : fmt::format("X-Windlass-Load: {}\r\n", options_.load()),
+      options_.over_share == nullptr ? "" : fmt::format("X-Windlass-Over-Share: {}\r\n", options_.over_share()));
   error_code error;
   stream_.expires_after(std::chrono::milliseconds(static_cast<std::int64_t>((options_.wait_s + kGraceS) * 1000)));
   co_await asio::async_write(stream_, asio::buffer(request), to(error));

@@ -29,6 +29,7 @@ struct TableClientOptions {
   std::function<std::shared_ptr<ssl::context>()> tls = nullptr;  // for https; REQUIRES: set where a controller is at https
   std::function<std::string()> token = nullptr;                  // sent as a bearer token; null: none
   std::function<std::string()> load = nullptr;                   // the X-Windlass-Load header (load_report.h); null: none
+  std::function<std::string()> over_share = nullptr;             // the X-Windlass-Over-Share header; null: none
 };
 
 class TableClient {

@@ -50,20 +50,39 @@ void refuse(const http_request& request, int status, const std::string& message)
   answer(request, status, nlohmann::json{{"error", message}}.dump() + "\n", kJson);
 }
 
+// A header's JSON; discarded where there is none, or it cannot be read.
+nlohmann::json json_header(const http_request& request, const char* name) {
+  const auto header = request.headers().find(name);
+  if (header == request.headers().end()) return nlohmann::json::value_t::discarded;
+  return nlohmann::json::parse(header->second, nullptr, false);
+}
+
+int count_of(const nlohmann::json& value) {
+  return value.is_number_integer() ? static_cast<int>(std::clamp<std::int64_t>(value.get<std::int64_t>(), 0, 1'000'000)) : 0;
+}
+
 // What a gateway has in flight and waiting, by model. What cannot be read says nothing: the table must go out all the same.
 std::map<std::string, GatewayLoad> loads_of(const http_request& request) {
   std::map<std::string, GatewayLoad> loads;
-  const auto header = request.headers().find("X-Windlass-Load");
-  if (header == request.headers().end()) return loads;
-  const auto json = nlohmann::json::parse(header->second, nullptr, false);
+  const auto json = json_header(request, "X-Windlass-Load");
   if (!json.is_object()) return loads;
-  const auto count = [](const nlohmann::json& value) {
-    return value.is_number_integer() ? static_cast<int>(std::clamp<std::int64_t>(value.get<std::int64_t>(), 0, 1'000'000)) : 0;
-  };
   for (const auto& [model, pair] : json.items()) {
-    if (pair.is_array() && pair.size() >= 2) loads[model] = {count(pair[0]), count(pair[1])};
+    if (pair.is_array() && pair.size() >= 2) loads[model] = {count_of(pair[0]), count_of(pair[1])};
   }
   return loads;
+}
+
+// Nothing of gateways that do not say it, as older ones.
+std::optional<OverShare> over_share_of(const http_request& request) {
+  OverShare over;
+  const auto json = json_header(request, "X-Windlass-Over-Share");
+  if (json.is_string()) return std::nullopt;
+  if (!json.is_object()) return over;
+  for (const auto& [model, chains] : json.items()) {
+    if (!chains.is_object()) continue;
+    for (const auto& [chain, in_flight] : chains.items()) over[model][chain] = count_of(in_flight);
+  }
+  return over;
 }
 
 }  // namespace
@@ -157,7 +176,8 @@ struct HttpServer::Impl {
     const double now_s = now().monotonic_s;
     const bool tls = parameter("tls") == "1";
     // A standby notes who asks, too: should it lead next, it knows from its first table on among whom slots are shared.
-    const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(request)}, now_s);
+    const auto table =
+        publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(request), over_share_of(request)}, now_s);
     if (!publisher.serving()) return refuse(request, status_codes::ServiceUnavailable, "this controller does not lead");
     if (table.has_value()) {
       answer(request, 200, dispatch::to_json(*table), kJson);

@@ -3,6 +3,7 @@
 //   GET /healthz  /readyz  /metrics  /v1/snapshot  /v1/plan
 //   GET /v1/routing-table?gateway=ID&admin=HOST:PORT&tls=1&after=TERM.COUNTER&wait=2s
 //       X-Windlass-Load: {"MODEL": [in flight, queued], ...}
+//       X-Windlass-Over-Share: {"MODEL": {"CHAIN": in flight, ...}, ...} or "many"
 //
 // With a token, all but /healthz and /readyz ask for it (docs/security.md); with a certificate the port speaks TLS only. Both
 // are looked up anew for each request and connection.

@@ -15,7 +15,10 @@ std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const GatewayQuestio
   stirred_ = stirred_ || !known || !is_sharing(question.id) || gateway.peer.acknowledged != question.after;
   gateway.peer = {question.id, question.admin_address, question.admin_tls, question.after, now_s};
   gateway.loads = question.loads;
-  drop_superseded(gateway);
+  if (question.over_share) {
+    note_over_share(gateway, *question.over_share);
+    drop_superseded(gateway);
+  }
   // A gateway that has no share waits for the next publish(), which gives it one.
   if (!serving_ || !is_sharing(question.id) || table_.version <= question.after) return std::nullopt;
   return table_of(question.id);
@@ -132,6 +135,17 @@ void RoutingPublisher::drop_superseded(Gateway& gateway) {
   }
 }
 
+void RoutingPublisher::note_over_share(Gateway& gateway, const OverShare& over) {
+  if (over == gateway.over_share) return;
+  for (const auto* side : {&over, &gateway.over_share}) {
+    for (const auto& [name, chains] : *side) {
+      if (const auto model = models_.find(name); model != models_.end()) model->second.stale = true;
+    }
+  }
+  stirred_ = true;
+  gateway.over_share = over;
+}
+
 void RoutingPublisher::note_grants(const std::string& name, const dispatch::ModelRoute* route, const Shares& shares) {
   const std::int64_t counter = table_.version.counter;
   for (auto& [id, gateway] : gateways_) {
@@ -153,6 +167,9 @@ void RoutingPublisher::note_grants(const std::string& name, const dispatch::Mode
 
 int RoutingPublisher::may_hold(const Gateway& gateway, const std::string& model, const std::string& chain) {
   int most = 0;
+  if (const auto over = gateway.over_share.find(model); over != gateway.over_share.end()) {
+    if (const auto found = over->second.find(chain); found != over->second.end()) most = found->second;
+  }
   const auto grants = gateway.grants.find(model);
   if (grants == gateway.grants.end()) return most;
   if (const auto found = grants->second.find(chain); found != grants->second.end()) {

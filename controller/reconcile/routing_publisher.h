@@ -5,9 +5,9 @@
 // (slot_shares.h). What keeps two gateways from holding more than a chain's capacity while shares move:
 //   - a share that shrinks is in the next table at once; one that grows does so only by what no gateway may still hold
 //   - what a gateway may hold of a chain is the largest share in any table since the one that it says it obeys (it says so by
-//     asking for a newer one)
-//   - therefore the sum of what they may hold is at most the capacity, or what it was before the capacity itself shrank; and
-//     requests in flight beyond a share that shrank end by themselves, without new ones in their place
+//     asking for a newer one), and the requests in flight beyond it that it tells of: they end by themselves, without new ones
+//     in their place, but until then their slots are not free
+//   - therefore the sum of what they hold is at most the capacity, or what it was before the capacity itself shrank
 // It does not hold across two events: a new leader does not know its predecessor's shares, only who asked him before he led, so
 // until each gateway has its first table the old ones count beside the new; and a gateway that is silent for kGatewayTimeoutS
 // loses its share to the others though it may still serve clients with it. In both cases workers that are Windlass's own refuse
@@ -34,6 +34,9 @@ struct GatewayPeer {
   double last_seen_s = 0;               // monotonic
 };
 
+// Requests in flight by served name and chain id, where they are more than the gateway's share.
+using OverShare = std::map<std::string, std::map<std::string, int>>;
+
 // What a gateway says as it asks.
 struct GatewayQuestion {
   std::string id;
@@ -41,6 +44,8 @@ struct GatewayQuestion {
   bool admin_tls = false;
   dispatch::TableVersion after;              // the table it obeys
   std::map<std::string, GatewayLoad> loads;  // by served name; none: idle
+  // Under the table that it obeys. nullopt: too much to tell; what it may have held before counts on.
+  std::optional<OverShare> over_share = OverShare();
 };
 
 class RoutingPublisher {
@@ -69,8 +74,8 @@ class RoutingPublisher {
   // We no longer lead: nothing is served until the next publish().
   void withdraw();
 
-  // A gateway has said something since the last publish() that may change the table for others: it is new, or obeys another
-  // table. Loads alone do not count; they are looked at in every publish().
+  // A gateway has said something since the last publish() that may change the table for others: it is new, obeys another
+  // table, or holds more or less beyond its shares. Loads alone do not count; they are looked at in every publish().
   [[nodiscard]] bool stirred() const;
 
   // Those seen within kGatewayTimeoutS, in the order of their ids.
@@ -87,6 +92,7 @@ class RoutingPublisher {
     GatewayPeer peer;
     std::map<std::string, GatewayLoad> loads;
     std::map<std::string, Grants> grants;  // by served name
+    OverShare over_share;
   };
   // Slots by gateway, in the order of the route's chains.
   using Shares = std::map<std::string, std::vector<int>>;
@@ -101,6 +107,7 @@ class RoutingPublisher {
   void forget_silent(double now_s);
   // The grants that the gateway can no longer act on, by what it acknowledged.
   void drop_superseded(Gateway& gateway);
+  void note_over_share(Gateway& gateway, const OverShare& over);
   // What a table with these shares of the model lets each gateway hold. `route` null: the model has gone.
   void note_grants(const std::string& name, const dispatch::ModelRoute* route, const Shares& shares);
   [[nodiscard]] static int may_hold(const Gateway& gateway, const std::string& model, const std::string& chain);

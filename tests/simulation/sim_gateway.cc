@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "gateway/load_report.h"
+
 namespace windlass::simulation {
 namespace {
 
@@ -265,7 +267,10 @@ void SimGateway::poll(std::size_t controllers, const std::function<TableSource(s
   } else {
     asked_after_ = last_obeyed_;
     poll_began_s_ = now_s;
-    table = source.publisher->ask(name_, admin_address(), asked_after_, source.monotonic_s);
+    controller::GatewayQuestion question{name_, admin_address(), false, asked_after_, {}, gateway::over_share(*router_)};
+    for (const auto& load : router_->chain_loads()) question.loads[load.model].in_flight += load.in_flight;
+    for (const auto& [model, length] : router_->queue_lengths()) question.loads[model].queued += length;
+    table = source.publisher->ask(question, source.monotonic_s);
   }
   if (!table) return;
   poll_began_s_.reset();

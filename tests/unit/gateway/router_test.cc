@@ -425,6 +425,22 @@ TEST_F(RouterTest, LoadReport) {
   EXPECT_EQ(load_report(router, 5), "{}");
 }
 
+// Given a share that shrinks, a chain that leaves the table, and one that drains, all while requests run; what is held beyond
+// the shares is told until it has ended, and "many" where there is no room for it.
+TEST_F(RouterTest, OverShareReport) {
+  EXPECT_EQ(over_share_report(router), "{}");
+  use(0, table(1, {chain("a", 1, 2), chain("b", 1, 1), chain("c", 1, 1)}));
+  for (RequestId id = 1; id <= 4; ++id) EXPECT_EQ(all<Dispatch>(router.arrived(0, id, "tiny", true)).size(), 1U);
+  EXPECT_EQ(over_share_report(router), "{}");
+  auto smaller = table(2, {chain("a", 1, 1), chain("c", 1, 1)});
+  smaller.models[0].chains[1].draining = true;
+  use(1, smaller);
+  EXPECT_EQ(over_share_report(router), R"({"tiny":{"a":2,"b":1,"c":1}})");
+  EXPECT_EQ(over_share_report(router, 20), R"("many")");
+  for (RequestId id = 1; id <= 4; ++id) (void)router.completed(2, id, {});
+  EXPECT_EQ(over_share_report(router), "{}");
+}
+
 // Given a request that takes too long in flight; it is cancelled, and its slot goes to the next.
 TEST_F(RouterTest, RequestTimeout) {
   use(0, table(1, {chain("a", 1, 1)}));

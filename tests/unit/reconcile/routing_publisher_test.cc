@@ -144,9 +144,45 @@ TEST(RoutingPublisher, SharesFollowTheQueue) {
   EXPECT_GE(share_b, 1);
 }
 
-// Given 100 random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander and chains
-// whose capacity is fixed. What the gateways hold (the table that each obeys, or has been given) never adds up to more than a
-// chain's capacity; and when all is quiet the shares add up to it.
+// Given a gateway whose share shrinks while its requests run; the slots that they hold are given to nobody else before they
+// end, also when it cannot tell of them all, and then at once.
+TEST(RoutingPublisher, ASlotIsFreeWhenItsRequestHasEnded) {
+  RoutingPublisher publisher;
+  const auto share_of = [&](const std::string& id) {
+    const auto table = publisher.newer(id, {}, 5);
+    return table ? table->models.at(0).chains.at(0).capacity : -1;
+  };
+  const auto ask = [&](const std::string& id, std::optional<int> held) {
+    GatewayQuestion question{id, id + ":1", false, publisher.publish({route({8})}, 1, 5), {}};
+    question.over_share.reset();
+    if (held) question.over_share = OverShare{{"chat", {{"default/chat-0", *held}}}};
+    if (held == 0) question.over_share->clear();
+    (void)publisher.ask(question, 5);
+    return publisher.publish({route({8})}, 1, 5);
+  };
+  (void)ask("a", 0);
+  (void)ask("a", 0);
+  EXPECT_EQ(share_of("a"), 8);
+  (void)ask("b", 0);
+  EXPECT_EQ(share_of("a"), 4);
+  EXPECT_EQ(share_of("b"), 0);
+  (void)ask("a", std::nullopt);
+  EXPECT_EQ(share_of("b"), 0);
+  (void)ask("a", 7);
+  EXPECT_EQ(share_of("b"), 1);
+  (void)ask("a", std::nullopt);
+  EXPECT_EQ(share_of("b"), 1);
+  (void)ask("a", 5);
+  EXPECT_EQ(share_of("b"), 3);
+  (void)ask("a", 0);
+  EXPECT_EQ(share_of("a"), 4);
+  EXPECT_EQ(share_of("b"), 4);
+}
+
+// Given 100 random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander, requests
+// that take long and chains whose capacity is fixed. What the gateways may hold (the share in the table that each obeys, or has
+// been given, or what still runs beyond it) never adds up to more than a chain's capacity; and when all is quiet the shares add
+// up to it.
 TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
   const std::vector<int> capacities = {1, 2, 5, 16};
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
@@ -157,12 +193,15 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
       dispatch::RoutingTable obeyed, received;  // a received table is obeyed a while later
       double seen_s = 0;
       bool lives = true;
+      std::vector<int> in_flight = std::vector<int>(4);
+
+      [[nodiscard]] int share(std::size_t k) const { return obeyed.models.empty() ? 0 : obeyed.models[0].chains[k].capacity; }
     };
-    std::vector<Peer> peers = {{"a", {}, {}, 0, true}, {"b", {}, {}, 0, true}, {"c", {}, {}, 0, true}};
+    std::vector<Peer> peers = {{"a", {}, {}}, {"b", {}, {}}, {"c", {}, {}}};
     const auto most_held = [&](std::size_t k) {
       int sum = 0;
       for (const Peer& peer : peers) {
-        int most = 0;
+        int most = peer.in_flight[k];
         for (const auto* table : {&peer.obeyed, &peer.received}) {
           if (!table->models.empty()) most = std::max(most, table->models[0].chains[k].capacity);
         }
@@ -174,7 +213,12 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
     const auto poll = [&](Peer& peer, int queued) {
       peer.obeyed = peer.received;
       peer.seen_s = now_s;
-      const GatewayQuestion question{peer.id, peer.id + ":1", false, peer.obeyed.version, {{"chat", {3, queued}}}};
+      GatewayQuestion question{peer.id, peer.id + ":1", false, peer.obeyed.version, {{"chat", {3, queued}}}};
+      for (std::size_t k = 0; k < capacities.size(); ++k) {
+        const int held = peer.in_flight[k];
+        if (held > peer.share(k)) (*question.over_share)["chat"]["default/chat-" + std::to_string(k)] = held;
+      }
+      if (rng.integer(0, 9) == 0) question.over_share.reset();
       if (const auto table = publisher.ask(question, now_s)) peer.received = *table;
     };
     for (int step = 0; step < 300; ++step) {
@@ -191,12 +235,21 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
         if (!one.lives && now_s - one.seen_s > RoutingPublisher::kGatewayTimeoutS) one = {one.id, {}, {}, one.seen_s, false};
       }
       if (rng.integer(0, 1) == 0) (void)publisher.publish({route(capacities)}, 1, now_s);
+      // Requests begin within the share and end whenever they end.
+      for (Peer& one : peers) {
+        for (std::size_t k = 0; k < capacities.size(); ++k) {
+          int& held = one.in_flight[k];
+          if (held < one.share(k)) held += static_cast<int>(rng.integer(0, one.share(k) - held));
+          if (rng.integer(0, 3) == 0) held -= static_cast<int>(rng.integer(0, held));
+        }
+      }
       for (std::size_t k = 0; k < capacities.size(); ++k) ASSERT_LE(most_held(k), capacities[k]) << "seed " << seed;
     }
     for (int round = 0; round < 6; ++round) {
       now_s += 1;
       for (Peer& one : peers) {
         one.lives = true;
+        one.in_flight.assign(4, 0);
         poll(one, 0);
       }
       (void)publisher.publish({route(capacities)}, 1, now_s);
@@ -221,6 +274,16 @@ TEST(RoutingPublisher, WhatStirs) {
   (void)publisher.ask({"a", "x:1", false, {}, {{"chat", {1, 5}}}}, 1);
   EXPECT_FALSE(publisher.stirred());
   (void)publisher.ask("a", "x:1", version, 2);
+  EXPECT_TRUE(publisher.stirred());
+  (void)publisher.publish({route({4})}, 1, 2);
+  GatewayQuestion over{"a", "x:1", false, version, {}};
+  over.over_share = OverShare{{"chat", {{"default/chat-0", 5}}}};
+  (void)publisher.ask(over, 3);
+  EXPECT_TRUE(publisher.stirred());
+  (void)publisher.publish({route({4})}, 1, 3);
+  (void)publisher.ask(over, 4);
+  EXPECT_FALSE(publisher.stirred());
+  (void)publisher.ask("a", "x:1", version, 5);
   EXPECT_TRUE(publisher.stirred());
 }
 
