@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 
 namespace windlass::controller {
 
@@ -137,13 +138,13 @@ void RoutingPublisher::drop_superseded(Gateway& gateway) {
 
 void RoutingPublisher::note_over_share(Gateway& gateway, const OverShare& over) {
   if (over == gateway.over_share) return;
-  for (const auto* side : {&over, &gateway.over_share}) {
+  const OverShare before = std::exchange(gateway.over_share, over);
+  for (const auto* side : {&over, &before}) {
     for (const auto& [name, chains] : *side) {
       if (const auto model = models_.find(name); model != models_.end()) model->second.stale = true;
     }
   }
   stirred_ = true;
-  gateway.over_share = over;
 }
 
 void RoutingPublisher::note_grants(const std::string& name, const dispatch::ModelRoute* route, const Shares& shares) {
