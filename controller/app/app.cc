@@ -21,6 +21,7 @@
 #include "controller/app/gateway_transport.h"
 #include "controller/app/http_server.h"
 #include "controller/app/lease_leadership.h"
+#include "controller/app/split_thread.h"
 #include "controller/kube/cluster.h"
 #include "controller/kube/curl_transport.h"
 #include "controller/reconcile/controller.h"
@@ -304,6 +305,10 @@ Result<void> run(const AppOptions& options, Waker& waker) {
     controller_options.signals.promql = std::move(promql);
     spdlog::info("demand is read from Prometheus at {}", options.prometheus_url);
   }
+  SplitQuestions splits;
+  SplitThread split_thread(splits, [&waker] { waker.wake(); });
+  controller_options.splits = &splits;
+  controller_options.on_question = [&split_thread] { split_thread.wake(); };
   Controller controller(parts->store(), parts->runtime(), parts->leadership(), scraper, publisher, bundle, controller_options);
 
   std::uint64_t shown = 0;

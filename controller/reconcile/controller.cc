@@ -77,9 +77,12 @@ Outcome Controller::step(Instant now) {
     scrape(workers, now);
     timed("scrape");
   }
-  const Observation observation =
+  Observation observation =
       observe(store_, runtime_, std::move(workers), *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
   calibrate(observation);
+  if (options_.splits != nullptr && options_.splits->advise(observation.snapshot) && options_.on_question) {
+    options_.on_question();
+  }
   timed("observe");
   planner::Plan plan = planner::make_plan(observation.snapshot);
   remember(observation, plan);

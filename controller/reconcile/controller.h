@@ -18,6 +18,7 @@
 #include "controller/reconcile/outcome.h"
 #include "controller/reconcile/routing_publisher.h"
 #include "controller/reconcile/signals.h"
+#include "controller/reconcile/split_questions.h"
 #include "controller/reconcile/state.h"
 #include "controller/runtime/worker_runtime.h"
 #include "controller/store/object_store.h"
@@ -31,6 +32,8 @@ struct ControllerOptions {
   double scrape_period_s = 1;
   double load_status_period_s = 30;        // status that differs only in its figures is written at most this often
   int max_queued = 1024;                   // requests that may wait at one gateway for one model
+  SplitQuestions* splits = nullptr;        // borrowed; null: services that want split phases wait for advice
+  std::function<void()> on_question = {};  // there is something new to ask of `splits`
   std::function<double()> stopwatch = {};  // monotonic seconds, to time the parts of a step and to bound them; empty: neither
 };
 

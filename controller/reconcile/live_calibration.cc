@@ -143,7 +143,9 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
       workers.insert(worker.uid);
-      const WorkerPage* page = worker.ready ? signals.worker_page(worker.uid) : nullptr;
+      // One that has a phase alone shows the times of that phase, and those of handing over.
+      const bool whole = role_of(worker) == dispatch::Role::kUnified;
+      const WorkerPage* page = worker.ready && whole ? signals.worker_page(worker.uid) : nullptr;
       const Models* mine = page == nullptr ? nullptr : models_of(worker.accelerator, worker.gpus);
       if (mine == nullptr) continue;
       calibrator_.learn(configuration_of(*view.service, worker.accelerator, worker.gpus), worker.uid, *page, lengths,

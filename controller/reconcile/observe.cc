@@ -9,6 +9,13 @@
 #include "controller/reconcile/spec.h"
 
 namespace windlass::controller {
+
+dispatch::Role role_of(const Worker& worker) {
+  if (worker.role == dispatch::to_string(dispatch::Role::kPrefill)) return dispatch::Role::kPrefill;
+  if (worker.role == dispatch::to_string(dispatch::Role::kDecode)) return dispatch::Role::kDecode;
+  return dispatch::Role::kUnified;
+}
+
 namespace {
 
 planner::WorkerState state_of(const Worker& worker) {
@@ -27,6 +34,7 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   out.name = worker.name;
   out.pool = worker.pool;
   out.slot = worker.slot;
+  out.role = role_of(worker);
   out.accelerator = worker.accelerator;
   out.gpus = worker.gpus;
   out.state = state_of(worker);

@@ -25,6 +25,9 @@ struct Observation {
   std::map<std::string, GpuCapacity> capacity;     // by class
 };
 
+// As its label says; without one, or with another word, it does all of a request.
+[[nodiscard]] dispatch::Role role_of(const Worker& worker);
+
 // What the service wants to know of its model.
 [[nodiscard]] ServiceQuery query_of(const api::ModelService& service);
 

@@ -12,12 +12,6 @@ namespace {
 constexpr double kAssumedStartS = 120;  // until a start of this service has been measured
 constexpr double kStartStepS = 5;       // what is told moves in such steps, or every tick would make a new table
 
-dispatch::Role role_of(const Worker& worker) {
-  if (worker.role == dispatch::to_string(dispatch::Role::kPrefill)) return dispatch::Role::kPrefill;
-  if (worker.role == dispatch::to_string(dispatch::Role::kDecode)) return dispatch::Role::kDecode;
-  return dispatch::Role::kUnified;
-}
-
 // Which of the latencies is the pool's; a new one when none is yet.
 int latency_of(const planner::PoolPlan& pool, std::vector<dispatch::PackingModel>& latencies) {
   if (pool.packing == planner::PoolPlan{}.packing) return -1;

@@ -63,6 +63,7 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model) {
                    {{"--name"}, spec.served_name, true},
                    {{"--max-concurrent"}, batch},
                    {{"--drain-timeout"}, fmt::format("{:.0f}s", spec.drain_timeout_s)}};
+    if (spec.role == "prefill" || spec.role == "decode") out.options.push_back({{"--role"}, spec.role, true});
     if (bounded) out.options.push_back({{"--max-context-tokens"}, context});
   } else if (spec.engine == "VLLM") {
     out.program = {"vllm", "serve"};

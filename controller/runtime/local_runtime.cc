@@ -223,6 +223,7 @@ Result<void> LocalRuntime::start(Process& process) {
                      "--name=" + spec.served_name,
                      fmt::format("--max-concurrent={}", spec.max_concurrency),
                      fmt::format("--drain-timeout={:.0f}s", spec.drain_timeout_s)};
+  if (spec.role == "prefill" || spec.role == "decode") process.command.push_back("--role=" + spec.role);
   if (spec.max_context_tokens > 0) process.command.push_back(fmt::format("--max-context-tokens={}", spec.max_context_tokens));
   process.command.insert(process.command.end(), spec.extra_args.begin(), spec.extra_args.end());
 

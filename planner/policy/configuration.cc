@@ -14,6 +14,8 @@
 #include "planner/perf/linear_model.h"
 #include "planner/policy/arrivals.h"
 #include "planner/policy/corrected_model.h"
+#include "planner/policy/phases.h"
+#include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
 #include "planner/search/replicated.h"
@@ -24,13 +26,6 @@ namespace {
 
 Objective objective_of(const Service& service) {
   return Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
-}
-
-std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapshot& snapshot) {
-  if (!service.accelerators.empty()) return service.accelerators;
-  std::vector<AllowedAccelerator> all;
-  for (const AcceleratorState& state : snapshot.accelerators) all.push_back(AllowedAccelerator{state.spec.name, std::nullopt});
-  return all;
 }
 
 // As the spec has it; of workers whose class is not even named nothing says that they must go.
@@ -116,19 +111,52 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
   configuration.pool.packing = packing_of(model, most);
 }
 
+// The same for workers of one phase.
+void fit_to_phase(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model) {
+  PoolPlan& pool = configuration.pool;
+  const int most = std::max(1, pool.max_concurrency);
+  const PhaseFit fit = pool.role == dispatch::Role::kPrefill
+                           ? fit_prefill(model, input.believed, most)
+                           : fit_decode(model, objective_of(*input.service), input.believed, most);
+  configuration.times = fit.times;
+  pool.slots = settled_slots(*input.memory, pool.name, std::max(1, fit.slots), most);
+  // Of the same rate with a slot more or less.
+  if (fit.slots > 0) configuration.times.service_s *= static_cast<double>(pool.slots) / fit.slots;
+  pool.service_rate_per_s = configuration.times.service_s > 0 ? 1 / configuration.times.service_s : 0;
+  pool.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
+  pool.packing = packing_of(model, most);
+}
+
+}  // namespace
+
 Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus, int batch,
-                                 std::string pool) {
+                                 std::string pool, dispatch::Role role) {
   Configuration configuration;
   configuration.pool.name = std::move(pool);
+  configuration.pool.role = role;
   configuration.pool.accelerator = spec.name;
   configuration.pool.gpus_per_worker = gpus;
   configuration.pool.max_concurrency = batch;
   configuration.price_per_hour = gpus * spec.price_per_hour;
   const LinearModel model(linear_coefficients(*input.service->shape, spec, gpus));
   const LatencyCorrection* correction = find_correction(input.service->corrections, spec.name, gpus);
-  fit_to_lengths(configuration, input, CorrectedModel(model, correction));
+  const CorrectedModel corrected(model, correction);
+  if (role == dispatch::Role::kUnified) {
+    fit_to_lengths(configuration, input, corrected);
+  } else {
+    fit_to_phase(configuration, input, corrected);
+  }
   return configuration;
 }
+
+std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapshot& snapshot) {
+  if (!service.accelerators.empty()) return service.accelerators;
+  std::vector<AllowedAccelerator> all;
+  for (const AcceleratorState& state : snapshot.accelerators) all.push_back(AllowedAccelerator{state.spec.name, std::nullopt});
+  return all;
+}
+
+namespace {
 
 void explain_correction(const Service& service, const PoolPlan& pool, ConfigurationChoice& choice) {
   const LatencyCorrection* correction = find_correction(service.corrections, pool.accelerator, pool.gpus_per_worker);
@@ -287,8 +315,9 @@ double requests_per_s(const Configuration& configuration) {
 
 std::string figure(double value) { return fmt::format("{:.6g}", value); }
 
-std::string pool_name(const std::string& accelerator, int gpus) {
-  const std::string suffix = fmt::format("-{}", gpus);
+std::string pool_name(const std::string& accelerator, int gpus, dispatch::Role role) {
+  std::string suffix = fmt::format("-{}", gpus);
+  if (role != dispatch::Role::kUnified) suffix += fmt::format("-{}", dispatch::to_string(role));
   std::string name;
   for (char c : accelerator) {
     const bool upper = c >= 'A' && c <= 'Z';
@@ -308,10 +337,12 @@ Configuration describe_running(const ConfigurationInput& input, const Worker& wo
   const bool known = state != nullptr && service.shape && worker.gpus >= 1 &&
                      peak_flops_for(state->spec, service.shape->dtype) > 0 &&
                      (worker.gpus == 1 || state->spec.intra_link_bandwidth_bytes_per_s > 0);
-  if (known) return make_configuration(input, state->spec, worker.gpus, std::max(1, worker.max_concurrency), worker.pool);
+  if (known)
+    return make_configuration(input, state->spec, worker.gpus, std::max(1, worker.max_concurrency), worker.pool, worker.role);
   // Its class or the model's shape is not known: it goes on with the slots it has, and JFFC takes it last.
   Configuration configuration;
   configuration.pool.name = worker.pool;
+  configuration.pool.role = worker.role;
   configuration.pool.accelerator = worker.accelerator;
   configuration.pool.gpus_per_worker = worker.gpus;
   configuration.pool.max_concurrency = std::max(1, worker.max_concurrency);
@@ -386,10 +417,10 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
     choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
     return choice;
   }
-  if (service.scaling.strategy == Strategy::kDisaggregated || service.scaling.strategy == Strategy::kChained) {
-    choice.feasible = Hint{
-        Truth::kFalse, "StrategyNotAvailable",
-        fmt::format("scaling.strategy: found {}; this version plans Auto and Replicated", to_string(service.scaling.strategy))};
+  if (service.scaling.strategy == Strategy::kDisaggregated) return choose_split(given);
+  if (service.scaling.strategy == Strategy::kChained) {
+    choice.feasible = Hint{Truth::kFalse, "StrategyNotAvailable",
+                           "scaling.strategy: found Chained; this version plans Auto, Replicated and Disaggregated"};
     choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
     return choice;
   }

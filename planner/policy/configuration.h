@@ -30,6 +30,19 @@ struct Configuration {
 // That one worker serves with all its slots taken, and timePerOutputToken kept for the percentile where that is known.
 [[nodiscard]] double requests_per_s(const Configuration& configuration);
 
+// Of a service with split phases: the workers that compute prompts for those that answer.
+struct PrefillSide {
+  Configuration configuration;
+  double share = 1;  // of these for each worker that answers
+
+  // Beside so many that answer; and both together.
+  [[nodiscard]] int workers(int answering) const;
+  [[nodiscard]] int total(int answering) const { return answering + workers(answering); }
+  // The most that may answer where so many are allowed in all, and the fewest where so many are asked for.
+  [[nodiscard]] int answering_within(int total_workers) const;
+  [[nodiscard]] int answering_from(int total_workers) const;
+};
+
 // A configuration that was weighed. What does not meet the objective has no slots.
 struct Weighed {
   Considered considered;  // workers and cost: to be filled in for the demand
@@ -41,7 +54,8 @@ struct Weighed {
 };
 
 struct ConfigurationChoice {
-  std::optional<Configuration> chosen;
+  std::optional<Configuration> chosen;  // of the workers that answer
+  std::optional<PrefillSide> prefill;   // where others compute their prompts
   // Strategy Auto: of the other classes that the spec allows each with its best configuration inside the objective, the
   // cheapest by what it serves first: where workers go while the chosen class has no GPUs for them.
   std::vector<Configuration> others;
@@ -68,11 +82,18 @@ struct ConfigurationInput {
 // (HeldOnMissingSignals): nobody could tell whether the new workers carry what the old ones did.
 [[nodiscard]] ConfigurationChoice choose_configuration(const ConfigurationInput& input);
 
+// Workers of a kind, with times and slots for the lengths that are believed now. `batch`: requests that one may run at once.
+[[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus,
+                                               int batch, std::string pool, dispatch::Role role = dispatch::Role::kUnified);
+
+// The classes that the spec allows, or all.
+[[nodiscard]] std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapshot& snapshot);
+
 // A configuration that runs already, whether or not the search would choose it.
 [[nodiscard]] Configuration describe_running(const ConfigurationInput& input, const Worker& worker);
 
-// "h100-2": a DNS label of at most 30 characters.
-[[nodiscard]] std::string pool_name(const std::string& accelerator, int gpus);
+// "h100-2", "h100-2-prefill": a DNS label of at most 30 characters.
+[[nodiscard]] std::string pool_name(const std::string& accelerator, int gpus, dispatch::Role role = dispatch::Role::kUnified);
 
 // A figure in Reason::inputs.
 [[nodiscard]] std::string figure(double value);

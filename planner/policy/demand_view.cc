@@ -68,7 +68,8 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
   }
 
   for (const Worker& worker : service.workers) {
-    if (!serves(worker)) continue;
+    // What a prefill worker has in hand is soon with one that answers.
+    if (!serves(worker) || worker.role == dispatch::Role::kPrefill) continue;
     if (is_usable(worker.running, now_s) && is_usable(worker.waiting, now_s)) {
       view.in_workers += worker.running->value + worker.waiting->value;
     } else if (worker.ready_s && now_s - *worker.ready_s <= kReadingGraceS) {

@@ -14,6 +14,7 @@
 #include "planner/policy/capacity.h"
 #include "planner/policy/configuration.h"
 #include "planner/policy/demand_view.h"
+#include "planner/policy/split.h"
 #include "planner/policy/target.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
@@ -22,12 +23,15 @@
 namespace windlass::planner {
 namespace {
 
+constexpr int kPairRounds = 3;  // of arbitration, until both sides of every split service fit each other
+
 // A service on its way to its plan.
 struct Draft {
   const Service* service = nullptr;
   PolicyMemory memory;  // the service's, with the arrivals counted up to now
   DemandView view;
   std::optional<Configuration> chosen;
+  std::optional<PrefillSide> prefill;  // workers beside those of `chosen`, which are what `target` and `granted` count
   std::vector<Weighed> weighed;
   std::vector<Configuration> as_is;     // what runs now, pool by pool; pool.workers counts all but draining workers
   std::vector<Configuration> retiring;  // of these, pools of an earlier configuration that stay until the new one is ready;
@@ -36,10 +40,14 @@ struct Draft {
   Target target;
   int granted = 0;
   int promised = 0;  // granted, and what it gets of GPUs that are coming free
+  int prefill_granted = 0;
   ServicePlan plan;
 
   // Whether this plan changes worker counts. Otherwise things stay as they are.
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
+  [[nodiscard]] bool is_planned(const std::string& pool) const {
+    return pool == chosen->pool.name || (prefill && pool == prefill->configuration.pool.name);
+  }
 };
 
 std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input) {
@@ -72,7 +80,7 @@ Retiring sum_retiring(const Draft& draft) {
   Retiring sum;
   for (const Configuration& pool : draft.retiring) {
     sum.cost_per_hour += pool.pool.workers * pool.price_per_hour;
-    if (pool.pool.accelerator == draft.chosen->pool.accelerator) sum.gpus_of_class += gpus_of(pool);
+    sum.gpus[pool.pool.accelerator] += gpus_of(pool);
   }
   return sum;
 }
@@ -117,7 +125,7 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus, const std:
   std::map<std::string, int> left = free_gpus;
   for (const auto& [name, gpus] : coming_gpus) left[name] += gpus;
   for (Configuration pool : draft.as_is) {
-    if (pool.pool.name == chosen.pool.name) continue;
+    if (draft.is_planned(pool.pool.name)) continue;
     const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
     const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.accelerator);
     const int existing = count_existing(service, pool.pool.name);
@@ -139,8 +147,9 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus, const std:
     for (const Worker& worker : service.workers) {
       if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.accelerator) coming += worker.gpus;
     }
-    const bool no_gpus = free_gpus[chosen.pool.accelerator] + coming - sum.gpus_of_class < chosen.pool.gpus_per_worker;
-    const bool no_share = chosen.max_gpus && *chosen.max_gpus - sum.gpus_of_class < chosen.pool.gpus_per_worker;
+    const int retiring = sum.gpus_of(chosen.pool.accelerator);
+    const bool no_gpus = free_gpus[chosen.pool.accelerator] + coming - retiring < chosen.pool.gpus_per_worker;
+    const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.gpus_per_worker;
     const auto& budget = service.scaling.max_cost_per_hour;
     const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
     return no_gpus || no_share || no_money;
@@ -165,7 +174,7 @@ Predicted predict(const std::vector<Configuration>& pools, const DemandView& vie
     const PoolPlan& pool = configuration.pool;
     predicted.gpus += gpus_of(configuration);
     predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
-    if (pool.workers == 0) continue;
+    if (pool.workers == 0 || pool.role == dispatch::Role::kPrefill) continue;
     slots += static_cast<double>(pool.workers) * pool.slots;
     predicted.requests_per_s += pool.workers * pool.slots * pool.service_rate_per_s;
     predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
@@ -224,9 +233,28 @@ Hint scale_hint(const Draft& draft, double now_s) {
                 fmt::format("{} workers of {} GPUs are needed, {} can have them", draft.target.allowed,
                             draft.chosen->pool.gpus_per_worker, draft.granted)};
   }
+  if (const int prompts = draft.prefill ? draft.prefill->workers(draft.granted) : 0; draft.prefill_granted < prompts) {
+    return Hint{
+        Truth::kFalse, "InsufficientGpus",
+        fmt::format("{} prefill workers of {} GPUs are needed, {} can have them; workers that answer compute the other prompts",
+                    prompts, draft.prefill->configuration.pool.gpus_per_worker, draft.prefill_granted)};
+  }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;
   return Hint{Truth::kTrue, "AsNeeded", "the workers that are needed are planned"};
+}
+
+// With what retiring pools take of the service's own limits.
+void set_target(Draft& draft, double now_s) {
+  const Retiring retiring = sum_retiring(draft);
+  const Service& service = *draft.service;
+  if (!draft.prefill) {
+    draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+    return;
+  }
+  const Service side = answering_side(service, *draft.prefill);
+  draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+  limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
 }
 
 Draft make_draft(const Service& service, const Snapshot& snapshot, const CapacityByClass& capacities) {
@@ -237,10 +265,13 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.forecast = draft.view.forecast;
   draft.plan.id = service.id;
   draft.plan.generation = service.generation;
-  draft.plan.strategy = Strategy::kReplicated;
+  const bool split = service.scaling.strategy == Strategy::kDisaggregated;
+  draft.plan.strategy = split ? Strategy::kDisaggregated : Strategy::kReplicated;
   const ConfigurationInput input{&service, &snapshot, &capacities, &draft.memory, draft.view.lengths, draft.view.complete};
   ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
+  draft.prefill = std::move(choice.prefill);
+  if (draft.prefill) draft.memory.prefill_share = draft.prefill->share;
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
   draft.others = std::move(choice.others);
@@ -252,14 +283,8 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
     draft.memory.configuration = draft.chosen->pool.name;
   }
   draft.weighed = std::move(choice.weighed);
-  if (draft.chosen) draft.target = decide_target(service, draft.memory, snapshot.now_s, draft.view, *draft.chosen, Retiring{});
+  if (draft.chosen) set_target(draft, snapshot.now_s);
   return draft;
-}
-
-// Recomputes the target with what retiring pools take of the service's own limits.
-void settle_target(Draft& draft, double now_s) {
-  if (draft.retiring.empty()) return;
-  draft.target = decide_target(*draft.service, draft.memory, now_s, draft.view, *draft.chosen, sum_retiring(draft));
 }
 
 // Requests per second that would miss timeToFirstToken with so many workers: those beyond what is served, and of the others the
@@ -282,7 +307,7 @@ bool yields(const Draft& draft, double now_s) {
   const Service& service = *draft.service;
   if (service.refused && now_s < service.refused->until_s) return true;
   return std::any_of(service.workers.begin(), service.workers.end(),
-                     [&](const Worker& w) { return w.pool == draft.chosen->pool.name && is_stranded(w, now_s); });
+                     [&](const Worker& w) { return draft.is_planned(w.pool) && is_stranded(w, now_s); });
 }
 
 Claim claim_of(const Draft& draft, double now_s) {
@@ -296,6 +321,24 @@ Claim claim_of(const Draft& draft, double now_s) {
                draft.target.allowed,
                yields(draft, now_s),
                [&draft](int workers) { return missed_per_s(draft, workers); }};
+}
+
+// Without it the answering workers compute prompts too, and so as many requests miss the objective as without one of those.
+Claim prefill_claim_of(const Draft& draft, double now_s) {
+  const PrefillSide& prefill = *draft.prefill;
+  const PoolPlan& pool = prefill.configuration.pool;
+  const int wanted = prefill.workers(draft.target.allowed);
+  const int existing = count_existing(*draft.service, pool.name);
+  return Claim{draft.service->priority,
+               pool.accelerator,
+               pool.gpus_per_worker,
+               std::min(wanted, prefill.workers(draft.target.floor)),
+               std::min(existing, wanted),
+               wanted,
+               yields(draft, now_s),
+               [&draft, &prefill](int workers) {
+                 return missed_per_s(draft, static_cast<int>(std::min(1e6, std::floor(workers / prefill.share + 1e-9))));
+               }};
 }
 
 // What runs on a second class competes for its GPUs as what runs does.
@@ -391,7 +434,13 @@ Holders holders_of(const std::vector<Draft>& drafts) {
     std::map<std::string, int> gpus;
     for (const Configuration& pool : draft.applies() ? draft.retiring : draft.as_is)
       gpus[pool.pool.accelerator] += gpus_of(pool);
-    if (draft.applies()) gpus[draft.chosen->pool.accelerator] += draft.granted * draft.chosen->pool.gpus_per_worker;
+    if (draft.applies()) {
+      gpus[draft.chosen->pool.accelerator] += draft.granted * draft.chosen->pool.gpus_per_worker;
+      if (draft.prefill) {
+        const PoolPlan& pool = draft.prefill->configuration.pool;
+        gpus[pool.accelerator] += draft.prefill_granted * pool.gpus_per_worker;
+      }
+    }
     for (const auto& [accelerator, count] : gpus) {
       if (count > 0) holders[accelerator].push_back({draft.service, count});
     }
@@ -402,9 +451,9 @@ Holders holders_of(const std::vector<Draft>& drafts) {
   return holders;
 }
 
-std::string who_has(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& capacities, const Holders& holders) {
+std::string who_has(const Draft& draft, const std::string& accelerator, const Snapshot& snapshot,
+                    const CapacityByClass& capacities, const Holders& holders) {
   constexpr int kNamed = 3;
-  const std::string& accelerator = draft.chosen->pool.accelerator;
   const ClassCapacity& capacity = capacities.at(accelerator);
   std::string text = fmt::format("of {} GPUs", capacity.limit);
   int named = 0;
@@ -442,8 +491,16 @@ void deny(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& c
     plan.denied.push_back(Denied{
         service.id, "InsufficientGpus",
         fmt::format("{} workers of {} x {} were needed, {} are granted: {}", target.allowed, draft.chosen->pool.gpus_per_worker,
-                    accelerator, draft.granted, who_has(draft, snapshot, capacities, holders)),
+                    accelerator, draft.granted, who_has(draft, accelerator, snapshot, capacities, holders)),
         accelerator, target.allowed, draft.granted});
+  }
+  if (const int prompts = draft.prefill ? draft.prefill->workers(target.allowed) : 0; draft.prefill_granted < prompts) {
+    const PoolPlan& pool = draft.prefill->configuration.pool;
+    plan.denied.push_back(Denied{
+        service.id, "InsufficientGpus",
+        fmt::format("{} prefill workers of {} x {} were needed, {} are granted: {}", prompts, pool.gpus_per_worker,
+                    pool.accelerator, draft.prefill_granted, who_has(draft, pool.accelerator, snapshot, capacities, holders)),
+        pool.accelerator, prompts, draft.prefill_granted});
   }
   const int existing = count_existing(service, draft.chosen->pool.name);
   if (service.refused && snapshot.now_s < service.refused->until_s && existing < draft.granted) {
@@ -492,6 +549,11 @@ void finish(Draft& draft, double now_s) {
     Configuration pool = *draft.chosen;
     pool.pool.workers = draft.granted;
     planned.insert(planned.begin(), std::move(pool));
+    if (draft.prefill) {
+      Configuration prompts = draft.prefill->configuration;
+      prompts.pool.workers = draft.prefill_granted;
+      planned.insert(planned.begin() + 1, std::move(prompts));
+    }
     plan.reasons.insert(plan.reasons.end(), draft.target.reasons.begin(), draft.target.reasons.end());
   }
   const std::vector<Configuration>& effective = draft.applies() ? planned : draft.as_is;
@@ -520,6 +582,28 @@ void finish(Draft& draft, double now_s) {
   plan.able_to_scale = scale_hint(draft, now_s);
 }
 
+// Lowers what either side of a split service wants beyond what the other's grant makes use of; what runs is left to it. Returns
+// whether anything changed.
+bool shrink_pairs(const std::vector<Draft*>& claimants, const std::vector<std::pair<std::size_t, std::size_t>>& pairs,
+                  const std::vector<int>& promised, std::vector<Claim>& claims) {
+  bool changed = false;
+  const auto shrink = [&](Claim& claim, int useful) {
+    const int wanted = std::max(useful, claim.keep);
+    if (wanted >= claim.wanted) return;
+    claim.wanted = wanted;
+    claim.floor = std::min(claim.floor, wanted);
+    changed = true;
+  };
+  for (const auto& [answers, prefills] : pairs) {
+    const PrefillSide& side = *claimants[answers]->prefill;
+    const int prompts = promised[prefills];
+    // None at all: who answers computes prompts too.
+    if (prompts > 0) shrink(claims[answers], static_cast<int>(std::min(1e6, std::floor(prompts / side.share + 1e-9))));
+    shrink(claims[prefills], side.workers(promised[answers]));
+  }
+  return changed;
+}
+
 }  // namespace
 
 Plan make_plan(const Snapshot& snapshot) {
@@ -546,11 +630,18 @@ Plan make_plan(const Snapshot& snapshot) {
   for (Draft& draft : drafts) {
     if (!draft.applies()) continue;
     plan_change(draft, free_gpus, coming_gpus);
-    settle_target(draft, snapshot.now_s);
+    if (!draft.retiring.empty()) set_target(draft, snapshot.now_s);
     claims.push_back(claim_of(draft, snapshot.now_s));
     claimants.push_back(&draft);
   }
-  std::vector<Configuration*> second_pools;  // of the claims that come after the claimants'
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;  // claims of one service's two sides: who answers, who prefills
+  for (std::size_t i = 0; i < claimants.size(); ++i) {
+    if (!claimants[i]->prefill) continue;
+    pairs.emplace_back(i, claims.size());
+    claims.push_back(prefill_claim_of(*claimants[i], snapshot.now_s));
+  }
+  const std::size_t first_second = claims.size();
+  std::vector<Configuration*> second_pools;  // of the claims from there on
   for (Draft* draft : claimants) {
     for (Configuration& pool : draft->retiring) {
       if (second_class(*draft, pool.pool.name) == nullptr) continue;
@@ -560,13 +651,22 @@ Plan make_plan(const Snapshot& snapshot) {
   }
   std::map<std::string, int> all_gpus = free_gpus;
   for (const auto& [name, gpus] : coming_gpus) all_gpus[name] += gpus;
-  const std::vector<int> promised = arbitrate(claims, std::move(all_gpus));
+  std::vector<int> promised = arbitrate(claims, all_gpus);
+  // A side is no use without the other: what one cannot have for the other's lack is somebody else's.
+  for (int round = 0; round < kPairRounds && shrink_pairs(claimants, pairs, promised, claims); ++round) {
+    promised = arbitrate(claims, all_gpus);
+  }
   const std::vector<int> grants = startable(claims, promised, free_gpus);
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    (i < claimants.size() ? claimants[i]->granted : second_pools[i - claimants.size()]->pool.workers) = grants[i];
-    if (i < claimants.size()) claimants[i]->promised = promised[i];
+    if (i < claimants.size()) {
+      claimants[i]->granted = grants[i];
+      claimants[i]->promised = promised[i];
+    } else if (i >= first_second) {
+      second_pools[i - first_second]->pool.workers = grants[i];
+    }
     free_gpus[claims[i].accelerator] -= promised[i] * claims[i].gpus_per_worker;  // nobody else's, also before they are free
   }
+  for (const auto& [answers, prefills] : pairs) claimants[answers]->prefill_granted = grants[prefills];
   for (Draft* draft : claimants)
     std::erase_if(draft->retiring, [](const Configuration& pool) { return pool.pool.workers == 0; });
   take_second_classes(claimants, snapshot.now_s, free_gpus);
@@ -575,7 +675,11 @@ Plan make_plan(const Snapshot& snapshot) {
     if (draft.applies() || !draft.chosen) continue;
     std::map<std::string, int> left = free_gpus;
     for (const Configuration& pool : draft.as_is) left[pool.pool.accelerator] += gpus_of(pool);
-    draft.granted = arbitrate({claim_of(draft, snapshot.now_s)}, left).front();
+    std::vector<Claim> own = {claim_of(draft, snapshot.now_s)};
+    if (draft.prefill) own.push_back(prefill_claim_of(draft, snapshot.now_s));
+    const std::vector<int> would = arbitrate(own, left);
+    draft.granted = would[0];
+    if (draft.prefill) draft.prefill_granted = would[1];
   }
 
   const Holders holders = holders_of(drafts);

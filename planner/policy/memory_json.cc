@@ -245,6 +245,7 @@ Json fields_of(const PolicyMemory& memory) {
   }
   put(object, "panicUntilS", memory.panic_until_s);
   put(object, "queueSinceS", memory.queue_since_s);
+  put(object, "prefillShare", memory.prefill_share);
   if (!memory.slots.empty()) {
     Json slots = Json::array();
     for (const PoolSlots& entry : memory.slots) slots.push_back(Json{{"pool", entry.pool}, {"slots", entry.slots}});
@@ -278,6 +279,7 @@ Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
   }
   memory.panic_until_s = optional_number(reader, "panicUntilS");
   memory.queue_since_s = optional_number(reader, "queueSinceS");
+  memory.prefill_share = optional_number(reader, "prefillShare");
   if (reader.find("slots") != nullptr) {
     reader.list("slots", [&](const json& entry, const std::string& entry_path) {
       JsonReader inner(entry, entry_path);

@@ -12,6 +12,7 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/dispatch/routing_table.h"
 #include "planner/workload/forecast_best.h"
 
 namespace windlass::planner {
@@ -106,6 +107,7 @@ enum class WorkerTrouble {
 struct Worker {
   std::string name;
   std::string pool;  // PoolPlan::name
+  dispatch::Role role = dispatch::Role::kUnified;
   int slot = 0;
   std::string accelerator;
   int gpus = 0;
@@ -163,6 +165,26 @@ struct LatencyCorrection {
   bool operator==(const LatencyCorrection&) const = default;
 };
 
+// Workers of one phase, as a strategy would have them.
+struct PhaseAdvice {
+  std::string accelerator;
+  int gpus_per_worker = 0;
+  double requests_per_s = 0;  // of one worker, inside the objective, for the spec's assumed lengths
+
+  bool operator==(const PhaseAdvice&) const = default;
+};
+
+// What the strategies for split phases say of a service with scaling.strategy Disaggregated. They simulate, which takes too
+// long for every plan, so that they are asked beside it (controller/reconcile/split_desk.h) and their answer is data.
+struct SplitAdvice {
+  std::string strategy;  // whose answer it is: "distserve"
+  bool holds = false;    // inside the objective at the assumed workload; else only `why` counts
+  PhaseAdvice prefill, decode;
+  std::string why;  // in words
+
+  bool operator==(const SplitAdvice&) const = default;
+};
+
 // The cluster refuses new workers of this service (a ResourceQuota, an admission rule).
 struct CreationRefusal {
   std::string code;     // CamelCase
@@ -210,6 +232,7 @@ struct PolicyMemory {
   std::optional<double> panic_until_s;
   std::optional<double> queue_since_s;  // requests have waited at every plan since
   std::vector<PoolSlots> slots;         // by pool
+  std::optional<double> prefill_share;  // prefill workers for each that answers, where the phases are split
   std::string configuration;            // the pool that was chosen, and since when
   std::optional<double> configuration_since_s;
   // Arrivals: where the interval that is being counted began, the closed ones of the last minute, and the forecasts.
@@ -241,6 +264,7 @@ struct Service {
   std::optional<StartTimes> starts;            // none measured yet: the policy assumes
   std::vector<LatencyCorrection> corrections;  // by accelerator and GPUs per worker; none: the model as it is
   std::optional<CreationRefusal> refused;      // while it is in force
+  std::optional<SplitAdvice> split;            // none: not asked for, or not answered yet
   PolicyMemory memory;
 
   bool operator==(const Service&) const = default;

@@ -87,6 +87,7 @@ Json fields_of(const Worker& worker) {
   object["address"] = worker.address;
   object["specHash"] = worker.spec_hash;
   if (worker.node_leaving) object["nodeLeaving"] = true;
+  if (worker.role != dispatch::Role::kUnified) object["role"] = dispatch::to_string(worker.role);
   object["maxConcurrency"] = worker.max_concurrency;
   return object;
 }
@@ -100,6 +101,22 @@ Json fields_of(const LatencyCorrection& correction) {
               {"decodeOffsetS", number(correction.decode_offset_s)},
               {"samples", correction.samples},
               {"relativeError", number(correction.relative_error)}};
+}
+
+Json fields_of(const PhaseAdvice& phase) {
+  return Json{{"accelerator", phase.accelerator},
+              {"gpusPerWorker", phase.gpus_per_worker},
+              {"requestsPerS", number(phase.requests_per_s)}};
+}
+
+Json fields_of(const SplitAdvice& advice) {
+  Json object{{"strategy", advice.strategy}, {"holds", advice.holds}};
+  if (advice.holds) {
+    object["prefill"] = fields_of(advice.prefill);
+    object["decode"] = fields_of(advice.decode);
+  }
+  object["why"] = advice.why;
+  return object;
 }
 
 Json fields_of(const Service& service) {
@@ -140,6 +157,7 @@ Json fields_of(const Service& service) {
     object["refused"] = Json{
         {"code", service.refused->code}, {"message", service.refused->message}, {"untilS", number(service.refused->until_s)}};
   }
+  if (service.split) object["split"] = fields_of(*service.split);
   object["memory"] = fields_of(service.memory);
   return object;
 }
@@ -281,6 +299,9 @@ Result<Worker> read_worker(const json& value, const std::string& path) {
   worker.address = reader.string("address");
   worker.spec_hash = reader.string("specHash");
   worker.node_leaving = reader.boolean_or("nodeLeaving", false);
+  if (reader.find("role") != nullptr) {
+    worker.role = read_enum(reader, "role", {dispatch::Role::kUnified, dispatch::Role::kPrefill, dispatch::Role::kDecode});
+  }
   worker.max_concurrency = reader.int32("maxConcurrency", 0);
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return worker;
@@ -315,6 +336,28 @@ Result<CreationRefusal> read_refusal(const json& value, const std::string& path)
   return refusal;
 }
 
+Result<PhaseAdvice> read_phase(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  const PhaseAdvice phase{reader.string("accelerator"), reader.int32("gpusPerWorker", 1), reader.number("requestsPerS")};
+  if (!(phase.requests_per_s > 0)) reader.fail("requestsPerS", json_number(phase.requests_per_s), "greater than 0");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return phase;
+}
+
+Result<SplitAdvice> read_split(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  SplitAdvice advice;
+  advice.strategy = reader.string("strategy");
+  advice.holds = reader.boolean_or("holds", false);
+  if (advice.holds) {
+    advice.prefill = child<PhaseAdvice>(reader, "prefill", read_phase);
+    advice.decode = child<PhaseAdvice>(reader, "decode", read_phase);
+  }
+  advice.why = reader.string("why");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return advice;
+}
+
 Result<Service> read_service(const json& value, const std::string& path) {
   JsonReader reader(value, path);
   Service service;
@@ -347,6 +390,7 @@ Result<Service> read_service(const json& value, const std::string& path) {
     });
   }
   if (reader.find("refused") != nullptr) service.refused = child<CreationRefusal>(reader, "refused", read_refusal);
+  if (reader.find("split") != nullptr) service.split = child<SplitAdvice>(reader, "split", read_split);
   service.memory = child<PolicyMemory>(reader, "memory", read_memory);
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return service;

@@ -57,7 +57,7 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   }
   target.on_any_class = target.allowed;
   if (configuration.max_gpus) {
-    const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of_class);
+    const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of(configuration.pool.accelerator));
     const int gpus = std::max(1, configuration.pool.gpus_per_worker);
     limit(left / gpus, "MaxGpus",
           fmt::format("{} workers of {} GPUs are needed, maxGPUs of {} leaves {} GPUs", needed, gpus,

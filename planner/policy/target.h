@@ -2,6 +2,7 @@
 // holding, idling to zero and the service's own limits stand.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,15 @@ struct Target {
 [[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s,
                               double burstiness = 1, double tolerance = 0);
 
-// `retiring_cost_per_hour`, `retiring_gpus`: what workers of an earlier configuration still take of the service's own limits.
+// What workers of an earlier configuration still take of the service's own limits.
 struct Retiring {
   double cost_per_hour = 0;
-  int gpus_of_class = 0;  // of the accelerator that the configuration uses
+  std::map<std::string, int> gpus = {};  // by class
+
+  [[nodiscard]] int gpus_of(const std::string& accelerator) const {
+    const auto found = gpus.find(accelerator);
+    return found == gpus.end() ? 0 : found->second;
+  }
 };
 
 // `memory`: with the arrivals counted up to now.

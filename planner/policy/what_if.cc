@@ -31,7 +31,8 @@ std::optional<WhatIf> what_if(const Snapshot& snapshot, std::size_t index) {
   if (!choice.chosen) return std::nullopt;
   const auto wanted_at = [&](double other_per_s) {
     const int needed = workers_for(service, *choice.chosen, other_per_s, burstiness_at(memory, other_per_s));
-    return std::max({service.scaling.min_workers, needed, other_per_s > 0 ? 1 : 0});
+    const int answering = std::max(needed, other_per_s > 0 ? 1 : 0);
+    return std::max(service.scaling.min_workers, choice.prefill ? choice.prefill->total(answering) : answering);
   };
 
   WhatIf out;

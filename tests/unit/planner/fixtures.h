@@ -104,6 +104,7 @@ inline void carry_out(const ServicePlan& plan, Service& service, double now_s) {
     for (int slot = 0; slot < pool.workers; ++slot) {
       Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slot, now_s);
       worker.max_concurrency = pool.max_concurrency;
+      worker.role = pool.role;
       service.workers.push_back(std::move(worker));
     }
   }

@@ -81,6 +81,29 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
   }
 }
 
+// Split phases, with and without an answer of a strategy, that may name classes which are gone.
+inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
+  service.scaling.strategy = Strategy::kDisaggregated;
+  if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
+  if (chance(rng, 0.1)) return;
+  SplitAdvice advice{"distserve", chance(rng, 0.9), {}, {}, "drawn"};
+  if (advice.holds) {
+    for (PhaseAdvice* phase : {&advice.prefill, &advice.decode}) {
+      const auto last = static_cast<std::int64_t>(snapshot.accelerators.size()) - 1;
+      phase->accelerator = snapshot.accelerators[static_cast<std::size_t>(rng.integer(0, last))].spec.name;
+      if (chance(rng, 0.05)) phase->accelerator = "unheard-of";
+      phase->gpus_per_worker = 1 << between(rng, 0, 1);
+      phase->requests_per_s = rng.uniform(0.2, 40);
+    }
+  }
+  service.split = advice;
+  for (Worker& worker : service.workers) {
+    if (chance(rng, 0.3)) continue;
+    worker.role = chance(rng, 0.5) ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
+    worker.pool += std::string("-") + dispatch::to_string(worker.role);
+  }
+}
+
 inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   Service service = chat_service("s" + std::to_string(index));
   // Mostly models that fit into one GPU, or there would be little to decide.
@@ -154,6 +177,9 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
     if (chance(rng, 0.5)) service.memory.desired = service.last_desired;
     random_memory(rng, service.memory, snapshot.now_s);
   }
+  // Draws of its own, so that the other services are what they were without it.
+  Rng split(static_cast<std::uint64_t>(snapshot.now_s * 1000) + static_cast<std::uint64_t>(index), "split");
+  if (chance(split, 0.25)) random_split(split, snapshot, service);
   return service;
 }
 

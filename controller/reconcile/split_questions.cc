@@ -1,0 +1,100 @@
+// See split_questions.h.
+#include "controller/reconcile/split_questions.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace windlass::controller {
+namespace {
+
+bool has_gpus(const planner::AcceleratorState& state) {
+  return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
+}
+
+// What does not follow from the load, nor from who uses what.
+SplitQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
+  SplitQuestion question;
+  planner::Service& asked = question.service;
+  asked.id = service.id;
+  asked.shape = service.shape;
+  asked.shape_unknown_reason = service.shape_unknown_reason;
+  asked.max_context_tokens = service.max_context_tokens;
+  asked.slo = service.slo;
+  asked.workload = service.workload;
+  asked.accelerators = service.accelerators;
+  asked.scaling.strategy = service.scaling.strategy;
+  asked.scaling.max_cost_per_hour = service.scaling.max_cost_per_hour;
+  for (const planner::AcceleratorState& state : snapshot.accelerators) {
+    if (!has_gpus(state)) continue;
+    question.classes.push_back({state.spec, state.mode, 0, 0, std::nullopt});
+  }
+  return question;
+}
+
+// The classes with GPUs come and go with nodes, and what they are may be edited.
+bool must_ask_again(const SplitQuestion& before, const SplitQuestion& now, const std::optional<planner::SplitAdvice>& advice,
+                    const planner::Service& service) {
+  if (before.service != now.service) return true;
+  if (before.classes == now.classes) return false;
+  if (!advice || !advice->holds) return true;
+  const auto of_class = [](const std::vector<planner::AcceleratorState>& classes, const std::string& name) {
+    const auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& state) { return state.spec.name == name; });
+    return found == classes.end() ? nullptr : &*found;
+  };
+  for (const planner::PhaseAdvice* phase : {&advice->prefill, &advice->decode}) {
+    const planner::AcceleratorState* then = of_class(before.classes, phase->accelerator);
+    const planner::AcceleratorState* there = of_class(now.classes, phase->accelerator);
+    if (there != nullptr && (then == nullptr || then->spec != there->spec)) return true;
+    const bool runs = std::any_of(service.workers.begin(), service.workers.end(),
+                                  [&](const planner::Worker& worker) { return worker.accelerator == phase->accelerator; });
+    if (there == nullptr && !runs) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool SplitQuestions::advise(planner::Snapshot& snapshot) {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> there;
+  bool news = false;
+  for (planner::Service& service : snapshot.services) {
+    if (service.scaling.strategy != planner::Strategy::kDisaggregated || !service.shape) continue;
+    there.insert(service.id.uid);
+    SplitQuestion question = question_of(service, snapshot);
+    const auto [found, is_new] = entries_.try_emplace(service.id.uid);
+    Entry& entry = found->second;
+    if (is_new || must_ask_again(entry.question, question, entry.advice, service)) {
+      // Another spec: what was said of the old one is no answer. Other classes: it stands until there is a new one.
+      if (is_new || entry.question.service != question.service) entry.advice.reset();
+      entry.question = std::move(question);
+      entry.asked = entry.waiting = news = true;
+      entry.order = ++asked_;
+    }
+    service.split = entry.advice;
+  }
+  std::erase_if(entries_, [&](const auto& entry) { return !there.contains(entry.first); });
+  return news;
+}
+
+std::optional<SplitQuestion> SplitQuestions::next() {
+  const std::lock_guard lock(mutex_);
+  Entry* oldest = nullptr;
+  for (auto& [uid, entry] : entries_) {
+    if (entry.waiting && (oldest == nullptr || entry.order < oldest->order)) oldest = &entry;
+  }
+  if (oldest == nullptr) return std::nullopt;
+  oldest->waiting = false;
+  return oldest->question;
+}
+
+void SplitQuestions::answer(const SplitQuestion& question, planner::SplitAdvice advice) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(question.service.id.uid);
+  if (found == entries_.end() || !found->second.asked || found->second.question != question) return;
+  found->second.asked = false;
+  found->second.advice = std::move(advice);
+}
+
+}  // namespace windlass::controller

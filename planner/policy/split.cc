@@ -1,0 +1,201 @@
+// See split.h.
+#include "planner/policy/split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/perf/linear_model.h"
+#include "planner/policy/corrected_model.h"
+#include "planner/policy/phases.h"
+#include "planner/policy/tuning.h"
+
+namespace windlass::planner {
+namespace {
+
+// Prompts at one prefill worker, however short they are.
+constexpr int kMostPrompts = 64;
+// As in configuration.cc's slots: the proportion moves only when lengths have moved it by more than this, or workers would come
+// and go for nothing.
+constexpr double kShareBand = 0.2;
+
+double rate_of(const PhaseFit& fit) { return fit.slots > 0 && fit.times.service_s > 0 ? fit.slots / fit.times.service_s : 0; }
+
+// One phase's workers, and what one of them serves with the lengths that are believed now.
+struct Phase {
+  Configuration configuration;
+  double requests_per_s = 0;
+};
+
+Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const AcceleratorSpec& spec, dispatch::Role role) {
+  const Service& service = *input.service;
+  const LinearModel line(linear_coefficients(*service.shape, spec, advice.gpus_per_worker));
+  const CorrectedModel model(line, find_correction(service.corrections, spec.name, advice.gpus_per_worker));
+  const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
+  const Objective objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
+  const auto fit = [&](const LatencyModel& by, const Lengths& lengths) {
+    return role == dispatch::Role::kPrefill ? fit_prefill(by, lengths, kMostPrompts)
+                                            : fit_decode(by, objective, lengths, kMaxBatch);
+  };
+  // What the workers are started with depends on the spec alone.
+  int batch = std::max(1, fit(line, assumed).slots);
+  if (role == dispatch::Role::kPrefill) {
+    const double room = line.kv_capacity_tokens() / (assumed.input_tokens + kKvBlockTokens);
+    batch = static_cast<int>(std::clamp(std::floor(room), 1.0, static_cast<double>(kMostPrompts)));
+  }
+  Phase phase;
+  phase.configuration =
+      make_configuration(input, spec, advice.gpus_per_worker, batch, pool_name(spec.name, advice.gpus_per_worker, role), role);
+  const double then = rate_of(fit(line, assumed)), now = rate_of(fit(model, input.believed));
+  phase.requests_per_s = advice.requests_per_s * (then > 0 && now > 0 ? now / then : 1);
+  for (const AllowedAccelerator& allowed : allowed_of(service, *input.snapshot)) {
+    if (allowed.accelerator != spec.name) continue;
+    phase.configuration.max_gpus = allowed.max_gpus;
+    break;
+  }
+  return phase;
+}
+
+int to_workers(double value) { return static_cast<int>(std::clamp(value, 0.0, 1e6)); }
+
+}  // namespace
+
+int PrefillSide::workers(int answering) const {
+  return answering <= 0 ? 0 : std::max(1, to_workers(std::ceil(answering * share - 1e-9)));
+}
+
+int PrefillSide::answering_within(int total_workers) const {
+  int answering = to_workers(total_workers / (1 + share));
+  while (answering > 0 && total(answering) > total_workers) --answering;
+  while (total(answering + 1) <= total_workers) ++answering;
+  return answering;
+}
+
+int PrefillSide::answering_from(int total_workers) const {
+  const int within = answering_within(total_workers);
+  return total(within) >= total_workers ? within : within + 1;
+}
+
+ConfigurationChoice choose_split(const ConfigurationInput& input) {
+  const Service& service = *input.service;
+  ConfigurationChoice choice;
+  const auto refuse = [&](Truth status, const char* code, std::string message) {
+    choice.feasible = Hint{status, code, message};
+    choice.reasons.push_back(Reason{code, std::move(message), {}});
+  };
+  if (service.scaling.max_workers && *service.scaling.max_workers < 2) {
+    refuse(Truth::kFalse, "MaxWorkers",
+           fmt::format(
+               "scaling.maxWorkers: found {}; split phases need at least 2, one that computes prompts and one that answers",
+               *service.scaling.max_workers));
+    return choice;
+  }
+  if (!service.split) {
+    refuse(Truth::kUnknown, "StrategySearching", "how to split the phases is being worked out: workers stay as they are");
+    return choice;
+  }
+  const SplitAdvice& advice = *service.split;
+  if (!advice.holds) {
+    refuse(Truth::kFalse, "NoSplitHolds", advice.why);
+    return choice;
+  }
+  for (const PhaseAdvice* phase : {&advice.prefill, &advice.decode}) {
+    if (find_accelerator(*input.snapshot, phase->accelerator) != nullptr) continue;
+    refuse(Truth::kUnknown, "RunningClassUnknown",
+           fmt::format("workers are to run on class {}, which cannot be read: they stay as they are", phase->accelerator));
+    return choice;
+  }
+  const auto spec_of = [&](const PhaseAdvice& phase) -> const AcceleratorSpec& {
+    return find_accelerator(*input.snapshot, phase.accelerator)->spec;
+  };
+  Phase prefill = phase_of(input, advice.prefill, spec_of(advice.prefill), dispatch::Role::kPrefill);
+  Phase decode = phase_of(input, advice.decode, spec_of(advice.decode), dispatch::Role::kDecode);
+  decode.configuration.rate_within_tpot_per_s = decode.requests_per_s;
+  // Keys and values follow their prompt layer by layer: what is left of them after it is small beside an iteration.
+  decode.configuration.times.prefill_s = prefill.configuration.times.prefill_s;
+  decode.configuration.times.ttft_s = prefill.configuration.times.ttft_s + decode.configuration.times.decode_s;
+
+  double share = decode.requests_per_s / prefill.requests_per_s;
+  const std::optional<double>& before = input.memory->prefill_share;
+  if (before && std::abs(share / *before - 1) <= kShareBand) share = *before;
+
+  const auto describe = [&](const Phase& phase) {
+    return fmt::format("{} x {} ({:.4g} requests/s each)", phase.configuration.pool.gpus_per_worker,
+                       phase.configuration.pool.accelerator, phase.requests_per_s);
+  };
+  choice.feasible =
+      Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("prompts on {}, answers on {}", describe(prefill), describe(decode))};
+  choice.reasons.push_back(
+      Reason{"SplitPhases",
+             fmt::format("{}: prompts on {}, answers on {}: {:.3g} prefill workers for each that answers; {}", advice.strategy,
+                         describe(prefill), describe(decode), share, advice.why),
+             {{"strategy", advice.strategy},
+              {"prefillAccelerator", advice.prefill.accelerator},
+              {"prefillGpusPerWorker", std::to_string(advice.prefill.gpus_per_worker)},
+              {"prefillRequestsPerS", figure(prefill.requests_per_s)},
+              {"decodeAccelerator", advice.decode.accelerator},
+              {"decodeGpusPerWorker", std::to_string(advice.decode.gpus_per_worker)},
+              {"decodeRequestsPerS", figure(decode.requests_per_s)},
+              {"prefillShare", figure(share)}}});
+  choice.chosen = std::move(decode.configuration);
+  choice.prefill = PrefillSide{std::move(prefill.configuration), share};
+  return choice;
+}
+
+Service answering_side(const Service& service, const PrefillSide& prefill) {
+  Service side = service;
+  std::erase_if(side.workers, [](const Worker& worker) { return worker.role == dispatch::Role::kPrefill; });
+  Scaling& scaling = side.scaling;
+  scaling.min_workers = prefill.answering_from(scaling.min_workers);
+  if (scaling.max_workers) scaling.max_workers = prefill.answering_within(*scaling.max_workers);
+  for (auto* per_minute : {&scaling.scale_up_max_per_minute, &scaling.scale_down_max_per_minute}) {
+    if (*per_minute) *per_minute = std::max(1, prefill.answering_within(**per_minute));
+  }
+  if (side.last_desired) side.last_desired = prefill.answering_from(*side.last_desired);
+  return side;
+}
+
+void limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
+                Target& target) {
+  const Configuration& prompts = prefill.configuration;
+  // Why so many that answer are too many; empty: they are not.
+  const auto objection = [&](int workers) -> std::pair<const char*, std::string> {
+    const int beside = prefill.workers(workers);
+    std::map<std::string, int> gpus;
+    gpus[answering.pool.accelerator] += workers * answering.pool.gpus_per_worker;
+    gpus[prompts.pool.accelerator] += beside * prompts.pool.gpus_per_worker;
+    for (const Configuration* side : {&answering, &prompts}) {
+      const std::string& name = side->pool.accelerator;
+      if (!side->max_gpus || gpus[name] <= *side->max_gpus - retiring.gpus_of(name)) continue;
+      return {"MaxGpus", fmt::format("{} workers that answer and {} that compute prompts need {} GPUs of {}, maxGPUs allows {}",
+                                     workers, beside, gpus[name], name, *side->max_gpus)};
+    }
+    const double cost = workers * answering.price_per_hour + beside * prompts.price_per_hour + retiring.cost_per_hour;
+    if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
+      return {"MaxCost",
+              fmt::format("{} workers that answer and {} that compute prompts cost {:.4g} an hour, maxCostPerHour allows "
+                          "{:.4g}",
+                          workers, beside, cost, *most)};
+    }
+    return {"", ""};
+  };
+  const auto [code, message] = objection(target.allowed);
+  if (message.empty()) return;
+  int fits = 0, too_many = target.allowed;
+  while (too_many - fits > 1) {
+    const int middle = fits + (too_many - fits) / 2;
+    (objection(middle).second.empty() ? fits : too_many) = middle;
+  }
+  target.allowed = fits;
+  target.on_any_class = std::min(target.on_any_class, fits);
+  target.floor = std::min(target.floor, fits);
+  target.limited_by = code;
+  target.limit_message = message;
+  target.reasons.push_back(Reason{code, message, {{"allowed", std::to_string(fits)}}});
+}
+
+}  // namespace windlass::planner

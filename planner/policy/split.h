@@ -1,0 +1,26 @@
+// Split phases: a service (scaling.strategy Disaggregated) whose prompts are computed by other workers than those that answer.
+//
+// What kinds of workers, and how many of one for each of the other, a strategy has said (SplitAdvice). How many follow the
+// demand as of any service: the target is of the workers that answer, and those that compute prompts go with them in the
+// strategy's proportion, corrected by the closed forms for lengths that differ from the assumed ones. Where GPUs are short of
+// one side, a worker of the other serves all the same: a decode worker computes the prompts of requests that found no prefill
+// worker.
+#pragma once
+
+#include "planner/policy/configuration.h"
+#include "planner/policy/target.h"
+
+namespace windlass::planner {
+
+// `chosen`: of the workers that answer. Nothing is chosen while no strategy has answered (StrategySearching), where none holds
+// (NoSplitHolds), and where maxWorkers leaves no pair.
+[[nodiscard]] ConfigurationChoice choose_split(const ConfigurationInput& input);
+
+// The service as decide_target() is to see it: without its prefill workers, its counts of workers being of those that answer.
+[[nodiscard]] Service answering_side(const Service& service, const PrefillSide& prefill);
+
+// What the service's own limits leave of the target when both sides count.
+void limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
+                Target& target);
+
+}  // namespace windlass::planner

@@ -1,0 +1,122 @@
+// See split_advice.h.
+#include "planner/search/split_advice.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/search/distserve.h"
+#include "planner/search/service_problem.h"
+#include "planner/search/strategies.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr std::array kAsked = {"distserve", "splitwise", "tetriinfer"};
+constexpr double kLeastRatePerS = 0.1;  // of a service that assumes none
+
+planner::PhaseAdvice phase_of(const Problem& problem, const PlannedPool& pool, double requests_per_s) {
+  const WorkerKind& kind = kind_of(problem, pool);
+  return {problem.spec(kind).name, kind.gpus(), requests_per_s / pool.workers};
+}
+
+// The plan's two phases; nullopt where it has others, as one of unified workers.
+std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Plan& plan) {
+  const PlannedPool *prefill = nullptr, *decode = nullptr;
+  for (const PlannedPool& pool : plan.deployment.pools) {
+    if (pool.role == sim::WorkerRole::kUnified || pool.workers < 1) continue;
+    const PlannedPool*& side = pool.role == sim::WorkerRole::kPrefill ? prefill : decode;
+    if (side != nullptr) return std::nullopt;
+    side = &pool;
+  }
+  const double served_per_s = std::max(plan.predicted.capacity_requests_per_s, problem.requests_per_s);
+  if (prefill == nullptr || decode == nullptr) return std::nullopt;
+  planner::SplitAdvice advice;
+  advice.strategy = plan.strategy;
+  advice.holds = true;
+  advice.prefill = phase_of(problem, *prefill, served_per_s);
+  advice.decode = phase_of(problem, *decode, served_per_s);
+  return advice;
+}
+
+}  // namespace
+
+Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::span<const planner::AcceleratorState> classes,
+                                          const Effort& effort) {
+  planner::SplitAdvice none;
+  planner::Service service = asked;
+  service.workload.requests_per_s = std::max(kLeastRatePerS, service.workload.requests_per_s);
+  std::vector<planner::AcceleratorState> unlimited(classes.begin(), classes.end());
+  for (planner::AcceleratorState& state : unlimited) {
+    state.mode = planner::CapacityMode::kElastic;
+    state.max_gpus.reset();
+  }
+  // A class without a GPU is none to plan with, whatever the spec allows.
+  const auto is_there = [&](const planner::AllowedAccelerator& allowed) {
+    return std::any_of(classes.begin(), classes.end(),
+                       [&](const auto& state) { return state.spec.name == allowed.accelerator; });
+  };
+  if (!service.accelerators.empty()) {
+    std::erase_if(service.accelerators, [&](const auto& allowed) { return !is_there(allowed); });
+    if (service.accelerators.empty()) {
+      none.why = "no class of spec.accelerators has any GPU";
+      return none;
+    }
+  }
+  const auto made = ServiceProblem::make(service, unlimited);
+  if (!made.ok()) {
+    none.why = made.error().message;
+    return none;
+  }
+  const Problem& problem = made->problem();
+
+  std::optional<planner::SplitAdvice> best;
+  double best_cost = 0;
+  std::vector<std::string> told;
+  for (const char* name : kAsked) {
+    const auto strategy = strategy_by_name(name);
+    const auto plan = (*strategy)->plan(problem, effort);
+    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+    if (!plan.ok()) {
+      told.push_back(fmt::format("{}: {}", name, plan.error().message));
+      continue;
+    }
+    if (!plan->holds) {
+      told.push_back(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name,
+                                 describe(problem, plan->deployment), plan->predicted.attainment * 100));
+      continue;
+    }
+    auto advice = advice_of(problem, *plan);
+    if (!advice) {
+      told.push_back(fmt::format("{}: {} does not split the phases in two pools", name, describe(problem, plan->deployment)));
+      continue;
+    }
+    told.push_back(fmt::format("{}: {:.4g} an hour", name, plan->cost_per_hour));
+    if (best && plan->cost_per_hour >= best_cost) continue;
+    best_cost = plan->cost_per_hour;
+    best = std::move(advice);
+  }
+  if (!best) {
+    none.why = fmt::format("no split holds the objective: {}", fmt::join(told, "; "));
+    return none;
+  }
+  if (best->strategy == "distserve") {
+    // Its plan is of whole instances for one rate; the goodput of each says more about others.
+    const auto choice = distserve_choice(problem, effort);
+    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+    if (choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0) {
+      best->prefill.requests_per_s = choice->prefill_per_s;
+      best->decode.requests_per_s = choice->decode_per_s;
+    }
+  }
+  best->why = fmt::format("{}", fmt::join(told, ", "));
+  return *best;
+}
+
+}  // namespace windlass::search
