@@ -50,7 +50,7 @@ LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), tran
   port_ = free_port().value_or(0);
   setenv(kTagVariable, tag_.c_str(), 1);
   auto up = ChildProcess::start("windlass up",
-                                {binaries + "/windlass", "up", "-f", folder_.file("tiny.yaml", yaml(workers)), "--dir",
+                                {binaries + "/windlass", "up", "-f", folder_.file("tiny.yaml", yaml(workers, "Auto")), "--dir",
                                  directory(), "--listen", fmt::format("127.0.0.1:{}", port_), "--gpus", "4"},
                                 (folder_.path() / "up.log").string());
   unsetenv(kTagVariable);
@@ -64,17 +64,17 @@ LocalRun::~LocalRun() {
   for (const int pid : processes()) kill(pid, SIGKILL);
 }
 
-std::string LocalRun::yaml(int workers) const {
+std::string LocalRun::yaml(int workers, const std::string& strategy) const {
   std::string text = replaced(kTinyYaml, "file:///nonexistent/windlass-model", "file://" + (folder_.path() / "model").string());
   return text + fmt::format(
-                    "  scaling: {{minWorkers: {}, maxWorkers: {}, drainTimeout: 60s, behavior: {{scaleDown: "
+                    "  scaling: {{strategy: {}, minWorkers: {}, maxWorkers: {}, drainTimeout: 60s, behavior: {{scaleDown: "
                     "{{stabilizationWindow: 0s}}}}}}\n",
-                    workers, workers);
+                    strategy, workers, workers);
 }
 
-void LocalRun::scale_to(int workers) {
+void LocalRun::scale_to(int workers, const std::string& strategy) {
   const auto target = std::filesystem::path(directory()) / "objects" / "tiny.yaml";
-  const std::string draft = folder_.file("tiny.yaml.draft", yaml(workers));
+  const std::string draft = folder_.file("tiny.yaml.draft", yaml(workers, strategy));
   std::filesystem::rename(draft, target);
 }
 
@@ -114,8 +114,27 @@ kube::HttpRequest LocalRun::chat(const std::string& content, int max_tokens, boo
 
 metrics::Exposition LocalRun::gateway_metrics() {
   if (!endpoints_ && !row()) return {};
+  return metrics_at(endpoints_->gateway_admin_urls.at(0));
+}
+
+std::vector<metrics::Exposition> LocalRun::worker_metrics(const std::string& role) {
+  std::vector<metrics::Exposition> pages;
+  if (!endpoints_ && !row()) return pages;
   kube::HttpRequest request;
-  request.url = endpoints_->gateway_admin_urls.at(0) + "/metrics";
+  request.url = endpoints_->controller_url + "/v1/snapshot";
+  const auto response = transport_.send(request);
+  const auto snapshot = response.ok() ? nlohmann::json::parse(response->body, nullptr, false) : nlohmann::json();
+  if (!snapshot.is_object()) return pages;
+  for (const auto& worker : snapshot.at("services").at(0).at("workers")) {
+    if (worker.value("state", "") != "Ready" || worker.value("role", "unified") != role) continue;
+    pages.push_back(metrics_at("http://" + worker.at("address").get<std::string>()));
+  }
+  return pages;
+}
+
+metrics::Exposition LocalRun::metrics_at(const std::string& url) {
+  kube::HttpRequest request;
+  request.url = url + "/metrics";
   const auto response = transport_.send(request);
   if (!response.ok()) return {};
   auto page = metrics::parse_exposition(response->body);

@@ -26,7 +26,7 @@ class LocalRun {
   LocalRun& operator=(const LocalRun&) = delete;
 
   // Writes the service anew with minWorkers = maxWorkers = `workers`, as a person edits DIR/objects.
-  void scale_to(int workers);
+  void scale_to(int workers, const std::string& strategy = "Auto");
 
   // As many workers ready and none coming or going.
   [[nodiscard]] bool at_rest(int workers);
@@ -36,6 +36,8 @@ class LocalRun {
   [[nodiscard]] kube::HttpRequest chat(const std::string& content, int max_tokens, bool stream) const;
   // The gateway's metrics page.
   [[nodiscard]] metrics::Exposition gateway_metrics();
+  // The pages of the ready workers that have this role, by the controller's last snapshot.
+  [[nodiscard]] std::vector<metrics::Exposition> worker_metrics(const std::string& role);
 
   ChildProcess& up() { return *up_; }
   [[nodiscard]] std::string directory() const { return (folder_.path() / "run").string(); }
@@ -46,7 +48,8 @@ class LocalRun {
   [[nodiscard]] std::string logs() const;
 
  private:
-  [[nodiscard]] std::string yaml(int workers) const;
+  [[nodiscard]] std::string yaml(int workers, const std::string& strategy) const;
+  [[nodiscard]] metrics::Exposition metrics_at(const std::string& url);
 
   TempFolder folder_;
   std::string tag_;

@@ -34,9 +34,20 @@ int live(const Service& service, const std::string& accelerator, WorkerState sta
   return gpus;
 }
 
-int not_draining(const Service& service) {
-  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [](const Worker& w) { return w.state != WorkerState::kDraining; }));
+// Workers that the last plan asked for: by its memory or without one those that are there, of split phases those that answer;
+// by the status all of them.
+int before(const Service& service) {
+  const bool split = service.scaling.strategy == Strategy::kDisaggregated;
+  const auto there = std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
+    return worker.state != WorkerState::kDraining && !(split && worker.role == dispatch::Role::kPrefill);
+  });
+  return service.memory.desired.value_or(service.last_desired.value_or(static_cast<int>(there)));
+}
+
+// And those of this one that compare with them.
+int counted(const ServicePlan& plan, const Service& service) {
+  const bool all = plan.strategy == Strategy::kDisaggregated && !service.memory.desired && service.last_desired;
+  return plan.pools.front().workers + (all ? plan.pools.at(1).workers : 0);
 }
 
 // By a limit or for want of GPUs. What a quota refuses is planned all the same.
@@ -154,8 +165,7 @@ TEST(PlanProperties, MissingSignalsNeverScaleDown) {
       if (fresh(service.demand.arrivals_per_s) && fresh(service.demand.queued)) continue;
       ASSERT_EQ(planned.metrics_fresh.status, Truth::kFalse);
       if (!decides(planned, service) || is_denied(plan, service.id)) continue;
-      const int before = service.memory.desired.value_or(service.last_desired.value_or(not_draining(service)));
-      ASSERT_GE(planned.pools.front().workers, before);
+      ASSERT_GE(counted(planned, service), before(service));
       ++checked;
     }
   });
@@ -176,8 +186,7 @@ TEST(PlanProperties, ShortHistoryNeverScalesDown) {
       if (covered || service.scaling.scale_down_stabilization_s == 0 || service.scaling.idle_to_zero_after_s ||
           !decides(planned, service) || is_denied(plan, service.id))
         continue;
-      const int before = service.memory.desired.value_or(service.last_desired.value_or(not_draining(service)));
-      ASSERT_GE(planned.pools.front().workers, before);
+      ASSERT_GE(counted(planned, service), before(service));
       ++checked;
     }
   });

@@ -158,7 +158,7 @@ TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
     Service other = chat_service("other");
     other.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
     other.memory.history_since_s = kNow - 3600;
-    observe(other, kNow, 60);
+    observe(other, kNow, 400);
     const std::vector<Service> services = first ? std::vector{pair, other} : std::vector{other, pair};
     const Plan plan = make_plan(cluster(services, 2, 12));  // prompts for 4 that answer
     const ServicePlan& planned = plan.services[first ? 0 : 1];

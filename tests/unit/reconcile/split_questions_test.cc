@@ -1,0 +1,162 @@
+// What the strategies are asked, when, and for how long an answer stands.
+#include "controller/reconcile/split_questions.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/planner/fixtures.h"
+
+namespace windlass::controller {
+namespace {
+
+using planner::testing::a100;
+using planner::testing::chat_service;
+using planner::testing::h100;
+using planner::testing::ready_worker;
+using planner::testing::with_gpus;
+
+planner::SplitAdvice advice(const std::string& prefill = "h100", const std::string& decode = "a100") {
+  return {"distserve", true, {prefill, 1, 20}, {decode, 1, 10}, "drawn by hand"};
+}
+
+planner::Snapshot snapshot(const std::string& name = "chat") {
+  planner::Snapshot out;
+  out.accelerators = {with_gpus(h100(), 8), with_gpus(a100(), 8)};
+  out.services = {chat_service(name)};
+  out.services[0].scaling.strategy = planner::Strategy::kDisaggregated;
+  return out;
+}
+
+// A question that has been asked and answered.
+void settle(SplitQuestions& questions, planner::Snapshot& at) {
+  EXPECT_TRUE(questions.advise(at));
+  const auto question = questions.next();
+  ASSERT_TRUE(question);
+  questions.answer(*question, advice());
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_EQ(at.services[0].split, advice());
+}
+
+// Given services of all strategies; those that want split phases are asked about once, with their spec and the classes that have
+// GPUs, and have their answer from then on; no other is asked about.
+TEST(SplitQuestions, EachIsAskedOnce) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  at.services.push_back(chat_service("whole"));
+  at.services.push_back(at.services[0]);
+  at.services[2].id = {"default", "shapeless", "uid-shapeless"};
+  at.services[2].shape.reset();
+  at.accelerators[1].allocatable_gpus = 0;
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_FALSE(at.services[0].split);
+  const auto question = questions.next();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->service.id, at.services[0].id);
+  EXPECT_EQ(question->service.slo, at.services[0].slo);
+  ASSERT_EQ(question->classes.size(), 1U);
+  EXPECT_EQ(question->classes[0].spec.name, "h100");
+  EXPECT_FALSE(questions.next());
+  EXPECT_FALSE(questions.advise(at));
+  questions.answer(*question, advice());
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_EQ(at.services[0].split, advice());
+  EXPECT_FALSE(at.services[1].split);
+}
+
+// Given an answer and then other load, workers, free GPUs, and a class that nobody asked for; nothing is asked. Given another
+// spec, what was said of the old one is gone at once, and an answer that comes late for it is not counted.
+TEST(SplitQuestions, AnAnswerStandsAsLongAsTheSpec) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  settle(questions, at);
+  planner::testing::observe(at.services[0], 100, 40);
+  at.services[0].workers = {ready_worker("h100-1-prefill", "h100", 1, 0, 100)};
+  at.services[0].memory.desired = 3;
+  at.accelerators[0].used_by_others = 6;
+  at.accelerators.push_back(with_gpus(planner::testing::l4(), 4));
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_TRUE(at.services[0].split);
+
+  at.services[0].slo.ttft_s = 2;
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_FALSE(at.services[0].split);
+  const auto outdated = questions.next();
+  at.services[0].slo.ttft_s = 3;
+  EXPECT_TRUE(questions.advise(at));
+  ASSERT_TRUE(outdated);
+  questions.answer(*outdated, advice());
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_FALSE(at.services[0].split);
+  const auto question = questions.next();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->service.slo.ttft_s, 3);
+}
+
+// Given classes that come and go; an answer stands while workers run on the class that went, and is asked for again when none
+// does, when the class has another price, or when it was that nothing holds. It is in force until the new one is there.
+TEST(SplitQuestions, ClassesThatComeAndGo) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  settle(questions, at);
+  at.services[0].workers = {ready_worker("a100-1-decode", "a100", 1, 0, 100)};
+  at.accelerators[1].allocatable_gpus = 0;
+  EXPECT_FALSE(questions.advise(at));
+  at.services[0].workers.clear();
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_TRUE(at.services[0].split) << "until there is a new one";
+  const auto question = questions.next();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->classes.size(), 1U);
+  questions.answer(*question, {"", false, {}, {}, "nothing holds"});
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_FALSE(at.services[0].split->holds);
+  at.accelerators[1].allocatable_gpus = 8;
+  EXPECT_TRUE(questions.advise(at));
+  questions.answer(*questions.next(), advice());
+  EXPECT_FALSE(questions.advise(at));
+  at.accelerators[0].spec.price_per_hour = 9;
+  EXPECT_TRUE(questions.advise(at));
+}
+
+// Given a service that is deleted while its question is out; the answer is nobody's, and one of the same name is asked about anew.
+TEST(SplitQuestions, DeletedServicesAreForgotten) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot(), empty = snapshot();
+  empty.services.clear();
+  EXPECT_TRUE(questions.advise(at));
+  const auto question = questions.next();
+  ASSERT_TRUE(question);
+  EXPECT_FALSE(questions.advise(empty));
+  questions.answer(*question, advice());
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_FALSE(at.services[0].split);
+}
+
+// Given a thread that answers while the loop asks for a hundred services; all have their answer in the end.
+TEST(SplitQuestions, AnsweredFromAnotherThread) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  for (int i = 0; i < 100; ++i) {
+    at.services.push_back(at.services[0]);
+    at.services.back().id = {"default", "s" + std::to_string(i), "uid-" + std::to_string(i)};
+  }
+  std::atomic<bool> done = false;
+  std::thread thread([&] {
+    while (!done) {
+      if (const auto question = questions.next()) questions.answer(*question, advice());
+    }
+  });
+  const auto unanswered = [&] {
+    (void)questions.advise(at);
+    return std::any_of(at.services.begin(), at.services.end(), [](const auto& service) { return !service.split; });
+  };
+  while (unanswered()) std::this_thread::yield();
+  done = true;
+  thread.join();
+}
+
+}  // namespace
+}  // namespace windlass::controller
