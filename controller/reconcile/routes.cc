@@ -81,8 +81,9 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
       route.chains.push_back(chain_of(worker, memory == state.services.end() ? nullptr : &memory->second, route.latencies));
     }
     std::sort(route.chains.begin(), route.chains.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
-    const bool serves =
-        std::any_of(route.chains.begin(), route.chains.end(), [](const auto& chain) { return !chain.draining; });
+    const bool serves = std::any_of(route.chains.begin(), route.chains.end(), [](const auto& chain) {
+      return !chain.draining && chain.role != dispatch::Role::kPrefill;  // whose prompts nobody would answer
+    });
     if (!serves) route.expected_start_s = expected_start_s(planned, observation.snapshot.now_s);
     all.push_back(std::move(route));
   }

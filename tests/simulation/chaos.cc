@@ -20,6 +20,7 @@ void undo_harm(json& spec) {
   spec["scaling"]["mode"] = "Apply";
   spec["scaling"].erase("maxCostPerHour");
   spec["model"]["uri"] = "pvc://models/llama";
+  if (spec["scaling"]["strategy"] == "Disaggregated") set_split_phases(spec, true);
 }
 
 }  // namespace
@@ -184,6 +185,11 @@ void Chaos::add_cluster_faults() {
 void Chaos::add_people() {
   const FaultPlan& plan = scenario_.faults;
   add("edits", plan.edit_per_s, [this](Rng& random) { edit_one(random); });
+  add("strategy edits", plan.strategy_edit_per_s, [this](Rng& random) {
+    const std::string name = pick(random).name;
+    const bool split = random.uniform() < 0.5;
+    edit(name, split ? "split phases" : "whole workers", [split](json& spec) { set_split_phases(spec, split); });
+  });
   add("recreation", plan.recreate_per_s, [this](Rng& random) { recreate(random); });
   add("broken objects", plan.broken_object_per_s, [this](Rng& random) { break_object(random); });
   add("pod kill", plan.pod_kill_per_s, [this](Rng& random) { kill_pod(random); });

@@ -69,6 +69,7 @@ FaultPlan draw_faults(std::uint64_t seed) {
   faults.broken_object_per_s = swarm.rate(0.02);
   faults.table_late_s = swarm.rate(8);
   faults.impatient_client = swarm.rate(0.05);
+  faults.strategy_edit_per_s = swarm.rate(0.02);
   return faults;
 }
 
@@ -122,6 +123,16 @@ json accelerator_class(const std::string& name, const std::string& memory, const
             {"capacity", capacity}}}};
 }
 
+void set_split_phases(json& spec, bool split) {
+  spec["scaling"]["strategy"] = split ? "Disaggregated" : "Replicated";
+  if (!split) return;
+  // A pair needs two of everything.
+  if (spec["scaling"].value("maxWorkers", 2) < 2) spec["scaling"]["maxWorkers"] = 2;
+  for (json& accelerator : spec["accelerators"]) {
+    if (accelerator.value("maxGPUs", 2) < 2) accelerator["maxGPUs"] = 2;
+  }
+}
+
 json service_spec(const std::string& served_name, const json& more) {
   json spec = {{"model", {{"servedName", served_name}, {"uri", "pvc://models/llama"}, {"architecture", "llama3-8b"}}},
                {"slo", {{"timeToFirstToken", "1s"}, {"timePerOutputToken", "25ms"}, {"percentile", 95}, {"window", "1m"}}},
@@ -151,6 +162,10 @@ Scenario draw_scenario(std::uint64_t seed) {
                                         elastic ? std::optional(scenario.nodes[1].gpus_per_node) : std::nullopt)};
   const int services = static_cast<int>(random.integer(2, 4));
   for (int i = 0; i < services; ++i) scenario.services.push_back(draw_service(random, i));
+  Rng split(seed, "split phases");  // of its own, so that the rest of a seed is what it was without them
+  for (ServiceScenario& service : scenario.services) {
+    if (split.uniform() < 0.15) set_split_phases(service.spec, true);
+  }
   if (services > 2 && random.uniform() < 0.15) scenario.services.back().broken_image = true;
   scenario.faults = draw_faults(seed);
   scenario.faults_from_s = random.uniform() < 0.3 ? 0 : random.uniform(5, 60);

@@ -63,6 +63,7 @@ struct FaultPlan {
   double broken_object_per_s = 0;  // an object that cannot be read appears, or one turns so for a while
   double table_late_s = 0;         // a gateway gets its table up to so late
   double impatient_client = 0;     // chance per request that its client leaves early
+  double strategy_edit_per_s = 0;  // a person wants split phases, or whole workers again
 };
 
 struct Scenario {
@@ -87,6 +88,8 @@ struct Scenario {
                                                std::optional<int> elastic_gpus = std::nullopt);
 
 // A ModelService of llama3-8b whose other fields are given as {"scaling": {...}} and the like.
+// Strategy Disaggregated with room for a pair, or Replicated.
+void set_split_phases(nlohmann::json& spec, bool split);
 [[nodiscard]] nlohmann::json service_spec(const std::string& served_name, const nlohmann::json& more);
 
 // What the seed says.

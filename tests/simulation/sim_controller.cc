@@ -33,6 +33,7 @@ SimController::~SimController() = default;
 void SimController::start() {
   // Those that refer to others go first.
   core_.reset();
+  splits_ = std::make_shared<controller::SplitQuestions>();
   publisher_.reset();
   metrics_.reset();
   registry_.reset();
@@ -77,9 +78,30 @@ void SimController::start() {
   publisher_ = std::make_unique<controller::RoutingPublisher>();
   controller::ControllerOptions options;
   options.stopwatch = [this] { return monotonic_s(); };
+  options.splits = splits_.get();
+  options.on_question = [this] { answer_split(); };
   core_ =
       std::make_unique<controller::Controller>(*store_, *runtime_, *leadership_, *scraper_, *publisher_, *metrics_, options);
   next_step_s_ = timeline_.now_s();
+}
+
+// What the strategies would take a while for, and say: prompts on the first class that there is, answers on the last one.
+void SimController::answer_split() {
+  timeline_.after(troubles_.uniform(0.2, 5), [this, splits = splits_] {
+    while (const auto question = splits->next()) {
+      planner::SplitAdvice advice{"canned", false, {}, {}, "no class has GPUs"};
+      for (const planner::AllowedAccelerator& allowed : question->service.accelerators) {
+        for (const planner::AcceleratorState& there : question->classes) {
+          if (there.spec.name != allowed.accelerator) continue;
+          if (!advice.holds) advice.prefill = {allowed.accelerator, 1, 6};
+          advice.decode = {allowed.accelerator, 1, 3};
+          advice.holds = true;
+          advice.why = "so it was written";
+        }
+      }
+      splits->answer(*question, advice);
+    }
+  });
 }
 
 void SimController::set_faults(bool on) {

@@ -70,6 +70,7 @@ class SimController {
   struct Death {};  // thrown through a step: the process ends where it stands
 
   void before_request(const kube::HttpRequest& request);
+  void answer_split();
 
   Timeline& timeline_;
   fakes::FakeApiServer& api_;
@@ -93,6 +94,7 @@ class SimController {
   std::unique_ptr<metrics::Registry> registry_;
   std::unique_ptr<metrics::ControllerMetrics> metrics_;
   std::unique_ptr<controller::RoutingPublisher> publisher_;
+  std::shared_ptr<controller::SplitQuestions> splits_;  // answers that are under way outlive the process
   std::unique_ptr<controller::Controller> core_;
 
   double started_s_ = 0;

@@ -77,14 +77,15 @@ void SimGateway::crash() {
   ++lives_;
   auto lost = std::exchange(open_, {});
   for (auto& [id, open] : lost) {
-    leave_call(open);
+    leave(open.call);
+    leave(open.kept);
     on_finished(open.model, 0, open.arrived_s);
   }
 }
 
-void SimGateway::leave_call(Open& open) {
-  if (open.call) cluster_.give_back(*open.call);
-  open.call.reset();
+void SimGateway::leave(std::optional<CallId>& call) {
+  if (call) cluster_.give_back(*call);
+  call.reset();
 }
 
 const dispatch::RoutingTable* SimGateway::table() const {
@@ -108,7 +109,8 @@ void SimGateway::request(const std::string& model, int tokens) {
     timeline_.after(random_.uniform(0, 10), [this, id, life = lives_] {
       const auto found = open_.find(id);
       if (life != lives_ || found == open_.end()) return;
-      leave_call(found->second);
+      leave(found->second.call);
+      leave(found->second.kept);
       perform(router_->client_gone(timeline_.now_s(), id));
     });
   }
@@ -119,11 +121,16 @@ void SimGateway::perform(const gateway::Actions& actions) {
   for (const gateway::Action& action : actions) {
     if (const auto* dispatch = std::get_if<gateway::Dispatch>(&action)) {
       timeline_.after(kHopS, [this, life = lives_, to = *dispatch] {
-        if (life == lives_) send(to.id, to.chain, to.address);
+        if (life == lives_) send(to);
       });
     } else if (const auto* cancel = std::get_if<gateway::Cancel>(&action)) {
       const auto found = open_.find(cancel->id);
-      if (found != open_.end()) leave_call(found->second);
+      if (found == open_.end()) continue;
+      leave(found->second.call);
+      leave(found->second.kept);
+    } else if (const auto* recall = std::get_if<gateway::Recall>(&action)) {
+      const auto found = open_.find(recall->id);
+      if (found != open_.end()) leave(recall->to_beginning ? found->second.kept : found->second.call);
     } else if (const auto* over = std::get_if<gateway::Finished>(&action)) {
       finished(*over);
     }
@@ -153,17 +160,15 @@ double SimGateway::slot_time_s(const std::string& model, const std::string& chai
   return 3;
 }
 
-void SimGateway::send(gateway::RequestId id, const std::string& chain, const std::string& address) {
+void SimGateway::send(const gateway::Dispatch& to) {
+  const gateway::RequestId id = to.id;
   const auto found = open_.find(id);
   if (found == open_.end() || found->second.call) return;
   const CallId call = cluster_.next_call();
-  const SimCluster::Taken taken = cluster_.take(address, call, [this, id, life = lives_] {
+  const SimCluster::Taken taken = cluster_.take(to.address, call, [this, id, call, life = lives_] {
     // The connection broke with the worker. The router hears of it as soon as the loop turns.
-    timeline_.after(kHopS, [this, id, life] {
-      const auto open = open_.find(id);
-      if (life != lives_ || open == open_.end()) return;
-      open->second.call.reset();
-      perform(router_->failed(timeline_.now_s(), id, "the worker broke off"));
+    timeline_.after(kHopS, [this, id, call, life] {
+      if (life == lives_) call_broke(id, call);
     });
   });
   const auto refuse = [this, id](gateway::Refusal why) { perform(router_->refused(timeline_.now_s(), id, why)); };
@@ -180,11 +185,43 @@ void SimGateway::send(gateway::RequestId id, const std::string& chain, const std
   }
   found->second.call = call;
   router_->accepted(id);
-  const double total_s = slot_time_s(found->second.model, chain) * random_.uniform(0.6, 1.1);
+  const double total_s = slot_time_s(found->second.model, to.chain) * random_.uniform(0.6, 1.1);
   const double first_s = std::min(0.3, 0.2 * total_s);
-  timeline_.after(first_s, [this, life = lives_, id, call, rest_s = total_s - first_s] {
-    if (life == lives_) first_token(id, call, rest_s);
+  timeline_.after(first_s, [this, life = lives_, id, call, rest_s = total_s - first_s, step = to.step] {
+    if (life != lives_) return;
+    if (step == gateway::Step::kPrefill) {
+      prompt_computed(id, call);
+    } else {
+      first_token(id, call, rest_s);
+    }
   });
+}
+
+void SimGateway::call_broke(gateway::RequestId id, CallId call) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  if (found->second.kept == call) {
+    found->second.kept.reset();
+    perform(router_->prefill_ended(timeline_.now_s(), id));
+  } else if (found->second.call == call) {
+    found->second.call.reset();
+    perform(router_->failed(timeline_.now_s(), id, "the worker broke off"));
+  }
+}
+
+void SimGateway::prompt_computed(gateway::RequestId id, CallId call) {
+  const auto found = open_.find(id);
+  if (found == open_.end() || found->second.call != call) return;
+  const auto free_s = cluster_.free_at(call);
+  if (!free_s) return;  // it broke; that is reported on its own
+  if (*free_s > timeline_.now_s()) {
+    timeline_.at(*free_s + 1e-6, [this, life = lives_, id, call] {
+      if (life == lives_) prompt_computed(id, call);
+    });
+    return;
+  }
+  found->second.kept = std::exchange(found->second.call, std::nullopt);
+  perform(router_->prefilled(timeline_.now_s(), id));
 }
 
 void SimGateway::first_token(gateway::RequestId id, CallId call, double rest_s) {
@@ -199,6 +236,10 @@ void SimGateway::first_token(gateway::RequestId id, CallId call, double rest_s) 
     return;
   }
   page_is_old_ = true;
+  if (found->second.kept) {
+    leave(found->second.kept);
+    perform(router_->prefill_ended(timeline_.now_s(), id));
+  }
   router_->response_started(id);
   router_->tokens_sent(timeline_.now_s(), id, 1);
   of(found->second.model).time_to_first_token.observe(timeline_.now_s() - found->second.arrived_s);
@@ -220,7 +261,7 @@ void SimGateway::complete(gateway::RequestId id, CallId call) {
   }
   const int tokens = found->second.tokens;
   router_->tokens_sent(timeline_.now_s(), id, tokens - 1);
-  leave_call(found->second);
+  leave(found->second.call);
   perform(router_->completed(timeline_.now_s(), id, {200, 1000, tokens}));
 }
 
@@ -232,7 +273,8 @@ void SimGateway::finished(const gateway::Finished& over) {
   }
   Open open = std::move(found->second);
   open_.erase(found);
-  leave_call(open);
+  leave(open.call);
+  leave(open.kept);
   const gateway::RequestRecord& record = over.record;
   if (over.known_model) {
     ModelMetrics& model = of(record.model);

@@ -71,17 +71,20 @@ class SimGateway {
     std::string model;
     double arrived_s = 0;
     int tokens = 1;
-    std::optional<CallId> call;
+    std::optional<CallId> call;  // at the worker that has its step in hand
+    std::optional<CallId> kept;  // at the one that computed its prompt, until another has taken what came of it
   };
 
   void perform(const gateway::Actions& actions);
-  void send(gateway::RequestId id, const std::string& chain, const std::string& address);
+  void send(const gateway::Dispatch& to);
+  void call_broke(gateway::RequestId id, CallId call);
+  void prompt_computed(gateway::RequestId id, CallId call);
   void first_token(gateway::RequestId id, CallId call, double rest_s);
   void complete(gateway::RequestId id, CallId call);
   void obey(dispatch::RoutingTable table);
   void finished(const gateway::Finished& finished);
   void wake();
-  void leave_call(Open& open);
+  void leave(std::optional<CallId>& call);
   [[nodiscard]] double slot_time_s(const std::string& model, const std::string& chain) const;
   ModelMetrics& of(const std::string& model);
   void refresh_gauges();
