@@ -87,9 +87,10 @@ struct Scenario {
                                                const std::string& bandwidth, const std::string& price,
                                                std::optional<int> elastic_gpus = std::nullopt);
 
-// A ModelService of llama3-8b whose other fields are given as {"scaling": {...}} and the like.
 // Strategy Disaggregated with room for a pair, or Replicated.
 void set_split_phases(nlohmann::json& spec, bool split);
+
+// A ModelService of llama3-8b whose other fields are given as {"scaling": {...}} and the like.
 [[nodiscard]] nlohmann::json service_spec(const std::string& served_name, const nlohmann::json& more);
 
 // What the seed says.

@@ -101,7 +101,7 @@ SimGateway::ModelMetrics& SimGateway::of(const std::string& model) {
 void SimGateway::request(const std::string& model, int tokens) {
   const double now_s = timeline_.now_s();
   const gateway::RequestId id = next_id_++;
-  open_.emplace(id, Open{model, now_s, tokens, std::nullopt});
+  open_.emplace(id, Open{model, now_s, tokens, std::nullopt, std::nullopt});
   ++arrivals_[model];
   if (const auto known = models_.find(model); known != models_.end()) known->second->started.add();
   perform(router_->arrived(now_s, id, model, true));
