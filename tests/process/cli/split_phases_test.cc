@@ -13,17 +13,18 @@
 namespace windlass::cli {
 namespace {
 
-constexpr int kPrompts = 7;
+constexpr int kChains = 7;
 
-double sum_of(const std::vector<metrics::Exposition>& pages, const std::string& name, const std::map<std::string, std::string>& labels = {}) {
+double sum_of(const std::vector<metrics::Exposition>& pages, const std::string& name,
+              const std::map<std::string, std::string>& labels = {}) {
   double sum = 0;
   for (const auto& page : pages) sum += page.sum(name, labels).value_or(0);
   return sum;
 }
 
-// Given two workers that serve, and a person who asks for split phases and later for whole workers again, all under load: workers
-// of both phases come, prompts' keys and values pass between them, the others go, and back; every request is answered, with the
-// same words for the same prompt throughout.
+// Given two workers that serve, and a person who asks for split phases and later for whole workers again, all under load:
+// workers of both phases come, prompts' keys and values pass between them, the others go, and back; every request is answered,
+// with the same words for the same prompt throughout.
 TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
   LocalRun run(2);
   ASSERT_TRUE(eventually(90, [&] { return run.at_rest(2); })) << run.logs();
@@ -37,12 +38,13 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
     while (!done) {
       std::vector<kube::HttpRequest> batch;
       for (int i = 0; i < 8; ++i) {
-        const int prompt = (finished + i) % kPrompts;
-        batch.push_back(run.chat(fmt::format("Haul chain {} {}", prompt, std::string(static_cast<std::size_t>(9 * prompt), 'x')), 12, false));
+        const int prompt = (finished + i) % kChains;
+        batch.push_back(run.chat(
+            fmt::format("Haul chain {} {}", prompt, std::string(static_cast<std::size_t>(9 * prompt), 'x')), 12, false));
       }
       const auto responses = transport.send_all(batch);
       for (std::size_t i = 0; i < responses.size(); ++i) {
-        const int prompt = (finished + static_cast<int>(i)) % kPrompts;
+        const int prompt = (finished + static_cast<int>(i)) % kChains;
         if (!responses[i].ok() || responses[i]->status != 200) {
           wrong.push_back(responses[i].ok() ? fmt::format("status {}: {}", responses[i]->status, responses[i]->body)
                                             : responses[i].error().message);
@@ -68,11 +70,11 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
   const int split_at = finished;
   reach("requests in two steps", [&] { return finished >= split_at + 80; });
   const double taken = sum_of(run.worker_metrics("decode"), "windlass_worker_kv_transfers_total", {{"outcome", "received"}});
-  const double handed = sum_of(run.worker_metrics("prefill"), "windlass_worker_requests_finished_total", {{"reason", "prefilled"}});
+  const double handed =
+      sum_of(run.worker_metrics("prefill"), "windlass_worker_requests_finished_total", {{"reason", "prefilled"}});
   run.scale_to(2, "Replicated");
-  reach("whole workers alone", [&] {
-    return run.at_rest(2) && run.worker_metrics("prefill").empty() && run.worker_metrics("decode").empty();
-  });
+  reach("whole workers alone",
+        [&] { return run.at_rest(2) && run.worker_metrics("prefill").empty() && run.worker_metrics("decode").empty(); });
   const int back_at = finished;
   reach("requests after that", [&] { return finished >= back_at + 40; });
   done = true;
