@@ -166,7 +166,7 @@ TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
     EXPECT_EQ(prefills(planned), 2);
     EXPECT_LE(answers(planned), 4);
     EXPECT_GE(answers(planned), 1);
-    EXPECT_EQ(answers(planned) + beside.desired_workers(), 12) << "a GPU that nobody has";
+    EXPECT_EQ(answers(planned) + beside.predicted.gpus, 12) << "a GPU that nobody has";
     EXPECT_EQ(planned.able_to_scale.reason, "InsufficientGpus");
   }
 }
