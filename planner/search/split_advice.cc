@@ -20,6 +20,9 @@ namespace {
 
 constexpr std::array kAsked = {"distserve", "splitwise", "tetriinfer"};
 constexpr double kLeastRatePerS = 0.1;  // of a service that assumes none
+// What a worker of either side serves does not depend on how many there are: so many pairs' load is enough to tell, and so many
+// nodes of a class hold them.
+constexpr int kPairs = 4, kNodes = 8;
 
 planner::PhaseAdvice phase_of(const Problem& problem, const PlannedPool& pool, double requests_per_s) {
   const WorkerKind& kind = kind_of(problem, pool);
@@ -52,10 +55,10 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
   planner::SplitAdvice none;
   planner::Service service = asked;
   service.workload.requests_per_s = std::max(kLeastRatePerS, service.workload.requests_per_s);
-  std::vector<planner::AcceleratorState> unlimited(classes.begin(), classes.end());
-  for (planner::AcceleratorState& state : unlimited) {
+  std::vector<planner::AcceleratorState> plenty(classes.begin(), classes.end());
+  for (planner::AcceleratorState& state : plenty) {
     state.mode = planner::CapacityMode::kElastic;
-    state.max_gpus.reset();
+    state.max_gpus = kNodes * std::max(1, state.spec.gpus_per_node);
   }
   // A class without a GPU is none to plan with, whatever the spec allows.
   const auto is_there = [&](const planner::AllowedAccelerator& allowed) {
@@ -69,12 +72,18 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
       return none;
     }
   }
-  const auto made = ServiceProblem::make(service, unlimited);
+  auto made = ServiceProblem::make(service, plenty);
   if (!made.ok()) {
     none.why = made.error().message;
     return none;
   }
-  const Problem& problem = made->problem();
+  Problem& problem = made->problem();
+  const auto choice = distserve_choice(problem, effort);
+  if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+  const bool chosen = choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0;
+  if (chosen) {
+    problem.requests_per_s = std::min(problem.requests_per_s, kPairs * std::min(choice->prefill_per_s, choice->decode_per_s));
+  }
 
   std::optional<planner::SplitAdvice> best;
   double best_cost = 0;
@@ -106,14 +115,10 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
     none.why = fmt::format("no split holds the objective: {}", fmt::join(told, "; "));
     return none;
   }
-  if (best->strategy == "distserve") {
+  if (best->strategy == "distserve" && chosen) {
     // Its plan is of whole instances for one rate; the goodput of each says more about others.
-    const auto choice = distserve_choice(problem, effort);
-    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
-    if (choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0) {
-      best->prefill.requests_per_s = choice->prefill_per_s;
-      best->decode.requests_per_s = choice->decode_per_s;
-    }
+    best->prefill.requests_per_s = choice->prefill_per_s;
+    best->decode.requests_per_s = choice->decode_per_s;
   }
   best->why = fmt::format("{}", fmt::join(told, ", "));
   return *best;
