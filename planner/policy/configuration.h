@@ -30,7 +30,9 @@ struct Configuration {
 // That one worker serves with all its slots taken, and timePerOutputToken kept for the percentile where that is known.
 [[nodiscard]] double requests_per_s(const Configuration& configuration);
 
-// Of a service with split phases: the workers that compute prompts for those that answer.
+// Of a service with split phases: the workers that compute prompts for those that answer. Where there is no room for a whole
+// unit, one that answers and as many of these as it asks for, one still answers, with those that there is room for: it computes
+// the other prompts itself.
 struct PrefillSide {
   Configuration configuration;
   double share = 1;  // of these for each worker that answers
@@ -38,7 +40,7 @@ struct PrefillSide {
   // Beside so many that answer; and both together.
   [[nodiscard]] int workers(int answering) const;
   [[nodiscard]] int total(int answering) const { return answering + workers(answering); }
-  // The most that may answer where so many are allowed in all, and the fewest where so many are asked for.
+  // The most that may answer where so many are allowed in all, one at least of any; and the fewest where so many are asked for.
   [[nodiscard]] int answering_within(int total_workers) const;
   [[nodiscard]] int answering_from(int total_workers) const;
 };

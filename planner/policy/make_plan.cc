@@ -39,7 +39,8 @@ struct Draft {
   std::vector<Configuration> others;    // what may serve on a second class, the cheapest first
   Target target;
   int granted = 0;
-  int promised = 0;  // granted, and what it gets of GPUs that are coming free
+  int promised = 0;        // granted, and what it gets of GPUs that are coming free
+  int prefill_wanted = 0;  // for target.allowed, inside the service's own limits
   int prefill_granted = 0;
   ServicePlan plan;
 
@@ -233,7 +234,8 @@ Hint scale_hint(const Draft& draft, double now_s) {
                 fmt::format("{} workers of {} GPUs are needed, {} can have them", draft.target.allowed,
                             draft.chosen->pool.gpus_per_worker, draft.granted)};
   }
-  if (const int prompts = draft.prefill ? draft.prefill->workers(draft.granted) : 0; draft.prefill_granted < prompts) {
+  const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
+  if (draft.prefill_granted < prompts) {
     return Hint{
         Truth::kFalse, "InsufficientGpus",
         fmt::format("{} prefill workers of {} GPUs are needed, {} can have them; workers that answer compute the other prompts",
@@ -254,7 +256,7 @@ void set_target(Draft& draft, double now_s) {
   }
   const Service side = answering_side(service, *draft.prefill);
   draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
-  limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
+  draft.prefill_wanted = limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
 }
 
 Draft make_draft(const Service& service, const Snapshot& snapshot, const CapacityByClass& capacities) {
@@ -327,7 +329,7 @@ Claim claim_of(const Draft& draft, double now_s) {
 Claim prefill_claim_of(const Draft& draft, double now_s) {
   const PrefillSide& prefill = *draft.prefill;
   const PoolPlan& pool = prefill.configuration.pool;
-  const int wanted = prefill.workers(draft.target.allowed);
+  const int wanted = draft.prefill_wanted;
   const int existing = count_existing(*draft.service, pool.name);
   return Claim{draft.service->priority,
                pool.accelerator,
@@ -494,7 +496,7 @@ void deny(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& c
                     accelerator, draft.granted, who_has(draft, accelerator, snapshot, capacities, holders)),
         accelerator, target.allowed, draft.granted});
   }
-  if (const int prompts = draft.prefill ? draft.prefill->workers(target.allowed) : 0; draft.prefill_granted < prompts) {
+  if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
     const PoolPlan& pool = draft.prefill->configuration.pool;
     plan.denied.push_back(Denied{
         service.id, "InsufficientGpus",
@@ -598,7 +600,7 @@ bool shrink_pairs(const std::vector<Draft*>& claimants, const std::vector<std::p
     const PrefillSide& side = *claimants[answers]->prefill;
     const int prompts = promised[prefills];
     // None at all: who answers computes prompts too.
-    if (prompts > 0) shrink(claims[answers], static_cast<int>(std::min(1e6, std::floor(prompts / side.share + 1e-9))));
+    if (prompts > 0) shrink(claims[answers], static_cast<int>(std::clamp(std::floor(prompts / side.share + 1e-9), 1.0, 1e6)));
     shrink(claims[prefills], side.workers(promised[answers]));
   }
   return changed;

@@ -72,7 +72,7 @@ int PrefillSide::answering_within(int total_workers) const {
   int answering = to_workers(total_workers / (1 + share));
   while (answering > 0 && total(answering) > total_workers) --answering;
   while (total(answering + 1) <= total_workers) ++answering;
-  return answering;
+  return std::max(answering, std::min(1, total_workers));
 }
 
 int PrefillSide::answering_from(int total_workers) const {
@@ -159,43 +159,60 @@ Service answering_side(const Service& service, const PrefillSide& prefill) {
   return side;
 }
 
-void limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
-                Target& target) {
+int limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
+               Target& target) {
   const Configuration& prompts = prefill.configuration;
-  // Why so many that answer are too many; empty: they are not.
-  const auto objection = [&](int workers) -> std::pair<const char*, std::string> {
-    const int beside = prefill.workers(workers);
+  // Why so many of both are too many; empty: they are not.
+  const auto objection = [&](int workers, int beside) -> std::pair<const char*, std::string> {
+    const std::string both = fmt::format("{} workers that answer and {} that compute prompts", workers, beside);
+    if (const auto& most = service.scaling.max_workers; most && workers + beside > *most) {
+      return {"MaxWorkers", fmt::format("{} are needed, maxWorkers allows {}", both, *most)};
+    }
     std::map<std::string, int> gpus;
     gpus[answering.pool.accelerator] += workers * answering.pool.gpus_per_worker;
     gpus[prompts.pool.accelerator] += beside * prompts.pool.gpus_per_worker;
     for (const Configuration* side : {&answering, &prompts}) {
       const std::string& name = side->pool.accelerator;
       if (!side->max_gpus || gpus[name] <= *side->max_gpus - retiring.gpus_of(name)) continue;
-      return {"MaxGpus", fmt::format("{} workers that answer and {} that compute prompts need {} GPUs of {}, maxGPUs allows {}",
-                                     workers, beside, gpus[name], name, *side->max_gpus)};
+      return {"MaxGpus", fmt::format("{} need {} GPUs of {}, maxGPUs allows {}", both, gpus[name], name, *side->max_gpus)};
     }
     const double cost = workers * answering.price_per_hour + beside * prompts.price_per_hour + retiring.cost_per_hour;
     if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
-      return {"MaxCost",
-              fmt::format("{} workers that answer and {} that compute prompts cost {:.4g} an hour, maxCostPerHour allows "
-                          "{:.4g}",
-                          workers, beside, cost, *most)};
+      return {"MaxCost", fmt::format("{} cost {:.4g} an hour, maxCostPerHour allows {:.4g}", both, cost, *most)};
     }
     return {"", ""};
   };
-  const auto [code, message] = objection(target.allowed);
-  if (message.empty()) return;
-  int fits = 0, too_many = target.allowed;
-  while (too_many - fits > 1) {
-    const int middle = fits + (too_many - fits) / 2;
-    (objection(middle).second.empty() ? fits : too_many) = middle;
+  // The most for which there is no objection, of those below `too_many`; 0 counts as none.
+  const auto most_of = [](int too_many, const auto& objects) {
+    int fits = 0;
+    while (too_many - fits > 1) {
+      const int middle = fits + (too_many - fits) / 2;
+      (objects(middle) ? too_many : fits) = middle;
+    }
+    return fits;
+  };
+  if (target.limited_by == "MaxWorkers") {  // said of those that answer alone
+    target.limit_message = objection(target.wanted, prefill.workers(target.wanted)).second;
+    for (Reason& reason : target.reasons) {
+      if (reason.code == target.limited_by) reason.message = target.limit_message;
+    }
   }
-  target.allowed = fits;
-  target.on_any_class = std::min(target.on_any_class, fits);
-  target.floor = std::min(target.floor, fits);
+  const int wanted = target.allowed;
+  const auto [code, message] = objection(wanted, prefill.workers(wanted));
+  if (message.empty()) return prefill.workers(wanted);
+  const auto too_many = [&](int workers) { return !objection(workers, prefill.workers(workers)).second.empty(); };
+  target.allowed = most_of(wanted, too_many);
+  int beside = prefill.workers(target.allowed);
+  if (target.allowed == 0 && objection(1, 0).second.empty()) {
+    target.allowed = 1;
+    beside = most_of(prefill.workers(1), [&](int prefills) { return !objection(1, prefills).second.empty(); });
+  }
+  target.on_any_class = std::min(target.on_any_class, target.allowed);
+  target.floor = std::min(target.floor, target.allowed);
   target.limited_by = code;
   target.limit_message = message;
-  target.reasons.push_back(Reason{code, message, {{"allowed", std::to_string(fits)}}});
+  target.reasons.push_back(Reason{code, message, {{"allowed", std::to_string(target.allowed + beside)}}});
+  return beside;
 }
 
 }  // namespace windlass::planner

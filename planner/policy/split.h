@@ -19,8 +19,9 @@ namespace windlass::planner {
 // The service as decide_target() is to see it: without its prefill workers, its counts of workers being of those that answer.
 [[nodiscard]] Service answering_side(const Service& service, const PrefillSide& prefill);
 
-// What the service's own limits leave of the target when both sides count.
-void limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
-                Target& target);
+// What the service's own limits leave of the target when both sides count; returns the workers that are to compute prompts for
+// it. One answers wherever there is room for one.
+[[nodiscard]] int limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill,
+                             const Retiring& retiring, Target& target);
 
 }  // namespace windlass::planner

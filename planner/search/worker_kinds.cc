@@ -77,6 +77,9 @@ KindModelOf data_sheet_models(const planner::ModelShape& shape) {
     if (!(planner::peak_flops_for(spec, shape.dtype) > 0)) {
       return refused(fmt::format("cannot compute in {}", planner::to_string(shape.dtype)));
     }
+    if (tensor_parallel > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) {
+      return refused("no link between the GPUs of a node is known");
+    }
     const planner::LinearCoefficients lines = planner::linear_coefficients(shape, spec, tensor_parallel);
     if (!(lines.kv_capacity_tokens > 0)) {
       return refused(fmt::format("weights of {:.0f} GB leave no KV cache in {:.0f} GB", planner::weight_bytes(shape) / 1e9,

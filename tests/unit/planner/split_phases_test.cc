@@ -128,7 +128,6 @@ TEST(SplitPhases, LimitsCountBothSides) {
     const ServicePlan& planned = plan.services[0];
     ASSERT_EQ(planned.feasible.status, Truth::kTrue);
     const int d = answers(planned), p = prefills(planned);
-    EXPECT_EQ(p > 0, d > 0);
     const bool both = service.split->decode.accelerator == "h100";
     const auto inside = [&](int answering, int beside) {
       const double cost = 4.0 * beside + (both ? 4.0 : 2.0) * answering;
@@ -143,7 +142,12 @@ TEST(SplitPhases, LimitsCountBothSides) {
       EXPECT_EQ(plan.denied.size(), 1U);
       const double share = planned.memory.prefill_share.value();
       const PrefillSide side{{}, share};
-      EXPECT_FALSE(inside(d + 1, side.workers(d + 1))) << plan.denied[0].message;
+      EXPECT_LE(p, side.workers(d));
+      EXPECT_FALSE(inside(d + 1, d == 0 ? 0 : side.workers(d + 1))) << plan.denied[0].message;
+      if (p < side.workers(d)) {
+        EXPECT_EQ(d, 1);
+        EXPECT_FALSE(inside(1, p + 1)) << plan.denied[0].message;
+      }
       EXPECT_FALSE(plan.denied[0].message.empty());
     }
   }
@@ -219,6 +223,23 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   }
 }
 
+// Given a proportion of prefill workers that maxWorkers has no room for, expect one that answers with those that there is room
+// for, and never nothing.
+TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
+  Service service = split_service("chat", 3);
+  service.split->prefill.requests_per_s = 2;  // five for each that answers
+  for (const int most : {2, 3, 6, 7}) {
+    service.scaling.max_workers = most;
+    const Plan plan = make_plan(cluster({service}));
+    EXPECT_EQ(answers(plan.services[0]), 1) << most;
+    EXPECT_EQ(prefills(plan.services[0]), std::min(most - 1, 5)) << most;
+    EXPECT_EQ(plan.denied.empty(), most > 5) << most;
+  }
+  const Plan short_of_gpus = make_plan(cluster({service}, 2, 4));
+  EXPECT_EQ(answers(short_of_gpus.services[0]), 1);
+  EXPECT_EQ(prefills(short_of_gpus.services[0]), 2);
+}
+
 // Given steady load whose mean lengths wander by a tenth, expect no worker of either side to come or go; when prompts become
 // three times as long, more of those that compute them.
 TEST(SplitPhases, TheProportionMovesWithLengthsAlone) {
@@ -268,6 +289,11 @@ TEST(SplitPhases, CountsOfPairs) {
     EXPECT_GE(side.workers(1), 1);
     for (const int total : {0, 1, 2, 3, 7, 100, 5000}) {
       const int within = side.answering_within(total), from = side.answering_from(total);
+      if (total > 0 && total < side.total(1)) {
+        EXPECT_EQ(within, 1) << "one answers, and computes prompts, too";
+        EXPECT_EQ(from, 1);
+        continue;
+      }
       EXPECT_LE(side.total(within), total);
       EXPECT_GT(side.total(within + 1), total);
       EXPECT_GE(side.total(from), total);
