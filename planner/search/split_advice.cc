@@ -81,6 +81,12 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
   const auto choice = distserve_choice(problem, effort);
   if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
   const bool chosen = choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0;
+  if (choice.ok() && !chosen && choice->affinity == NodeAffinity::kHigh) {
+    // A phase that holds on no worker when it has one to itself holds in no plan; the others would take long to come to that.
+    none.why = fmt::format("no split holds the objective: distserve: {} holds at no rate on any worker that is allowed",
+                           choice->prefill_per_s > 0 ? "decoding" : "prefill");
+    return none;
+  }
   if (chosen) {
     problem.requests_per_s = std::min(problem.requests_per_s, kPairs * std::min(choice->prefill_per_s, choice->decode_per_s));
   }
