@@ -143,11 +143,13 @@ void plan_change(Draft& draft, std::map<std::string, int>& free_gpus, const std:
 
   const auto blocks_first_worker = [&] {
     const Retiring sum = sum_retiring(draft);
-    // What drains already is room on its way: it must not cost a further worker at every plan until it is there.
+    // What drains already, whoever's, is room on its way: it must not cost a further worker at every plan until it is there.
     int coming = 0;
     for (const Worker& worker : service.workers) {
       if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.accelerator) coming += worker.gpus;
     }
+    if (const auto all = coming_gpus.find(chosen.pool.accelerator); all != coming_gpus.end())
+      coming = std::max(coming, all->second);
     const int retiring = sum.gpus_of(chosen.pool.accelerator);
     const bool no_gpus = free_gpus[chosen.pool.accelerator] + coming - retiring < chosen.pool.gpus_per_worker;
     const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.gpus_per_worker;
