@@ -333,14 +333,10 @@ Claim prefill_claim_of(const Draft& draft, double now_s) {
   const PoolPlan& pool = prefill.configuration.pool;
   const int wanted = draft.prefill_wanted;
   const int existing = count_existing(*draft.service, pool.name);
-  return Claim{draft.service->priority,
-               pool.accelerator,
-               pool.gpus_per_worker,
-               std::min(wanted, prefill.workers(draft.target.floor)),
-               std::min(existing, wanted),
-               wanted,
-               yields(draft, now_s),
-               [&draft, &prefill](int workers) {
+  return Claim{draft.service->priority, pool.accelerator, pool.gpus_per_worker,
+               // What minWorkers asks for beyond those that answer: a pair's second worker is nobody else's only one.
+               std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),
+               wanted, yields(draft, now_s), [&draft, &prefill](int workers) {
                  return missed_per_s(draft, static_cast<int>(std::min(1e6, std::floor(workers / prefill.share + 1e-9))));
                }};
 }

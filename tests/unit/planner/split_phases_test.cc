@@ -240,6 +240,24 @@ TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
   EXPECT_EQ(prefills(short_of_gpus.services[0]), 2);
 }
 
+// Given a GPU too few for the prefill worker of one service and the only worker of another, expect the other to have it,
+// whatever the priorities, unless minWorkers asks for both sides.
+TEST(SplitPhases, TheFloorIsMinWorkers) {
+  for (const int least : {1, 2}) {
+    Service pair = split_service("pair", 1);
+    pair.split->decode.accelerator = "h100";
+    pair.scaling.min_workers = least;
+    pair.priority = 5;
+    Service other = chat_service("other");
+    other.memory.history_since_s = kNow - 3600;
+    observe(other, kNow, 1);
+    const Plan plan = make_plan(cluster({pair, other}, 2, 0));
+    EXPECT_EQ(answers(plan.services[0]), 1);
+    EXPECT_EQ(prefills(plan.services[0]), least - 1);
+    EXPECT_EQ(plan.services[1].desired_workers(), 2 - least);
+  }
+}
+
 // Given steady load whose mean lengths wander by a tenth, expect no worker of either side to come or go; when prompts become
 // three times as long, more of those that compute them.
 TEST(SplitPhases, TheProportionMovesWithLengthsAlone) {
