@@ -46,12 +46,15 @@ struct Draft {
 
   // Whether this plan changes worker counts. Otherwise things stay as they are.
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
+  [[nodiscard]] bool is_held() const { return !chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_planned(const std::string& pool) const {
     return pool == chosen->pool.name || (prefill && pool == prefill->configuration.pool.name);
   }
 };
 
-std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input) {
+// `held`: nothing can be decided, and the counts are those that the first such plan found. A worker that replaces an outdated
+// one would else be one more at the next plan, and be replaced itself.
+std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bool held) {
   std::vector<Configuration> pools;
   for (const Worker& worker : input.service->workers) {
     if (worker.state == WorkerState::kDraining) continue;
@@ -61,6 +64,11 @@ std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input) {
       same = pools.end() - 1;
     }
     ++same->pool.workers;
+  }
+  for (const PoolSlots& before : input.memory->slots) {
+    const auto same =
+        std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == before.pool; });
+    if (held && before.held && same != pools.end()) same->pool.workers = *before.held;
   }
   return pools;
 }
@@ -279,7 +287,7 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
   draft.others = std::move(choice.others);
-  draft.as_is = pools_as_they_are(input);
+  draft.as_is = pools_as_they_are(input, draft.is_held());
   if (draft.chosen && draft.memory.configuration != draft.chosen->pool.name) {
     // What ran before our own eyes has been chosen for as long as we have looked.
     const bool first = draft.memory.configuration.empty();
@@ -574,7 +582,10 @@ void finish(Draft& draft, double now_s) {
   }
   if (!draft.applies()) plan.memory.desired.reset();
   plan.memory.slots.clear();
-  for (const Configuration& pool : effective) plan.memory.slots.push_back(PoolSlots{pool.pool.name, pool.pool.slots});
+  for (const Configuration& pool : effective) {
+    plan.memory.slots.push_back(
+        {pool.pool.name, pool.pool.slots, draft.is_held() ? std::optional(pool.pool.workers) : std::nullopt});
+  }
   plan.considered = considered(draft);
   plan.predicted = predict(effective, draft.view, service.slo);
   plan.metrics_fresh = metrics_hint(draft);
@@ -582,15 +593,16 @@ void finish(Draft& draft, double now_s) {
   plan.able_to_scale = scale_hint(draft, now_s);
 }
 
-// Lowers what either side of a split service wants beyond what the other's grant makes use of; what runs is left to it. Returns
-// whether anything changed.
+// Lowers what either side of a split service wants beyond what the other's grant makes use of; what runs is left to it, but for
+// prompts that nobody would answer. Returns whether anything changed.
 bool shrink_pairs(const std::vector<Draft*>& claimants, const std::vector<std::pair<std::size_t, std::size_t>>& pairs,
                   const std::vector<int>& promised, std::vector<Claim>& claims) {
   bool changed = false;
   const auto shrink = [&](Claim& claim, int useful) {
-    const int wanted = std::max(useful, claim.keep);
+    const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
     if (wanted >= claim.wanted) return;
     claim.wanted = wanted;
+    claim.keep = std::min(claim.keep, wanted);
     claim.floor = std::min(claim.floor, wanted);
     changed = true;
   };

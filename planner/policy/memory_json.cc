@@ -248,7 +248,10 @@ Json fields_of(const PolicyMemory& memory) {
   put(object, "prefillShare", memory.prefill_share);
   if (!memory.slots.empty()) {
     Json slots = Json::array();
-    for (const PoolSlots& entry : memory.slots) slots.push_back(Json{{"pool", entry.pool}, {"slots", entry.slots}});
+    for (const PoolSlots& entry : memory.slots) {
+      slots.push_back(Json{{"pool", entry.pool}, {"slots", entry.slots}});
+      put(slots.back(), "held", entry.held);
+    }
     object["slots"] = std::move(slots);
   }
   if (!memory.configuration.empty()) object["configuration"] = memory.configuration;
@@ -283,7 +286,7 @@ Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
   if (reader.find("slots") != nullptr) {
     reader.list("slots", [&](const json& entry, const std::string& entry_path) {
       JsonReader inner(entry, entry_path);
-      memory.slots.push_back(PoolSlots{inner.string("pool"), inner.int32("slots", 1)});
+      memory.slots.push_back(PoolSlots{inner.string("pool"), inner.int32("slots", 1), optional_int(inner, "held", 0)});
       reader.take(inner.finish());
     });
   }

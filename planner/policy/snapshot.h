@@ -210,10 +210,11 @@ struct Change {
   bool operator==(const Change&) const = default;
 };
 
-// Requests that a worker of a pool was given at once.
+// Requests that a worker of a pool was given at once; and where nothing could be decided, the workers that were to stay.
 struct PoolSlots {
   std::string pool;
   int slots = 0;
+  std::optional<int> held = {};
 
   bool operator==(const PoolSlots&) const = default;
 };

@@ -108,6 +108,36 @@ TEST(SplitPhases, WithoutAnAnswerThingsStay) {
   EXPECT_EQ(planned().feasible.reason, "RunningClassUnknown");
 }
 
+// Given nothing that can be decided and a worker that stands to be replaced, expect its successor not to count as one more,
+// plan after plan; and the count of the first such plan where workers fail and go.
+TEST(SplitPhases, SuccessorsAreNoGrowth) {
+  Service service = split_service("chat", 10);
+  service.split.reset();
+  for (int slot = 0; slot < 2; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+  const auto next = [&] {
+    const ServicePlan plan = make_plan(cluster({service})).services[0];
+    service.memory = plan.memory;
+    service.last_desired = plan.desired_workers();
+    return plan.desired_workers();
+  };
+  EXPECT_EQ(next(), 2);
+  service.workers.push_back(ready_worker("h100-1", "h100", 1, 2, kNow));
+  EXPECT_EQ(next(), 2);
+  EXPECT_EQ(next(), 2);
+  service.workers.resize(1);
+  EXPECT_EQ(next(), 2);
+}
+
+// Given no GPU for any that answers, expect no worker that computes prompts for nobody, running or not.
+TEST(SplitPhases, NoPromptsForNobody) {
+  Service service = split_service("chat", 10);
+  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow)};
+  service.workers[0].role = dispatch::Role::kPrefill;
+  const Plan plan = make_plan(cluster({service}, 8, 0));
+  EXPECT_EQ(plan.services[0].desired_workers(), 0);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientGpus");
+}
+
 // Given 2,000 random limits, expect both sides together inside each of them, as many as they allow (one pair more would break
 // one), and the limit named where it bites.
 TEST(SplitPhases, LimitsCountBothSides) {
