@@ -251,6 +251,67 @@ TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
   EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions_expired_total"), 1);
 }
 
+// Given a last worker that dies before anything of a whole answer is out: where a gateway named the chain, the connection
+// breaks and it may begin the request anew; where the first worker did, the client hears why, or the body breaks off.
+TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
+  json slow = request();
+  slow.update({{"max_tokens", 3000}, {"ignore_eos", true}});
+  for (const bool named : {true, false}) {
+    One mortal = with_blocks("1:3", {});
+    const One first = with_blocks("0:1", {"--next", address(mortal)});
+    Connection client(first.port);
+    client.send("POST", "/v1/completions", slow.dump(), named ? through({&mortal}) : "");
+    ASSERT_TRUE(eventually([&] { return metric_of(mortal, "windlass_worker_iteration_seconds_count") > 3; }));
+    mortal.process->signal(SIGKILL);
+    const std::string& received = client.read_all();
+    EXPECT_THAT(received, ::testing::Not(HasSubstr("choices")));
+    if (named || received.find(" 200 ") != std::string::npos) {
+      EXPECT_THAT(received, ::testing::Not(::testing::EndsWith("0\r\n\r\n")));
+    } else {
+      EXPECT_THAT(received, HasSubstr(" 502 "));
+      EXPECT_THAT(received, HasSubstr("chain_lost"));
+    }
+    expect_empty({&first});
+  }
+}
+
+// Given a first worker that is full itself, what was reserved for the request it refuses is given back.
+TEST_F(ChainOfWorkers, AFullFirstWorkerGivesBack) {
+  const One first = with_blocks("0:1", {"--max-concurrent", "1"});
+  json slow = request();
+  slow.update({{"max_tokens", 300}, {"stream", true}, {"ignore_eos", true}});
+  std::vector<std::unique_ptr<Connection>> running;
+  for (int i = 0; i < 3; ++i) {
+    running.push_back(std::make_unique<Connection>(first.port));
+    running.back()->send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+    ASSERT_TRUE(eventually([&] { return metric_of(third_, "windlass_worker_chain_sessions{") == i + 1; }));
+  }
+  ASSERT_TRUE(running[0]->read_until("data: "));
+  const Answer refused = ask(first.port, "POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: full"));
+  EXPECT_TRUE(eventually([&] { return metric_of(third_, "windlass_worker_chain_sessions{") <= 3; }));
+  for (const auto& each : running) EXPECT_THAT(each->read_all(), HasSubstr("data: [DONE]"));
+  expect_empty({&first, &second_, &third_});
+}
+
+// Given calls that are none, answers that say so, and workers that go on.
+TEST_F(ChainOfWorkers, WrongCalls) {
+  for (const char* verb : {"reserve", "step", "keep", "release"}) {
+    for (const std::string& body : {std::string(), std::string("{}"), std::string(5000, 'x')}) {
+      EXPECT_EQ(ask(second_.port, "POST", std::string("/chain/") + verb, body).status, 400) << verb;
+    }
+    EXPECT_EQ(ask(first_.port, "POST", std::string("/chain/") + verb, "{}").status, 409) << verb;
+    EXPECT_EQ(ask(second_.port, "GET", std::string("/chain/") + verb).status, 405) << verb;
+  }
+  EXPECT_EQ(ask(second_.port, "POST", "/chain/other").status, 404);
+  EXPECT_EQ(ask(second_.port, "POST", "/chain/keep", std::string(32, 'a')).status, 404);
+  EXPECT_EQ(ask(second_.port, "POST", "/chain/release", std::string(32, 'a')).status, 200);
+  EXPECT_EQ(ask(second_.port, "POST", "/role", R"({"role":"prefill"})").status, 403);
+  EXPECT_EQ(ask(second_.port, "POST", "/tokenize", R"({"prompt":"a"})").status, 503);
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_})).status, 200);
+}
+
 // Given a later worker that is asked to stop while a session is there, the session goes on to its end, new ones are refused,
 // and then it ends by itself.
 TEST_F(ChainOfWorkers, DrainsItsSessions) {

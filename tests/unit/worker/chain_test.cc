@@ -467,6 +467,27 @@ TEST(Chain, LoopsShareLaterWorkers) {
   mesh.expect_empty();
 }
 
+// Given models that differ in anything that blocks are computed with, their fingerprints do.
+TEST(ChainWire, ModelsAreToldApart) {
+  Rng rng(6, "models");
+  const ModelConfig config = config_with_layers(rng, 3);
+  const ChainModel model = chain_model(config, 1);
+  EXPECT_EQ(model, chain_model(config, 1));
+  EXPECT_NE(model, chain_model(config, 2));
+  const auto differs = [&](const auto& change) {
+    ModelConfig other = config;
+    change(other);
+    return chain_model(other, 1) != model;
+  };
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_theta += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.rms_norm_eps *= 2; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_scaling.factor = 2; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.windows[1] += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.qk_norm = !c.qk_norm; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.hidden_size += 2; }));
+  EXPECT_FALSE(differs([](ModelConfig& c) { c.max_context_tokens += 1; })) << "each worker has a limit of its own";
+}
+
 // Given a reservation as text, the same back; given a text that is none, an error that names the field.
 TEST(ChainWire, ReservationsAsText) {
   const ChainReservation reservation{
