@@ -251,6 +251,24 @@ TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
   EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions_expired_total"), 1);
 }
 
+// Given a last worker that stands still without an end, the request ends with an error once the silence is sure; when it goes
+// on, it keeps nothing of it and takes new ones.
+TEST_F(ChainOfWorkers, AFrozenWorkerIsLost) {
+  json slow = request();
+  slow.update({{"max_tokens", 3000}, {"stream", true}, {"ignore_eos", true}});
+  Connection client(first_.port);
+  client.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  ASSERT_TRUE(client.read_until("data: "));
+  third_.process->signal(SIGSTOP);
+  const auto began = testing::steady_clock::now();
+  EXPECT_THAT(client.read_all(), HasSubstr("has not answered in time"));
+  EXPECT_LT(testing::steady_clock::now() - began, std::chrono::seconds(30));
+  expect_empty({&first_, &second_});
+  third_.process->signal(SIGCONT);
+  expect_empty({&third_});
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_})).status, 200);
+}
+
 // Given a last worker that dies before anything of a whole answer is out: where a gateway named the chain, the connection
 // breaks and it may begin the request anew; where the first worker did, the client hears why, or the body breaks off.
 TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
