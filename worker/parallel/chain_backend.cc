@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -76,9 +77,12 @@ std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Gro
       const bool lost = sessions_.silent(groups[i].chain) || clock_.now_s() - began_s > kChainStepS;
       all = all && lost;
     }
-    if (all) return answers.by_group;
+    if (all) break;
     answers.changed.wait_for(lock, kLook);
   }
+  std::vector<std::optional<ChainAnswer>> came;
+  for (auto& each : answers.by_group) came.push_back(std::exchange(each, std::nullopt));
+  return came;
 }
 
 void ChainBackend::take(const Group& group, std::span<const SequenceChunk> chunks, const std::optional<ChainAnswer>& answer) {
@@ -121,7 +125,7 @@ Result<std::span<const float>> ChainBackend::run(std::span<const SequenceChunk> 
   WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> hidden, local_->forward(chunks, layer_done, skip));
   failures_.assign(chunks.size(), std::nullopt);
   const auto rows = std::count_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return chunk.wants_logits; });
-  logits_.assign(static_cast<std::size_t>(rows * model_.vocab_size), 0.0F);
+  logits_.resize(static_cast<std::size_t>(rows * model_.vocab_size));
 
   const std::vector<Group> groups = groups_of(chunks);
   if (groups.empty()) return std::span<const float>(logits_);
