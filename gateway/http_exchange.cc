@@ -171,7 +171,8 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
 // What makes a step of the request: the body is the same.
 std::string Exchange::step_headers(const Dispatch& to_chain) const {
   switch (to_chain.step) {
-    case Step::kWhole: return {};
+    case Step::kWhole:
+      return to_chain.next_hops.empty() ? std::string() : fmt::format("X-Windlass-Chain: {}\r\n", to_chain.next_hops);
     case Step::kPrefill: return "X-Windlass-Phase: prefill\r\n";
     case Step::kDecode:
       return fmt::format("X-Windlass-Prefilled: {}\r\nX-Windlass-Prefill-Address: {}\r\n", prefill_->value(),

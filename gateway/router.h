@@ -70,6 +70,7 @@ struct Dispatch {
   std::string address;  // "host:port" of the first hop
   Step step = Step::kWhole;
   std::string prefill_address;  // of the worker that was given its first step; kDecode alone
+  std::string next_hops;        // of a chain of several workers those after the first, "host:port,host:port"; else empty
 };
 
 // Answer the request with an error: nothing has been sent to the client yet, and no worker holds it any more (a Cancel went

@@ -117,8 +117,8 @@ void Router::send(double now_s, Model& model, const SlotPtr& slot, RequestId id,
     model.prompts_through.emplace(now_s + prompt_s, id);
   }
   if (step == Step::kPrefill) request.prefill_address = slot->address;
-  actions.push_back(
-      Dispatch{id, slot->id, slot->address, step, step == Step::kDecode ? request.prefill_address : std::string()});
+  actions.push_back(Dispatch{id, slot->id, slot->address, step, step == Step::kDecode ? request.prefill_address : std::string(),
+                             slot->next_hops});
 }
 
 void Router::set_deadline(RequestId id, Request& request, double deadline_s) {

@@ -42,6 +42,7 @@ struct Router::ChainSlot {
   std::size_t index = 0;  // in the model's list, while it is listed
   std::string id;
   std::string address;
+  std::string next_hops;  // of the workers after that one: "host:port,host:port"
   dispatch::Role role = dispatch::Role::kUnified;
   std::uint64_t key = 0;  // a policy's name of it
   double service_rate_per_s = 0;

@@ -75,6 +75,7 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
       slot->address = chain.hops.front();
       slot->key = ++last_key_;
     }
+    slot->next_hops = fmt::format("{}", fmt::join(chain.hops.begin() + 1, chain.hops.end(), ","));
     slot->role = chain.role;
     slot->service_rate_per_s = chain.service_rate_per_s;
     slot->capacity = chain.capacity;

@@ -83,12 +83,29 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
                       .with({{"model", model}})),
       model_load(
           registry.gauges("windlass_worker_model_load_seconds", "Time it took to load the model.").with({{"model", model}})),
+      chain_step(registry
+                     .histograms("windlass_worker_chain_step_seconds",
+                                 "Time from sending a step to the next worker of a chain until its logits are back.",
+                                 iteration_bounds_s())
+                     .with({{"model", model}})),
+      chain_sessions(
+          registry.gauges("windlass_worker_chain_sessions", "Sequences of other workers' requests that have room here.")
+              .with({{"model", model}})),
+      chain_sessions_expired(registry
+                                 .counters("windlass_worker_chain_sessions_expired_total",
+                                           "Sessions of chains that ended because nobody told of them any more.")
+                                 .with({{"model", model}})),
       model_(model),
       requests_finished_(registry.counters("windlass_worker_requests_finished_total", "Requests finished, by reason.")),
       kv_transfer_bytes_(registry.counters("windlass_worker_kv_transfer_bytes_total",
                                            "Bytes of keys and values that went to other workers and came from them.")),
       kv_transfers_(registry.counters("windlass_worker_kv_transfers_total",
-                                      "Prompts whose keys and values other workers had to bring, by outcome.")) {}
+                                      "Prompts whose keys and values other workers had to bring, by outcome.")),
+      chain_bytes_(
+          registry.counters("windlass_worker_chain_bytes_total",
+                            "Bytes of hidden states and logits that went to other workers of chains and came from them.")),
+      chain_refusals_(registry.counters("windlass_worker_chain_refusals_total",
+                                        "Reservations of room in a chain that were not granted, by reason.")) {}
 
 Counter WorkerMetrics::requests_finished(const std::string& reason) const {
   return requests_finished_.with({{"model", model_}, {"reason", reason}});
@@ -100,6 +117,14 @@ Counter WorkerMetrics::kv_transfer_bytes(const std::string& direction) const {
 
 Counter WorkerMetrics::kv_transfers(const std::string& outcome) const {
   return kv_transfers_.with({{"model", model_}, {"outcome", outcome}});
+}
+
+Counter WorkerMetrics::chain_bytes(const std::string& direction) const {
+  return chain_bytes_.with({{"model", model_}, {"direction", direction}});
+}
+
+Counter WorkerMetrics::chain_refusals(const std::string& reason) const {
+  return chain_refusals_.with({{"model", model_}, {"reason", reason}});
 }
 
 GatewayMetrics::GatewayMetrics(Registry& registry)

@@ -25,6 +25,13 @@ struct WorkerMetrics {
   // computed here; "stopped": its request ended, or lost its room to another one.
   [[nodiscard]] Counter kv_transfers(const std::string& outcome) const;
 
+  // windlass_worker_chain_bytes_total{model,direction}: between the workers of a chain; direction: "sent" (hidden states to the
+  // next worker), "received" (logits from there; hidden states from the one before).
+  [[nodiscard]] Counter chain_bytes(const std::string& direction) const;
+  // windlass_worker_chain_refusals_total{model,reason}: reservations that this worker refused ("full", "draining"; "mismatch":
+  // another model, or blocks that do not follow), or that the next worker did not answer ("unreachable").
+  [[nodiscard]] Counter chain_refusals(const std::string& reason) const;
+
   ProcessMetrics process;
   Gauge requests_running;           // windlass_worker_requests_running{model}
   Gauge requests_waiting;           // windlass_worker_requests_waiting{model}
@@ -45,12 +52,17 @@ struct WorkerMetrics {
   Gauge kv_blocks_used;             // windlass_worker_kv_cache_blocks_used{model}
   Histogram kv_transfer;            // windlass_worker_kv_transfer_seconds{model}: from the first question to the last answer
   Gauge model_load;                 // windlass_worker_model_load_seconds{model}
+  Histogram chain_step;             // windlass_worker_chain_step_seconds{model}: from a step's leave to the logits' arrival
+  Gauge chain_sessions;             // windlass_worker_chain_sessions{model}: of other workers' requests that have room here
+  Counter chain_sessions_expired;   // windlass_worker_chain_sessions_expired_total{model}: nobody told of them any more
 
  private:
   std::string model_;
   CounterFamily requests_finished_;
   CounterFamily kv_transfer_bytes_;
   CounterFamily kv_transfers_;
+  CounterFamily chain_bytes_;
+  CounterFamily chain_refusals_;
 };
 
 struct GatewayMetrics {

@@ -2,14 +2,19 @@
 //
 // The engine decides what runs and which cache blocks belong to whom; the backend computes. The KV cache is a fixed number of
 // blocks of kKvBlockTokens positions each; position p of a sequence lives in block blocks[p / kKvBlockTokens]. A backend is
-// owned by the engine's loop and used from its thread alone.
+// owned by the engine's loop, or by a chain's stage, and used from its thread alone.
+//
+// A backend may have some of the model's transformer blocks alone: the embedding goes with the first block, the final norm and
+// the output matrix with the last. Between backends pass hidden states, the rows that enter and leave a block.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "planner/base/result.h"
+#include "worker/model/config.h"
 
 namespace windlass::worker {
 
@@ -19,10 +24,14 @@ inline constexpr std::int64_t kKvBlockTokens = 16;
 
 // Some consecutive tokens of one sequence: a piece of its prompt (prefill), or its newest token (decode).
 struct SequenceChunk {
-  std::span<const std::int32_t> tokens;  // at least one
-  std::int64_t start = 0;                // position of tokens[0]; all positions before it are in the cache
-  std::span<const std::int32_t> blocks;  // covers start + tokens.size() positions
+  std::span<const std::int32_t> tokens;  // at least one; none where `hidden` is given
+  std::int64_t start = 0;                // position of the first token; all positions before it are in the cache
+  std::span<const std::int32_t> blocks;  // covers start + its tokens
   bool wants_logits = false;             // of the last token
+  // (tokens, hidden size): what the block before this backend's first one gave; for backends that do not begin at block 0.
+  std::span<const float> hidden = {};
+  // Names the sequence's room at the later workers of its chain; empty: this worker computes all of it.
+  std::string_view chain_session = {};
 };
 
 // What a token leaves in the cache: `values` floats in each of `layers` layers, the keys of all heads and then their values.
@@ -49,13 +58,18 @@ class Backend {
   [[nodiscard]] virtual std::int64_t kv_blocks() const = 0;
   [[nodiscard]] virtual KvShape kv_shape() const = 0;
 
-  // Writes the chunks' keys and values into the cache and returns (chunks that want logits, vocab), row-major, in chunk order.
-  // The span is valid until the next call. REQUIRES: chunks are of different sequences; tokens together are at most the
-  // max_batch_tokens that the backend was made with.
+  // Writes the chunks' keys and values into the cache and returns (chunks that want logits, vocab), row-major, in chunk order;
+  // a backend without the last block returns the hidden states of all tokens instead, (tokens, hidden size). The span is valid
+  // until the next call. `skip`: so many of its first blocks are left out, since `hidden` has passed them elsewhere.
+  // REQUIRES: chunks are of different sequences; tokens together are at most the max_batch_tokens that the backend was made
+  // with.
   [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks,
-                                                       const LayerDone& layer_done = nullptr) {
-    return run(chunks, layer_done);
+                                                       const LayerDone& layer_done = nullptr, std::int64_t skip = 0) {
+    return run(chunks, layer_done, skip);
   }
+  // Of the last forward() that returned rows: why the chunk with this index has failed though others went on (its row, if it
+  // wants one, says nothing); else nullptr. Valid until the next forward().
+  [[nodiscard]] virtual const Error* failure(std::size_t /*chunk*/) const { return nullptr; }
 
   // Copy a range out of the cache or into it: (tokens, kv_shape().values), row-major, the same from every kind of backend. From
   // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).
@@ -63,8 +77,8 @@ class Backend {
   virtual void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
 
  private:
-  [[nodiscard]] virtual Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
-                                                           const LayerDone& layer_done) = 0;
+  [[nodiscard]] virtual Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                           std::int64_t skip) = 0;
 };
 
 }  // namespace windlass::worker

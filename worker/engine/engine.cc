@@ -375,23 +375,29 @@ std::vector<TokenEvent> Engine::step() {
     iteration_.tokens += work.tokens;
     chunks_.push_back(
         {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.cached), static_cast<std::size_t>(work.tokens)),
-         sequence.cached, sequence.blocks, work.tokens == sequence.pending()});
+         sequence.cached,
+         sequence.blocks,
+         work.tokens == sequence.pending(),
+         {},
+         sequence.request.chain});
   }
   const auto logits =
       backend_.forward(chunks_, sends ? LayerDone([this](std::int64_t layer) { tell_computed(layer); }) : nullptr);
   const double now_s = clock_.now_s();
   const auto vocab = static_cast<std::size_t>(backend_.vocab_size());
   std::size_t row = 0;
-  for (const Work& work : plan_) {
-    Sequence& sequence = *work.sequence;
+  for (std::size_t i = 0; i < plan_.size(); ++i) {
+    Sequence& sequence = *plan_[i].sequence;
     sequence.planned = false;
-    if (!logits.ok()) {
+    const bool complete = plan_[i].tokens == sequence.pending();
+    if (const Error* error = logits.ok() ? backend_.failure(i) : &logits.error()) {
+      if (complete) ++row;
       sequence.finished = true;
-      events.push_back(end_event(sequence, FinishReason::kError, logits.error().message));
+      events.push_back(end_event(sequence, FinishReason::kError, error->message));
+      events.back().chain_lost = error->code == ErrorCode::kUnavailable;
       continue;
     }
-    const bool complete = work.tokens == sequence.pending();
-    sequence.cached += work.tokens;
+    sequence.cached += plan_[i].tokens;
     if (complete) events.push_back(advance(sequence, logits->subspan(vocab * row++, vocab), now_s));
   }
   drop_finished();

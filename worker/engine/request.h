@@ -29,6 +29,7 @@ struct GenerationRequest {
   std::vector<std::int32_t> stop_tokens;  // beyond the model's end-of-sequence tokens
   bool ignore_eos = false;                // generate until max_tokens: end-of-sequence and stop tokens are ordinary
   KvSession kv;                           // where one worker computes the prompt and another answers
+  std::string chain;                      // its session at the later workers of its chain; empty: this one has all blocks
 };
 
 enum class FinishReason {
@@ -71,7 +72,8 @@ struct TokenEvent {
   bool prompt_received = false;       // another worker computed the prompt
   bool for_another = false;           // the prompt is computed for another worker, which tells the client of the token
   std::optional<FinishReason> finish;
-  std::string error;  // for kError and kCancelled: why
+  std::string error;        // for kError and kCancelled: why
+  bool chain_lost = false;  // for kError: a later worker of its chain was; another chain may serve the request
   RequestTimes times;
 };
 

@@ -29,6 +29,15 @@ struct RopeScaling {
   double original_max_tokens = 8192;  // kLlama3 alone
 };
 
+// Consecutive transformer blocks: first, first + 1, ... end - 1, counted from 0.
+struct BlockRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - first; }
+  bool operator==(const BlockRange&) const = default;
+};
+
 enum class Architecture { kLlama, kMistral, kQwen2, kQwen3 };
 // As config.json has it under model_type: "llama", ...
 [[nodiscard]] const char* to_string(Architecture architecture);
@@ -68,6 +77,7 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;  // generation_config.json's, else config.json's
   SamplingDefaults sampling;                // generation_config.json's
 
+  [[nodiscard]] BlockRange all_blocks() const { return {0, layers}; }
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {

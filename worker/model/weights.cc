@@ -49,13 +49,16 @@ class Loader {
 
 }  // namespace
 
-Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
+Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks) {
   try {
     Loader loader(store);
     ModelWeights weights;
     const std::int64_t hidden = config.hidden_size;
-    loader.append(weights.embedding, "model.embed_tokens.weight", {config.vocab_size, hidden});
-    for (std::int64_t i = 0; i < config.layers; ++i) {
+    const bool begins = blocks.first == 0;
+    const bool ends = blocks.end == config.layers;
+    if (begins || (ends && config.tie_word_embeddings))
+      loader.append(weights.embedding, "model.embed_tokens.weight", {config.vocab_size, hidden});
+    for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
       const std::string prefix = fmt::format("model.layers.{}.", i);
       LayerWeights layer;
       layer.qkv.reserve(static_cast<std::size_t>((config.q_size() + 2 * config.kv_size()) * hidden));
@@ -81,8 +84,8 @@ Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& 
       loader.append(layer.down, prefix + "mlp.down_proj.weight", {hidden, config.intermediate_size});
       weights.layers.push_back(std::move(layer));
     }
-    loader.append(weights.final_norm, "model.norm.weight", {hidden});
-    if (!config.tie_word_embeddings) loader.append(weights.lm_head, "lm_head.weight", {config.vocab_size, hidden});
+    if (ends) loader.append(weights.final_norm, "model.norm.weight", {hidden});
+    if (ends && !config.tie_word_embeddings) loader.append(weights.lm_head, "lm_head.weight", {config.vocab_size, hidden});
     WINDLASS_RETURN_IF_ERROR(loader.outcome());
     return weights;
   } catch (const std::bad_alloc&) {

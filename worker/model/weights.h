@@ -24,16 +24,22 @@ struct LayerWeights {
   std::vector<float> down;            // (hidden, intermediate)
 };
 
+// Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
+// tied to it; the final norm and lm_head with the last block.
 struct ModelWeights {
-  std::vector<float> embedding;  // (vocab, hidden)
-  std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // (hidden)
-  std::vector<float> lm_head;     // (vocab, hidden); empty when tied to the embedding
+  std::vector<float> embedding;      // (vocab, hidden)
+  std::vector<LayerWeights> layers;  // of these blocks
+  std::vector<float> final_norm;     // (hidden)
+  std::vector<float> lm_head;        // (vocab, hidden); empty when tied to the embedding
 
   [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
 };
 
 // Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight).
-[[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store);
+// REQUIRES: `blocks` are blocks of the model.
+[[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks);
+[[nodiscard]] inline Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
+  return load_weights(config, store, config.all_blocks());
+}
 
 }  // namespace windlass::worker

@@ -16,6 +16,7 @@
 
 #include "metrics/bundles.h"
 #include "worker/engine/clock.h"
+#include "worker/serve/chain_http.h"
 #include "worker/serve/http_server.h"
 #include "worker/serve/kv_http.h"
 #include "worker/serve/served_model.h"
@@ -49,14 +50,14 @@ bool stop_signal_within_tick() {
 }
 
 // Waits until everything in flight is answered. False when the time ran out or a second signal came.
-bool drained(HttpServer& server, EngineLoop& engine, const Clock& clock, double limit_s) {
+bool drained(HttpServer& server, const Served& served, const Clock& clock, double limit_s) {
   const double begun_s = clock.now_s();
   double idle_since_s = -1;
   for (;;) {
     const bool again = stop_signal_within_tick();
     const double now_s = clock.now_s();
     server.tick();
-    if (engine.in_flight() == 0) {
+    if (served.in_flight() == 0) {
       if (idle_since_s < 0) idle_since_s = now_s;
       const bool flushed = server.open_exchanges() == 0 || now_s - idle_since_s > kFlushSeconds;
       if (flushed && now_s - begun_s >= kLingerSeconds) return true;
@@ -86,7 +87,11 @@ int serve_model(const ServeFlags& flags) {
   for (const char* reason : {"stop", "length", "abort", "error", "rejected", "prefilled"})
     metrics.requests_finished(reason).add(0);
   for (const char* outcome : {"received", "failed", "stopped"}) metrics.kv_transfers(outcome).add(0);
-  for (const char* direction : {"sent", "received"}) metrics.kv_transfer_bytes(direction).add(0);
+  for (const char* direction : {"sent", "received"}) {
+    metrics.kv_transfer_bytes(direction).add(0);
+    metrics.chain_bytes(direction).add(0);
+  }
+  for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
@@ -95,11 +100,13 @@ int serve_model(const ServeFlags& flags) {
   }
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
-  const OtherWorkers others{ask_over_http(), [](const KvQuestion& last, const Error& why) {
+  const OtherWorkers others{ask_over_http(),
+                            [](const KvQuestion& last, const Error& why) {
                               spdlog::warn("prompt of session {} at {} is computed here: {}", last.session, last.address,
                                            why.message);
-                            }};
-  auto loading = std::async(std::launch::async, [&] { return load_served_model(flags, clock, metrics, others); });
+                            },
+                            call_over_http()};
+  auto loading = std::async(std::launch::async, [&] { return load_served(flags, clock, metrics, others); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     if (stop_signal_within_tick()) {
       spdlog::info("asked to stop while loading");
@@ -113,24 +120,34 @@ int serve_model(const ServeFlags& flags) {
     spdlog::shutdown();
     std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
   }
-  const std::unique_ptr<ServedModel> model = std::move(loaded).value();
-  EngineLoop& engine = *model->engine;
-  server.serve(*model);
-  spdlog::info("serving '{}': {} layers, hidden {}, vocabulary {}, context {}, {} concurrent", flags.served_name,
-               model->config.layers, model->config.hidden_size, model->config.vocab_size, engine.options().max_context_tokens,
-               flags.max_concurrent);
+  const Served served = std::move(loaded).value();
+  if (served.model) {
+    const ServedModel& model = *served.model;
+    server.serve(model);
+    spdlog::info("serving '{}': blocks {}:{} of {}, hidden {}, vocabulary {}, context {}, {} concurrent", flags.served_name,
+                 model.blocks.first, model.blocks.end, model.config.layers, model.config.hidden_size, model.config.vocab_size,
+                 model.engine->options().max_context_tokens, flags.max_concurrent);
+  } else {
+    const ChainStageOptions& options = served.blocks->stage->options();
+    server.serve(*served.blocks);
+    spdlog::info("serving blocks {}:{} of {} of '{}' to other workers: hidden {}, sessions of up to {} tokens",
+                 options.blocks.first, options.blocks.end, options.model.layers, flags.served_name, options.model.hidden_size,
+                 options.max_tokens);
+  }
 
   while (!stop_signal_within_tick()) server.tick();
 
   server.drain();
-  engine.drain();
-  spdlog::info("draining: {} requests in flight, at most {} s", engine.in_flight(), flags.drain_timeout_s);
-  const bool whole = drained(server, engine, clock, flags.drain_timeout_s);
+  served.drain();
+  spdlog::info("draining: {} requests in flight, at most {} s", served.in_flight(), flags.drain_timeout_s);
+  const bool whole = drained(server, served, clock, flags.drain_timeout_s);
   bool settled = true;
   if (!whole) {
-    spdlog::warn("drain ended early: {} requests in flight are cut", engine.in_flight());
-    engine.cancel_all("this worker was stopped before the answer was complete");
-    settled = engine.wait_idle(kFlushSeconds);
+    spdlog::warn("drain ended early: {} requests in flight are cut", served.in_flight());
+    if (served.model) {
+      served.model->engine->cancel_all("this worker was stopped before the answer was complete");
+      settled = served.model->engine->wait_idle(kFlushSeconds);
+    }
     // The last events are in buffers; clients should still hear them.
     for (const double cut_s = clock.now_s(); server.open_exchanges() > 0 && clock.now_s() - cut_s < kFlushSeconds;) {
       static_cast<void>(stop_signal_within_tick());

@@ -33,10 +33,11 @@ void send_response(const web::http::http_request& request, int status, const std
 
 ApiError failure_of(const TokenEvent& event) {
   ApiError error;
-  error.status = event.finish == FinishReason::kCancelled ? 503 : 500;
+  const bool cancelled = event.finish == FinishReason::kCancelled;
+  error.status = cancelled ? 503 : event.chain_lost ? 502 : 500;
   error.message = event.error;
   error.type = "server_error";
-  error.code = event.finish == FinishReason::kCancelled ? "aborted" : "internal_error";
+  error.code = cancelled ? "aborted" : event.chain_lost ? "chain_lost" : "internal_error";
   return error;
 }
 
@@ -97,6 +98,7 @@ bool Exchange::take(int index, const TokenEvent& event) {
   Answer& answer = answers_[static_cast<std::size_t>(index)];
   if (event.has_token && parts_.stream) {
     write(parts_.format.chunk(index, event, answer.offset));
+    told_ = true;
     if (event.logprobs) answer.offset += characters_of(event.logprobs->token);
   }
   if (!parts_.stream) {
@@ -147,6 +149,8 @@ void Exchange::finish_stream(const TokenEvent* failed) {
   if (failed == nullptr) {
     if (parts_.include_usage) write(parts_.format.usage_chunk(choices()));
     write(std::string(kStreamEnd));
+  } else if (failed->chain_lost && parts_.may_move && !told_) {
+    return break_off(failed->error);
   } else {
     write(error_chunk(failure(*failed)));  // and no [DONE]: the answer is not whole
   }
@@ -164,9 +168,15 @@ void Exchange::finish_whole(const TokenEvent* failed) {
     return;
   }
   const ApiError error = failure(*failed);
-  if (!buffer_) return send_whole(error.status, error_body(error));
+  const bool moves = failed->chain_lost && parts_.may_move;
+  if (!buffer_ && !moves) return send_whole(error.status, error_body(error));
   // The status is out and says 200: break the connection rather than end it as if all were well.
-  buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(error.message)));
+  break_off(error.message);
+}
+
+void Exchange::break_off(const std::string& why) {
+  if (!buffer_) start_body("application/json");
+  buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(why)));
 }
 
 // The keys and values have been taken or given up: in either case there is nothing more to say. Where nothing had begun, a

@@ -34,6 +34,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool stream = false;
     bool include_usage = false;
     int choices = 1;
+    // Who asked can ask another chain, as long as nothing of an answer has come: where this one is lost before that, the
+    // connection breaks instead of telling of it.
+    bool may_move = false;
     // Of a prefill for another worker the header of its answer, which is neither streamed nor tells anything else; else empty.
     std::string prefilled;
     double started_s = 0;
@@ -75,6 +78,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void finish_stream(const TokenEvent* failed);
   void finish_whole(const TokenEvent* failed);
   void finish_prefill(const TokenEvent& last);
+  void break_off(const std::string& why);
   [[nodiscard]] bool is_prefill() const { return !parts_.prefilled.empty(); }
   void send_whole(int status, const std::string& body);
   void reply(web::http::http_response response);
@@ -87,6 +91,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool finished_ = false;
   bool timed_out_ = false;
   bool failed_ = false;  // a choice did, and the others are to end
+  bool told_ = false;    // something of an answer is out
   double last_write_s_;
   bool wrote_ = false;
   std::vector<Answer> answers_;

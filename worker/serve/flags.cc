@@ -9,6 +9,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "worker/parallel/chain_wire.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -36,7 +38,28 @@ struct RawServe {
   std::string drain_timeout = "30m";
   std::string request_timeout = "0";
   std::string role = to_string(Role::kUnified);
+  std::string blocks;
+  std::string next;
 };
+
+// What is said of the worker's part of the model.
+Result<void> read_chain(ServeFlags& flags, const RawServe& raw) {
+  if (!raw.blocks.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(flags.blocks, parse_blocks(raw.blocks));
+    if (flags.role != Role::kUnified) {
+      return bad(fmt::format("--role: found {}, allowed together with --blocks is unified", to_string(flags.role)));
+    }
+  }
+  if (raw.next.empty()) return {};
+  auto hops = hops_from(raw.next);
+  if (!hops.ok()) return hops.error().within("--next");
+  if (!flags.blocks || flags.blocks->first > 0) {
+    return bad(
+        fmt::format("--next: found {}, allowed together with --blocks 0:B alone: the first worker knows its chain", raw.next));
+  }
+  flags.next_hops = std::move(hops).value();
+  return {};
+}
 
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.model_folder.empty()) return bad("--model: found nothing, allowed is a model folder (see --help)");
@@ -60,6 +83,7 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
   flags.role = *role;
+  WINDLASS_RETURN_IF_ERROR(read_chain(flags, raw));
   WINDLASS_RETURN_IF_ERROR(in_range("--max-concurrent", flags.max_concurrent, 1, 1024));
   WINDLASS_RETURN_IF_ERROR(in_range("--threads", flags.threads, 1, 1024));
   if (flags.kv_cache_tokens != 0) WINDLASS_RETURN_IF_ERROR(in_range("--kv-cache-tokens", flags.kv_cache_tokens, 1, 1LL << 32U));
@@ -98,6 +122,20 @@ Result<double> parse_duration_s(std::string_view text) {
   return total;
 }
 
+Result<BlockRange> parse_blocks(std::string_view text) {
+  const Error error = bad(fmt::format("--blocks: found '{}', allowed is A:B with whole numbers 0 <= A < B", text));
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return error;
+  const auto number = [](std::string_view digits, std::int64_t& to) {
+    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), to);
+    return failure == std::errc{} && end == digits.data() + digits.size() && digits.front() != '-';
+  };
+  BlockRange blocks;
+  if (!number(text.substr(0, colon), blocks.first) || !number(text.substr(colon + 1), blocks.end)) return error;
+  if (blocks.first >= blocks.end) return error;
+  return blocks;
+}
+
 Result<HostPort> parse_host_port(std::string_view text) {
   const Error error = bad(fmt::format("--listen: found '{}', allowed is HOST:PORT with a port from 1 to 65535", text));
   const std::size_t colon = text.rfind(':');
@@ -134,6 +172,12 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option(
       "--role", raw.role,
       "unified, prefill (prompts for other workers alone) or decode (answers to prompts of others) (default unified)");
+  app.add_option("--blocks", raw.blocks,
+                 "A:B: load the model's blocks A to B - 1 alone, counted from 0; workers that have all blocks together make a "
+                 "chain (default: all blocks)");
+  app.add_option("--next", raw.next,
+                 "with --blocks 0:B: HOST:PORT[,HOST:PORT...] of the workers with the later blocks, in their order (default: "
+                 "as each request's X-Windlass-Chain says)");
   app.add_option("--token-file", serve.token_file,
                  "file of the token that may change the role while the worker runs (default: nobody may)");
   app.add_option("--threads", serve.threads, "threads for matrix products (default 1)");

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "planner/base/result.h"
+#include "worker/model/config.h"
 #include "worker/model/model_init.h"
 #include "worker/serve/role.h"
 
@@ -26,8 +28,10 @@ struct ServeFlags {
   double drain_timeout_s = 1800;
   double request_timeout_s = 0;  // 0: none
   int threads = 1;
-  Role role = Role::kUnified;  // at the start
-  std::string token_file;      // of the installation's token, which may change the role; empty: nobody may
+  Role role = Role::kUnified;          // at the start
+  std::optional<BlockRange> blocks;    // nullopt: all of the model's
+  std::vector<std::string> next_hops;  // of requests that name no chain: the workers after this one
+  std::string token_file;              // of the installation's token, which may change the role; empty: nobody may
 };
 
 struct ModelInitFlags {
@@ -47,6 +51,9 @@ using Command = std::variant<ServeFlags, ModelInitFlags, PrintAndExit>;
 
 // Go's syntax: "500ms", "30s", "1h30m", "0". In seconds.
 [[nodiscard]] Result<double> parse_duration_s(std::string_view text);
+
+// "A:B": blocks A to B - 1. Error: kInvalidArgument.
+[[nodiscard]] Result<BlockRange> parse_blocks(std::string_view text);
 
 // "HOST:PORT"; the host is a name or an IPv4 address.
 struct HostPort {

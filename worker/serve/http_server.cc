@@ -21,6 +21,7 @@
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 #include "worker/parallel/kv_wire.h"
+#include "worker/serve/chain_http.h"
 #include "worker/serve/exchange.h"
 #include "worker/serve/kv_http.h"
 
@@ -41,6 +42,7 @@ enum class Phase { kLoading, kReady, kDraining };
 // in and would otherwise keep it in memory.
 struct Body {
   std::string bytes;
+  std::size_t most = kMaxBodyBytes;
   bool too_large = false;
   std::array<std::uint8_t, kReadBytes> piece;
 };
@@ -49,7 +51,7 @@ pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::sh
   auto buffer = request.body().streambuf();
   return buffer.getn(body->piece.data(), body->piece.size()).then([request, body](std::size_t count) {
     if (count == 0) return pplx::task_from_result(body);
-    if (body->bytes.size() + count > kMaxBodyBytes) {
+    if (body->bytes.size() + count > body->most) {
       body->too_large = true;
       body->bytes.clear();
     }
@@ -91,6 +93,10 @@ std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& r
   return sessions;
 }
 
+bool is_chain_call(const http_request& request) {
+  return std::string_view(request.relative_uri().path()).substr(0, kChainPath.size()) == kChainPath;
+}
+
 std::int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -108,7 +114,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   const std::int64_t created;
   std::atomic<Role> role;
   std::atomic<Phase> phase{Phase::kLoading};
-  std::atomic<const ServedModel*> model{nullptr};
+  std::atomic<const ServedModel*> model{nullptr};  // once it is loaded; or blocks
+  std::atomic<const ServedBlocks*> blocks{nullptr};
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
@@ -123,11 +130,15 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   }
 
   void handle(const http_request& request);
-  void route(const http_request& request, const std::string& body, const Token& token);
+  void route(const http_request& request, std::string body, const Token& token);
   void generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token);
+  void begin_chain(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
+                   std::vector<GenerationRequest> choices, const Token& token);
   void start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
-             const std::vector<KvSession>& sessions, const Token& token);
+             std::vector<GenerationRequest> choices, const Token& token);
+  void chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token);
   void change_role(const http_request& request, const std::string& body, const Token& token);
+  void refuse_for_blocks(const http_request& request, const Token& token);
   void tokenize(const http_request& request, bool encode, const std::string& body, const Token& token);
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
@@ -153,7 +164,11 @@ void HttpServer::Impl::handle(const http_request& request) {
   const Token token = make_token();
   std::size_t header_bytes = 0;
   for (const auto& [name, value] : request.headers()) header_bytes += name.size() + value.size() + 4;
-  read_body(request, std::make_shared<Body>())
+  auto whole = std::make_shared<Body>();
+  if (const ServedBlocks* loaded = blocks.load(); loaded != nullptr && is_chain_call(request)) {
+    whole->most = std::max(kMaxBodyBytes, most_step_bytes(loaded->config.hidden_size));
+  }
+  read_body(request, whole)
       .then([self = shared_from_this(), request, token, header_bytes](const pplx::task<std::shared_ptr<Body>>& read) {
         try {
           const auto body = read.get();
@@ -162,9 +177,9 @@ void HttpServer::Impl::handle(const http_request& request) {
                          {431, fmt::format("headers: found {} bytes, allowed are at most {}", header_bytes, kMaxHeaderBytes)},
                          token);
           } else if (body->too_large) {
-            self->refuse(request, {413, fmt::format("the body is larger than the {} bytes allowed", kMaxBodyBytes)}, token);
+            self->refuse(request, {413, fmt::format("the body is larger than the {} bytes allowed", body->most)}, token);
           } else {
-            self->route(request, body->bytes, token);
+            self->route(request, std::move(body->bytes), token);
           }
         } catch (const std::exception& e) {
           spdlog::warn("request failed: {}", e.what());
@@ -177,19 +192,21 @@ void HttpServer::Impl::handle(const http_request& request) {
       });
 }
 
-void HttpServer::Impl::route(const http_request& request, const std::string& body, const Token& token) {
+void HttpServer::Impl::route(const http_request& request, std::string body, const Token& token) {
   const std::string path = request.relative_uri().path();
   const std::string method = request.method();
+  const auto chain = chain_verb_of(path);
   const bool tokens = path == "/tokenize" || path == "/detokenize";
   const bool role_path = path == "/role";
   const bool kv = path.compare(0, kKvPath.size(), kKvPath) == 0;
-  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens || (role_path && method == "POST");
+  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens || (role_path && method == "POST") ||
+                    chain.has_value();
   const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path || kv;
   if (!post && !get) {
     return refuse(request,
                   {404,
                    fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
-                               "/detokenize, /health, /ready, /metrics, /role and /kv/SESSION",
+                               "/detokenize, /health, /ready, /metrics, /role, /kv/SESSION and /chain/VERB",
                                path),
                    "invalid_request_error", "", "not_found"},
                   token);
@@ -201,6 +218,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
                    "method_not_allowed"},
                   token, "", allowed);
   }
+  if (chain) return chain_call(request, *chain, std::move(body), token);
   if (role_path && post) return change_role(request, body, token);
   if (tokens) return tokenize(request, path == "/tokenize", body, token);
   if (post)
@@ -227,6 +245,7 @@ void HttpServer::Impl::route(const http_request& request, const std::string& bod
 std::string HttpServer::Impl::models_body() const {
   ordered_json entry = {{"id", options.served_name}, {"object", "model"}, {"created", created}, {"owned_by", "windlass"}};
   if (const ServedModel* loaded = model.load()) entry["max_model_len"] = loaded->engine->options().max_context_tokens;
+  if (const ServedBlocks* loaded = blocks.load()) entry["max_model_len"] = loaded->stage->options().max_tokens;
   const ordered_json body = {{"object", "list"}, {"data", ordered_json::array({entry})}};
   return body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -237,6 +256,7 @@ ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
 
 void HttpServer::Impl::tokenize(const http_request& request, bool encode, const std::string& body, const Token& token) {
   const ServedModel* loaded = model.load();
+  if (blocks.load() != nullptr) return refuse_for_blocks(request, token);
   if (loaded == nullptr) {
     return refuse(request, {503, "this worker is loading and has no tokenizer yet", "server_error", "", "loading"}, token);
   }
@@ -248,6 +268,7 @@ void HttpServer::Impl::tokenize(const http_request& request, bool encode, const 
 void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token) {
   const Phase now = phase.load();
   const ServedModel* loaded = model.load();
+  if (blocks.load() != nullptr) return refuse_for_blocks(request, token);
   if (now != Phase::kReady || loaded == nullptr) {
     const std::string why = now == Phase::kDraining ? "draining" : "loading";
     return refuse(request, {503, fmt::format("this worker is {} and takes no requests", why), "server_error", "", why}, token,
@@ -263,14 +284,88 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
   ApiRequest& api = std::get<ApiRequest>(parsed);
   const auto sessions = sessions_of(request, static_cast<std::size_t>(api.choices));
   if (const auto* error = std::get_if<ApiError>(&sessions)) return refuse(request, *error, token);
-  start(request, endpoint, *loaded, api, std::get<std::vector<KvSession>>(sessions), token);
+  std::vector<GenerationRequest> choices = choices_of(api);
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i].kv = std::get<std::vector<KvSession>>(sessions)[i];
+  if (loaded->chains != nullptr) return begin_chain(request, endpoint, *loaded, api, std::move(choices), token);
+  start(request, endpoint, *loaded, api, std::move(choices), token);
+}
+
+void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Token& token) {
+  const ChainStageOptions& is = blocks.load()->stage->options();
+  refuse(request,
+         {503,
+          fmt::format("this worker has the blocks {}:{} of {} alone: requests go to the first worker of its chains",
+                      is.blocks.first, is.blocks.end, is.model.layers),
+          "server_error", "", "role"},
+         token, "role");
+}
+
+void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
+  if (const ServedBlocks* loaded = blocks.load()) return answer_chain(request, *loaded->stage, verb, std::move(body), token);
+  const ServedModel* loaded = model.load();
+  if (loaded == nullptr) return send_chain_answer(request, {503, "loading", "this worker is loading"}, token);
+  send_chain_answer(request,
+                    {409, "",
+                     fmt::format("blocks: found {}:{} here, needed are some that begin later: a chain's first worker is no "
+                                 "other one's part",
+                                 loaded->blocks.first, loaded->blocks.end)},
+                    token);
+}
+
+// Room at all workers of the chain comes before anything else of the request begins.
+void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoint, const ServedModel& loaded,
+                                   const ApiRequest& api, std::vector<GenerationRequest> choices, const Token& token) {
+  const std::string header = header_of(request.headers(), kChainHeader);
+  auto hops = header.empty() ? Result<std::vector<std::string>>(loaded.next_hops) : hops_from(header);
+  if (!hops.ok()) return refuse(request, bad_header(kChainHeader, header, "HOST:PORT,HOST:PORT..."), token);
+  if (hops->empty()) {
+    return refuse(request,
+                  {503,
+                   fmt::format("this worker has the blocks {}:{} of {} alone; for the rest found neither {} nor --next",
+                               loaded.blocks.first, loaded.blocks.end, loaded.config.layers, kChainHeader),
+                   "server_error", "", "role"},
+                  token, "role");
+  }
+  const EngineOptions& limits = loaded.engine->options();
+  std::vector<std::string> sessions;
+  std::int64_t tokens = 0;
+  for (GenerationRequest& choice : choices) {
+    if (choice.kv.sends() || choice.kv.receives()) {
+      return refuse(request,
+                    {400, fmt::format("{} and {}: found one of them, allowed is none for a worker with the blocks {}:{} alone",
+                                      kPhaseHeader, kPrefilledHeader, loaded.blocks.first, loaded.blocks.end)},
+                    token);
+    }
+    if (const auto fit = Engine::check(limits, loaded.config.vocab_size, choice); !fit.ok())
+      return refuse(request, {400, fit.error().message}, token);
+    choice.chain = new_session_id();
+    sessions.push_back(choice.chain);
+    const auto prompt = static_cast<std::int64_t>(choice.prompt.size());
+    tokens = std::max(tokens, prompt + std::min(choice.max_tokens, limits.max_context_tokens - prompt));
+  }
+  loaded.chains->reserve(std::move(sessions), std::move(hops).value(), tokens,
+                         [self = shared_from_this(), request, endpoint, &loaded, api, choices = std::move(choices),
+                          token](const Result<void>& reserved) mutable {
+                           try {
+                             if (reserved.ok()) return self->start(request, endpoint, loaded, api, std::move(choices), token);
+                             const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
+                             const std::string why = full ? "full" : "chain";
+                             spdlog::warn("no room in the request's chain: {}", reserved.error().message);
+                             self->refuse(request,
+                                          {503, fmt::format("no room in the request's chain: {}", reserved.error().message),
+                                           "server_error", "", why},
+                                          token, why);
+                           } catch (const std::exception& e) {
+                             spdlog::warn("request failed: {}", e.what());
+                           }
+                         });
 }
 
 void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
-                             const std::vector<KvSession>& sessions, const Token& token) {
+                             std::vector<GenerationRequest> choices, const Token& token) {
   EngineLoop& engine = *loaded.engine;
   KvExports& exports = *loaded.exports;
-  const bool sends = sessions.front().sends();
+  const bool sends = choices.front().kv.sends();
   const Role is = role.load();
   if (is == (sends ? Role::kDecode : Role::kPrefill)) {
     return refuse(request,
@@ -284,25 +379,31 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
   const std::string id =
       fmt::format("{}-{:x}-{}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl", created, number);
   std::vector<std::string> sent;
-  if (sends)
-    std::transform(sessions.begin(), sessions.end(), std::back_inserter(sent), [](const auto& each) { return each.id; });
+  std::vector<std::string> chained;
+  for (const GenerationRequest& choice : choices) {
+    if (sends) sent.push_back(choice.kv.id);
+    if (!choice.chain.empty()) chained.push_back(choice.chain);
+  }
   auto exchange = std::make_shared<Exchange>(Exchange::Parts{
       request, ResponseFormat(endpoint, id, loaded.served_name, unix_now_s()), request_id_of(request), api.stream && !sends,
-      api.include_usage, api.choices, sessions_text(sent), clock.now_s(), options.request_timeout_s, token});
-  std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> choices;
-  for (GenerationRequest& choice : choices_of(api)) {
-    const int index = static_cast<int>(choices.size());
-    choice.kv = sessions[choices.size()];
+      api.include_usage, api.choices, !chained.empty() && !header_of(request.headers(), kChainHeader).empty(),
+      sessions_text(sent), clock.now_s(), options.request_timeout_s, token});
+  std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> all;
+  for (GenerationRequest& choice : choices) {
+    const int index = static_cast<int>(all.size());
     if (sends) exports.open(choice.kv.id, choice.prompt, [exchange] { exchange->begun(); });
     const std::string session = sends ? choice.kv.id : "";
-    choices.emplace_back(std::move(choice), [exchange, index, session, &exports](const TokenEvent& event) {
-      if (event.finish && !session.empty()) exports.close(session);
+    const std::string chain = choice.chain;
+    all.emplace_back(std::move(choice), [exchange, index, session, chain, &loaded](const TokenEvent& event) {
+      if (event.finish && !session.empty()) loaded.exports->close(session);
+      if (event.finish && !chain.empty()) loaded.chains->release(chain);
       exchange->on_event(index, event);
     });
   }
-  const auto taken = engine.submit_all(std::move(choices));
+  const auto taken = engine.submit_all(std::move(all));
   if (!taken.ok()) {
     for (const std::string& session : sent) exports.close(session);
+    for (const std::string& chain : chained) loaded.chains->release(chain);
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
     if (!full && !draining) return refuse(request, {400, taken.error().message}, token);
@@ -320,6 +421,10 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
 }
 
 void HttpServer::Impl::change_role(const http_request& request, const std::string& body, const Token& token) {
+  const ServedModel* loaded = model.load();
+  if (blocks.load() != nullptr || (loaded != nullptr && loaded->chains != nullptr)) {
+    return refuse(request, {403, "this worker has some of the model's blocks alone: its role cannot be changed"}, token);
+  }
   if (options.token_file.empty()) {
     return refuse(request, {403, "this worker was started without --token-file: its role cannot be changed"}, token);
   }
@@ -381,6 +486,11 @@ void HttpServer::serve(const ServedModel& model) {
   impl_->phase.store(Phase::kReady);
 }
 
+void HttpServer::serve(const ServedBlocks& blocks) {
+  impl_->blocks.store(&blocks);
+  impl_->phase.store(Phase::kReady);
+}
+
 void HttpServer::drain() { impl_->phase.store(Phase::kDraining); }
 
 void HttpServer::tick() {
@@ -401,7 +511,9 @@ void HttpServer::tick() {
                    KvExports::kLeaseS);
       model->engine->abandoned(session);
     }
+    if (model->chains != nullptr) model->chains->tick();
   }
+  if (const ServedBlocks* blocks = impl_->blocks.load()) blocks->stage->tick();
   for (const auto& exchange : live) exchange->tick(now_s);
 }
 

@@ -1,5 +1,5 @@
-// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, and /kv for other workers, on
-// cpprestsdk's listener.
+// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, and /kv and /chain for other
+// workers, on cpprestsdk's listener.
 //
 // It is thin: it reads a bounded body, asks openai_api.h what it means, gives it to the engine and writes events back. Handlers
 // run on cpprestsdk's threads and never wait there for the engine or a network. Methods of this class belong to main's thread.
@@ -37,6 +37,7 @@ class HttpServer {
 
   // Ready from now on. REQUIRES: the model outlives close().
   void serve(const ServedModel& model);
+  void serve(const ServedBlocks& blocks);
 
   // Not ready any more; generation requests get 503 with X-Windlass-Rejected: draining.
   void drain();

@@ -3,32 +3,27 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
-#include <mutex>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <utility>
 
 #include <cpprest/containerstream.h>
-#include <cpprest/http_client.h>
 #include <fmt/core.h>
 #include <pplx/pplxtasks.h>
 #include <spdlog/spdlog.h>
 
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/exchange.h"
+#include "worker/serve/http_clients.h"
 
 namespace windlass::worker {
 namespace {
 
 using web::http::http_request;
 using web::http::http_response;
-using web::http::client::http_client;
 
 // A worker that says nothing for this long is taken for lost; it answers every second.
-constexpr auto kAskTimeout = std::chrono::seconds(5);
-constexpr std::size_t kMostClients = 256;
+constexpr double kAskTimeoutS = 5;
 constexpr const char* kNextHeader = "X-Windlass-Next";
 constexpr const char* kFirstHeader = "X-Windlass-First";
 
@@ -96,27 +91,6 @@ pplx::task<KvAnswer> read_answer(const http_response& response, std::size_t most
   });
 }
 
-// Clients by address: each keeps its connections.
-class Clients {
- public:
-  std::shared_ptr<http_client> to(const std::string& address) {
-    const std::scoped_lock lock(mutex_);
-    if (clients_.size() >= kMostClients && clients_.count(address) == 0) clients_.clear();  // whoever asks holds his own
-    auto& client = clients_[address];
-    if (client == nullptr) {
-      web::http::client::http_client_config config;
-      config.set_timeout(kAskTimeout);
-      config.set_max_redirects(0);
-      client = std::make_shared<http_client>(web::uri("http://" + address), config);
-    }
-    return client;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<http_client>> clients_;
-};
-
 }  // namespace
 
 void answer_kv(const http_request& request, KvExports& exports, std::function<void(const std::string& session)> taken,
@@ -144,11 +118,12 @@ void answer_kv(const http_request& request, KvExports& exports, std::function<vo
 }
 
 KvImports::Ask ask_over_http() {
-  return [clients = std::make_shared<Clients>()](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
+  const auto clients = std::make_shared<HttpClients>();
+  return [clients](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
     pplx::create_task([clients, question] {
       web::uri_builder uri(web::uri(std::string(kKvPath) + question.session));
       uri.append_query("piece", question.piece).append_query("prompt", question.hash);
-      return clients->to(question.address)->request(web::http::methods::GET, uri.to_string());
+      return clients->to(question.address, kAskTimeoutS)->request(web::http::methods::GET, uri.to_string());
     }).then([most = question.most_bytes](const http_response& response) {
         return read_answer(response, most);
       }).then([answered = std::move(answered)](const pplx::task<KvAnswer>& done) {
@@ -161,28 +136,6 @@ KvImports::Ask ask_over_http() {
       answered(std::move(*answer));
     });
   };
-}
-
-bool is_worker_address(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return false;
-  std::string_view host = text.substr(0, colon);
-  const auto port = whole_number(text.substr(colon + 1));
-  const auto only = [](std::string_view part, std::string_view more) {
-    return !part.empty() && std::all_of(part.begin(), part.end(), [&](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || more.find(c) != more.npos;
-    });
-  };
-  const bool v6 = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (v6) host = host.substr(1, host.size() - 2);
-  return port && *port >= 1 && *port <= 65535 && only(host, v6 ? ":." : ".-_");
-}
-
-std::string new_session_id() {
-  std::random_device source;
-  std::string id;
-  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", source());
-  return id;
 }
 
 }  // namespace windlass::worker

@@ -24,10 +24,4 @@ void answer_kv(const web::http::http_request& request, KvExports& exports,
 // Asks with cpprestsdk's client, over connections that are kept.
 [[nodiscard]] KvImports::Ask ask_over_http();
 
-// "HOST:PORT" of another worker: a name, an IPv4 address or an IPv6 one in brackets.
-[[nodiscard]] bool is_worker_address(std::string_view text);
-
-// 128 bits from the system's source of randomness, as 32 hexadecimal digits.
-[[nodiscard]] std::string new_session_id();
-
 }  // namespace windlass::worker

@@ -8,16 +8,123 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/ops.h"
 #include "worker/model/weights.h"
+#include "worker/parallel/chain_backend.h"
 
 namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kDefaultKvBytes = 2LL << 30U;
 constexpr std::int64_t kStepTokens = 256;  // bounds how long a prompt's piece holds up the others
+static_assert(kStepTokens <= kChainMostTokens);
+
+// What both kinds of worker begin with.
+struct Parts {
+  ModelConfig config;
+  BlockRange blocks;
+  EngineSizes sizes;
+  std::uint64_t fingerprint = 0;  // of the whole model's weights
+  CpuBackendOptions options;
+  std::unique_ptr<Backend> backend;
+};
+
+Result<Parts> load_parts(const ServeFlags& flags) {
+  if (flags.backend == "cuda") {
+    return Error{
+        ErrorCode::kFailedPrecondition,
+        fmt::format("--backend: found cuda, allowed is cpu: on CUDA this worker has matmul and rms_norm alone, not a whole "
+                    "model ({})",
+                    cuda::describe())};
+  }
+  Parts parts;
+  WINDLASS_ASSIGN_OR_RETURN(parts.config, load_model_config(flags.model_folder));
+  WINDLASS_ASSIGN_OR_RETURN(parts.blocks, blocks_of(flags, parts.config));
+  WINDLASS_ASSIGN_OR_RETURN(parts.sizes, engine_sizes(flags, parts.config));
+  WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
+  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(parts.config, store, parts.blocks));
+  parts.fingerprint = store.fingerprint();
+  parts.options.kv_blocks = parts.sizes.kv_blocks;
+  parts.options.max_batch_tokens = std::max(kStepTokens, flags.max_concurrent);
+  parts.options.max_logit_rows = flags.max_concurrent;
+  parts.options.max_context_tokens = parts.sizes.max_context_tokens;
+  parts.options.threads = flags.threads;
+  parts.options.blocks = parts.blocks;
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(parts.config, std::move(weights), parts.options));
+  return parts;
+}
+
+// The tokenizer and what goes with it. What the model holds refers to one another, so it stays where it is from here on.
+Result<std::unique_ptr<ServedModel>> load_texts(const ServeFlags& flags, ModelConfig config) {
+  WINDLASS_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(flags.model_folder));
+  if (tokenizer.size() > config.vocab_size) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}/tokenizer.json: largest token id: found {}, allowed is below config.json's vocab_size ({})",
+                             flags.model_folder, tokenizer.size() - 1, config.vocab_size)};
+  }
+  auto model = std::make_unique<ServedModel>(flags.served_name, std::move(config), std::move(tokenizer));
+  WINDLASS_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::load(model->tokenizer, flags.model_folder, flags.chat_template));
+  model->chat.emplace(std::move(chat));
+  return model;
+}
+
+Result<std::unique_ptr<ServedModel>> load_model(const ServeFlags& flags, Parts parts, const Clock& clock,
+                                                const metrics::WorkerMetrics& metrics, OtherWorkers others) {
+  WINDLASS_ASSIGN_OR_RETURN(auto model, load_texts(flags, std::move(parts.config)));
+  model->blocks = parts.blocks;
+  model->next_hops = flags.next_hops;
+  if (parts.blocks != model->config.all_blocks()) {
+    const ChainModel chain = chain_model(model->config, parts.fingerprint);
+    model->chains = std::make_unique<ChainSessions>(chain, parts.blocks.end, std::move(others.post), clock, metrics);
+    parts.backend = std::make_unique<ChainBackend>(std::move(parts.backend), chain, *model->chains, clock, metrics);
+  }
+  EngineOptions engine;
+  engine.max_running = flags.max_concurrent;
+  engine.max_waiting = 2 * flags.max_concurrent;
+  engine.max_context_tokens = parts.sizes.max_context_tokens;
+  engine.max_batch_tokens = parts.options.max_batch_tokens;
+  engine.eos_token_ids = model->config.eos_token_ids;
+  const Tokenizer& tokens = model->tokenizer;
+  model->exports = std::make_unique<KvExports>(*parts.backend, parts.fingerprint, clock, metrics);
+  model->imports = std::make_unique<KvImports>(
+      *parts.backend, parts.fingerprint, std::move(others.ask),
+      [&to = *model, failed = std::move(others.failed)](RequestId request, const KvQuestion& last,
+                                                        const Result<Sampled>& first) {
+        if (!first.ok()) failed(last, first.error());
+        to.engine->received(request, first);
+      },
+      clock, metrics);
+  const KvTransfer transfer{model->exports.get(), model->imports.get()};
+  model->engine = std::make_unique<EngineLoop>(
+      std::move(engine), std::move(parts.backend), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock,
+      metrics, transfer);
+  return model;
+}
+
+std::unique_ptr<ServedBlocks> serve_blocks(Parts parts, const Clock& clock, const metrics::WorkerMetrics& metrics,
+                                           ChainPost post) {
+  const ChainStageOptions options{chain_model(parts.config, parts.fingerprint), parts.blocks, parts.sizes.max_context_tokens,
+                                  parts.options.max_batch_tokens, parts.options.max_logit_rows};
+  auto stage = std::make_unique<ChainStage>(options, std::move(parts.backend), std::move(post), clock, metrics);
+  return std::make_unique<ServedBlocks>(ServedBlocks{std::move(parts.config), std::move(stage)});
+}
 
 }  // namespace
 
+Result<BlockRange> blocks_of(const ServeFlags& flags, const ModelConfig& config) {
+  const BlockRange blocks = flags.blocks.value_or(config.all_blocks());
+  if (blocks.end > config.layers) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--blocks: found {}:{}, allowed is up to {}: the model has so many",
+                                                          blocks.first, blocks.end, config.layers)};
+  }
+  if (!flags.next_hops.empty() && blocks == config.all_blocks()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--next: found {}, allowed is nothing: --blocks {}:{} are all of them", flags.next_hops.front(),
+                             blocks.first, blocks.end)};
+  }
+  return blocks;
+}
+
 Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& config) {
+  WINDLASS_ASSIGN_OR_RETURN(const BlockRange blocks, blocks_of(flags, config));
   EngineSizes sizes;
   sizes.max_context_tokens = flags.max_context_tokens > 0 ? flags.max_context_tokens : config.max_context_tokens;
   if (sizes.max_context_tokens > config.max_context_tokens) {
@@ -27,7 +134,7 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
   }
   std::int64_t tokens = flags.kv_cache_tokens;
   if (tokens == 0) {
-    const std::int64_t affordable = kDefaultKvBytes / kv_bytes_per_token(config);
+    const std::int64_t affordable = kDefaultKvBytes / kv_bytes_per_token(config, blocks.size());
     tokens = std::max(sizes.max_context_tokens, std::min(flags.max_concurrent * sizes.max_context_tokens, affordable));
   }
   if (tokens < sizes.max_context_tokens) {
@@ -40,62 +147,18 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
   return sizes;
 }
 
-Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, const Clock& clock,
-                                                       const metrics::WorkerMetrics& metrics, OtherWorkers others) {
-  if (flags.backend == "cuda") {
-    return Error{
-        ErrorCode::kFailedPrecondition,
-        fmt::format("--backend: found cuda, allowed is cpu: on CUDA this worker has matmul and rms_norm alone, not a whole "
-                    "model ({})",
-                    cuda::describe())};
-  }
+Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
+                           OtherWorkers others) {
   const double started_s = clock.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(flags.model_folder));
-  WINDLASS_ASSIGN_OR_RETURN(const EngineSizes sizes, engine_sizes(flags, config));
-  WINDLASS_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(flags.model_folder));
-  if (tokenizer.size() > config.vocab_size) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}/tokenizer.json: largest token id: found {}, allowed is below config.json's vocab_size ({})",
-                             flags.model_folder, tokenizer.size() - 1, config.vocab_size)};
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags));
+  Served served;
+  if (parts.blocks.first > 0) {
+    served.blocks = serve_blocks(std::move(parts), clock, metrics, std::move(others.post));
+  } else {
+    WINDLASS_ASSIGN_OR_RETURN(served.model, load_model(flags, std::move(parts), clock, metrics, std::move(others)));
   }
-  // What it holds refers to one another, so it stays where it is from here on.
-  auto model = std::make_unique<ServedModel>(flags.served_name, std::move(config), std::move(tokenizer));
-  WINDLASS_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::load(model->tokenizer, flags.model_folder, flags.chat_template));
-  model->chat.emplace(std::move(chat));
-  WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(model->config, store));
-  const std::uint64_t fingerprint = store.fingerprint();
-
-  EngineOptions engine;
-  engine.max_running = flags.max_concurrent;
-  engine.max_waiting = 2 * flags.max_concurrent;
-  engine.max_context_tokens = sizes.max_context_tokens;
-  engine.max_batch_tokens = std::max(kStepTokens, flags.max_concurrent);
-  engine.eos_token_ids = model->config.eos_token_ids;
-  CpuBackendOptions backend;
-  backend.kv_blocks = sizes.kv_blocks;
-  backend.max_batch_tokens = engine.max_batch_tokens;
-  backend.max_logit_rows = engine.max_running;
-  backend.max_context_tokens = sizes.max_context_tokens;
-  backend.threads = flags.threads;
-  WINDLASS_ASSIGN_OR_RETURN(auto cpu, make_cpu_backend(model->config, std::move(weights), backend));
-
-  const Tokenizer& tokens = model->tokenizer;
-  model->exports = std::make_unique<KvExports>(*cpu, fingerprint, clock, metrics);
-  model->imports = std::make_unique<KvImports>(
-      *cpu, fingerprint, std::move(others.ask),
-      [&to = *model, failed = std::move(others.failed)](RequestId request, const KvQuestion& last,
-                                                        const Result<Sampled>& first) {
-        if (!first.ok()) failed(last, first.error());
-        to.engine->received(request, first);
-      },
-      clock, metrics);
-  const KvTransfer transfer{model->exports.get(), model->imports.get()};
-  model->engine = std::make_unique<EngineLoop>(
-      std::move(engine), std::move(cpu), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock, metrics,
-      transfer);
   metrics.model_load.set(clock.now_s() - started_s);
-  return model;
+  return served;
 }
 
 }  // namespace windlass::worker

@@ -1,6 +1,7 @@
-// ServedModel: everything that exists once a model is loaded: tokenizer, chat template and the running engine.
+// ServedModel: everything that exists once a model is loaded: tokenizer, chat template and the running engine. ServedBlocks:
+// what a worker has instead whose blocks do not begin with the model's first.
 //
-// Made by load_served_model() on any thread; afterwards immutable but for the engine loop, which is thread-safe.
+// Made by load_served() on any thread; afterwards immutable but for engine loop and stage, which are thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,6 +13,8 @@
 #include "worker/model/chat_template.h"
 #include "worker/model/config.h"
 #include "worker/model/tokenizer.h"
+#include "worker/parallel/chain_sessions.h"
+#include "worker/parallel/chain_stage.h"
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
 #include "worker/serve/flags.h"
@@ -28,8 +31,30 @@ struct ServedModel {
   std::optional<ChatTemplate> chat;  // always there once loaded, like the following
   std::unique_ptr<KvExports> exports;
   std::unique_ptr<KvImports> imports;
-  std::unique_ptr<EngineLoop> engine;  // last: ends first
+  BlockRange blocks;                      // those that are here; with all of them there are no chains
+  std::unique_ptr<ChainSessions> chains;  // null where all blocks are here
+  std::vector<std::string> next_hops;     // of requests that name no chain; may be empty
+  std::unique_ptr<EngineLoop> engine;     // last: ends first
 };
+
+struct ServedBlocks {
+  ModelConfig config;
+  std::unique_ptr<ChainStage> stage;
+};
+
+// One of the two.
+struct Served {
+  std::unique_ptr<ServedModel> model;
+  std::unique_ptr<ServedBlocks> blocks;
+
+  // Requests, or sessions of other workers', that are here.
+  [[nodiscard]] std::int64_t in_flight() const { return model ? model->engine->in_flight() : blocks->stage->sessions(); }
+  // Takes nothing new from now on.
+  void drain() const { model ? model->engine->drain() : blocks->stage->drain(); }
+};
+
+// The blocks that the flags ask for, of the model's. Error: kInvalidArgument naming the flag.
+[[nodiscard]] Result<BlockRange> blocks_of(const ServeFlags& flags, const ModelConfig& config);
 
 // Sizes that follow from the flags and the model. Error: kInvalidArgument naming the flag.
 struct EngineSizes {
@@ -42,11 +67,11 @@ struct EngineSizes {
 struct OtherWorkers {
   KvImports::Ask ask;
   std::function<void(const KvQuestion& last, const Error& why)> failed;
+  ChainPost post;
 };
 
-// REQUIRES: clock and metrics outlive the model. Errors name the file or flag, the field, found and allowed.
-[[nodiscard]] Result<std::unique_ptr<ServedModel>> load_served_model(const ServeFlags& flags, const Clock& clock,
-                                                                     const metrics::WorkerMetrics& metrics,
-                                                                     OtherWorkers others);
+// REQUIRES: clock and metrics outlive what is returned. Errors name the file or flag, the field, found and allowed.
+[[nodiscard]] Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
+                                         OtherWorkers others);
 
 }  // namespace windlass::worker

@@ -138,6 +138,22 @@ TEST(GatewayTwoStep, HeadersOfTheStepsAreTheGatewaysAlone) {
   for (const auto& [name, value] : whole.headers) EXPECT_THAT(name, Not(HasSubstr("x-windlass-")));
 }
 
+// Given a chain of three workers, the first gets the request with the addresses of the others, whatever a client says of them.
+TEST(GatewayTwoStep, AChainsFirstWorkerHearsOfTheOthers) {
+  LastRequest at_first;
+  FakeServer first([&](Connection& connection, const Message& request) {
+    at_first.keep(request);
+    connection.write(json_response(200, completion("ok")));
+  });
+  dispatch::Chain three = chain("f", first.address());
+  three.hops.insert(three.hops.end(), {"10.0.0.2:8000", "10.0.0.3:8000"});
+  TwoStepGateway gateway({three});
+  ASSERT_TRUE(gateway.ready());
+  const std::string request = post(kPath, chat("tiny", "hi", false), "X-Windlass-Chain: 10.0.0.9:1\r\n");
+  ASSERT_EQ(served_by(ask((*gateway).port(), request)), "f");
+  EXPECT_EQ(at_first.get().header("x-windlass-chain"), "10.0.0.2:8000,10.0.0.3:8000");
+}
+
 // Given a prefill worker with one slot that keeps its body open while the decode worker answers; a second request waits for
 // that slot, and gets it when the body ends.
 TEST(GatewayTwoStep, APrefillSlotIsFreeWhenItsBodyEnds) {

@@ -25,6 +25,21 @@ TEST_F(RouterTest, FastestFreeChainThenQueue) {
   EXPECT_EQ(all<Dispatch>(router.completed(3, 3, {})).at(0).id, 4U);
 }
 
+// Given a chain of three workers; a request goes to the first and is told of the others, of the newest table's.
+TEST_F(RouterTest, ChainsOfSeveralWorkers) {
+  dispatch::Chain three = chain("a", 5, 1);
+  three.hops = {"a:80", "b:80", "c:80"};
+  use(0, table(1, {three, chain("d", 1, 1)}));
+  const auto first = all<Dispatch>(router.arrived(1, 1, "tiny", true));
+  EXPECT_EQ(first.at(0).address, "a:80");
+  EXPECT_EQ(first.at(0).next_hops, "b:80,c:80");
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true)).at(0).next_hops, "");
+  three.hops = {"a:80", "e:80"};
+  use(2, table(2, {three, chain("d", 1, 1)}));
+  (void)router.completed(3, 1, {});
+  EXPECT_EQ(all<Dispatch>(router.arrived(4, 3, "tiny", true)).at(0).next_hops, "e:80");
+}
+
 class AladdinRouterTest : public RouterTest {
  protected:
   AladdinRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kAladdin}) {}

@@ -8,73 +8,19 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
-#include "tests/unit/worker/model_files.h"
+#include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
 #include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker {
 namespace {
 
+using testing::random_config;
+using testing::random_tokens;
+using testing::random_weights;
+
 // FP32 against double, through two to three layers of width 32 to 64: some 1e-5 of logits near 1.
 constexpr double kTolerance = 2e-4;
-
-ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed) {
-  Rng rng(seed, "weights");
-  const auto fill = [&](std::int64_t count, double scale, double around = 0) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (float& value : values) value = static_cast<float>(around + rng.uniform(-scale, scale));
-    return values;
-  };
-  const double s = 1.7 / std::sqrt(static_cast<double>(config.hidden_size));
-  ModelWeights weights;
-  weights.embedding = fill(config.vocab_size * config.hidden_size, 1.5);
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    LayerWeights layer;
-    layer.attention_norm = fill(config.hidden_size, 0.3, 1);
-    layer.qkv = fill((config.q_size() + 2 * config.kv_size()) * config.hidden_size, s);
-    if (config.qkv_bias) layer.qkv_bias = fill(config.q_size() + 2 * config.kv_size(), 0.5);
-    if (config.qk_norm) {
-      layer.q_norm = fill(config.head_dim, 0.3, 1);
-      layer.k_norm = fill(config.head_dim, 0.3, 1);
-    }
-    layer.attention_out = fill(config.hidden_size * config.q_size(), s);
-    if (config.attention_out_bias) layer.out_bias = fill(config.hidden_size, 0.5);
-    layer.mlp_norm = fill(config.hidden_size, 0.3, 1);
-    layer.gate_up = fill(2 * config.intermediate_size * config.hidden_size, s);
-    layer.down = fill(config.hidden_size * config.intermediate_size, s);
-    weights.layers.push_back(std::move(layer));
-  }
-  weights.final_norm = fill(config.hidden_size, 0.3, 1);
-  if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.hidden_size, s);
-  return weights;
-}
-
-ModelConfig random_config(Rng& rng) {
-  ModelConfig config;
-  config.kv_heads = rng.integer(1, 3);
-  config.heads = config.kv_heads * rng.integer(1, 3);
-  config.head_dim = 2 * rng.integer(1, 9);
-  config.hidden_size = rng.integer(8, 48);
-  config.layers = rng.integer(1, 3);
-  config.intermediate_size = rng.integer(8, 60);
-  config.vocab_size = rng.integer(10, 80);
-  config.max_context_tokens = 128;
-  config.tie_word_embeddings = rng.uniform() < 0.3;
-  config.rope_theta = rng.uniform() < 0.5 ? 10000 : 500000;
-  config.qkv_bias = rng.uniform() < 0.5;
-  config.attention_out_bias = rng.uniform() < 0.3;
-  config.qk_norm = rng.uniform() < 0.5;
-  if (rng.uniform() < 0.6) {
-    for (std::int64_t i = 0; i < config.layers; ++i) config.windows.push_back(rng.uniform() < 0.3 ? 0 : rng.integer(1, 40));
-  }
-  return config;
-}
-
-std::vector<std::int32_t> random_tokens(Rng& rng, const ModelConfig& config, std::int64_t count) {
-  std::vector<std::int32_t> tokens;
-  for (; count > 0; --count) tokens.push_back(static_cast<std::int32_t>(rng.integer(0, config.vocab_size - 1)));
-  return tokens;
-}
 
 // Given random shapes (with and without biases, norms of heads and windows), weights and sequences, cut into random chunks,
 // batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on

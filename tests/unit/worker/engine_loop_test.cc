@@ -61,12 +61,12 @@ class GatedBackend final : public Backend {
   }
 
  private:
-  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
-                                                   const LayerDone& layer_done) override {
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                   std::int64_t skip) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return allowed_ > 0; });
     --allowed_;
-    return inner_->forward(chunks, layer_done);
+    return inner_->forward(chunks, layer_done, skip);
   }
 
   std::unique_ptr<Backend> inner_;

@@ -73,8 +73,8 @@ class HashBackend final : public Backend {
  private:
   static constexpr std::int64_t kLayers = 2;
 
-  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
-                                                   const LayerDone& layer_done) override {
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                   std::int64_t /*skip*/) override {
     ++steps;
     if (fail_at_step == steps) return Error{ErrorCode::kInternal, "the backend broke"};
     logits_.clear();

@@ -51,6 +51,35 @@ TEST(Flags, PodArguments) {
   EXPECT_EQ(flags.drain_timeout_s, 90);
 }
 
+// Given a part of the model, its blocks and the workers after it arrive; what contradicts itself is refused by flag.
+TEST(Flags, Blocks) {
+  const std::vector<std::string> base = {"--model=/m", "--port=1"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return more;
+  };
+  const auto command = parse_flags(with({"--blocks", "0:5", "--next", "10.0.0.2:8000,w3:9000"}), "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  const auto& flags = std::get<ServeFlags>(*command);
+  EXPECT_EQ(flags.blocks, (BlockRange{0, 5}));
+  EXPECT_THAT(flags.next_hops, ::testing::ElementsAre("10.0.0.2:8000", "w3:9000"));
+  for (const char* wrong : {"5", "5:", ":5", "5:5", "6:5", "-1:5", "0:5x", "0:5:6", "99999999999999999999:1"}) {
+    EXPECT_THAT(flags_error(with({"--blocks", wrong})), HasSubstr(std::string("--blocks: found '") + wrong)) << wrong;
+  }
+  EXPECT_THAT(flags_error(with({"--blocks", "2:5", "--next", "a:1"})), HasSubstr("--next: found a:1, allowed together with"));
+  EXPECT_THAT(flags_error(with({"--next", "a:1"})), HasSubstr("--next: found a:1"));
+  EXPECT_THAT(flags_error(with({"--blocks", "0:5", "--next", "a"})), HasSubstr("--next: found \"a\""));
+  EXPECT_THAT(flags_error(with({"--blocks", "0:5", "--role", "decode"})), HasSubstr("--role: found decode"));
+
+  ModelConfig config;
+  config.layers = 8;
+  EXPECT_EQ(*blocks_of(flags, config), (BlockRange{0, 5}));
+  config.layers = 4;
+  EXPECT_THAT(blocks_of(flags, config).error().message, HasSubstr("--blocks: found 0:5, allowed is up to 4"));
+  config.layers = 5;
+  EXPECT_THAT(blocks_of(flags, config).error().message, HasSubstr("--next: found 10.0.0.2:8000"));
+}
+
 // Given model init with some flags, the rest has its defaults; a bad shape is a bad flag.
 TEST(Flags, ModelInit) {
   const auto command = parse_flags({"model", "init", "--layers", "2", "--seed", "9", "/tmp/x"}, "v");
@@ -117,6 +146,12 @@ TEST(Flags, EngineSizes) {
   ASSERT_TRUE(sizes.ok());
   EXPECT_EQ(sizes->max_context_tokens, 2048);
   EXPECT_EQ(sizes->kv_blocks * kKvBlockTokens, 8 * 2048);
+  // Within 2 GiB there is room for more positions where there are fewer layers.
+  flags.max_concurrent = 1024;
+  EXPECT_EQ(engine_sizes(flags, config)->kv_blocks * kKvBlockTokens, 524288);
+  flags.blocks = BlockRange{1, 3};
+  EXPECT_EQ(engine_sizes(flags, config)->kv_blocks * kKvBlockTokens, 1048576);
+  flags.blocks.reset();
   flags.max_context_tokens = 4096;
   EXPECT_THAT(engine_sizes(flags, config).error().message, HasSubstr("--max-context-tokens: found 4096, allowed is at most"));
   flags.max_context_tokens = 512;
@@ -132,7 +167,7 @@ TEST(Flags, CudaBackendIsAnsweredHonestly) {
   const metrics::WorkerMetrics metrics(registry, "m");
   ServeFlags flags;
   flags.backend = "cuda";
-  const auto model = load_served_model(flags, clock, metrics, {});
+  const auto model = load_served(flags, clock, metrics, {});
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message, HasSubstr("--backend: found cuda, allowed is cpu"));
 }

@@ -195,5 +195,38 @@ TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
 }
 
+// Given a part of the model's blocks, exactly their tensors come, the embedding with the first block and the norm and head with
+// the last; tensors of other parts may be missing.
+TEST_F(Weights, LoadsAPart) {
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto whole = load_weights(config_, *store);
+  const auto first = load_weights(config_, *store, {0, 1});
+  const auto last = load_weights(config_, *store, {1, 2});
+  ASSERT_TRUE(whole.ok() && first.ok() && last.ok());
+  ASSERT_EQ(first->layers.size(), 1U);
+  ASSERT_EQ(last->layers.size(), 1U);
+  EXPECT_EQ(first->layers[0].qkv, whole->layers[0].qkv);
+  EXPECT_EQ(last->layers[0].qkv, whole->layers[1].qkv);
+  EXPECT_EQ(first->embedding, whole->embedding);
+  EXPECT_TRUE(first->final_norm.empty() && first->lm_head.empty());
+  EXPECT_TRUE(last->embedding.empty());
+  EXPECT_EQ(last->final_norm, whole->final_norm);
+  EXPECT_EQ(last->lm_head, whole->lm_head);
+
+  edit_header([](json& header) {
+    header.erase("model.layers.0.mlp.down_proj.weight");
+    header.erase("lm_head.weight");
+  });
+  const auto rest = TensorStore::open(folder_.path());
+  ASSERT_TRUE(rest.ok());
+  EXPECT_FALSE(load_weights(config_, *rest, {0, 1}).ok());
+  EXPECT_FALSE(load_weights(config_, *rest, {1, 2}).ok());
+  config_.tie_word_embeddings = true;
+  const auto tied = load_weights(config_, *rest, {1, 2});
+  ASSERT_TRUE(tied.ok()) << tied.error().message;
+  EXPECT_EQ(tied->output_matrix(), whole->embedding);
+}
+
 }  // namespace
 }  // namespace windlass::worker

@@ -21,22 +21,26 @@ class CpuBackend final : public Backend {
       : config_(config),
         weights_(std::move(weights)),
         options_(options),
+        blocks_(options.blocks.value_or(config.all_blocks())),
         rope_(cpu::make_rope_table(config, options.max_context_tokens)),
-        keys_(floats(config.layers * layer_cache_size())),
-        values_(floats(config.layers * layer_cache_size())),
+        keys_(floats(blocks_.size() * layer_cache_size())),
+        values_(floats(blocks_.size() * layer_cache_size())),
         residual_(floats(options.max_batch_tokens * config.hidden_size)),
         normed_(floats(options.max_batch_tokens * config.hidden_size)),
         qkv_(floats(options.max_batch_tokens * qkv_width())),
         mixed_(floats(options.max_batch_tokens * config.q_size())),
         gate_up_(floats(options.max_batch_tokens * 2 * config.intermediate_size)),
         activated_(floats(options.max_batch_tokens * config.intermediate_size)),
-        last_(floats(options.max_logit_rows * config.hidden_size)),
-        logits_(floats(options.max_logit_rows * config.vocab_size)) {}
+        last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
+        logits_(floats(ends() ? options.max_logit_rows * config.vocab_size : 0)) {
+    assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config.layers);
+    assert(static_cast<std::int64_t>(weights_.layers.size()) == blocks_.size());
+  }
 
   [[nodiscard]] std::int64_t vocab_size() const override { return config_.vocab_size; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
 
-  [[nodiscard]] KvShape kv_shape() const override { return {config_.layers, 2 * config_.kv_size()}; }
+  [[nodiscard]] KvShape kv_shape() const override { return {blocks_.size(), 2 * config_.kv_size()}; }
 
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
     const std::int64_t first = range.layer * layer_cache_size();
@@ -58,13 +62,13 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks,
-                                                   const LayerDone& layer_done) override {
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                   std::int64_t skip) override {
     std::int64_t tokens = 0;
     std::int64_t rows = 0;
     for (const SequenceChunk& chunk : chunks) {
-      tokens += static_cast<std::int64_t>(chunk.tokens.size());
-      rows += chunk.wants_logits ? 1 : 0;
+      tokens += tokens_of(chunk);
+      rows += chunk.wants_logits && ends() ? 1 : 0;
     }
     if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
       return Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
@@ -72,8 +76,12 @@ class CpuBackend final : public Backend {
     }
     const std::int64_t hidden = config_.hidden_size;
     const auto eps = static_cast<float>(config_.rms_norm_eps);
-    embed(chunks);
-    for (std::int64_t i = 0; i < config_.layers; ++i) {
+    if (begins()) {
+      embed(chunks);
+    } else {
+      take(chunks);
+    }
+    for (std::int64_t i = skip; i < blocks_.size(); ++i) {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
       cpu::rms_norm(residual_.data(), layer.attention_norm.data(), normed_.data(), tokens, hidden, eps);
       if (config_.qkv_bias) cpu::set_bias(layer.qkv_bias.data(), qkv_.data(), tokens, qkv_width());
@@ -87,10 +95,11 @@ class CpuBackend final : public Backend {
       cpu::swiglu(gate_up_.data(), activated_.data(), tokens, config_.intermediate_size);
       cpu::matmul(activated_.data(), layer.down.data(), residual_.data(), tokens, config_.intermediate_size, hidden, true);
     }
+    if (!ends()) return std::span<const float>(residual_.data(), static_cast<std::size_t>(tokens * hidden));
     std::int64_t row = 0;
     std::int64_t end = 0;
     for (const SequenceChunk& chunk : chunks) {
-      end += static_cast<std::int64_t>(chunk.tokens.size());
+      end += tokens_of(chunk);
       if (chunk.wants_logits) std::copy_n(residual_.data() + (end - 1) * hidden, hidden, last_.data() + hidden * row++);
     }
     if (rows > 0) {
@@ -102,6 +111,18 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] std::int64_t layer_cache_size() const { return options_.kv_blocks * kKvBlockTokens * config_.kv_size(); }
   [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
+
+  [[nodiscard]] bool begins() const { return blocks_.first == 0; }
+  [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
+  [[nodiscard]] std::int64_t tokens_of(const SequenceChunk& chunk) const {
+    if (begins()) return static_cast<std::int64_t>(chunk.tokens.size());
+    return static_cast<std::int64_t>(chunk.hidden.size()) / config_.hidden_size;
+  }
+
+  void take(std::span<const SequenceChunk> chunks) {
+    float* to = residual_.data();
+    for (const SequenceChunk& chunk : chunks) to = std::copy(chunk.hidden.begin(), chunk.hidden.end(), to);
+  }
 
   void embed(std::span<const SequenceChunk> chunks) {
     float* to = residual_.data();
@@ -115,6 +136,7 @@ class CpuBackend final : public Backend {
   }
 
   // Norms (where there are any) and rotates queries and keys, stores keys and values in the cache, then mixes: qkv_ -> mixed_.
+  // `layer`: counted from this backend's first block.
   void attend(std::span<const SequenceChunk> chunks, std::int64_t layer) {
     const std::int64_t kv_size = config_.kv_size();
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
@@ -123,7 +145,7 @@ class CpuBackend final : public Backend {
     float* values = values_.data() + layer * layer_cache_size();
     std::int64_t first = 0;
     for (const SequenceChunk& chunk : chunks) {
-      const auto count = static_cast<std::int64_t>(chunk.tokens.size());
+      const std::int64_t count = tokens_of(chunk);
       for (std::int64_t t = 0; t < count; ++t) {
         const std::int64_t position = chunk.start + t;
         float* row = qkv_.data() + (first + t) * qkv_width();
@@ -138,8 +160,8 @@ class CpuBackend final : public Backend {
                       chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, keys,
                       values);
       }
-      cpu::attention(config_, config_.window_of(layer), qkv_.data() + first * qkv_width(), qkv_width(), count, chunk.start,
-                     {keys, values, chunk.blocks}, mixed_.data() + first * config_.q_size(), scratch_);
+      cpu::attention(config_, config_.window_of(blocks_.first + layer), qkv_.data() + first * qkv_width(), qkv_width(), count,
+                     chunk.start, {keys, values, chunk.blocks}, mixed_.data() + first * config_.q_size(), scratch_);
       first += count;
     }
   }
@@ -147,8 +169,9 @@ class CpuBackend final : public Backend {
   ModelConfig config_;
   ModelWeights weights_;
   CpuBackendOptions options_;
+  BlockRange blocks_;
   cpu::RopeTable rope_;
-  std::vector<float> keys_;    // (layers, kv_blocks) of the tiles that ops.h describes
+  std::vector<float> keys_;    // (blocks_.size(), kv_blocks) of the tiles that ops.h describes
   std::vector<float> values_;  // the same
   std::vector<float> residual_, normed_, qkv_, mixed_, gate_up_, activated_, last_, logits_;
   cpu::AttentionScratch scratch_;
@@ -156,8 +179,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::int64_t kv_bytes_per_token(const ModelConfig& config) {
-  return 2 * config.layers * config.kv_size() * static_cast<std::int64_t>(sizeof(float));
+std::int64_t kv_bytes_per_token(const ModelConfig& config, std::int64_t layers) {
+  return 2 * layers * config.kv_size() * static_cast<std::int64_t>(sizeof(float));
 }
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, ModelWeights weights,
@@ -166,7 +189,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, Mod
     cpu::set_blas_threads(options.threads);
     return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(config, std::move(weights), options));
   } catch (const std::exception&) {
-    const auto cache_bytes = static_cast<double>(options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config));
+    const auto cache_bytes = static_cast<double>(
+        options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config, options.blocks.value_or(config.all_blocks()).size()));
     return Error{
         ErrorCode::kResourceExhausted,
         fmt::format("a KV cache of {} tokens ({:.1f} GiB) does not fit into this machine's memory; lower --kv-cache-tokens or "

@@ -1,0 +1,364 @@
+// Real workers that have a model's blocks together (docs/decisions/2026-11-22-chains-of-workers.md). The test plays the
+// gateway.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/worker/worker_process.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using testing::Answer;
+using testing::ask;
+using testing::Connection;
+using testing::eventually;
+using ::testing::HasSubstr;
+using testing::metric;
+using testing::Process;
+
+// The model of worker_process.h has three blocks; each of three workers has one.
+class ChainOfWorkers : public testing::Worker {
+ protected:
+  struct One {
+    int port = 0;
+    std::unique_ptr<Process> process;
+  };
+
+  void SetUp() override {
+    Worker::SetUp();
+    make_model();
+    first_ = with_blocks("0:1", {});
+    second_ = with_blocks("1:2", {});
+    third_ = with_blocks("2:3", {});
+  }
+
+  One with_blocks(const std::string& blocks, std::vector<std::string> more) {
+    One one;
+    one.port = testing::free_port();
+    more.insert(more.end(), {"--blocks", blocks});
+    one.process = start_at(one.port, more);
+    return one;
+  }
+
+  static std::string address(const One& one) { return "127.0.0.1:" + std::to_string(one.port); }
+  static std::string through(const std::vector<const One*>& hops) {
+    std::string header = "X-Windlass-Chain: ";
+    for (const One* each : hops) header += (header.back() == ' ' ? "" : ",") + address(*each);
+    return header + "\r\n";
+  }
+  // Several hundred tokens: more than an iteration takes.
+  static json request() {
+    std::string prompt;
+    for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
+    return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
+  }
+  static double metric_of(const One& one, const std::string& series) {
+    return metric(ask(one.port, "GET", "/metrics").body, series);
+  }
+  static double refusals(const One& one, const std::string& reason) {
+    return metric_of(one, "windlass_worker_chain_refusals_total{model=\"tiny\",reason=\"" + reason + "\"}");
+  }
+  // Nothing is kept anywhere.
+  static void expect_empty(const std::vector<const One*>& workers) {
+    for (const One* each : workers) {
+      EXPECT_TRUE(eventually([&] {
+        return metric_of(*each, "windlass_worker_kv_cache_blocks_used{") == 0 &&
+               metric_of(*each, "windlass_worker_chain_sessions{") == 0;
+      })) << each->process->log();
+    }
+  }
+
+  One first_, second_, third_;
+};
+
+// Given requests that are whole, streamed, sampled with a seed and penalties, and of several choices, three workers with a
+// block each give the texts that one with all gives, as do two of which the second has more than it needs.
+TEST_F(ChainOfWorkers, AnswersAsOneWorkerWould) {
+  const int port = testing::free_port();
+  const auto alone = start_at(port);
+  const One rest = with_blocks("1:3", {});
+  const One two = with_blocks("0:2", {"--next", address(rest)});  // block 1 is at both
+  json sampled = request();
+  sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});
+  json several = request();
+  several["n"] = 3;
+  for (const json& body : {request(), sampled, several}) {
+    const json expected = json::parse(ask(port, "POST", "/v1/completions", body.dump()).body);
+    const Answer by_three = ask(first_.port, "POST", "/v1/completions", body.dump(), through({&second_, &third_}));
+    const Answer by_two = ask(two.port, "POST", "/v1/completions", body.dump());
+    for (const Answer& answer : {by_three, by_two}) {
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      const json found = json::parse(answer.body);
+      ASSERT_EQ(found["choices"].size(), expected["choices"].size());
+      for (std::size_t i = 0; i < found["choices"].size(); ++i) {
+        EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
+        EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
+      }
+      EXPECT_EQ(found["usage"], expected["usage"]);
+    }
+  }
+  json streamed = request();
+  streamed["stream"] = true;
+  const Answer stream = ask(first_.port, "POST", "/v1/completions", streamed.dump(), through({&second_, &third_}));
+  EXPECT_THAT(stream.body, HasSubstr("data: [DONE]"));
+  EXPECT_EQ(testing::parse_stream(stream.body).text,
+            json::parse(ask(port, "POST", "/v1/completions", request().dump()).body)["choices"][0]["text"]);
+
+  expect_empty({&first_, &second_, &third_, &two, &rest});
+  const std::string sent = "windlass_worker_chain_bytes_total{direction=\"sent\",model=\"tiny\"}";
+  const std::string received = "windlass_worker_chain_bytes_total{direction=\"received\",model=\"tiny\"}";
+  EXPECT_GT(metric_of(first_, sent), 6 * 300 * 128 * 4.0);
+  EXPECT_EQ(metric_of(first_, sent), metric_of(second_, received));
+  EXPECT_EQ(metric_of(second_, sent), metric_of(third_, received));
+  EXPECT_GT(metric_of(first_, "windlass_worker_chain_step_seconds_count"), 30);
+  EXPECT_EQ(metric_of(third_, "windlass_worker_chain_sessions_expired_total"), 0);
+}
+
+// Given eight clients at once, two thirds of which leave before the end, the rest have their own texts and nothing is kept.
+TEST_F(ChainOfWorkers, ManyAtOnceAndClientsThatLeave) {
+  const int port = testing::free_port();
+  const auto alone = start_at(port);
+  const auto body = [](int i, bool stream) {
+    json one = request();
+    one["prompt"] = one["prompt"].get<std::string>().substr(0, static_cast<std::size_t>(40 + 50 * i));
+    one.update({{"max_tokens", 60}, {"stream", stream}});
+    return one.dump();
+  };
+  std::vector<std::unique_ptr<Connection>> stay;
+  {
+    std::vector<std::unique_ptr<Connection>> leave;
+    for (int i = 0; i < 8; ++i) {
+      auto& list = i % 3 == 0 ? stay : leave;
+      list.push_back(std::make_unique<Connection>(first_.port));
+      list.back()->send("POST", "/v1/completions", body(i, i % 3 != 0), through({&second_, &third_}));
+    }
+    for (const auto& each : leave) EXPECT_TRUE(each->read_until("data: ")) << each->received();
+  }
+  for (std::size_t i = 0; i < stay.size(); ++i) {
+    const Answer answer = testing::parse_answer(stay[i]->read_all());
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(json::parse(answer.body)["choices"],
+              json::parse(ask(port, "POST", "/v1/completions", body(static_cast<int>(3 * i), false)).body)["choices"]);
+  }
+  expect_empty({&first_, &second_, &third_});
+}
+
+// Given a chain that is none (a gap, an end too early, one worker too many, an order that goes back, another model, nobody
+// there), the request is refused before anything of it begins, with what was found and needed, and no worker keeps anything.
+TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
+  const One again = with_blocks("1:2", {});
+  const auto other = folder_ / "other";
+  Process init({testing::kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
+                "--intermediate", "344", "--max-context", "4096", "--seed", "99", other.string()},
+               folder_ / "init-other.log");
+  ASSERT_EQ(init.wait(), 0) << init.log();
+  One foreign;
+  foreign.port = testing::free_port();
+  foreign.process =
+      std::make_unique<Process>(std::vector<std::string>{testing::kProgram, "--model", other.string(), "--port",
+                                                         std::to_string(foreign.port), "--name", "tiny", "--blocks", "2:3"},
+                                folder_ / "foreign.log");
+  ASSERT_TRUE(eventually([&] { return ask(foreign.port, "GET", "/ready").status == 200; })) << foreign.process->log();
+  One nobody;
+  nobody.port = testing::free_port();
+
+  struct Case {
+    std::vector<const One*> hops;
+    std::string says;
+  };
+  for (const Case& each :
+       {Case{{&third_}, "found 2:3 here, needed are 1:3"},
+        Case{{&second_}, "the chain ends here with 1:2, needed are also 2:3"}, Case{{&second_, &third_, &again}, "goes on"},
+        Case{{&second_, &again}, "found 1:2 here, needed are 2:3"}, Case{{&second_, &foreign}, "model: found fingerprint"},
+        Case{{&second_, &nobody}, "worker " + address(nobody) + ": "}, Case{{&first_}, "found 0:1 here"}}) {
+    const Answer answer = ask(first_.port, "POST", "/v1/completions", request().dump(), through(each.hops));
+    EXPECT_EQ(answer.status, 503) << answer.body;
+    EXPECT_THAT(answer.headers, HasSubstr("X-Windlass-Rejected: chain"));
+    EXPECT_THAT(answer.body, HasSubstr(each.says));
+  }
+  expect_empty({&first_, &second_, &third_, &again, &foreign});
+  EXPECT_EQ(refusals(third_, "mismatch"), 2);
+  EXPECT_EQ(refusals(second_, "unreachable"), 1);
+
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), "X-Windlass-Chain: a b\r\n").status, 400);
+  const Answer lone = ask(first_.port, "POST", "/v1/completions", request().dump());
+  EXPECT_EQ(lone.status, 503);
+  EXPECT_THAT(lone.headers, HasSubstr("X-Windlass-Rejected: role"));
+  const Answer later = ask(second_.port, "POST", "/v1/completions", request().dump());
+  EXPECT_EQ(later.status, 503);
+  EXPECT_THAT(later.body, HasSubstr("1:2 of 3 alone"));
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(),
+                through({&second_, &third_}) + "X-Windlass-Phase: prefill\r\n")
+                .status,
+            400);
+}
+
+// Given a last worker with room for one sequence, a second request is refused while the first runs, gives back what it had
+// reserved before, and is served afterwards.
+TEST_F(ChainOfWorkers, RefusesForWantOfRoom) {
+  const One small = with_blocks("2:3", {"--max-context-tokens", "768", "--kv-cache-tokens", "1000"});
+  json slow = request();
+  slow.update({{"max_tokens", 200}, {"stream", true}, {"ignore_eos", true}});
+  Connection running(first_.port);
+  running.send("POST", "/v1/completions", slow.dump(), through({&second_, &small}));
+  ASSERT_TRUE(running.read_until("data: "));
+  const Answer refused = ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &small}));
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: full"));
+  EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions{"), 1);
+  EXPECT_EQ(refusals(small, "full"), 1);
+  EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  expect_empty({&second_, &small});
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &small})).status, 200);
+  json longer = request();
+  longer["max_tokens"] = 700;
+  EXPECT_THAT(ask(first_.port, "POST", "/v1/completions", longer.dump(), through({&second_, &small})).body,
+              HasSubstr("this worker's --max-context-tokens allow 768"));
+}
+
+// Given a last worker that dies while it computes, the requests through it end with an error at once, those through another
+// last worker go on, and the others keep nothing. Given a first worker that dies, its sessions end elsewhere with their lease.
+TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
+  One mortal = with_blocks("2:3", {});
+  json slow = request();
+  slow.update({{"max_tokens", 2000}, {"stream", true}, {"ignore_eos", true}});
+  Connection lost(first_.port);
+  lost.send("POST", "/v1/completions", slow.dump(), through({&second_, &mortal}));
+  json sound = request();
+  sound.update({{"max_tokens", 400}, {"stream", true}, {"ignore_eos", true}});
+  Connection well(first_.port);
+  well.send("POST", "/v1/completions", sound.dump(), through({&second_, &third_}));
+  ASSERT_TRUE(lost.read_until("data: "));
+  ASSERT_TRUE(well.read_until("data: "));
+  mortal.process->signal(SIGKILL);
+  mortal.process->wait();
+  const std::string& end = lost.read_all();
+  EXPECT_THAT(end, HasSubstr("a later worker of the request's chain is lost"));
+  EXPECT_THAT(end, ::testing::Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(well.read_all(), HasSubstr("data: [DONE]"));
+  expect_empty({&first_, &second_, &third_});
+  EXPECT_EQ(metric_of(first_, "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"error\"}"), 1);
+
+  Connection orphan(first_.port);
+  orphan.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  ASSERT_TRUE(orphan.read_until("data: "));
+  EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions{"), 1);
+  first_.process->signal(SIGKILL);
+  first_.process->wait();
+  expect_empty({&second_, &third_});
+  EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions_expired_total"), 1);
+}
+
+// Given a last worker that stands still without an end, the request ends with an error once the silence is sure; when it goes
+// on, it keeps nothing of it and takes new ones.
+TEST_F(ChainOfWorkers, AFrozenWorkerIsLost) {
+  json slow = request();
+  slow.update({{"max_tokens", 3000}, {"stream", true}, {"ignore_eos", true}});
+  Connection client(first_.port);
+  client.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  ASSERT_TRUE(client.read_until("data: "));
+  third_.process->signal(SIGSTOP);
+  const auto began = testing::steady_clock::now();
+  EXPECT_THAT(client.read_all(), HasSubstr("has not answered in time"));
+  EXPECT_LT(testing::steady_clock::now() - began, std::chrono::seconds(30));
+  expect_empty({&first_, &second_});
+  third_.process->signal(SIGCONT);
+  expect_empty({&third_});
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_})).status, 200);
+}
+
+// Given a last worker that dies before anything of a whole answer is out: where a gateway named the chain, the connection
+// breaks and it may begin the request anew; where the first worker did, the client hears why, or the body breaks off.
+TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
+  json slow = request();
+  slow.update({{"max_tokens", 3000}, {"ignore_eos", true}});
+  for (const bool named : {true, false}) {
+    One mortal = with_blocks("1:3", {});
+    const One first = with_blocks("0:1", {"--next", address(mortal)});
+    Connection client(first.port);
+    client.send("POST", "/v1/completions", slow.dump(), named ? through({&mortal}) : "");
+    ASSERT_TRUE(eventually([&] { return metric_of(mortal, "windlass_worker_iteration_seconds_count") > 3; }));
+    mortal.process->signal(SIGKILL);
+    const std::string& received = client.read_all();
+    EXPECT_THAT(received, ::testing::Not(HasSubstr("choices")));
+    if (named || received.find(" 200 ") != std::string::npos) {
+      EXPECT_THAT(received, ::testing::Not(::testing::EndsWith("0\r\n\r\n")));
+    } else {
+      EXPECT_THAT(received, HasSubstr(" 502 "));
+      EXPECT_THAT(received, HasSubstr("chain_lost"));
+    }
+    expect_empty({&first});
+  }
+}
+
+// Given a first worker that is full itself, what was reserved for the request it refuses is given back.
+TEST_F(ChainOfWorkers, AFullFirstWorkerGivesBack) {
+  const One first = with_blocks("0:1", {"--max-concurrent", "1"});
+  json slow = request();
+  slow.update({{"max_tokens", 300}, {"stream", true}, {"ignore_eos", true}});
+  std::vector<std::unique_ptr<Connection>> running;
+  for (int i = 0; i < 3; ++i) {
+    running.push_back(std::make_unique<Connection>(first.port));
+    running.back()->send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+    ASSERT_TRUE(eventually([&] { return metric_of(third_, "windlass_worker_chain_sessions{") == i + 1; }));
+  }
+  ASSERT_TRUE(running[0]->read_until("data: "));
+  const Answer refused = ask(first.port, "POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: full"));
+  EXPECT_TRUE(eventually([&] { return metric_of(third_, "windlass_worker_chain_sessions{") <= 3; }));
+  for (const auto& each : running) EXPECT_THAT(each->read_all(), HasSubstr("data: [DONE]"));
+  expect_empty({&first, &second_, &third_});
+}
+
+// Given calls that are none, answers that say so, and workers that go on.
+TEST_F(ChainOfWorkers, WrongCalls) {
+  for (const char* verb : {"reserve", "step", "keep", "release"}) {
+    for (const std::string& body : {std::string(), std::string("{}"), std::string(5000, 'x')}) {
+      EXPECT_EQ(ask(second_.port, "POST", std::string("/chain/") + verb, body).status, 400) << verb;
+    }
+    EXPECT_EQ(ask(first_.port, "POST", std::string("/chain/") + verb, "{}").status, 409) << verb;
+    EXPECT_EQ(ask(second_.port, "GET", std::string("/chain/") + verb).status, 405) << verb;
+  }
+  EXPECT_EQ(ask(second_.port, "POST", "/chain/other").status, 404);
+  EXPECT_EQ(ask(second_.port, "POST", "/chain/keep", std::string(32, 'a')).status, 404);
+  EXPECT_EQ(ask(second_.port, "POST", "/chain/release", std::string(32, 'a')).status, 200);
+  EXPECT_EQ(ask(second_.port, "POST", "/role", R"({"role":"prefill"})").status, 403);
+  EXPECT_EQ(ask(second_.port, "POST", "/tokenize", R"({"prompt":"a"})").status, 503);
+  EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_})).status, 200);
+}
+
+// Given a later worker that is asked to stop while a session is there, the session goes on to its end, new ones are refused,
+// and then it ends by itself.
+TEST_F(ChainOfWorkers, DrainsItsSessions) {
+  json slow = request();
+  slow.update({{"max_tokens", 300}, {"stream", true}, {"ignore_eos", true}});
+  Connection running(first_.port);
+  running.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  ASSERT_TRUE(running.read_until("data: "));
+  third_.process->signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return ask(third_.port, "GET", "/ready").status == 503; }));
+  const Answer refused = ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_}));
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  EXPECT_EQ(third_.process->wait(), 0) << third_.process->log();
+}
+
+// Given flags that do not fit the model, the worker says so and ends.
+TEST_F(ChainOfWorkers, FlagsThatDoNotFit) {
+  const auto fails_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {testing::kProgram, "--model", model().string(), "--port",
+                                          std::to_string(testing::free_port())};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Process worker(arguments, folder_ / "wrong.log");
+    EXPECT_EQ(worker.wait(), 1);
+    return worker.log();
+  };
+  EXPECT_THAT(fails_with({"--blocks", "1:4"}), HasSubstr("--blocks: found 1:4, allowed is up to 3"));
+  EXPECT_THAT(fails_with({"--blocks", "0:3", "--next", "a:1"}), HasSubstr("--next: found a:1"));
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,563 @@
+// A model in parts on several workers: the tokens are those of one worker whatever the schedule, and nothing is kept anywhere,
+// whatever breaks.
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <set>
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/chain_mesh.h"
+#include "tests/unit/worker/fake_backend.h"
+#include "worker/engine/engine.h"
+#include "worker/engine/engine_loop.h"
+
+namespace windlass::worker {
+namespace {
+
+using testing::greedy;
+using ::testing::HasSubstr;
+using testing::Mesh;
+using testing::random_config;
+using testing::random_tokens;
+using Fault = Mesh::Fault;
+
+std::string session_of(std::uint64_t id) { return fmt::format("{:032x}", id); }
+
+std::string_view token_text(std::int32_t token) {
+  static const std::vector<std::string> kTexts = [] {
+    std::vector<std::string> texts;
+    for (int i = 0; i < 100; ++i) texts.push_back(std::to_string(i) + " ");
+    return texts;
+  }();
+  return kTexts[static_cast<std::size_t>(token)];
+}
+
+ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
+  ModelConfig config = random_config(rng);
+  config.layers = layers;
+  config.windows.resize(static_cast<std::size_t>(layers), 0);
+  return config;
+}
+
+// The first worker of chains: an engine over some blocks, with the calls that the HTTP side makes.
+class First {
+ public:
+  First(Mesh& mesh, std::int64_t blocks, const EngineOptions& options, std::int64_t kv_blocks)
+      : sessions(mesh.model, blocks, mesh.post(), mesh.clock, mesh.head.metrics),
+        backend(mesh.backend({0, blocks}, kv_blocks, options.max_batch_tokens, options.max_running), mesh.model, sessions,
+                mesh.clock, mesh.head.metrics),
+        engine(options, backend, token_text, mesh.clock) {}
+
+  // As a request begins: room first.
+  Result<void> submit(RequestId id, GenerationRequest request, const std::vector<std::string>& hops) {
+    request.chain = session_of(id);
+    Result<void> reserved = Error{};
+    const auto tokens = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
+    sessions.reserve({request.chain}, hops, tokens, [&](Result<void> outcome) { reserved = std::move(outcome); });
+    if (!reserved.ok()) return reserved;
+    const auto taken = engine.submit(id, std::move(request), 0);
+    if (!taken.ok()) sessions.release(session_of(id));
+    return taken;
+  }
+  // A step, and what follows from ends.
+  std::vector<TokenEvent> step() {
+    auto events = engine.step();
+    for (const TokenEvent& event : events) {
+      if (event.finish) sessions.release(session_of(event.request));
+    }
+    return events;
+  }
+
+  ChainSessions sessions;
+  ChainBackend backend;
+  Engine engine;
+};
+
+struct Arriving {
+  GenerationRequest request;
+  int step = 0;
+  std::vector<std::string> hops;
+};
+
+std::vector<Arriving> random_requests(Rng& rng, const ModelConfig& config, int count) {
+  std::vector<Arriving> requests;
+  int step = 0;
+  for (int i = 0; i < count; ++i) {
+    step += static_cast<int>(rng.integer(0, 5));
+    GenerationRequest request = greedy(random_tokens(rng, config, rng.integer(1, 70)), rng.integer(1, 25));
+    request.sampling.logprobs = 1;
+    requests.push_back({std::move(request), step, {}});
+  }
+  return requests;
+}
+
+void expect_same(const TokenEvent& found, const TokenEvent& expected, double tolerance) {
+  EXPECT_EQ(found.request, expected.request);
+  EXPECT_EQ(found.text, expected.text);
+  EXPECT_EQ(found.finish, expected.finish) << found.error;
+  ASSERT_EQ(found.logprobs.has_value(), expected.logprobs.has_value());
+  if (!found.logprobs) return;
+  EXPECT_NEAR(found.logprobs->token.logprob, expected.logprobs->token.logprob, tolerance);
+}
+
+EngineOptions small_options() {
+  EngineOptions options;
+  options.max_running = 4;
+  options.max_waiting = 100;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = 24;
+  return options;
+}
+
+// Given random models, cuts into two to four parts (also with blocks that two workers have) and schedules with chunks and
+// preemption, every step of the chain's engine gives exactly the tokens and log probabilities of an engine over the whole
+// model.
+TEST(Chain, GivesWhatTheWholeModelGives) {
+  std::int64_t preemptions = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    Rng rng(seed, "cuts");
+    Mesh mesh(config_with_layers(rng, rng.integer(2, 6)), seed);
+    const std::int64_t layers = mesh.config.layers;
+    const std::int64_t first = rng.integer(1, layers - 1);
+    std::vector<std::string> hops;
+    for (std::int64_t at = first; at < layers;) {
+      const std::int64_t end = hops.size() == 2 ? layers : rng.integer(at + 1, layers);
+      const std::int64_t from = rng.uniform() < 0.3 ? rng.integer(1, at) : at;  // it may have more than the chain needs of it
+      hops.push_back(fmt::format("w:{}", hops.size() + 1));
+      mesh.add(hops.back(), {from, end}, 100 * blocks_for(100));
+      at = end;
+    }
+    const EngineOptions options = small_options();
+    const std::int64_t kv_blocks = 10;
+    First chain(mesh, first, options, kv_blocks);
+    const auto whole = mesh.backend(mesh.config.all_blocks(), kv_blocks, options.max_batch_tokens, options.max_running);
+    Engine engine(options, *whole, token_text, mesh.clock);
+
+    const auto requests = random_requests(rng, mesh.config, 14);
+    std::size_t next = 0;
+    for (int step = 0; next < requests.size() || !engine.idle(); ++step) {
+      for (; next < requests.size() && requests[next].step <= step; ++next) {
+        ASSERT_TRUE(engine.submit(next, requests[next].request, 0).ok());
+        const auto taken = chain.submit(next, requests[next].request, hops);
+        ASSERT_TRUE(taken.ok()) << taken.error().message;
+      }
+      const auto expected = engine.step();
+      const auto found = chain.step();
+      ASSERT_EQ(found.size(), expected.size()) << "seed " << seed << ", step " << step;
+      for (std::size_t i = 0; i < found.size(); ++i) expect_same(found[i], expected[i], 0);
+    }
+    preemptions += chain.engine.preemptions();
+    EXPECT_EQ(chain.sessions.sessions(), 0);
+    EXPECT_EQ(chain.engine.load().kv_blocks_used, 0);
+    mesh.expect_empty();
+  }
+  EXPECT_GT(preemptions, 20);
+}
+
+// Given requests of one engine that take different ways, and later workers whose batches are smaller than its, all have the
+// tokens of the whole model; sums round differently in batches of other sizes.
+TEST(Chain, DifferentWaysInOneBatch) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Rng rng(seed, "ways");
+    Mesh mesh(config_with_layers(rng, 4), seed);
+    mesh.add("b:1", {1, 3}, 200, 7, 2);
+    mesh.add("c:1", {3, 4}, 200, 5, 1);
+    mesh.add("d:1", {1, 4}, 200, 9, 3);
+    const EngineOptions options = small_options();
+    First chain(mesh, 1, options, 12);
+    const auto whole = mesh.backend(mesh.config.all_blocks(), 12, options.max_batch_tokens, options.max_running);
+    Engine engine(options, *whole, token_text, mesh.clock);
+    auto requests = random_requests(rng, mesh.config, 10);
+    for (Arriving& each : requests) {
+      const double way = rng.uniform();
+      each.hops = way < 0.4   ? std::vector<std::string>{"b:1", "c:1"}
+                  : way < 0.7 ? std::vector<std::string>{"d:1"}
+                              : std::vector<std::string>{"b:1", "d:1"};
+    }
+    std::size_t next = 0;
+    for (int step = 0; next < requests.size() || !engine.idle(); ++step) {
+      for (; next < requests.size() && requests[next].step <= step; ++next) {
+        ASSERT_TRUE(engine.submit(next, requests[next].request, 0).ok());
+        ASSERT_TRUE(chain.submit(next, requests[next].request, requests[next].hops).ok());
+      }
+      const auto expected = engine.step();
+      const auto found = chain.step();
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) expect_same(found[i], expected[i], 1e-5);
+    }
+    mesh.expect_empty();
+  }
+}
+
+// Given calls that are lost on the way or whose answers are, a request either has its own tokens or ends with an error that
+// says so; once the wire is whole again, nothing is left but what the lease takes.
+TEST(Chain, WhateverBreaksLeaksNothing) {
+  std::int64_t failed = 0;
+  std::int64_t refused = 0;
+  std::int64_t whole = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Rng rng(seed, "faults");
+    Mesh mesh(config_with_layers(rng, 3), seed);
+    mesh.add("b:1", {1, 2}, 24);
+    mesh.add("c:1", {2, 3}, 18);
+    std::mutex mutex;
+    Rng faults(seed, "wire");
+    double share = seed % 4 == 0 ? 0 : 0.03;
+    mesh.faults = [&](const ChainCall& call) {
+      const std::scoped_lock lock(mutex);
+      // Silence is for the steps alone, whose end it is: others are told of a lost worker by their client.
+      if (faults.uniform() >= share) return Fault::kNone;
+      return call.verb == ChainVerb::kStep || faults.uniform() < 0.5 ? Fault::kNotSent : Fault::kNotHeard;
+    };
+    const EngineOptions options = small_options();
+    First chain(mesh, 1, options, 12);
+    const auto reference = mesh.backend(mesh.config.all_blocks(), 7, 100, 1);
+    EngineOptions alone = options;
+    alone.max_running = 1;
+    alone.max_batch_tokens = 100;
+    const auto requests = random_requests(rng, mesh.config, 16);
+    std::map<RequestId, std::string> texts;
+    std::map<RequestId, TokenEvent> ends;
+    std::size_t next = 0;
+    for (int step = 0; next < requests.size() || !chain.engine.idle(); ++step) {
+      mesh.clock.now = mesh.clock.now + 0.05;
+      chain.sessions.tick();
+      mesh.tick();
+      for (; next < requests.size() && requests[next].step <= step; ++next) {
+        const auto taken = chain.submit(next, requests[next].request, {"b:1", "c:1"});
+        if (!taken.ok()) ++refused;
+      }
+      for (const TokenEvent& event : chain.step()) {
+        texts[event.request] += event.text;
+        if (event.finish) ends[event.request] = event;
+      }
+    }
+    for (const auto& [id, end] : ends) {
+      Engine engine(alone, *reference, token_text, mesh.clock);
+      ASSERT_TRUE(engine.submit(id, requests[id].request, 0).ok());
+      std::string expected;
+      while (!engine.idle()) {
+        for (const TokenEvent& event : engine.step()) expected += event.text;
+      }
+      if (end.finish == FinishReason::kError) {
+        ++failed;
+        EXPECT_TRUE(end.chain_lost);
+        EXPECT_THAT(end.error, HasSubstr("chain"));
+        EXPECT_EQ(texts[id], expected.substr(0, texts[id].size())) << "seed " << seed;
+      } else {
+        ++whole;
+        EXPECT_EQ(texts[id], expected) << "seed " << seed;
+      }
+    }
+    EXPECT_EQ(chain.sessions.sessions(), 0);
+    EXPECT_EQ(chain.engine.load().kv_blocks_used, 0);
+    share = 0;
+    mesh.clock.now = mesh.clock.now + kChainLeaseS + 1;
+    mesh.tick();
+    mesh.expect_empty();
+  }
+  EXPECT_GT(failed, 30);
+  EXPECT_GT(refused, 60);
+  EXPECT_GT(whole, 150);
+}
+
+// Given sessions that are told of, they stay for as long as that; once nobody tells of them, they end with the lease.
+TEST(Chain, SessionsLastAsLongAsTheyAreToldOf) {
+  Rng rng(1, "lease");
+  Mesh mesh(config_with_layers(rng, 3), 1);
+  ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
+  ChainStage& last = mesh.add("c:1", {2, 3}, 24);
+  ChainSessions sessions(mesh.model, 1, mesh.post(), mesh.clock, mesh.head.metrics);
+  sessions.reserve({session_of(1), session_of(2)}, {"b:1", "c:1"}, 40,
+                   [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
+  EXPECT_EQ(middle.sessions(), 2);
+  EXPECT_EQ(last.sessions(), 2);
+  EXPECT_EQ(mesh.metrics_of("c:1").kv_blocks_used.value(), 6) << "two sessions of 40 positions";
+  for (int i = 0; i < 100; ++i) {
+    mesh.clock.now = mesh.clock.now + 0.5;
+    sessions.tick();
+    mesh.tick();
+  }
+  EXPECT_EQ(middle.sessions(), 2);
+  EXPECT_EQ(last.sessions(), 2);
+  sessions.release(session_of(2));
+  EXPECT_EQ(middle.sessions(), 1);
+  EXPECT_EQ(last.sessions(), 1);
+  EXPECT_EQ(mesh.metrics_of("b:1").chain_sessions_expired.value(), 0);
+  mesh.clock.now = mesh.clock.now + kChainLeaseS + 1;
+  mesh.tick();
+  EXPECT_EQ(mesh.metrics_of("b:1").chain_sessions_expired.value(), 1);
+  mesh.expect_empty();
+}
+
+// Given chains that are none, the reservation is refused with what was found and needed, and nothing stays anywhere.
+TEST(Chain, RefusesWhatDoesNotFit) {
+  Rng rng(2, "refusals");
+  Mesh mesh(config_with_layers(rng, 8), 2);
+  mesh.add("mid:1", {4, 8}, 24);
+  mesh.add("b:1", {2, 6}, 24);
+  mesh.add("late:1", {7, 8}, 24);
+  mesh.add("small:1", {2, 8}, 3);
+  ChainStage& leaving = mesh.add("leaving:1", {2, 8}, 24);
+  leaving.drain();
+  ChainModel other = mesh.model;
+  other.fingerprint ^= 1;
+  struct Case {
+    ChainModel model;
+    std::int64_t block;
+    std::vector<std::string> hops;
+    std::int64_t tokens;
+    ErrorCode code;
+    std::string says;
+  };
+  const ChainModel& model = mesh.model;
+  for (const Case& each : {
+           Case{model,
+                2,
+                {"b:1", "late:1"},
+                40,
+                ErrorCode::kFailedPrecondition,
+                "worker b:1: worker late:1: blocks: found 7:8 here, needed are 6:8"},
+           Case{model, 3, {"mid:1"}, 40, ErrorCode::kFailedPrecondition, "found 4:8 here, needed are 3:8"},
+           Case{model, 2, {"b:1"}, 40, ErrorCode::kFailedPrecondition, "the chain ends here with 2:6, needed are also 6:8"},
+           Case{model, 4, {"mid:1", "b:1"}, 40, ErrorCode::kFailedPrecondition, "goes on to b:1 after the last block"},
+           Case{model, 6, {"b:1", "mid:1"}, 40, ErrorCode::kFailedPrecondition, "found 2:6 here, needed are 6:8"},
+           Case{other, 2, {"b:1", "mid:1"}, 40, ErrorCode::kFailedPrecondition, "model: found fingerprint"},
+           Case{model, 2, {"b:1", "mid:1"}, 129, ErrorCode::kFailedPrecondition, "tokens: found 129"},
+           Case{model, 2, {"small:1"}, 60, ErrorCode::kResourceExhausted, "found 3 free blocks of the KV cache, needed are 4"},
+           Case{model, 2, {"leaving:1"}, 40, ErrorCode::kResourceExhausted, "draining"},
+           Case{model, 2, {"b:1", "nobody:1"}, 40, ErrorCode::kUnavailable, "worker nobody:1: the connection broke"},
+           Case{model, 2, {"nobody:1"}, 40, ErrorCode::kUnavailable, "worker nobody:1: the connection broke"},
+       }) {
+    ChainSessions sessions(each.model, each.block, mesh.post(), mesh.clock, mesh.head.metrics);
+    int calls = 0;
+    sessions.reserve({session_of(1)}, each.hops, each.tokens, [&](const Result<void>& reserved) {
+      ++calls;
+      ASSERT_FALSE(reserved.ok()) << each.says;
+      EXPECT_EQ(reserved.error().code, each.code) << reserved.error().message;
+      EXPECT_THAT(reserved.error().message, HasSubstr(each.says));
+    });
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(sessions.sessions(), 0);
+    mesh.expect_empty();
+  }
+  // Overlaps are no gaps: a worker is asked for what the chain has not had yet.
+  ChainSessions sessions(model, 3, mesh.post(), mesh.clock, mesh.head.metrics);
+  sessions.reserve({session_of(1)}, {"b:1", "mid:1"}, 40, [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
+  sessions.release(session_of(1));
+  mesh.expect_empty();
+}
+
+// Given a worker that falls silent in the middle of a step, the step ends when the silence has lasted, not with its patience;
+// a chain of other workers goes on.
+TEST(Chain, SilenceEndsAStep) {
+  Rng rng(3, "silence");
+  Mesh mesh(config_with_layers(rng, 2), 3);
+  mesh.add("b:1", {1, 2}, 24);
+  mesh.add("mute:1", {1, 2}, 24);
+  std::atomic<bool> mute = false;
+  mesh.faults = [&](const ChainCall& call) { return mute && call.address == "mute:1" ? Fault::kSilent : Fault::kNone; };
+  First chain(mesh, 1, small_options(), 20);
+  ASSERT_TRUE(chain.submit(1, greedy({1, 2, 3}, 50), {"mute:1"}).ok());
+  ASSERT_TRUE(chain.submit(2, greedy({4, 5}, 50), {"b:1"}).ok());
+  EXPECT_EQ(chain.step().size(), 2U);
+  mute = true;
+  std::atomic<bool> ended = false;
+  std::thread time([&] {
+    while (!ended) {
+      mesh.clock.now = mesh.clock.now + 0.1;
+      chain.sessions.tick();
+      std::this_thread::yield();
+    }
+  });
+  const double began_s = mesh.clock.now_s();
+  const auto events = chain.step();
+  const double took_s = mesh.clock.now_s() - began_s;
+  ended = true;
+  time.join();
+  EXPECT_GT(took_s, ChainSessions::kSilentS / 2);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].finish, FinishReason::kError);
+  EXPECT_TRUE(events[0].chain_lost);
+  EXPECT_FALSE(events[1].finish.has_value()) << events[1].error;
+  EXPECT_EQ(chain.step().size(), 1U);
+}
+
+// Given three first workers on loops and threads of their own that share the later ones, sixty requests have their own tokens;
+// every fifth leaves early, and a later worker of some goes away midway. The thread sanitizer's part.
+TEST(Chain, LoopsShareLaterWorkers) {
+  Rng rng(4, "loops");
+  Mesh mesh(config_with_layers(rng, 3), 4);
+  mesh.add("b:1", {1, 2}, 400);
+  mesh.add("c:1", {2, 3}, 400);
+  mesh.add("gone:1", {2, 3}, 400);
+  EngineOptions options = small_options();
+  EngineOptions alone = options;
+  alone.max_running = 1;
+  const auto reference = mesh.backend(mesh.config.all_blocks(), 7, alone.max_batch_tokens, 1);
+  struct Loop {
+    std::unique_ptr<ChainSessions> sessions;
+    std::unique_ptr<EngineLoop> engine;
+  };
+  std::vector<Loop> loops(3);
+  for (Loop& loop : loops) {
+    loop.sessions = std::make_unique<ChainSessions>(mesh.model, 1, mesh.post(), mesh.clock, mesh.head.metrics);
+    auto backend = std::make_unique<ChainBackend>(mesh.backend({0, 1}, 12, options.max_batch_tokens, options.max_running),
+                                                  mesh.model, *loop.sessions, mesh.clock, mesh.head.metrics);
+    loop.engine = std::make_unique<EngineLoop>(options, std::move(backend), token_text, mesh.clock, mesh.head.metrics);
+  }
+  struct Run {
+    GenerationRequest request;
+    bool through_lost = false;
+    std::string text;
+    TokenEvent end;
+    std::promise<void> ended;
+  };
+  std::deque<Run> runs(60);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Run& run = runs[i];
+    Loop& loop = loops[i % loops.size()];
+    run.request = greedy(random_tokens(rng, mesh.config, rng.integer(1, 60)), rng.integer(1, 30));
+    run.through_lost = i % 4 == 3;
+    if (i == 40) mesh.remove("gone:1");
+    GenerationRequest request = run.request;
+    request.chain = session_of(i);
+    bool room = false;
+    loop.sessions->reserve({request.chain}, {"b:1", run.through_lost ? "gone:1" : "c:1"}, 100,
+                           [&](const Result<void>& reserved) { room = reserved.ok(); });
+    if (!room) {
+      EXPECT_TRUE(run.through_lost && i > 40);
+      run.end.finish = FinishReason::kError;
+      run.ended.set_value();
+      continue;
+    }
+    const auto taken = loop.engine->submit(std::move(request), [&run, &loop, i](const TokenEvent& event) {
+      run.text += event.text;
+      if (!event.finish) return;
+      loop.sessions->release(session_of(i));
+      run.end = event;
+      run.ended.set_value();
+    });
+    ASSERT_TRUE(taken.ok());
+    if (i % 5 == 0) loop.engine->cancel(*taken, "left");
+  }
+  for (Run& run : runs) {
+    ASSERT_EQ(run.ended.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
+    Engine engine(alone, *reference, token_text, mesh.clock);
+    ASSERT_TRUE(engine.submit(1, run.request, 0).ok());
+    std::string expected;
+    while (!engine.idle()) {
+      for (const TokenEvent& event : engine.step()) expected += event.text;
+    }
+    if (run.end.finish == FinishReason::kError) {
+      EXPECT_TRUE(run.through_lost) << run.end.error;
+    } else if (run.end.finish == FinishReason::kLength) {
+      EXPECT_EQ(run.text, expected);
+    }
+    EXPECT_EQ(run.text, expected.substr(0, run.text.size()));
+  }
+  for (Loop& loop : loops) {
+    EXPECT_TRUE(loop.engine->wait_idle(60));
+    EXPECT_EQ(loop.sessions->sessions(), 0);
+  }
+  mesh.expect_empty();
+}
+
+// Given models that differ in anything that blocks are computed with, their fingerprints do.
+TEST(ChainWire, ModelsAreToldApart) {
+  Rng rng(6, "models");
+  const ModelConfig config = config_with_layers(rng, 3);
+  const ChainModel model = chain_model(config, 1);
+  EXPECT_EQ(model, chain_model(config, 1));
+  EXPECT_NE(model, chain_model(config, 2));
+  const auto differs = [&](const auto& change) {
+    ModelConfig other = config;
+    change(other);
+    return chain_model(other, 1) != model;
+  };
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_theta += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.rms_norm_eps *= 2; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_scaling.factor = 2; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.windows[1] += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.qk_norm = !c.qk_norm; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.hidden_size += 2; }));
+  EXPECT_FALSE(differs([](ModelConfig& c) { c.max_context_tokens += 1; })) << "each worker has a limit of its own";
+}
+
+// Given a reservation as text, the same back; given a text that is none, an error that names the field.
+TEST(ChainWire, ReservationsAsText) {
+  const ChainReservation reservation{
+      {0x0123456789ABCDEFULL, 8, 64, 300}, 4, 77, {session_of(1), session_of(2)}, {"a:1", "b:2"}};
+  const auto back = reservation_from_json(to_json(reservation));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back->model, reservation.model);
+  EXPECT_EQ(back->block, 4);
+  EXPECT_EQ(back->tokens, 77);
+  EXPECT_EQ(back->sessions, reservation.sessions);
+  EXPECT_EQ(back->next_hops, reservation.next_hops);
+  const std::string good = to_json(reservation);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    const auto parsed = reservation_from_json(text);
+    return parsed.ok() ? "" : parsed.error().message;
+  };
+  EXPECT_THAT(with("\"block\":4", "\"block\":0"), HasSubstr("block: found 0, allowed is a whole number from 1"));
+  EXPECT_THAT(with("\"block\":4", "\"blocks\":4"), HasSubstr("block: found none"));
+  EXPECT_THAT(with("\"tokens\":77", "\"tokens\":18446744073709551615"), HasSubstr("tokens: found 18446744073709551615"));
+  EXPECT_THAT(with("\"tokens\":77", "\"tokens\":7.5"), HasSubstr("tokens: found 7.5"));
+  EXPECT_THAT(with("0123456789abcdef", "0123456789abcdeg"), HasSubstr("model: found"));
+  EXPECT_THAT(with("0123456789abcdef", "123456789abcdef"), HasSubstr("model: found"));
+  EXPECT_THAT(with("\"a:1\"", "\"a\""), HasSubstr("nextHops: found"));
+  EXPECT_THAT(with(session_of(2), "x"), HasSubstr("sessions: found"));
+  EXPECT_THAT(with(session_of(2), session_of(1)), HasSubstr("found one twice"));
+  for (const char* text : {"", "[]", "7", "{}", "{\"model\":7}"}) EXPECT_FALSE(reservation_from_json(text).ok()) << text;
+}
+
+// Given a step as bytes, the same back; given thousands of damaged ones, an error or a step within its bounds.
+TEST(ChainWire, StepsAsBytes) {
+  const std::vector<ChainChunk> chunks = {
+      {session_of(1), 5, 2, true}, {session_of(2), 0, 3, false}, {session_of(3), 9, 1, true}};
+  const std::string head = step_head(chunks);
+  const std::string bytes = head + std::string(6 * 4 * sizeof(float), 'x');
+  const auto step = step_from(bytes, 4);
+  ASSERT_TRUE(step.ok()) << step.error().message;
+  EXPECT_EQ(step->tokens, 6);
+  EXPECT_EQ(step->rows, 2);
+  EXPECT_EQ(step->head_bytes, head.size());
+  ASSERT_EQ(step->chunks.size(), 3U);
+  EXPECT_EQ(step->chunks[0].session, session_of(1));
+  EXPECT_EQ(step->chunks[0].start, 5);
+  EXPECT_TRUE(step->chunks[2].wants_logits);
+  EXPECT_FALSE(step_from(bytes, 5).ok());
+  EXPECT_FALSE(step_from(step_head(std::vector<ChainChunk>{chunks[0], chunks[0]}) + std::string(4 * 4 * 4, 'x'), 4).ok());
+  Rng rng(5, "damage");
+  for (int i = 0; i < 5000; ++i) {
+    std::string damaged = bytes;
+    const auto most = static_cast<std::int64_t>(damaged.size()) - 1;
+    if (rng.uniform() < 0.5) damaged.resize(static_cast<std::size_t>(rng.integer(0, most)));
+    for (std::int64_t n = rng.integer(1, 4); n > 0 && !damaged.empty(); --n) {
+      const auto at = rng.integer(
+          0, std::min<std::int64_t>(static_cast<std::int64_t>(head.size()), static_cast<std::int64_t>(damaged.size())) - 1);
+      damaged[static_cast<std::size_t>(at)] = static_cast<char>(rng.integer(0, 255));
+    }
+    const auto found = step_from(damaged, 4);
+    if (!found.ok()) continue;
+    EXPECT_EQ(found->head_bytes + static_cast<std::size_t>(found->tokens) * 4 * sizeof(float), damaged.size());
+    EXPECT_LE(found->rows, found->tokens);
+  }
+}
+
+// Given lists of workers, their addresses; given what is none, an error.
+TEST(ChainWire, Hops) {
+  EXPECT_THAT(*hops_from("a:1,[::1]:2,c.d:3"), ::testing::ElementsAre("a:1", "[::1]:2", "c.d:3"));
+  for (const char* text : {"", "a", "a:1,", ",a:1", "a:1 b:2", "a:1,b:0", "http://a:1"})
+    EXPECT_FALSE(hops_from(text).ok()) << text;
+}
+
+}  // namespace
+}  // namespace windlass::worker

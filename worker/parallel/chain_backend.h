@@ -1,0 +1,62 @@
+// ChainBackend: the Backend of the first worker of chains: its own blocks here, the rest at other workers.
+//
+// forward() computes the batch's chunks here and sends each chain's to its next worker at once; it returns when all have
+// answered, or are lost. Chunks fail by chain: what one chain's workers do concerns no other's sequences. Belongs to the
+// engine, as every backend.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/parallel/chain_sessions.h"
+
+namespace windlass::worker {
+
+class ChainBackend final : public Backend {
+ public:
+  // REQUIRES: `local` begins at block 0 and has not all; sessions, clock and metrics outlive this; every chunk names a session.
+  ChainBackend(std::unique_ptr<Backend> local, const ChainModel& model, ChainSessions& sessions, const Clock& clock,
+               const metrics::WorkerMetrics& metrics);
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return model_.vocab_size; }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return local_->kv_blocks(); }
+  [[nodiscard]] KvShape kv_shape() const override { return local_->kv_shape(); }
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    local_->read_kv(range, blocks, out);
+  }
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    local_->write_kv(range, blocks, in);
+  }
+  // kUnavailable: a later worker did not answer, or does not know the session any more.
+  [[nodiscard]] const Error* failure(std::size_t chunk) const override {
+    return failures_[chunk] ? &*failures_[chunk] : nullptr;
+  }
+
+ private:
+  // The chunks of one chain, on their way.
+  struct Group {
+    ChainPtr chain;
+    std::vector<std::size_t> chunks;  // indices in the batch
+    std::int64_t rows = 0;            // of logits
+  };
+  struct Answers;
+
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                   std::int64_t skip) override;
+  [[nodiscard]] std::vector<Group> groups_of(std::span<const SequenceChunk> chunks);
+  [[nodiscard]] std::string step_of(const Group& group, std::span<const SequenceChunk> chunks, const float* hidden) const;
+  [[nodiscard]] std::vector<std::optional<ChainAnswer>> wait(const std::vector<Group>& groups, Answers& answers) const;
+  void take(const Group& group, std::span<const SequenceChunk> chunks, const std::optional<ChainAnswer>& answer);
+
+  const std::unique_ptr<Backend> local_;
+  const ChainModel model_;
+  ChainSessions& sessions_;
+  const Clock& clock_;
+  const metrics::WorkerMetrics& metrics_;
+  std::vector<float> logits_;
+  std::vector<std::optional<Error>> failures_;  // by chunk
+};
+
+}  // namespace windlass::worker

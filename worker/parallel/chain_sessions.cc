@@ -1,0 +1,167 @@
+// Sessions by name, chains by their workers.
+#include "worker/parallel/chain_sessions.h"
+
+#include <cassert>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "worker/parallel/kv_wire.h"
+
+namespace windlass::worker {
+namespace {
+
+constexpr std::size_t kMostErrorBytes = 4096;
+
+Error error_of(const std::string& address, const ChainAnswer& answer) {
+  const ErrorCode code = answer.status == 503 && (answer.rejected == "full" || answer.rejected == "draining")
+                             ? ErrorCode::kResourceExhausted
+                         : answer.status >= 400 && answer.status < 500 ? ErrorCode::kFailedPrecondition
+                                                                       : ErrorCode::kUnavailable;
+  return Error{code, fmt::format("worker {}: {}", address, answer.body)};
+}
+
+}  // namespace
+
+struct ChainSessions::Shared {
+  // Of one chain, while it has sessions.
+  struct Kept {
+    std::weak_ptr<const Chain> chain;
+    double told_s = 0;      // last
+    double answered_s = 0;  // last; when it began until then
+    bool asking = false;
+  };
+
+  Shared(const ChainModel& m, std::int64_t b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
+      : model(m), block(b), post(std::move(p)), clock(c), metrics(w) {}
+
+  const ChainModel model;
+  const std::int64_t block;
+  const ChainPost post;
+  const Clock& clock;
+  const metrics::WorkerMetrics& metrics;
+
+  mutable std::mutex mutex;
+  std::map<std::string, ChainPtr, std::less<>> sessions;
+  std::map<std::vector<std::string>, Kept> chains;
+  bool closed = false;  // clock and metrics may be gone
+
+  // REQUIRES: mutex held.
+  ChainPtr shared_chain(std::vector<std::string> hops) {
+    Kept& kept = chains[hops];
+    ChainPtr chain = kept.chain.lock();
+    if (chain != nullptr) return chain;
+    chain = std::make_shared<const Chain>(Chain{std::move(hops)});
+    const double now_s = clock.now_s();
+    kept = {chain, now_s, now_s, false};
+    return chain;
+  }
+};
+
+ChainSessions::ChainSessions(const ChainModel& model, std::int64_t block, ChainPost post, const Clock& clock,
+                             const metrics::WorkerMetrics& metrics)
+    : shared_(std::make_shared<Shared>(model, block, std::move(post), clock, metrics)) {}
+
+ChainSessions::~ChainSessions() {
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->closed = true;
+}
+
+void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::string> hops, std::int64_t tokens,
+                            std::function<void(Result<void>)> reserved) {
+  assert(!sessions.empty() && !hops.empty());
+  const std::string next = hops.front();
+  ChainReservation reservation{shared_->model, shared_->block, tokens, sessions, {hops.begin() + 1, hops.end()}};
+  shared_->post({next, ChainVerb::kReserve, to_json(reservation), kChainReserveS, kMostErrorBytes},
+                [shared = shared_, next, hops = std::move(hops), sessions = std::move(sessions),
+                 reserved = std::move(reserved)](const ChainAnswer& answer) {
+                  bool closed = false;
+                  {
+                    const std::scoped_lock lock(shared->mutex);
+                    closed = shared->closed;
+                    if (answer.ok() && !closed) {
+                      const ChainPtr chain = shared->shared_chain(hops);
+                      for (const std::string& each : sessions) shared->sessions[each] = chain;
+                    } else if (answer.status == 0 && !closed) {
+                      shared->metrics.chain_refusals("unreachable").add(1);
+                    }
+                  }
+                  if (answer.ok() && !closed) return reserved({});
+                  // Without an answer they may be held there, and the other workers' leases would keep them for a while.
+                  if (answer.ok() || answer.status == 0) {
+                    shared->post({next, ChainVerb::kRelease, sessions_text(sessions), kChainKeepAnswerS, kMostErrorBytes},
+                                 [](const ChainAnswer&) {});
+                  }
+                  reserved(answer.ok() ? Error{ErrorCode::kUnavailable, "this worker stops"} : error_of(next, answer));
+                });
+}
+
+void ChainSessions::release(const std::string& session) {
+  ChainPtr chain;
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    const auto it = shared_->sessions.find(session);
+    if (it == shared_->sessions.end()) return;
+    chain = std::move(it->second);
+    shared_->sessions.erase(it);
+  }
+  shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kMostErrorBytes}, [](const ChainAnswer&) {});
+}
+
+ChainPtr ChainSessions::chain_of(std::string_view session) const {
+  const std::scoped_lock lock(shared_->mutex);
+  const auto it = shared_->sessions.find(session);
+  return it == shared_->sessions.end() ? nullptr : it->second;
+}
+
+bool ChainSessions::silent(const ChainPtr& chain) const {
+  const std::scoped_lock lock(shared_->mutex);
+  const auto it = shared_->chains.find(chain->hops);
+  return it != shared_->chains.end() && it->second.asking && shared_->clock.now_s() - it->second.answered_s > kSilentS;
+}
+
+void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const {
+  shared_->metrics.chain_bytes("sent").add(static_cast<double>(body.size()));
+  shared_->post({chain->next(), ChainVerb::kStep, std::move(body), kChainStepS, most_bytes}, std::move(answered));
+}
+
+void ChainSessions::tick() {
+  std::map<std::vector<std::string>, std::vector<std::string>> due;  // sessions by chain
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    const double now_s = shared_->clock.now_s();
+    std::erase_if(shared_->chains, [](const auto& each) { return each.second.chain.expired() && !each.second.asking; });
+    for (auto& [hops, kept] : shared_->chains) {
+      if (kept.asking || now_s - kept.told_s < kChainKeepS) continue;
+      kept.told_s = now_s;
+      kept.asking = true;
+      due[hops];
+    }
+    for (const auto& [session, chain] : shared_->sessions) {
+      if (const auto it = due.find(chain->hops); it != due.end()) it->second.push_back(session);
+    }
+    // A chain whose last session has just been released.
+    std::erase_if(due, [&](const auto& each) {
+      if (each.second.empty()) shared_->chains[each.first].asking = false;
+      return each.second.empty();
+    });
+  }
+  for (const auto& [hops, sessions] : due) {
+    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, kMostErrorBytes},
+                  [shared = shared_, hops = hops](const ChainAnswer& answer) {
+                    const std::scoped_lock lock(shared->mutex);
+                    const auto it = shared->chains.find(hops);
+                    if (it == shared->chains.end() || shared->closed) return;
+                    it->second.asking = false;
+                    // A session that is not known there ends with its next step; the workers themselves are well.
+                    if (answer.ok() || answer.status == 404) it->second.answered_s = shared->clock.now_s();
+                  });
+  }
+}
+
+std::int64_t ChainSessions::sessions() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return static_cast<std::int64_t>(shared_->sessions.size());
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,514 @@
+// One lock for sessions and queue; computing, copying and calls to other workers happen outside of it.
+#include "worker/parallel/chain_stage.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "worker/engine/kv_allocator.h"
+#include "worker/parallel/kv_wire.h"
+
+namespace windlass::worker {
+namespace {
+
+constexpr std::size_t kMostErrorBytes = 4096;
+
+ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
+  return {status, std::move(rejected), std::move(text)};
+}
+
+// What a later worker said, or did not say, as the worker before it hears it.
+ChainAnswer from_further(const std::string& address, ChainAnswer answer, int status_without) {
+  if (answer.ok()) return answer;
+  if (answer.status == 0) {
+    answer.status = status_without;
+    answer.rejected = status_without == 503 ? "unreachable" : "";
+  }
+  answer.body = fmt::format("worker {}: {}", address, answer.body);
+  return answer;
+}
+
+}  // namespace
+
+struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
+  struct Session {
+    std::string name;
+    std::vector<std::string> next_hops;
+    std::int64_t skip = 0;      // of this worker's blocks, those that the chain has had before
+    std::int64_t tokens = 0;    // reserved positions
+    std::int64_t accepted = 0;  // positions that steps have brought
+    std::vector<std::int32_t> blocks;
+    double heard_s = 0;
+    int steps = 0;       // that are here and not computed
+    bool ended = false;  // its blocks are free once its steps are done
+  };
+  using SessionPtr = std::shared_ptr<Session>;
+
+  struct Job {
+    std::string head;           // the step's, as it goes on
+    std::vector<float> hidden;  // (tokens, hidden size)
+    std::string out;            // the next step, or logits
+    std::size_t unfinished = 0;
+    std::optional<Error> error;
+    SessionPtr any;  // all of a step go the same way
+    ChainAnswered answered;
+  };
+  // Some consecutive tokens of a step's chunk.
+  struct Entry {
+    std::shared_ptr<Job> job;
+    SessionPtr session;
+    std::int64_t start = 0;
+    std::int64_t tokens = 0;
+    std::int64_t first = 0;  // of them, in the job's hidden states
+    std::int64_t row = -1;   // in the job's logits, where its last token wants one
+    bool last = true;        // of its chunk
+  };
+
+  Impl(const ChainStageOptions& o, std::unique_ptr<Backend> b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& m)
+      : options(o), backend(std::move(b)), post(std::move(p)), clock(c), metrics(m), kv(backend->kv_blocks()) {
+    publish();
+  }
+
+  const ChainStageOptions options;
+  const std::unique_ptr<Backend> backend;
+  const ChainPost post;
+  const Clock& clock;
+  const metrics::WorkerMetrics& metrics;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, SessionPtr> sessions;
+  KvAllocator kv;
+  std::deque<Entry> queue;
+  bool draining = false;
+  bool stopping = false;  // clock and metrics may be gone
+
+  [[nodiscard]] bool ends() const { return options.blocks.end == options.model.layers; }
+
+  void publish() const;
+  void end(const SessionPtr& session);
+  void remove(const std::vector<std::string>& names);
+  [[nodiscard]] ChainAnswer admit(const ChainReservation& reservation);
+  [[nodiscard]] ChainAnswer fits(const ChainReservation& reservation) const;
+  void reserve(const std::string& body, ChainAnswered answered);
+  void reserved_further(const ChainReservation& reservation, ChainAnswer answer, const ChainAnswered& answered);
+  void keep(const std::string& body, const ChainAnswered& answered);
+  void release(const std::string& body, const ChainAnswered& answered);
+  void step(const std::string& body, const ChainAnswered& answered);
+  [[nodiscard]] ChainAnswer enqueue(const ChainStep& step, const std::shared_ptr<Job>& job);
+  [[nodiscard]] std::vector<Entry> take_batch();
+  void compute(const std::vector<Entry>& batch);
+  void finish(const std::vector<Entry>& batch, const std::optional<Error>& error);
+  void pass_on(const std::shared_ptr<Job>& job);
+  void run();
+};
+
+// REQUIRES: mutex held, as for all that changes sessions.
+void ChainStage::Impl::publish() const {
+  metrics.chain_sessions.set(static_cast<double>(sessions.size()));
+  metrics.kv_blocks.set(static_cast<double>(kv.total()));
+  metrics.kv_blocks_used.set(static_cast<double>(kv.used()));
+  metrics.kv_cache_usage_ratio.set(static_cast<double>(kv.used()) / static_cast<double>(kv.total()));
+}
+
+void ChainStage::Impl::end(const SessionPtr& session) {
+  session->ended = true;
+  if (session->steps == 0) kv.give_back(std::exchange(session->blocks, {}));
+}
+
+void ChainStage::Impl::remove(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto it = sessions.find(name);
+    if (it == sessions.end()) continue;
+    end(it->second);
+    sessions.erase(it);
+  }
+  publish();
+}
+
+// Whether this worker can be that part of that chain at all.
+ChainAnswer ChainStage::Impl::fits(const ChainReservation& reservation) const {
+  const BlockRange& mine = options.blocks;
+  const std::int64_t layers = options.model.layers;
+  if (reservation.model != options.model) {
+    return refusal(409,
+                   fmt::format("model: found fingerprint {:016x} and {} blocks, this worker serves {:016x} and {} blocks",
+                               reservation.model.fingerprint, reservation.model.layers, options.model.fingerprint, layers));
+  }
+  if (reservation.block < mine.first || reservation.block >= mine.end) {
+    return refusal(409, fmt::format("blocks: found {}:{} here, needed are {}:{} or a beginning of them", mine.first, mine.end,
+                                    reservation.block, layers));
+  }
+  if (!ends() && reservation.next_hops.empty()) {
+    return refusal(409, fmt::format("blocks: the chain ends here with {}:{}, needed are also {}:{}", mine.first, mine.end,
+                                    mine.end, layers));
+  }
+  if (ends() && !reservation.next_hops.empty()) {
+    return refusal(
+        409, fmt::format("blocks: the chain goes on to {} after the last block, which is here", reservation.next_hops.front()));
+  }
+  if (reservation.tokens > options.max_tokens) {
+    return refusal(409, fmt::format("tokens: found {}, this worker's --max-context-tokens allow {}", reservation.tokens,
+                                    options.max_tokens));
+  }
+  return {};
+}
+
+// All sessions, or none.
+ChainAnswer ChainStage::Impl::admit(const ChainReservation& reservation) {
+  if (ChainAnswer unfit = fits(reservation); !unfit.ok()) return unfit;
+  if (draining) return refusal(503, "this worker is draining and takes no new sessions", "draining");
+  for (const std::string& name : reservation.sessions) {
+    if (sessions.count(name) > 0) return refusal(409, "sessions: found one that is here already");
+  }
+  const std::int64_t each = blocks_for(reservation.tokens);
+  const std::int64_t needed = each * static_cast<std::int64_t>(reservation.sessions.size());
+  if (needed > kv.available()) {
+    return refusal(
+        503, fmt::format("this worker is full: found {} free blocks of the KV cache, needed are {}", kv.available(), needed),
+        "full");
+  }
+  for (const std::string& name : reservation.sessions) {
+    auto session = std::make_shared<Session>();
+    session->name = name;
+    session->next_hops = reservation.next_hops;
+    session->skip = reservation.block - options.blocks.first;
+    session->tokens = reservation.tokens;
+    session->heard_s = clock.now_s();
+    while (static_cast<std::int64_t>(session->blocks.size()) < each) session->blocks.push_back(kv.take());
+    sessions.emplace(name, std::move(session));
+  }
+  publish();
+  return {};
+}
+
+void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) {
+  auto reservation = reservation_from_json(body);
+  if (!reservation.ok()) return answered(refusal(400, reservation.error().message));
+  ChainAnswer here;
+  {
+    const std::scoped_lock lock(mutex);
+    here = stopping ? refusal(503, "this worker stops", "draining") : admit(*reservation);
+    if (!here.ok() && !stopping) metrics.chain_refusals(here.rejected.empty() ? "mismatch" : here.rejected).add(1);
+  }
+  if (!here.ok() || reservation->next_hops.empty()) return answered(std::move(here));
+  ChainReservation further = *reservation;
+  further.block = options.blocks.end;
+  further.next_hops.erase(further.next_hops.begin());
+  const std::string next = reservation->next_hops.front();
+  post({next, ChainVerb::kReserve, to_json(further), kChainReserveS, kMostErrorBytes},
+       [self = shared_from_this(), reservation = std::move(*reservation), answered = std::move(answered)](ChainAnswer answer) {
+         self->reserved_further(reservation, std::move(answer), answered);
+       });
+}
+
+void ChainStage::Impl::reserved_further(const ChainReservation& reservation, ChainAnswer answer,
+                                        const ChainAnswered& answered) {
+  const std::string& next = reservation.next_hops.front();
+  const bool unknown = answer.status == 0;
+  bool gone = false;  // released while this was under way
+  {
+    const std::scoped_lock lock(mutex);
+    for (const std::string& name : reservation.sessions) gone = gone || stopping || sessions.count(name) == 0;
+    if (unknown && !stopping) metrics.chain_refusals("unreachable").add(1);
+    if (!stopping && (gone || !answer.ok())) remove(reservation.sessions);
+  }
+  if (unknown || (gone && answer.ok())) {
+    post({next, ChainVerb::kRelease, sessions_text(reservation.sessions), kChainKeepAnswerS, kMostErrorBytes},
+         [](const ChainAnswer&) {});
+  }
+  if (gone && answer.ok()) return answered(refusal(409, "sessions: released before they were reserved"));
+  answered(from_further(next, std::move(answer), 503));
+}
+
+void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answered) {
+  const auto names = sessions_from(body);
+  if (!names.ok()) return answered(refusal(400, names.error().message));
+  struct Round {
+    std::mutex mutex;
+    std::size_t open = 0;
+    ChainAnswer worst;
+  };
+  auto round = std::make_shared<Round>();
+  std::map<std::string, std::vector<std::string>> further;  // by the next worker
+  {
+    const std::scoped_lock lock(mutex);
+    const double now_s = stopping ? 0 : clock.now_s();
+    std::size_t missing = 0;
+    for (const std::string& name : *names) {
+      const auto it = sessions.find(name);
+      if (stopping || it == sessions.end()) {
+        ++missing;
+        continue;
+      }
+      it->second->heard_s = now_s;
+      if (!it->second->next_hops.empty()) further[it->second->next_hops.front()].push_back(name);
+    }
+    if (missing > 0) round->worst = refusal(404, fmt::format("sessions: {} of {} are not here", missing, names->size()));
+  }
+  if (further.empty()) return answered(round->worst);
+  round->open = further.size();
+  for (const auto& [address, theirs] : further) {
+    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, kMostErrorBytes},
+         [round, address = address, answered](ChainAnswer answer) {
+           {
+             const std::scoped_lock lock(round->mutex);
+             if (!answer.ok()) round->worst = from_further(address, std::move(answer), 502);
+             if (--round->open > 0) return;
+           }
+           answered(round->worst);
+         });
+  }
+}
+
+void ChainStage::Impl::release(const std::string& body, const ChainAnswered& answered) {
+  const auto names = sessions_from(body);
+  if (!names.ok()) return answered(refusal(400, names.error().message));
+  std::map<std::string, std::vector<std::string>> further;
+  {
+    const std::scoped_lock lock(mutex);
+    for (const std::string& name : *names) {
+      const auto it = sessions.find(name);
+      if (it != sessions.end() && !it->second->next_hops.empty()) further[it->second->next_hops.front()].push_back(name);
+    }
+    if (!stopping) remove(*names);
+  }
+  // Where this does not come through, the lease does.
+  for (const auto& [address, theirs] : further) {
+    post({address, ChainVerb::kRelease, sessions_text(theirs), kChainKeepAnswerS, kMostErrorBytes}, [](const ChainAnswer&) {});
+  }
+  answered({});
+}
+
+void ChainStage::Impl::step(const std::string& body, const ChainAnswered& answered) {
+  const auto parsed = step_from(body, options.model.hidden_size);
+  if (!parsed.ok()) return answered(refusal(400, parsed.error().message));
+  auto job = std::make_shared<Job>();
+  job->answered = answered;
+  job->head = body.substr(0, parsed->head_bytes);
+  job->hidden.resize(static_cast<std::size_t>(parsed->tokens * options.model.hidden_size));
+  std::memcpy(job->hidden.data(), body.data() + parsed->head_bytes, body.size() - parsed->head_bytes);
+  if (ends()) {
+    job->out.resize(static_cast<std::size_t>(parsed->rows * options.model.vocab_size) * sizeof(float));
+  } else {
+    job->out = job->head;
+    job->out.resize(body.size());
+  }
+  ChainAnswer taken;
+  {
+    const std::scoped_lock lock(mutex);
+    taken = stopping ? refusal(503, "this worker stops") : enqueue(*parsed, job);
+    if (taken.ok()) metrics.chain_bytes("received").add(static_cast<double>(body.size()));
+  }
+  if (!taken.ok()) return answered(std::move(taken));
+  changed.notify_all();
+}
+
+// All chunks, or none.
+ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_ptr<Job>& job) {
+  std::vector<Entry> entries;
+  std::int64_t first = 0;
+  std::int64_t row = 0;
+  for (const ChainChunk& chunk : step.chunks) {
+    const auto it = sessions.find(chunk.session);
+    if (it == sessions.end()) return refusal(404, "session: found none of that name; it is over, or was not heard of in time");
+    const SessionPtr& session = it->second;
+    if (job->any == nullptr) job->any = session;
+    if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
+      return refusal(400, "step: found sessions of different chains, allowed are those of one");
+    if (chunk.start > session->accepted || chunk.start + chunk.tokens > session->tokens) {
+      return refusal(400, fmt::format("step: found {} tokens from {}, allowed are up to {} from at most {}", chunk.tokens,
+                                      chunk.start, session->tokens, session->accepted));
+    }
+    entries.push_back({job, session, chunk.start, chunk.tokens, first, chunk.wants_logits ? row : -1});
+    first += chunk.tokens;
+    row += chunk.wants_logits ? 1 : 0;
+  }
+  const double now_s = clock.now_s();
+  for (Entry& entry : entries) {
+    entry.session->accepted = std::max(entry.session->accepted, entry.start + entry.tokens);
+    entry.session->heard_s = now_s;
+    ++entry.session->steps;
+    queue.push_back(std::move(entry));
+  }
+  job->unfinished = entries.size();
+  return {};
+}
+
+// What has waited longest and goes through the same blocks, as far as it fits; the last chunk of them may be cut.
+std::vector<ChainStage::Impl::Entry> ChainStage::Impl::take_batch() {
+  std::vector<Entry> batch;
+  std::int64_t tokens = 0;
+  std::int64_t rows = 0;
+  while (!queue.empty() && tokens < options.max_batch_tokens) {
+    Entry& next = queue.front();
+    if (!batch.empty() && next.session->skip != batch.front().session->skip) break;
+    // A session's steps follow each other.
+    if (std::any_of(batch.begin(), batch.end(), [&](const Entry& entry) { return entry.session == next.session; })) break;
+    const std::int64_t fits = std::min(next.tokens, options.max_batch_tokens - tokens);
+    if (fits == next.tokens && next.row >= 0 && ends() && ++rows > options.max_logit_rows) break;
+    tokens += fits;
+    batch.push_back(next);
+    if (fits == next.tokens) {
+      queue.pop_front();
+      continue;
+    }
+    Entry& cut = batch.back();
+    cut.tokens = fits;
+    cut.row = -1;
+    cut.last = false;
+    next.start += fits;
+    next.tokens -= fits;
+    next.first += fits;
+  }
+  return batch;
+}
+
+void ChainStage::Impl::compute(const std::vector<Entry>& batch) {
+  const double began_s = clock.now_s();
+  const std::int64_t hidden = options.model.hidden_size;
+  std::vector<SequenceChunk> chunks;
+  std::int64_t tokens = 0;
+  for (const Entry& entry : batch) {
+    SequenceChunk chunk;
+    chunk.start = entry.start;
+    chunk.blocks = entry.session->blocks;
+    chunk.wants_logits = entry.row >= 0;
+    chunk.hidden =
+        std::span(entry.job->hidden)
+            .subspan(static_cast<std::size_t>(entry.first * hidden), static_cast<std::size_t>(entry.tokens * hidden));
+    chunks.push_back(chunk);
+    tokens += entry.tokens;
+  }
+  const auto rows = backend->forward(chunks, nullptr, batch.front().session->skip);
+  if (!rows.ok()) return finish(batch, rows.error());
+  const float* from = rows->data();
+  for (const Entry& entry : batch) {
+    if (ends() && entry.row < 0) continue;
+    const auto floats = static_cast<std::size_t>(ends() ? options.model.vocab_size : entry.tokens * hidden);
+    const std::size_t at = ends() ? static_cast<std::size_t>(entry.row * options.model.vocab_size) * sizeof(float)
+                                  : entry.job->head.size() + static_cast<std::size_t>(entry.first * hidden) * sizeof(float);
+    std::memcpy(entry.job->out.data() + at, from, floats * sizeof(float));
+    from += floats;
+  }
+  metrics.iteration.observe(clock.now_s() - began_s);
+  metrics.iteration_tokens.observe(static_cast<double>(tokens));
+  finish(batch, std::nullopt);
+}
+
+void ChainStage::Impl::finish(const std::vector<Entry>& batch, const std::optional<Error>& error) {
+  std::vector<std::shared_ptr<Job>> done;
+  {
+    const std::scoped_lock lock(mutex);
+    const double now_s = clock.now_s();
+    for (const Entry& entry : batch) {
+      if (error && !entry.job->error) entry.job->error = error;
+      if (!entry.last) continue;
+      Session& session = *entry.session;
+      session.heard_s = now_s;
+      if (--session.steps == 0 && session.ended) kv.give_back(std::exchange(session.blocks, {}));
+      if (--entry.job->unfinished == 0) done.push_back(entry.job);
+    }
+    publish();
+  }
+  for (const auto& job : done) pass_on(job);
+}
+
+void ChainStage::Impl::pass_on(const std::shared_ptr<Job>& job) {
+  if (job->error) return job->answered(refusal(500, job->error->message));
+  if (ends()) return job->answered({200, "", std::move(job->out)});
+  const std::string& next = job->any->next_hops.front();
+  const double began_s = clock.now_s();
+  metrics.chain_bytes("sent").add(static_cast<double>(job->out.size()));
+  const auto most = static_cast<std::size_t>(kChainMostTokens * options.model.vocab_size) * sizeof(float);
+  post({next, ChainVerb::kStep, std::move(job->out), kChainStepS, most},
+       [self = shared_from_this(), answered = job->answered, next, began_s](ChainAnswer answer) {
+         {
+           const std::scoped_lock lock(self->mutex);
+           if (!self->stopping && answer.ok()) {
+             self->metrics.chain_step.observe(self->clock.now_s() - began_s);
+           }
+         }
+         answered(from_further(next, std::move(answer), 502));
+       });
+}
+
+void ChainStage::Impl::run() {
+  for (;;) {
+    std::vector<Entry> batch;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return stopping || !queue.empty(); });
+      if (stopping) return;
+      batch = take_batch();
+    }
+    compute(batch);
+  }
+}
+
+ChainStage::ChainStage(const ChainStageOptions& options, std::unique_ptr<Backend> backend, ChainPost post, const Clock& clock,
+                       const metrics::WorkerMetrics& metrics)
+    : impl_(std::make_shared<Impl>(options, std::move(backend), std::move(post), clock, metrics)),
+      thread_([impl = impl_.get()] { impl->run(); }) {
+  assert(options.blocks.first > 0 && options.max_batch_tokens >= 1 && options.max_logit_rows >= 1);
+}
+
+ChainStage::~ChainStage() {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->changed.notify_all();
+  thread_.join();
+  std::deque<Impl::Entry> left;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    left = std::move(impl_->queue);
+  }
+  for (const Impl::Entry& entry : left) {
+    if (entry.last && --entry.job->unfinished == 0) entry.job->answered(refusal(503, "this worker stops"));
+  }
+}
+
+void ChainStage::call(ChainVerb verb, std::string body, ChainAnswered answered) {
+  switch (verb) {
+    case ChainVerb::kReserve: return impl_->reserve(body, std::move(answered));
+    case ChainVerb::kStep: return impl_->step(body, answered);
+    case ChainVerb::kKeep: return impl_->keep(body, answered);
+    case ChainVerb::kRelease: return impl_->release(body, answered);
+  }
+}
+
+void ChainStage::tick() {
+  const std::scoped_lock lock(impl_->mutex);
+  const double now_s = impl_->clock.now_s();
+  std::vector<std::string> expired;
+  for (const auto& [name, session] : impl_->sessions) {
+    if (session->steps == 0 && now_s - session->heard_s > kChainLeaseS) expired.push_back(name);
+  }
+  if (expired.empty()) return;
+  impl_->metrics.chain_sessions_expired.add(static_cast<double>(expired.size()));
+  impl_->remove(expired);
+}
+
+void ChainStage::drain() {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->draining = true;
+}
+
+std::int64_t ChainStage::sessions() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return static_cast<std::int64_t>(impl_->sessions.size());
+}
+
+const ChainStageOptions& ChainStage::options() const { return impl_->options; }
+
+}  // namespace windlass::worker

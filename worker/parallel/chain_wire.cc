@@ -1,0 +1,257 @@
+// JSON where calls are rare, plain bytes where they come with every iteration.
+#include "worker/parallel/chain_wire.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <set>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/base/fnv.h"
+#include "worker/model/json_input.h"
+#include "worker/model/shown.h"
+#include "worker/parallel/kv_wire.h"
+
+namespace windlass::worker {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers go onto the wire as they are");
+
+constexpr std::size_t kSessionBytes = 32;
+constexpr std::size_t kChunkBytes = kSessionBytes + 3 * sizeof(std::uint32_t);
+constexpr std::int64_t kMostPositions = 1LL << 28U;
+
+Error wrong(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
+
+void append_number(std::string& to, std::int64_t number) {
+  const auto value = static_cast<std::uint32_t>(number);
+  to.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+std::uint32_t take_number(std::string_view& from) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, from.data(), sizeof(value));
+  from.remove_prefix(sizeof(value));
+  return value;
+}
+
+// Reads a reservation's fields; the first that is wrong is told.
+class Fields {
+ public:
+  explicit Fields(const nlohmann::json& object) : object_(object) {}
+
+  std::int64_t number(const char* field, std::int64_t low, std::int64_t high) {
+    const auto* value = find(field);
+    if (value != nullptr && value->is_number_integer()) {
+      // A larger one than int64 holds reads as something else than what stands there, but never as allowed.
+      const auto found =
+          value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX ? -1 : value->get<std::int64_t>();
+      if (found >= low && found <= high) return found;
+    }
+    complain(field, value, fmt::format("a whole number from {} to {}", low, high));
+    return low;
+  }
+
+  std::string text(const char* field) {
+    const auto* value = find(field);
+    if (value != nullptr && value->is_string()) return value->get<std::string>();
+    complain(field, value, "a text");
+    return {};
+  }
+
+  template <class Good>
+  std::vector<std::string> texts(const char* field, std::size_t low, std::size_t high, const char* what, const Good& good) {
+    const auto* value = find(field);
+    std::vector<std::string> texts;
+    if (value != nullptr && value->is_array() && value->size() >= low && value->size() <= high) {
+      for (const auto& each : *value) {
+        if (!each.is_string() || !good(each.get_ref<const std::string&>())) break;
+        texts.push_back(each.get<std::string>());
+      }
+      if (texts.size() == value->size()) return texts;
+    }
+    complain(field, value, fmt::format("{} to {} {}", low, high, what));
+    return {};
+  }
+
+  void complain(const char* field, const nlohmann::json* value, const std::string& allowed) {
+    if (complaint_) return;
+    complaint_ = wrong(
+        fmt::format("reservation: {}: found {}, allowed is {}", field, value == nullptr ? "none" : shown(*value), allowed));
+  }
+  [[nodiscard]] const std::optional<Error>& complaint() const { return complaint_; }
+
+ private:
+  [[nodiscard]] const nlohmann::json* find(const char* field) const {
+    const auto it = object_.find(field);
+    return it == object_.end() ? nullptr : &*it;
+  }
+
+  const nlohmann::json& object_;
+  std::optional<Error> complaint_;
+};
+
+}  // namespace
+
+const char* to_string(ChainVerb verb) {
+  switch (verb) {
+    case ChainVerb::kReserve: return "reserve";
+    case ChainVerb::kStep: return "step";
+    case ChainVerb::kKeep: return "keep";
+    case ChainVerb::kRelease: return "release";
+  }
+  return "keep";
+}
+
+ChainModel chain_model(const ModelConfig& config, std::uint64_t weights) {
+  Fnv1a hash;
+  const auto mix = [&](const auto&... each) { (hash.mix(&each, sizeof(each)), ...); };
+  mix(weights, config.heads, config.kv_heads, config.head_dim, config.intermediate_size, config.rms_norm_eps, config.rope_theta,
+      config.rope_scaling.kind, config.rope_scaling.factor, config.rope_scaling.low_freq_factor,
+      config.rope_scaling.high_freq_factor, config.rope_scaling.original_max_tokens, config.qkv_bias, config.attention_out_bias,
+      config.qk_norm, config.tie_word_embeddings);
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::int64_t window = config.window_of(layer);
+    mix(window);
+  }
+  return {hash.value(), config.layers, config.hidden_size, config.vocab_size};
+}
+
+std::string to_json(const ChainReservation& reservation) {
+  const nlohmann::ordered_json json = {{"model", fmt::format("{:016x}", reservation.model.fingerprint)},
+                                       {"layers", reservation.model.layers},
+                                       {"hiddenSize", reservation.model.hidden_size},
+                                       {"vocabSize", reservation.model.vocab_size},
+                                       {"block", reservation.block},
+                                       {"tokens", reservation.tokens},
+                                       {"sessions", reservation.sessions},
+                                       {"nextHops", reservation.next_hops}};
+  return json.dump();
+}
+
+Result<ChainReservation> reservation_from_json(std::string_view text) {
+  const auto parsed = parse_json(text);
+  if (!parsed.ok() || !parsed->is_object()) {
+    return wrong(fmt::format("reservation: found {}, allowed is a JSON object", parsed.ok() ? shown(*parsed) : "no JSON"));
+  }
+  Fields fields(*parsed);
+  ChainReservation reservation;
+  const std::string model = fields.text("model");
+  const auto [end, failure] = std::from_chars(model.data(), model.data() + model.size(), reservation.model.fingerprint, 16);
+  if (failure != std::errc{} || end != model.data() + model.size() || model.size() != 16) {
+    const nlohmann::json found = model;
+    fields.complain("model", &found, "16 hexadecimal digits");
+  }
+  reservation.model.layers = fields.number("layers", 1, 1 << 20);
+  reservation.model.hidden_size = fields.number("hiddenSize", 1, 1 << 24);
+  reservation.model.vocab_size = fields.number("vocabSize", 1, 1 << 28);
+  reservation.block = fields.number("block", 1, 1 << 20);
+  reservation.tokens = fields.number("tokens", 1, kMostPositions);
+  reservation.sessions = fields.texts("sessions", 1, kChainMostSessions, "names of 32 hexadecimal digits", is_session_id);
+  reservation.next_hops = fields.texts("nextHops", 0, kChainMostHops, "addresses HOST:PORT", is_worker_address);
+  if (fields.complaint()) return *fields.complaint();
+  const std::set<std::string> different(reservation.sessions.begin(), reservation.sessions.end());
+  if (different.size() != reservation.sessions.size()) return wrong("reservation: sessions: found one twice, allowed is once");
+  return reservation;
+}
+
+std::string step_head(std::span<const ChainChunk> chunks) {
+  std::string head;
+  head.reserve(sizeof(std::uint32_t) + chunks.size() * kChunkBytes);
+  append_number(head, static_cast<std::int64_t>(chunks.size()));
+  for (const ChainChunk& chunk : chunks) {
+    head += chunk.session;
+    append_number(head, chunk.start);
+    append_number(head, chunk.tokens);
+    append_number(head, chunk.wants_logits ? 1 : 0);
+  }
+  return head;
+}
+
+Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
+  const std::size_t all = bytes.size();
+  if (all < sizeof(std::uint32_t)) return wrong(fmt::format("step: found {} bytes, allowed are at least 4", all));
+  const std::uint32_t count = take_number(bytes);
+  if (count < 1 || count > kChainMostTokens || bytes.size() / kChunkBytes < count) {
+    return wrong(fmt::format("step: found {} chunks in {} bytes, allowed are 1 to {} of {} bytes each", count, all,
+                             kChainMostTokens, kChunkBytes));
+  }
+  ChainStep step;
+  std::set<std::string_view> sessions;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::string_view session = bytes.substr(0, kSessionBytes);
+    bytes.remove_prefix(kSessionBytes);
+    ChainChunk chunk{std::string(session), take_number(bytes), take_number(bytes), false};
+    const std::uint32_t wants = take_number(bytes);
+    chunk.wants_logits = wants == 1;
+    step.tokens += chunk.tokens;
+    step.rows += wants;
+    if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMostTokens || chunk.start > kMostPositions ||
+        wants > 1 || !sessions.insert(session).second) {
+      return wrong(fmt::format(
+          "step: chunk {}: found {} tokens from {}, {} of them in all, wanting {}; allowed are one chunk a session, up to {} "
+          "tokens in all, wanting 0 or 1",
+          i, chunk.tokens, chunk.start, step.tokens, wants, kChainMostTokens));
+    }
+    step.chunks.push_back(std::move(chunk));
+  }
+  step.head_bytes = all - bytes.size();
+  const std::size_t expected = static_cast<std::size_t>(step.tokens * hidden_size) * sizeof(float);
+  if (bytes.size() != expected) {
+    return wrong(fmt::format("step: found {} bytes of hidden states, allowed are {} ({} tokens of {} numbers)", bytes.size(),
+                             expected, step.tokens, hidden_size));
+  }
+  return step;
+}
+
+std::size_t most_step_bytes(std::int64_t hidden_size) {
+  return sizeof(std::uint32_t) +
+         static_cast<std::size_t>(kChainMostTokens) * (kChunkBytes + static_cast<std::size_t>(hidden_size) * sizeof(float));
+}
+
+Result<std::vector<std::string>> hops_from(std::string_view text) {
+  std::vector<std::string> hops;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    const std::string_view one = text.substr(0, comma);
+    if (!is_worker_address(one) || hops.size() == kChainMostHops) {
+      return wrong(fmt::format("found {}, allowed are up to {} addresses HOST:PORT with commas between them",
+                               shown(nlohmann::json(std::string(one))), kChainMostHops));
+    }
+    hops.emplace_back(one);
+    if (comma == std::string_view::npos) return hops;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool is_worker_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  int port = 0;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (failure != std::errc{} || end != digits.data() + digits.size() || port < 1 || port > 65535) return false;
+  const auto only = [](std::string_view part, std::string_view more) {
+    return !part.empty() && std::all_of(part.begin(), part.end(), [&](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || more.find(c) != more.npos;
+    });
+  };
+  const bool v6 = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (v6) host = host.substr(1, host.size() - 2);
+  return only(host, v6 ? ":." : ".-_");
+}
+
+std::string new_session_id() {
+  std::random_device source;
+  std::string id;
+  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", source());
+  return id;
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,96 @@
+// No thread waits here: answers come from the stage's thread or from cpprestsdk's.
+#include "worker/serve/chain_http.h"
+
+#include <charconv>
+#include <stdexcept>
+#include <utility>
+
+#include <cpprest/containerstream.h>
+#include <fmt/core.h>
+#include <pplx/pplxtasks.h>
+#include <spdlog/spdlog.h>
+
+#include "worker/serve/exchange.h"
+#include "worker/serve/http_clients.h"
+
+namespace windlass::worker {
+namespace {
+
+using web::http::http_request;
+using web::http::http_response;
+
+constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
+
+// Throws where it is none that was asked for.
+pplx::task<ChainAnswer> read_chain_answer(const http_response& response, std::size_t most_bytes) {
+  const std::string length = header_of(response.headers(), "Content-Length");
+  std::size_t bytes = 0;
+  const auto [end, failure] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  if (failure != std::errc{} || end != length.data() + length.size() || bytes > most_bytes) {
+    throw std::runtime_error(fmt::format("Content-Length: found '{}', allowed is at most {}", length, most_bytes));
+  }
+  concurrency::streams::container_buffer<std::string> body;
+  return response.body().read_to_end(body).then([body, response](std::size_t) mutable {
+    ChainAnswer answer;
+    answer.status = response.status_code();
+    answer.rejected = header_of(response.headers(), kRejectedHeader);
+    answer.body = std::move(body.collection());
+    return answer;
+  });
+}
+
+}  // namespace
+
+std::optional<ChainVerb> chain_verb_of(std::string_view path) {
+  for (const ChainVerb verb : {ChainVerb::kReserve, ChainVerb::kStep, ChainVerb::kKeep, ChainVerb::kRelease}) {
+    if (path == fmt::format("{}{}", kChainPath, to_string(verb))) return verb;
+  }
+  return std::nullopt;
+}
+
+void send_chain_answer(const http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token) {
+  http_response response(static_cast<web::http::status_code>(answer.status));
+  if (!answer.rejected.empty()) response.headers().add(kRejectedHeader, answer.rejected);
+  response.set_body(std::move(answer.body), answer.ok() ? "application/octet-stream" : "text/plain; charset=utf-8");
+  request.reply(response).then([token](const pplx::task<void>& sent) {
+    try {
+      sent.get();
+    } catch (const std::exception&) {
+      // Who called is gone; its sessions end with their lease.
+    }
+  });
+}
+
+void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb, std::string body,
+                  const std::shared_ptr<void>& token) {
+  stage.call(verb, std::move(body), [request, token](ChainAnswer answer) {
+    try {
+      send_chain_answer(request, std::move(answer), token);
+    } catch (const std::exception& e) {
+      spdlog::warn("a chain's call could not be answered: {}", e.what());
+    }
+  });
+}
+
+ChainPost call_over_http() {
+  return [clients = std::make_shared<HttpClients>()](ChainCall call, ChainAnswered answered) {
+    http_request request(web::http::methods::POST);
+    request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(call.verb)));
+    request.set_body(std::move(call.body), "application/octet-stream");
+    pplx::create_task([clients, request, address = call.address, timeout_s = call.timeout_s] {
+      return clients->to(address, timeout_s)->request(request);
+    }).then([most = call.most_bytes](const http_response& response) {
+        return read_chain_answer(response, most);
+      }).then([answered = std::move(answered)](const pplx::task<ChainAnswer>& done) {
+      ChainAnswer answer;
+      try {
+        answer = done.get();
+      } catch (const std::exception& e) {
+        answer = {0, "", e.what()};
+      }
+      answered(std::move(answer));
+    });
+  };
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,33 @@
+// The calls between the workers of a chain (parallel/chain_wire.h) over HTTP, both sides: POST /chain/VERB, whose answer has
+// the status, body and X-Windlass-Rejected of a ChainAnswer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cpprest/http_msg.h>
+
+#include "worker/parallel/chain_stage.h"
+#include "worker/parallel/chain_wire.h"
+
+namespace windlass::worker {
+
+inline constexpr std::string_view kChainPath = "/chain/";
+// Of a generation request: the workers after this one, "host:port,host:port".
+inline constexpr const char* kChainHeader = "X-Windlass-Chain";
+
+// nullopt where the path is of no call.
+[[nodiscard]] std::optional<ChainVerb> chain_verb_of(std::string_view path);
+
+// Gives the call to the stage and answers when it does; `token` is held until then.
+void answer_chain(const web::http::http_request& request, ChainStage& stage, ChainVerb verb, std::string body,
+                  const std::shared_ptr<void>& token);
+// Answers for the stage.
+void send_chain_answer(const web::http::http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token);
+
+// Calls with cpprestsdk's client, over connections that are kept.
+[[nodiscard]] ChainPost call_over_http();
+
+}  // namespace windlass::worker
