@@ -103,6 +103,8 @@ void SseFilter::event(std::string_view event, Output& output) {
       break;  // OpenAI's events have one line of data
     }
   }
+  begun_ = begun_ || !data.empty();
+  if (!begun_) return;
   if (data == "[DONE]") {
     done_ = true;
   } else if (!data.empty()) {

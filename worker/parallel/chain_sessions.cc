@@ -1,7 +1,9 @@
 // Sessions by name, chains by their workers.
 #include "worker/parallel/chain_sessions.h"
 
+#include <algorithm>
 #include <cassert>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -12,13 +14,22 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::size_t kMostErrorBytes = 4096;
+constexpr std::size_t kMostToldBytes = 300;  // of what another worker says, to a client or a log
+
+// In one line.
+std::string told(std::string_view words) {
+  std::string text(words.substr(0, kMostToldBytes));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return text;
+}
 
 Error error_of(const std::string& address, const ChainAnswer& answer) {
   const ErrorCode code = answer.status == 503 && (answer.rejected == "full" || answer.rejected == "draining")
                              ? ErrorCode::kResourceExhausted
                          : answer.status >= 400 && answer.status < 500 ? ErrorCode::kFailedPrecondition
                                                                        : ErrorCode::kUnavailable;
-  return Error{code, fmt::format("worker {}: {}", address, answer.body)};
+  return Error{code, fmt::format("worker {}: {}", told(address), told(answer.body))};
 }
 
 }  // namespace
@@ -30,6 +41,7 @@ struct ChainSessions::Shared {
     double told_s = 0;      // last
     double answered_s = 0;  // last; when it began until then
     bool asking = false;
+    bool unanswered = false;  // the last time
   };
 
   Shared(const ChainModel& m, std::int64_t b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
@@ -53,7 +65,7 @@ struct ChainSessions::Shared {
     if (chain != nullptr) return chain;
     chain = std::make_shared<const Chain>(Chain{std::move(hops)});
     const double now_s = clock.now_s();
-    kept = {chain, now_s, now_s, false};
+    kept = {chain, now_s, now_s};
     return chain;
   }
 };
@@ -117,7 +129,9 @@ ChainPtr ChainSessions::chain_of(std::string_view session) const {
 bool ChainSessions::silent(const ChainPtr& chain) const {
   const std::scoped_lock lock(shared_->mutex);
   const auto it = shared_->chains.find(chain->hops);
-  return it != shared_->chains.end() && it->second.asking && shared_->clock.now_s() - it->second.answered_s > kSilentS;
+  if (it == shared_->chains.end()) return false;
+  const auto& kept = it->second;
+  return (kept.asking || kept.unanswered) && shared_->clock.now_s() - kept.answered_s > kSilentS;
 }
 
 void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const {
@@ -154,7 +168,8 @@ void ChainSessions::tick() {
                     if (it == shared->chains.end() || shared->closed) return;
                     it->second.asking = false;
                     // A session that is not known there ends with its next step; the workers themselves are well.
-                    if (answer.ok() || answer.status == 404) it->second.answered_s = shared->clock.now_s();
+                    it->second.unanswered = !answer.ok() && answer.status != 404;
+                    if (!it->second.unanswered) it->second.answered_s = shared->clock.now_s();
                   });
   }
 }

@@ -20,6 +20,7 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::size_t kMostErrorBytes = 4096;
+constexpr int kMostSteps = 2;  // of a session at once: a first worker sends one, and a connection may send it again
 
 ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
   return {status, std::move(rejected), std::move(text)};
@@ -296,12 +297,6 @@ void ChainStage::Impl::step(const std::string& body, const ChainAnswered& answer
   job->head = body.substr(0, parsed->head_bytes);
   job->hidden.resize(static_cast<std::size_t>(parsed->tokens * options.model.hidden_size));
   std::memcpy(job->hidden.data(), body.data() + parsed->head_bytes, body.size() - parsed->head_bytes);
-  if (ends()) {
-    job->out.resize(static_cast<std::size_t>(parsed->rows * options.model.vocab_size) * sizeof(float));
-  } else {
-    job->out = job->head;
-    job->out.resize(body.size());
-  }
   ChainAnswer taken;
   {
     const std::scoped_lock lock(mutex);
@@ -324,6 +319,9 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     if (job->any == nullptr) job->any = session;
     if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
       return refusal(400, "step: found sessions of different chains, allowed are those of one");
+    if (session->steps >= kMostSteps)
+      return refusal(
+          400, fmt::format("step: found {} steps of one session at once, allowed are {}", session->steps + 1, kMostSteps));
     if (chunk.start > session->accepted || chunk.start + chunk.tokens > session->tokens) {
       return refusal(400, fmt::format("step: found {} tokens from {}, allowed are up to {} from at most {}", chunk.tokens,
                                       chunk.start, session->tokens, session->accepted));
@@ -338,6 +336,13 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     entry.session->heard_s = now_s;
     ++entry.session->steps;
     queue.push_back(std::move(entry));
+  }
+  // Not before the sessions are known: logits are many times what asks for them.
+  if (ends()) {
+    job->out.resize(static_cast<std::size_t>(step.rows * options.model.vocab_size) * sizeof(float));
+  } else {
+    job->out = job->head;
+    job->out.resize(job->head.size() + static_cast<std::size_t>(step.tokens * options.model.hidden_size) * sizeof(float));
   }
   job->unfinished = entries.size();
   return {};

@@ -92,7 +92,8 @@ int serve_model(const ServeFlags& flags) {
     metrics.chain_bytes(direction).add(0);
   }
   for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
-  HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file},
+  HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file,
+                     flags.blocks.has_value()},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     spdlog::error("{}", opened.error().message);

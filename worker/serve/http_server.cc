@@ -93,10 +93,6 @@ std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& r
   return sessions;
 }
 
-bool is_chain_call(const http_request& request) {
-  return std::string_view(request.relative_uri().path()).substr(0, kChainPath.size()) == kChainPath;
-}
-
 std::int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -165,7 +161,8 @@ void HttpServer::Impl::handle(const http_request& request) {
   std::size_t header_bytes = 0;
   for (const auto& [name, value] : request.headers()) header_bytes += name.size() + value.size() + 4;
   auto whole = std::make_shared<Body>();
-  if (const ServedBlocks* loaded = blocks.load(); loaded != nullptr && is_chain_call(request)) {
+  if (const ServedBlocks* loaded = blocks.load();
+      loaded != nullptr && chain_verb_of(request.relative_uri().path()) == ChainVerb::kStep) {
     whole->most = std::max(kMaxBodyBytes, most_step_bytes(loaded->config.hidden_size));
   }
   read_body(request, whole)
@@ -350,21 +347,53 @@ void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoin
                              if (reserved.ok()) return self->start(request, endpoint, loaded, api, std::move(choices), token);
                              const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
                              const std::string why = full ? "full" : "chain";
-                             spdlog::warn("no room in the request's chain: {}", reserved.error().message);
+                             spdlog::debug("no room in the request's chain: {}", reserved.error().message);
                              self->refuse(request,
                                           {503, fmt::format("no room in the request's chain: {}", reserved.error().message),
                                            "server_error", "", why},
                                           token, why);
                            } catch (const std::exception& e) {
                              spdlog::warn("request failed: {}", e.what());
+                             try {
+                               self->refuse(request, {500, "the request could not be answered", "server_error"}, token);
+                             } catch (const std::exception&) {
+                               // Already answered, or nobody is there any more.
+                             }
                            }
                          });
 }
+
+namespace {
+
+// Sessions that are given back, unless somebody has taken them over.
+class HeldSessions {
+ public:
+  explicit HeldSessions(ChainSessions* chains) : chains_(chains) {}
+  ~HeldSessions() {
+    for (const std::string& name : names_) chains_->release(name);
+  }
+  HeldSessions(const HeldSessions&) = delete;
+  HeldSessions& operator=(const HeldSessions&) = delete;
+
+  void add(const std::string& name) { names_.push_back(name); }
+  [[nodiscard]] bool any() const { return !names_.empty(); }
+  void taken_over() { names_.clear(); }
+
+ private:
+  ChainSessions* chains_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
 
 void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
                              std::vector<GenerationRequest> choices, const Token& token) {
   EngineLoop& engine = *loaded.engine;
   KvExports& exports = *loaded.exports;
+  HeldSessions chained(loaded.chains.get());
+  for (const GenerationRequest& choice : choices) {
+    if (!choice.chain.empty()) chained.add(choice.chain);
+  }
   const bool sends = choices.front().kv.sends();
   const Role is = role.load();
   if (is == (sends ? Role::kDecode : Role::kPrefill)) {
@@ -379,15 +408,13 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
   const std::string id =
       fmt::format("{}-{:x}-{}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl", created, number);
   std::vector<std::string> sent;
-  std::vector<std::string> chained;
   for (const GenerationRequest& choice : choices) {
     if (sends) sent.push_back(choice.kv.id);
-    if (!choice.chain.empty()) chained.push_back(choice.chain);
   }
   auto exchange = std::make_shared<Exchange>(Exchange::Parts{
       request, ResponseFormat(endpoint, id, loaded.served_name, unix_now_s()), request_id_of(request), api.stream && !sends,
-      api.include_usage, api.choices, !chained.empty() && !header_of(request.headers(), kChainHeader).empty(),
-      sessions_text(sent), clock.now_s(), options.request_timeout_s, token});
+      api.include_usage, api.choices, chained.any() && !header_of(request.headers(), kChainHeader).empty(), sessions_text(sent),
+      clock.now_s(), options.request_timeout_s, token});
   std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> all;
   for (GenerationRequest& choice : choices) {
     const int index = static_cast<int>(all.size());
@@ -403,13 +430,13 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
   const auto taken = engine.submit_all(std::move(all));
   if (!taken.ok()) {
     for (const std::string& session : sent) exports.close(session);
-    for (const std::string& chain : chained) loaded.chains->release(chain);
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
     if (!full && !draining) return refuse(request, {400, taken.error().message}, token);
     const std::string why = full ? "full" : "draining";
     return refuse(request, {503, taken.error().message, "server_error", "", why}, token, why);
   }
+  chained.taken_over();  // by the sinks, which see every end
   {
     const std::scoped_lock lock(mutex);
     exchanges.push_back(exchange);
@@ -421,8 +448,7 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
 }
 
 void HttpServer::Impl::change_role(const http_request& request, const std::string& body, const Token& token) {
-  const ServedModel* loaded = model.load();
-  if (blocks.load() != nullptr || (loaded != nullptr && loaded->chains != nullptr)) {
+  if (options.some_blocks) {
     return refuse(request, {403, "this worker has some of the model's blocks alone: its role cannot be changed"}, token);
   }
   if (options.token_file.empty()) {

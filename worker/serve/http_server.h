@@ -23,6 +23,7 @@ struct HttpServerOptions {
   double request_timeout_s = 0;  // 0: none
   Role role = Role::kUnified;    // at the start
   std::string token_file;        // read at each change of role; empty: it cannot be changed
+  bool some_blocks = false;      // it has some of the model's blocks alone, and so no other role
 };
 
 class HttpServer {

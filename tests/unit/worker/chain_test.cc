@@ -354,13 +354,16 @@ TEST(Chain, RefusesWhatDoesNotFit) {
 
 // Given a worker that falls silent in the middle of a step, the step ends when the silence has lasted, not with its patience;
 // a chain of other workers goes on.
-TEST(Chain, SilenceEndsAStep) {
+void silence_ends_a_step(Fault keep) {
   Rng rng(3, "silence");
   Mesh mesh(config_with_layers(rng, 2), 3);
   mesh.add("b:1", {1, 2}, 24);
   mesh.add("mute:1", {1, 2}, 24);
   std::atomic<bool> mute = false;
-  mesh.faults = [&](const ChainCall& call) { return mute && call.address == "mute:1" ? Fault::kSilent : Fault::kNone; };
+  mesh.faults = [&](const ChainCall& call) {
+    if (!mute || call.address != "mute:1") return Fault::kNone;
+    return call.verb == ChainVerb::kKeep ? keep : Fault::kSilent;
+  };
   First chain(mesh, 1, small_options(), 20);
   ASSERT_TRUE(chain.submit(1, greedy({1, 2, 3}, 50), {"mute:1"}).ok());
   ASSERT_TRUE(chain.submit(2, greedy({4, 5}, 50), {"b:1"}).ok());
@@ -371,7 +374,7 @@ TEST(Chain, SilenceEndsAStep) {
     while (!ended) {
       mesh.clock.now = mesh.clock.now + 0.1;
       chain.sessions.tick();
-      std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // waits look ten times a second
     }
   });
   const double began_s = mesh.clock.now_s();
@@ -380,12 +383,17 @@ TEST(Chain, SilenceEndsAStep) {
   ended = true;
   time.join();
   EXPECT_GT(took_s, ChainSessions::kSilentS / 2);
+  EXPECT_LT(took_s, kChainStepS / 2);
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[0].finish, FinishReason::kError);
   EXPECT_TRUE(events[0].chain_lost);
   EXPECT_FALSE(events[1].finish.has_value()) << events[1].error;
   EXPECT_EQ(chain.step().size(), 1U);
 }
+
+TEST(Chain, SilenceEndsAStep) { silence_ends_a_step(Fault::kSilent); }
+// The same where each call to keep the sessions fails at once, while the step hangs.
+TEST(Chain, RefusalsToKeepEndAStep) { silence_ends_a_step(Fault::kNotSent); }
 
 // Given three first workers on loops and threads of their own that share the later ones, sixty requests have their own tokens;
 // every fifth leaves early, and a later worker of some goes away midway. The thread sanitizer's part.
