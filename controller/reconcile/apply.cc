@@ -187,6 +187,7 @@ class Applier {
   }
 
   void scale(const api::ModelService& service, const planner::ServicePlan& plan, const std::vector<Worker>& workers) {
+    asked_for_.clear();
     ServiceMemory& memory = state_.services[service.metadata.uid];
     memory.backoffs.expire(now_s());
     std::vector<const Worker*> active;  // those that are to stay, and whose node answers
@@ -392,6 +393,10 @@ class Applier {
         if (worker->accelerator == pool.accelerator) of_service += worker->gpus;
       }
     }
+    for (const AskedFor& worker : asked_for_) {
+      cost += worker.gpus * price(worker.accelerator);
+      if (worker.accelerator == pool.accelerator) of_service += worker.gpus;
+    }
     constexpr double kRounding = 1e-9;
     const auto& most = service.spec.scaling.max_cost_per_hour;
     if (most && cost > *most + kRounding) return false;
@@ -405,10 +410,11 @@ class Applier {
                 const api::AcceleratorClass& accelerator, const std::vector<const Worker*>& active,
                 const std::vector<const Worker*>& lost) const {
     const auto& most = service.spec.scaling.max_workers;
-    if (most && static_cast<std::int64_t>(active.size() + lost.size()) + more > *most) return false;
+    if (most && static_cast<std::int64_t>(active.size() + lost.size() + asked_for_.size()) + more > *most) return false;
     if (!inside_budget(more, service, pool, active, lost)) return false;
     const bool elastic = accelerator.spec.capacity.mode == api::CapacityMode::kElastic;
     std::int64_t held = std::int64_t{more} * pool.gpus_per_worker;
+    for (const AskedFor& worker : asked_for_) held += worker.accelerator == pool.accelerator ? worker.gpus : 0;
     const auto add = [&](const Worker& worker) {
       // What the nodes offer does not count nodes that are lost or being emptied, nor then what is held on them.
       const bool counted = elastic || (worker.trouble != planner::WorkerTrouble::kNodeLost && !worker.node_leaving);
@@ -486,6 +492,7 @@ class Applier {
         applied_.waiting = true;
         continue;
       }
+      asked_for_.push_back({spec.accelerator, spec.gpus});
       const auto created = context_.runtime.create(spec);
       if (!created.ok()) {
         const ErrorCode code = created.error().code;
@@ -551,7 +558,12 @@ class Applier {
   ControllerState& state_;
   Applied applied_;
   std::vector<DisruptionBudget> budgets_;
-  bool mass_loss_ = false;  // most workers' nodes seem lost at once
+  struct AskedFor {
+    std::string accelerator;
+    int gpus = 0;
+  };
+  std::vector<AskedFor> asked_for_;  // workers of the service at hand, in this step: they stand in no observation yet
+  bool mass_loss_ = false;           // most workers' nodes seem lost at once
 };
 
 }  // namespace
