@@ -93,17 +93,19 @@ SseFilter::Output SseFilter::finish() {
 
 void SseFilter::event(std::string_view event, Output& output) {
   std::string_view data;
+  bool only_comments = true;
   for (std::string_view lines = event; !lines.empty();) {
     const auto end = lines.find('\n');
     std::string_view line = lines.substr(0, end);
     lines.remove_prefix(end == std::string_view::npos ? lines.size() : end + 1);
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    only_comments = only_comments && (line.empty() || line.front() == ':');
     if (line.substr(0, 5) == "data:") {
       data = after_spaces(line.substr(5));
       break;  // OpenAI's events have one line of data
     }
   }
-  begun_ = begun_ || !data.empty();
+  begun_ = begun_ || !only_comments;
   if (!begun_) return;
   if (data == "[DONE]") {
     done_ = true;

@@ -27,8 +27,8 @@ class SseFilter {
   explicit SseFilter(bool drop_usage_chunk) : drop_usage_chunk_(drop_usage_chunk) {}
 
   struct Output {
-    std::string forward;  // whole events for the client; may be empty. None before the first that has data: a worker's signs of
-                          // life are no answer yet, and a request without one may still be given to another worker
+    std::string forward;  // whole events for the client; may be empty. Comments before the first event are left out: a worker's
+                          // signs of life are no answer yet, and a request without one may still be given to another worker
     int content_events = 0;  // how many of them carry generated text
   };
 
@@ -46,7 +46,7 @@ class SseFilter {
 
   bool drop_usage_chunk_;
   bool done_ = false;
-  bool begun_ = false;  // an event with data has passed
+  bool begun_ = false;  // an event that is no comment has passed
   std::optional<Usage> usage_;
   std::string partial_;
   std::size_t scanned_ = 0;  // of partial_: holds no end of an event before here
