@@ -104,7 +104,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   const std::string head = fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n",
                                        request_.target, to_chain.address, request_.headers, step_headers(to_chain),
                                        request_.request_id, request_.head.upstream_body.size());
-  bool may_reuse = !retry_used_;
+  bool may_reuse = broke_at_.empty();
   while (true) {
     error_code error;
     upstream_ = may_reuse ? proxy_.pool.take_idle(to_chain.address) : nullptr;
@@ -129,11 +129,12 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     if (interrupted()) co_return after_break();
     if (error) {
       // A kept connection that breaks before the first byte of an answer is, as a rule, one that the worker closed while it was
-      // idle. But it may also be a request that kills workers: therefore one such second try for a request, ever.
-      const bool stale = upstream_->reused && !parser.got_some() && !retry_used_;
+      // idle. But it may also be a request that kills workers: therefore one such second try for a request, ever. (Where that
+      // breaks too, both were the one end of one worker, and the request may still move to another.)
+      const bool stale = upstream_->reused && !parser.got_some() && broke_at_.empty();
       if (stale) {
         upstream_->close();
-        retry_used_ = true;
+        broke_at_ = address_;
         may_reuse = false;
         dispatcher.count_upstream_error(model, "stale");
         continue;
@@ -199,13 +200,14 @@ Exchange::Outcome Exchange::after_break() {
   if (ticket_->over()) return Outcome::kOver;
   ticket_->recalled = false;
   again_ = false;
-  retry_used_ = true;
+  broke_at_ = address_;
   return Outcome::kAgain;
 }
 
 void Exchange::failed(const char* reason, const std::string& message, bool may_move) {
   upstream_->close();
-  proxy_.dispatcher.failed(*ticket_, request_.head.model, reason, message, may_move && !retry_used_);
+  proxy_.dispatcher.failed(*ticket_, request_.head.model, reason, message,
+                           may_move && (broke_at_.empty() || broke_at_ == address_));
   again_ = !ticket_->over();
 }
 

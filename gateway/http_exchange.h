@@ -89,7 +89,7 @@ class Exchange {
   bool client_broken_ = false;
   bool keep_alive_ = false;  // so its head said
   bool again_ = false;       // it broke off, and the request waits again
-  bool retry_used_ = false;  // a worker may have worked on it once already, in vain
+  std::string broke_at_;     // the address of the worker that may have worked on it once already, in vain; empty: none
 };
 
 }  // namespace windlass::gateway

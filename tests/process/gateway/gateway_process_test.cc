@@ -129,6 +129,32 @@ TEST(Gateway, AStaleConnectionIsReplaced) {
   EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "stale"}}), 1);
 }
 
+// Given a worker that dies while the gateway keeps a connection to it, its listener the last to go; the second try at the same
+// address is no second worker, and the request moves to another.
+TEST(Gateway, AWorkerThatDiesBehindAKeptConnection) {
+  std::atomic<int> broken = 0;
+  FakeServer dying([&](Connection& connection, const Message& request) {
+    if (request.header("x-request-id") == "first") {
+      connection.write(json_response(200, completion("x")));
+    } else {
+      ++broken;
+      connection.shut_down();
+    }
+  });
+  FakeServer other([](Connection& connection, const Message&) { connection.write(json_response(200, completion("y"))); });
+  FakeController controller;
+  controller.set_table(table(1, {chain("dying", dying.address(), 9), chain("other", other.address(), 0.1)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  for (const char* id : {"first", "second"}) {
+    const auto answer = ask(
+        gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false), std::string("X-Request-Id: ") + id + "\r\n"));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status(), 200) << id;
+  }
+  EXPECT_EQ(broken, 2);
+}
+
 // Given a worker that hangs; the request times out with 504, its connection is closed, and it counts as a miss.
 TEST(Gateway, AWorkerThatHangs) {
   Gate closed;
