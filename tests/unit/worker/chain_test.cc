@@ -352,8 +352,6 @@ TEST(Chain, RefusesWhatDoesNotFit) {
   mesh.expect_empty();
 }
 
-// Given a worker that falls silent in the middle of a step, the step ends when the silence has lasted, not with its patience;
-// a chain of other workers goes on.
 void silence_ends_a_step(Fault keep) {
   Rng rng(3, "silence");
   Mesh mesh(config_with_layers(rng, 2), 3);
@@ -369,18 +367,17 @@ void silence_ends_a_step(Fault keep) {
   ASSERT_TRUE(chain.submit(2, greedy({4, 5}, 50), {"b:1"}).ok());
   EXPECT_EQ(chain.step().size(), 2U);
   mute = true;
-  std::atomic<bool> ended = false;
-  std::thread time([&] {
-    while (!ended) {
+  std::promise<void> ended;
+  std::thread time([&, end = ended.get_future()] {
+    do {
       mesh.clock.now = mesh.clock.now + 0.1;
       chain.sessions.tick();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // waits look ten times a second
-    }
+    } while (end.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready);  // waits look ten times a second
   });
   const double began_s = mesh.clock.now_s();
   const auto events = chain.step();
   const double took_s = mesh.clock.now_s() - began_s;
-  ended = true;
+  ended.set_value();
   time.join();
   EXPECT_GT(took_s, ChainSessions::kSilentS / 2);
   EXPECT_LT(took_s, kChainStepS / 2);
@@ -391,7 +388,10 @@ void silence_ends_a_step(Fault keep) {
   EXPECT_EQ(chain.step().size(), 1U);
 }
 
+// Given a worker that falls silent in the middle of a step, the step ends when the silence has lasted, not with its patience;
+// a chain of other workers goes on.
 TEST(Chain, SilenceEndsAStep) { silence_ends_a_step(Fault::kSilent); }
+
 // The same where each call to keep the sessions fails at once, while the step hangs.
 TEST(Chain, RefusalsToKeepEndAStep) { silence_ends_a_step(Fault::kNotSent); }
 
