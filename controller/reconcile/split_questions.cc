@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "planner/policy/split.h"
+
 namespace windlass::controller {
 namespace {
 
@@ -60,7 +62,8 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
   std::set<std::string> there;
   bool news = false;
   for (planner::Service& service : snapshot.services) {
-    if (service.scaling.strategy != planner::Strategy::kDisaggregated || !service.shape) continue;
+    const bool either = service.scaling.strategy == planner::Strategy::kAuto;
+    if ((service.scaling.strategy != planner::Strategy::kDisaggregated && !either) || !service.shape) continue;
     there.insert(service.id.uid);
     SplitQuestion question = question_of(service, snapshot);
     const auto [found, is_new] = entries_.try_emplace(service.id.uid);
@@ -69,6 +72,14 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
       // Another spec: what was said of the old one is no answer. Other classes: it stands until there is a new one.
       if (is_new || entry.question.service != question.service) entry.advice.reset();
       entry.question = std::move(question);
+      entry.asked = entry.waiting = false;
+      entry.worth = !either || planner::split_may_pay(service, entry.question.classes);
+      if (!entry.worth) entry.advice.reset();
+      entry.due = true;
+    }
+    // What is split already must hear what to do with it.
+    if (entry.due && (entry.worth || planner::runs_split(service, service.memory))) {
+      entry.due = false;
       entry.asked = entry.waiting = news = true;
       entry.order = ++asked_;
     }

@@ -1,4 +1,5 @@
-// SplitQuestions: which services want their phases split, what the strategies have said of each, and what they are to be asked.
+// SplitQuestions: which services want their phases split, or would save by it (strategy Auto), what the strategies have said of
+// each, and what they are to be asked.
 //
 // The loop asks for advice in every step and goes on without an answer; somebody with time (app/split_thread.h) takes the
 // questions and brings the answers. An answer stands as long as the spec, for strategies that are asked again because a node
@@ -38,6 +39,8 @@ class SplitQuestions {
   struct Entry {
     SplitQuestion question;
     std::optional<planner::SplitAdvice> advice;
+    bool worth = false;    // asking: always but with Auto (split_may_pay)
+    bool due = false;      // the question is new
     bool asked = false;    // and not answered
     bool waiting = false;  // for somebody to take it
     std::uint64_t order = 0;

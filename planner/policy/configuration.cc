@@ -356,46 +356,69 @@ Configuration describe_running(const ConfigurationInput& input, const Worker& wo
 
 namespace {
 
+// A worker that the new configuration starts with.
+struct FirstWorker {
+  std::string accelerator;
+  int gpus = 0;
+  double price_per_hour = 0;
+  std::optional<int> max_gpus;  // of the class, for the whole service
+};
+
+FirstWorker first_of(const Configuration& of) {
+  return {of.pool.accelerator, of.pool.gpus_per_worker, of.price_per_hour, of.max_gpus};
+}
+
+// From one configuration to another: what both cost for the same load, and how long the old one's workers have to drain.
+struct CostlyChange {
+  std::string names;  // "from 1 x h100 to 2 x a100"
+  double running_cost_per_hour = 0;
+  double winner_cost_per_hour = 0;
+  double drain_s = 0;
+  std::vector<FirstWorker> first;
+};
+
 // Why a change that only saves money is not made; empty: it is.
-Reason objection_to_change(const ConfigurationInput& input, const Candidate& running, const Candidate& winner,
-                           std::optional<int> max_gpus) {
+Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& change) {
   const Service& service = *input.service;
   const PolicyMemory& memory = *input.memory;
-  const std::string names = fmt::format("from {} x {} to {} x {}", running.config.gpus, running.config.accelerator,
-                                        winner.config.gpus, winner.config.accelerator);
+  const std::string& names = change.names;
   if (!input.signals_complete) {
     return Reason{"HeldOnMissingSignals", fmt::format("no change {} while arrivals or queue cannot be believed", names), {}};
   }
   const double start_s = start_time_s(service);
-  const double drain_s = std::min(service.scaling.drain_timeout_s, running.config.times.service_s);
+  const double drain_s = std::min(service.scaling.drain_timeout_s, change.drain_s);
   const auto& since_s = memory.configuration.empty() ? memory.history_since_s : memory.configuration_since_s;
   const double horizon_s = std::clamp(since_s ? input.snapshot->now_s - *since_s : 0.0, 0.0, kPaybackS);
-  const double saved = (running.cost_per_hour - winner.cost_per_hour) * horizon_s / 3600;
-  const double spent = (winner.cost_per_hour * start_s + running.cost_per_hour * drain_s) / 3600;
+  const double saved_per_hour = change.running_cost_per_hour - change.winner_cost_per_hour;
+  const double saved = saved_per_hour * horizon_s / 3600;
+  const double spent = (change.winner_cost_per_hour * start_s + change.running_cost_per_hour * drain_s) / 3600;
   if (!(saved > spent)) {
     return Reason{"ChangeDoesNotPayBack",
                   fmt::format("a change {} would save {:.4g} within {:.0f} s and cost {:.4g} while both run", names, saved,
                               horizon_s, spent),
                   {{"saved", figure(saved)}, {"spent", figure(spent)}, {"horizonS", figure(horizon_s)}}};
   }
-  const ClassCapacity& capacity = input.capacities->at(winner.config.accelerator);
-  int own_gpus = 0;
   double own_cost = 0;
   for (const Worker& worker : service.workers) {
     if (!holds_gpus(worker)) continue;
-    if (worker.accelerator == winner.config.accelerator) own_gpus += worker.gpus;
     if (const AcceleratorState* state = find_accelerator(*input.snapshot, worker.accelerator)) {
       own_cost += worker.gpus * state->spec.price_per_hour;
     }
   }
-  const double price = winner.config.gpus * find_accelerator(*input.snapshot, winner.config.accelerator)->spec.price_per_hour;
-  const bool no_gpus = capacity.limit - capacity.draining - capacity.held < winner.config.gpus;
-  const bool no_share = max_gpus && *max_gpus - own_gpus < winner.config.gpus;
-  const bool no_money = service.scaling.max_cost_per_hour && own_cost + price > *service.scaling.max_cost_per_hour + 1e-9;
+  bool no_gpus = false, no_share = false;
+  std::map<std::string, int> gpus;
+  for (const FirstWorker& first : change.first) {
+    const int wanted = gpus[first.accelerator] += first.gpus;
+    own_cost += first.price_per_hour;
+    const ClassCapacity& capacity = input.capacities->at(first.accelerator);
+    no_gpus = no_gpus || capacity.limit - capacity.draining - capacity.held < wanted;
+    no_share = no_share || (first.max_gpus && *first.max_gpus - live_gpus(service, first.accelerator) < wanted);
+  }
+  const bool no_money = service.scaling.max_cost_per_hour && own_cost > *service.scaling.max_cost_per_hour + 1e-9;
   if (no_gpus || no_share || no_money) {
     return Reason{"NoRoomForChange",
                   fmt::format("a change {} would save {:.4g} an hour, but no new worker can start beside those that run: {}",
-                              names, running.cost_per_hour - winner.cost_per_hour,
+                              names, saved_per_hour,
                               no_gpus    ? "no GPUs are free"
                               : no_share ? "maxGPUs is reached"
                                          : "maxCostPerHour is reached"),
@@ -404,27 +427,11 @@ Reason objection_to_change(const ConfigurationInput& input, const Candidate& run
   return {};
 }
 
-}  // namespace
-
-ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
+// Workers that each have the whole of every request.
+ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   const Service& service = *given.service;
   const Snapshot& snapshot = *given.snapshot;
   ConfigurationChoice choice;
-  if (!service.shape) {
-    choice.feasible =
-        Hint{Truth::kUnknown, "ModelShapeUnknown",
-             service.shape_unknown_reason.empty() ? "the model's shape is not known" : service.shape_unknown_reason};
-    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
-    return choice;
-  }
-  if (service.scaling.strategy == Strategy::kDisaggregated) return choose_split(given);
-  if (service.scaling.strategy == Strategy::kChained) {
-    choice.feasible = Hint{Truth::kFalse, "StrategyNotAvailable",
-                           "scaling.strategy: found Chained; this version plans Auto, Replicated and Disaggregated"};
-    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
-    return choice;
-  }
-
   const auto running = running_configuration(service, *given.memory);
   if (running && may_use(service, running->first) && find_accelerator(snapshot, running->first) == nullptr) {
     choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
@@ -486,7 +493,14 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
                                        winner.cost_per_hour, kept->cost_per_hour, kSwitchCostShare * 100),
                            {}};
       } else {
-        objection = objection_to_change(given, *kept, winner, max_gpus[winner.config.accelerator]);
+        const WorkerConfig& to = winner.config;
+        const double price = to.gpus * find_accelerator(snapshot, to.accelerator)->spec.price_per_hour;
+        objection = objection_to_change(given, {fmt::format("from {} x {} to {} x {}", kept->config.gpus,
+                                                            kept->config.accelerator, to.gpus, to.accelerator),
+                                                kept->cost_per_hour,
+                                                winner.cost_per_hour,
+                                                kept->config.times.service_s,
+                                                {{to.accelerator, to.gpus, price, max_gpus[to.accelerator]}}});
       }
       if (!objection.code.empty()) {
         choice.reasons.push_back(std::move(objection));
@@ -535,6 +549,83 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
   explain_losers(result, winner, choice);
   weigh(result, winner, input, choice);
   return choice;
+}
+
+// Strategy Auto: whole workers, or split phases where the strategies say that those cost clearly less. What runs stays unless
+// the other does, as among the classes.
+ConfigurationChoice choose_either(const ConfigurationInput& given) {
+  const Service& service = *given.service;
+  const bool split = runs_split(service, *given.memory);
+  if (!service.split) return split ? choose_split(given) : choose_whole(given);
+  const SplitAdvice& advice = *service.split;
+  const bool enough = !service.scaling.max_workers || *service.scaling.max_workers >= 2;
+  if (!advice.holds || !enough) return choose_whole(given);
+
+  ConfigurationChoice whole = choose_whole(given);
+  ConfigurationChoice parts = choose_split(given);
+  ConfigurationChoice& running = split ? parts : whole;
+  ConfigurationChoice& other = split ? whole : parts;
+  const bool nothing_runs = std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
+  const bool may_change = nothing_runs || given.signals_complete;
+  // What runs cannot be read, or cannot hold: the other only where it can.
+  if (!running.chosen) {
+    return std::move(running.feasible.status == Truth::kFalse && other.chosen && may_change ? other : running);
+  }
+  if (!other.chosen) return std::move(running);
+
+  const double never = std::numeric_limits<double>::infinity();
+  const double whole_cost = advice.whole_cost_per_hour.value_or(never);
+  const double running_cost = split ? advice.cost_per_hour : whole_cost;
+  const double other_cost = split ? whole_cost : advice.cost_per_hour;
+  const char* const name = split ? "split phases" : "whole workers";
+  const char* const other_name = split ? "whole workers" : "split phases";
+  const double share = nothing_runs ? 1 : kSwitchCostShare;
+  Reason objection;
+  if (!(other_cost < share * running_cost)) {
+    const auto said = [&](double cost) { return cost < never ? fmt::format("{:.4g} an hour", cost) : "any price"; };
+    objection = Reason{"NotChosen",
+                       fmt::format("{}: for the load that was simulated {}, against {} for {}, which is not below {:.0f} %",
+                                   other_name, said(other_cost), said(running_cost), name, share * 100),
+                       {{"costPerHour", figure(advice.cost_per_hour)}, {"wholeCostPerHour", figure(whole_cost)}}};
+  } else if (!may_change) {
+    objection = Reason{
+        "HeldOnMissingSignals", fmt::format("no change to {} while arrivals or queue cannot be believed", other_name), {}};
+  } else if (!nothing_runs && running_cost < never) {
+    CostlyChange change{fmt::format("from {} to {}", name, other_name),
+                        running_cost,
+                        other_cost,
+                        running.chosen->times.service_s,
+                        {first_of(*other.chosen)}};
+    if (other.prefill) change.first.push_back(first_of(other.prefill->configuration));
+    objection = objection_to_change(given, change);
+  }
+  if (objection.code.empty()) return std::move(other);
+  running.reasons.push_back(std::move(objection));
+  return std::move(running);
+}
+
+}  // namespace
+
+ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
+  const Service& service = *given.service;
+  const auto refuse = [](Hint feasible) {
+    ConfigurationChoice choice;
+    choice.reasons.push_back(Reason{feasible.reason, feasible.message, {}});
+    choice.feasible = std::move(feasible);
+    return choice;
+  };
+  if (!service.shape) {
+    return refuse({Truth::kUnknown, "ModelShapeUnknown",
+                   service.shape_unknown_reason.empty() ? "the model's shape is not known" : service.shape_unknown_reason});
+  }
+  switch (service.scaling.strategy) {
+    case Strategy::kAuto: return choose_either(given);
+    case Strategy::kReplicated: return choose_whole(given);
+    case Strategy::kDisaggregated: return choose_split(given);
+    case Strategy::kChained: break;
+  }
+  return refuse({Truth::kFalse, "StrategyNotAvailable",
+                 "scaling.strategy: found Chained; this version plans Auto, Replicated and Disaggregated"});
 }
 
 }  // namespace windlass::planner

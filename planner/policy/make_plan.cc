@@ -277,13 +277,18 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.forecast = draft.view.forecast;
   draft.plan.id = service.id;
   draft.plan.generation = service.generation;
-  const bool split = service.scaling.strategy == Strategy::kDisaggregated;
-  draft.plan.strategy = split ? Strategy::kDisaggregated : Strategy::kReplicated;
   const ConfigurationInput input{&service, &snapshot, &capacities, &draft.memory, draft.view.lengths, draft.view.complete};
   ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
   draft.prefill = std::move(choice.prefill);
-  if (draft.prefill) draft.memory.prefill_share = draft.prefill->share;
+  const bool split = draft.chosen ? draft.prefill.has_value()
+                                  : service.scaling.strategy == Strategy::kDisaggregated || runs_split(service, draft.memory);
+  draft.plan.strategy = split ? Strategy::kDisaggregated : Strategy::kReplicated;
+  if (draft.prefill) {
+    draft.memory.prefill_share = draft.prefill->share;
+  } else if (draft.chosen) {
+    draft.memory.prefill_share.reset();
+  }
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
   draft.others = std::move(choice.others);

@@ -174,13 +174,17 @@ struct PhaseAdvice {
   bool operator==(const PhaseAdvice&) const = default;
 };
 
-// What the strategies for split phases say of a service with scaling.strategy Disaggregated. They simulate, which takes too
-// long for every plan, so that they are asked beside it (controller/reconcile/split_desk.h) and their answer is data.
+// What the strategies for split phases say of a service with scaling.strategy Disaggregated, or Auto where they may pay. They
+// simulate, which takes too long for every plan, so that they are asked beside it (controller/reconcile/split_questions.h) and
+// their answer is data.
 struct SplitAdvice {
   std::string strategy;  // whose answer it is: "distserve"
   bool holds = false;    // inside the objective at the assumed workload; else only `why` counts
   PhaseAdvice prefill, decode;
   std::string why;  // in words
+  // Strategy Auto, both simulated for one load: what this plan costs, and the cheapest plan of whole workers that holds.
+  double cost_per_hour = 0;
+  std::optional<double> whole_cost_per_hour = {};  // none: no whole workers hold the objective, or nobody asked
 
   bool operator==(const SplitAdvice&) const = default;
 };

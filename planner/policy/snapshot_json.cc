@@ -114,6 +114,8 @@ Json fields_of(const SplitAdvice& advice) {
   if (advice.holds) {
     object["prefill"] = fields_of(advice.prefill);
     object["decode"] = fields_of(advice.decode);
+    object["costPerHour"] = advice.cost_per_hour;
+    put(object, "wholeCostPerHour", advice.whole_cost_per_hour);
   }
   object["why"] = advice.why;
   return object;
@@ -352,6 +354,8 @@ Result<SplitAdvice> read_split(const json& value, const std::string& path) {
   if (advice.holds) {
     advice.prefill = child<PhaseAdvice>(reader, "prefill", read_phase);
     advice.decode = child<PhaseAdvice>(reader, "decode", read_phase);
+    advice.cost_per_hour = reader.number("costPerHour");
+    advice.whole_cost_per_hour = optional_number(reader, "wholeCostPerHour");
   }
   advice.why = reader.string("why");
   WINDLASS_RETURN_IF_ERROR(reader.finish());

@@ -12,7 +12,9 @@
 #include "planner/perf/linear_model.h"
 #include "planner/policy/corrected_model.h"
 #include "planner/policy/phases.h"
+#include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
+#include "planner/search/replicated.h"
 
 namespace windlass::planner {
 namespace {
@@ -78,6 +80,56 @@ int PrefillSide::answering_within(int total_workers) const {
 int PrefillSide::answering_from(int total_workers) const {
   const int within = answering_within(total_workers);
   return total(within) >= total_workers ? within : within + 1;
+}
+
+bool runs_split(const Service& service, const PolicyMemory& memory) {
+  if (!memory.configuration.empty()) return memory.prefill_share.has_value();
+  int whole = 0, parts = 0;
+  for (const Worker& worker : service.workers) {
+    if (holds_gpus(worker)) ++(worker.role == dispatch::Role::kUnified ? whole : parts);
+  }
+  return parts > whole;
+}
+
+bool split_may_pay(const Service& service, std::span<const AcceleratorState> classes) {
+  if (!service.shape || (service.scaling.max_workers && *service.scaling.max_workers < 2)) return false;
+  ReplicatedInput input;
+  input.shape = *service.shape;
+  input.objective = Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
+  input.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
+  input.requests_per_s = service.workload.requests_per_s;
+  input.max_context_tokens = service.max_context_tokens;
+  // Per request and hour, as 1/(requests a second) times a price.
+  double prefill_price = std::numeric_limits<double>::infinity(), decode_price = prefill_price;
+  for (const AcceleratorState& state : classes) {
+    const AcceleratorSpec& spec = state.spec;
+    const auto allowed = std::find_if(service.accelerators.begin(), service.accelerators.end(),
+                                      [&](const AllowedAccelerator& one) { return one.accelerator == spec.name; });
+    if (!service.accelerators.empty() && allowed == service.accelerators.end()) continue;
+    int most = spec.gpus_per_node;
+    if (allowed != service.accelerators.end() && allowed->max_gpus) most = std::min(most, *allowed->max_gpus);
+    input.accelerators.push_back(AcceleratorOption{spec, most, most});
+    if (!(peak_flops_for(spec, input.shape.dtype) > 0)) continue;
+    for (const int gpus : tensor_parallel_degrees(input.shape, most)) {
+      if (gpus > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) continue;
+      const LinearModel model(linear_coefficients(input.shape, spec, gpus));
+      const PhaseFit prefill = fit_prefill(model, input.lengths, kMostPrompts);
+      const PhaseFit decode = fit_decode(model, input.objective, input.lengths, kMaxBatch);
+      const double price = gpus * spec.price_per_hour;
+      if (rate_of(prefill) > 0 && prefill.times.prefill_s <= input.objective.ttft_s) {
+        prefill_price = std::min(prefill_price, price / rate_of(prefill));
+      }
+      if (rate_of(decode) > 0) decode_price = std::min(decode_price, price / rate_of(decode));
+    }
+  }
+  if (!std::isfinite(prefill_price + decode_price)) return false;
+  const ReplicatedResult whole = place_replicated(input);
+  if (whole.candidates.empty()) return true;
+  const auto price_per_request = [](const Candidate& of) { return of.cost_per_hour / of.capacity_per_s; };
+  const auto cheapest =
+      std::min_element(whole.candidates.begin(), whole.candidates.end(),
+                       [&](const Candidate& a, const Candidate& b) { return price_per_request(a) < price_per_request(b); });
+  return cheapest->workers > 1 && prefill_price + decode_price < kSwitchCostShare * price_per_request(*cheapest);
 }
 
 ConfigurationChoice choose_split(const ConfigurationInput& input) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/search/auto_plan.h"
 #include "planner/search/distserve.h"
 #include "planner/search/service_problem.h"
 #include "planner/search/strategies.h"
@@ -125,6 +126,16 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
     // Its plan is of whole instances for one rate; the goodput of each says more about others.
     best->prefill.requests_per_s = choice->prefill_per_s;
     best->decode.requests_per_s = choice->decode_per_s;
+  }
+  if (asked.scaling.strategy == planner::Strategy::kAuto) {
+    AutoOptions options;
+    options.split = false;
+    const auto whole = auto_plan(problem, options, effort);
+    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+    const bool holds = whole.ok() && whole->holds;
+    best->cost_per_hour = best_cost;
+    if (holds) best->whole_cost_per_hour = whole->cost_per_hour;
+    told.push_back(holds ? fmt::format("whole workers: {:.4g} an hour", whole->cost_per_hour) : "no whole workers hold");
   }
   best->why = fmt::format("{}", fmt::join(told, ", "));
   return *best;

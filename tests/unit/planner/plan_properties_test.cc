@@ -36,8 +36,8 @@ int live(const Service& service, const std::string& accelerator, WorkerState sta
 
 // Workers that the last plan asked for: by its memory or without one those that are there, of split phases those that answer;
 // by the status all of them.
-int before(const Service& service) {
-  const bool split = service.scaling.strategy == Strategy::kDisaggregated;
+int before(const ServicePlan& plan, const Service& service) {
+  const bool split = plan.strategy == Strategy::kDisaggregated;
   const auto there = std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
     return worker.state != WorkerState::kDraining && !(split && worker.role == dispatch::Role::kPrefill);
   });
@@ -165,7 +165,7 @@ TEST(PlanProperties, MissingSignalsNeverScaleDown) {
       if (fresh(service.demand.arrivals_per_s) && fresh(service.demand.queued)) continue;
       ASSERT_EQ(planned.metrics_fresh.status, Truth::kFalse);
       if (!decides(planned, service) || is_denied(plan, service.id)) continue;
-      ASSERT_GE(counted(planned, service), before(service));
+      ASSERT_GE(counted(planned, service), before(planned, service));
       ++checked;
     }
   });
@@ -186,7 +186,7 @@ TEST(PlanProperties, ShortHistoryNeverScalesDown) {
       if (covered || service.scaling.scale_down_stabilization_s == 0 || service.scaling.idle_to_zero_after_s ||
           !decides(planned, service) || is_denied(plan, service.id))
         continue;
-      ASSERT_GE(counted(planned, service), before(service));
+      ASSERT_GE(counted(planned, service), before(planned, service));
       ++checked;
     }
   });

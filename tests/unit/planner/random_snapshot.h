@@ -81,9 +81,10 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
   }
 }
 
-// Split phases, with and without an answer of a strategy, that may name classes which are gone.
+// Split phases, or strategy Auto where they compete, with and without an answer of a strategy, that may name classes which are
+// gone.
 inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
-  service.scaling.strategy = Strategy::kDisaggregated;
+  service.scaling.strategy = chance(rng, 0.7) ? Strategy::kDisaggregated : Strategy::kAuto;
   if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
   if (chance(rng, 0.1)) return;
   SplitAdvice advice{"distserve", chance(rng, 0.9), {}, {}, "drawn"};
@@ -94,6 +95,10 @@ inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
       if (chance(rng, 0.05)) phase->accelerator = "unheard-of";
       phase->gpus_per_worker = 1 << between(rng, 0, 1);
       phase->requests_per_s = rng.uniform(0.2, 40);
+    }
+    if (service.scaling.strategy == Strategy::kAuto) {
+      advice.cost_per_hour = rng.uniform(1, 10);
+      if (chance(rng, 0.8)) advice.whole_cost_per_hour = rng.uniform(1, 10);
     }
   }
   service.split = advice;

@@ -108,6 +108,98 @@ TEST(SplitPhases, WithoutAnAnswerThingsStay) {
   EXPECT_EQ(planned().feasible.reason, "RunningClassUnknown");
 }
 
+// Given strategy Auto and what split phases and whole workers cost, expect the phases to be split where that costs clearly
+// less, or where no whole workers hold; what runs to stay otherwise, without an answer, without signals, and where a change
+// does not pay back; and of a service without workers the cheaper one.
+TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
+  const auto planned = [](const Service& service) { return make_plan(cluster({service})).services[0]; };
+  const auto is_split = [&](const Service& service) { return planned(service).strategy == Strategy::kDisaggregated; };
+  Service whole = split_service("chat", 30);
+  whole.scaling.strategy = Strategy::kAuto;
+  whole.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 1, kNow)};
+  whole.memory.configuration = "h100-1";
+  whole.memory.configuration_since_s = kNow - 7200;
+  const auto with = [](Service service, double cost, std::optional<double> whole_cost) {
+    service.split->cost_per_hour = cost;
+    service.split->whole_cost_per_hour = whole_cost;
+    return service;
+  };
+  EXPECT_TRUE(is_split(with(whole, 7, 10)));
+  EXPECT_TRUE(planned(with(whole, 7, 10)).memory.prefill_share);
+  EXPECT_FALSE(is_split(with(whole, 9, 10)));
+  EXPECT_TRUE(has_reason(planned(with(whole, 9, 10)), "NotChosen"));
+  EXPECT_TRUE(is_split(with(whole, 9, std::nullopt)));
+
+  Service held = with(whole, 7, 10);
+  held.demand.arrivals_per_s.reset();
+  EXPECT_FALSE(is_split(held));
+  held = with(whole, 7, 10);
+  held.memory.configuration_since_s = kNow - 1;
+  EXPECT_TRUE(has_reason(planned(held), "ChangeDoesNotPayBack"));
+  EXPECT_FALSE(is_split(held));
+  held = with(whole, 7, 10);
+  held.scaling.max_workers = 1;
+  EXPECT_FALSE(is_split(held));
+
+  Service fresh = with(whole, 9, 10);
+  fresh.workers.clear();
+  EXPECT_TRUE(is_split(fresh));
+
+  Service parts = whole;
+  parts.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
+  parts.workers[0].role = dispatch::Role::kPrefill;
+  parts.workers[1].role = dispatch::Role::kDecode;
+  parts.memory.configuration = "a100-1-decode";
+  parts.memory.prefill_share = 0.5;
+  EXPECT_TRUE(is_split(with(parts, 10, 9)));
+  EXPECT_FALSE(is_split(with(parts, 10, 7)));
+  EXPECT_FALSE(planned(with(parts, 10, 7)).memory.prefill_share);
+  EXPECT_TRUE(is_split(with(parts, 10, std::nullopt)));
+  // A new leader knows neither memory nor answer: they stay.
+  parts.memory.configuration.clear();
+  parts.memory.prefill_share.reset();
+  parts.split.reset();
+  EXPECT_EQ(planned(parts).feasible.reason, "StrategySearching");
+  EXPECT_EQ(planned(parts).desired_workers(), 2);
+}
+
+// Given an objective that no whole worker holds by the closed forms, expect strategy Auto to split the phases as soon as there
+// is an answer.
+TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {
+  Service service = split_service("chat", 10);
+  service.scaling.strategy = Strategy::kAuto;
+  service.slo.ttft_s = 1e-4;
+  const SplitAdvice advice = *service.split;
+  service.split.reset();
+  EXPECT_EQ(make_plan(cluster({service})).services[0].feasible.reason, "TtftTooTight");
+  service.split = advice;
+  const ServicePlan plan = make_plan(cluster({service})).services[0];
+  EXPECT_EQ(plan.feasible.status, Truth::kTrue);
+  EXPECT_GT(answers(plan), 0);
+  EXPECT_GT(prefills(plan), 0);
+}
+
+// Given assumed workloads, expect the strategies to be asked where prompts hold many answers up, or no whole worker holds; not
+// where one worker is enough, where answers are nearly all of the work, nor with room for one worker alone.
+TEST(SplitPhases, WhereSplittingMayPay) {
+  const std::vector<AcceleratorState> classes = {with_gpus(h100(), 8)};
+  Service service = chat_service();
+  const auto may_pay = [&](double requests_per_s, double input, double output, double tpot_s) {
+    service.workload = {requests_per_s, input, output};
+    service.slo.tpot_s = tpot_s;
+    return split_may_pay(service, classes);
+  };
+  EXPECT_TRUE(may_pay(40, 4000, 100, 0.03));
+  EXPECT_FALSE(may_pay(0, 4000, 100, 0.03)) << "one worker is enough";
+  EXPECT_FALSE(may_pay(40, 50, 1000, 0.05));
+  EXPECT_FALSE(may_pay(40, 4000, 100, 1e-5)) << "no worker of either phase holds it";
+  service.scaling.max_workers = 1;
+  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03));
+  service.scaling.max_workers.reset();
+  service.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
+  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "none of its classes is there";
+}
+
 // Given nothing that can be decided and a worker that stands to be replaced, expect its successor not to count as one more,
 // plan after plan; and the count of the first such plan where workers fail and go.
 TEST(SplitPhases, SuccessorsAreNoGrowth) {

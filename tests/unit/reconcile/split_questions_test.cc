@@ -39,8 +39,8 @@ void settle(SplitQuestions& questions, planner::Snapshot& at) {
   EXPECT_EQ(at.services[0].split, advice());
 }
 
-// Given services of all strategies; those that want split phases are asked about once, with their spec and the classes that have
-// GPUs, and have their answer from then on; no other is asked about.
+// Given services of all strategies; those that want split phases are asked about once, with their spec and the classes that
+// have GPUs, and have their answer from then on; no other is asked about.
 TEST(SplitQuestions, EachIsAskedOnce) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
@@ -64,6 +64,42 @@ TEST(SplitQuestions, EachIsAskedOnce) {
   EXPECT_FALSE(questions.advise(at));
   EXPECT_EQ(at.services[0].split, advice());
   EXPECT_FALSE(at.services[1].split);
+}
+
+// Given services with strategy Auto; those for which split phases may pay are asked about, and one that is split already, and
+// no other. Given a spec for which they do not pay any more, the answer is gone.
+TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot("long-prompts");
+  planner::Service& long_prompts = at.services[0];
+  long_prompts.scaling.strategy = planner::Strategy::kAuto;
+  long_prompts.workload = {40, 4000, 100};
+  long_prompts.slo.tpot_s = 0.03;
+  at.services.push_back(chat_service("one-worker"));
+  at.services.push_back(chat_service("split"));
+  at.services[2].memory.configuration = "h100-1-decode";
+  at.services[2].memory.prefill_share = 1;
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_FALSE(questions.advise(at));
+  for (const std::size_t asked : {0, 2}) {
+    const auto question = questions.next();
+    ASSERT_TRUE(question);
+    EXPECT_EQ(question->service.id, at.services[asked].id);
+    questions.answer(*question, advice());
+  }
+  EXPECT_FALSE(questions.next());
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_EQ(at.services[0].split, advice());
+  EXPECT_FALSE(at.services[1].split);
+  EXPECT_EQ(at.services[2].split, advice());
+
+  at.services[0].workload = {40, 50, 1000};
+  EXPECT_FALSE(questions.advise(at));
+  EXPECT_FALSE(at.services[0].split);
+  // It becomes split all the same, as by an edit of the strategy and back: then it is asked about.
+  at.services[0].memory = at.services[2].memory;
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_TRUE(questions.next());
 }
 
 // Given an answer and then other load, workers, free GPUs, and a class that nobody asked for; nothing is asked. Given another
@@ -121,7 +157,8 @@ TEST(SplitQuestions, ClassesThatComeAndGo) {
   EXPECT_TRUE(questions.advise(at));
 }
 
-// Given a service that is deleted while its question is out; the answer is nobody's, and one of the same name is asked about anew.
+// Given a service that is deleted while its question is out; the answer is nobody's, and one of the same name is asked about
+// anew.
 TEST(SplitQuestions, DeletedServicesAreForgotten) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot(), empty = snapshot();

@@ -51,6 +51,20 @@ TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
   EXPECT_GE(plan.predicted.requests_per_s, 8);
 }
 
+// Given strategy Auto, expect what the split and the cheapest whole workers cost, both simulated for the same load.
+TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
+  planner::Service either = service();
+  either.scaling.strategy = planner::Strategy::kAuto;
+  const auto advice = split_advice(either, classes(), Effort{});
+  ASSERT_TRUE(advice.ok()) << advice.error().message;
+  ASSERT_TRUE(advice->holds) << advice->why;
+  EXPECT_GT(advice->cost_per_hour, 0);
+  ASSERT_TRUE(advice->whole_cost_per_hour);
+  EXPECT_GT(*advice->whole_cost_per_hour, 0);
+  EXPECT_THAT(advice->why, HasSubstr("whole workers"));
+  EXPECT_FALSE(split_advice(service(), classes(), Effort{})->whole_cost_per_hour) << "nobody asked";
+}
+
 // Given an objective that nothing holds, expect what each strategy came to; given no class with GPUs, a shape that is not known
 // or no assumed load, expect words or an answer, and no error; given a caller that ends, Cancelled.
 TEST(SplitAdvice, WhatCannotBePlanned) {
