@@ -80,6 +80,7 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
     out.shape_unknown_reason = shape.error().message;
   }
   out.max_context_tokens = static_cast<int>(spec.model.max_context_tokens.value_or(0));
+  out.may_split = spec.engine.type == api::EngineType::kWindlass;
   out.slo = {spec.slo.time_to_first_token_s, spec.slo.time_per_output_token_s, spec.slo.percentile, spec.slo.window_s};
   if (spec.workload.requests_per_s) out.workload.requests_per_s = *spec.workload.requests_per_s;
   if (spec.workload.input_tokens) out.workload.input_tokens = static_cast<double>(*spec.workload.input_tokens);

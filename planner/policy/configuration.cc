@@ -555,6 +555,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
 // the other does, as among the classes.
 ConfigurationChoice choose_either(const ConfigurationInput& given) {
   const Service& service = *given.service;
+  if (!service.may_split) return choose_whole(given);
   const bool split = runs_split(service, *given.memory);
   if (!service.split) return split ? choose_split(given) : choose_whole(given);
   const SplitAdvice& advice = *service.split;

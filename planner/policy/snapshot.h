@@ -258,6 +258,7 @@ struct Service {
   std::optional<ModelShape> shape;
   std::string shape_unknown_reason;  // for a person; when there is no shape
   int max_context_tokens = 0;        // 0: the shape's own
+  bool may_split = true;             // its engine can leave a prompt to one worker and the answer to another
   Slo slo;
   AssumedWorkload workload;
   std::vector<AllowedAccelerator> accelerators;  // empty: every class

@@ -134,6 +134,7 @@ Json fields_of(const Service& service) {
   if (service.shape) object["shape"] = fields_of(*service.shape);
   if (!service.shape_unknown_reason.empty()) object["shapeUnknownReason"] = service.shape_unknown_reason;
   object["maxContextTokens"] = service.max_context_tokens;
+  if (!service.may_split) object["maySplit"] = false;
   object["slo"] = Json{{"ttftS", number(service.slo.ttft_s)},
                        {"tpotS", number(service.slo.tpot_s)},
                        {"percentile", number(service.slo.percentile)},
@@ -373,6 +374,7 @@ Result<Service> read_service(const json& value, const std::string& path) {
   }
   if (reader.find("shapeUnknownReason") != nullptr) service.shape_unknown_reason = reader.string("shapeUnknownReason");
   service.max_context_tokens = reader.int32("maxContextTokens", 0);
+  service.may_split = reader.boolean_or("maySplit", true);
   service.slo = child<Slo>(reader, "slo", read_slo);
   service.workload = child<AssumedWorkload>(reader, "workload", read_workload);
   reader.list("accelerators", [&](const json& entry, const std::string& entry_path) {

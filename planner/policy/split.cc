@@ -92,7 +92,7 @@ bool runs_split(const Service& service, const PolicyMemory& memory) {
 }
 
 bool split_may_pay(const Service& service, std::span<const AcceleratorState> classes) {
-  if (!service.shape || (service.scaling.max_workers && *service.scaling.max_workers < 2)) return false;
+  if (!service.may_split || !service.shape || (service.scaling.max_workers && *service.scaling.max_workers < 2)) return false;
   ReplicatedInput input;
   input.shape = *service.shape;
   input.objective = Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};

@@ -97,6 +97,7 @@ inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
       phase->requests_per_s = rng.uniform(0.2, 40);
     }
     if (service.scaling.strategy == Strategy::kAuto) {
+      service.may_split = chance(rng, 0.9);
       advice.cost_per_hour = rng.uniform(1, 10);
       if (chance(rng, 0.8)) advice.whole_cost_per_hour = rng.uniform(1, 10);
     }

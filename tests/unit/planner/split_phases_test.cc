@@ -140,6 +140,9 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   held = with(whole, 7, 10);
   held.scaling.max_workers = 1;
   EXPECT_FALSE(is_split(held));
+  held = with(whole, 7, 10);
+  held.may_split = false;
+  EXPECT_FALSE(is_split(held)) << "its engine cannot";
 
   Service fresh = with(whole, 9, 10);
   fresh.workers.clear();
@@ -196,6 +199,9 @@ TEST(SplitPhases, WhereSplittingMayPay) {
   service.scaling.max_workers = 1;
   EXPECT_FALSE(may_pay(40, 4000, 100, 0.03));
   service.scaling.max_workers.reset();
+  service.may_split = false;
+  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "its engine cannot";
+  service.may_split = true;
   service.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
   EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "none of its classes is there";
 }
