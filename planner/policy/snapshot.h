@@ -182,7 +182,7 @@ struct SplitAdvice {
   bool holds = false;    // inside the objective at the assumed workload; else only `why` counts
   PhaseAdvice prefill, decode;
   std::string why;  // in words
-  // Strategy Auto, both simulated for one load: what this plan costs, and the cheapest plan of whole workers that holds.
+  // Both simulated for one load: what this plan costs; and for strategy Auto the cheapest plan of whole workers that holds.
   double cost_per_hour = 0;
   std::optional<double> whole_cost_per_hour = {};  // none: no whole workers hold the objective, or nobody asked
 

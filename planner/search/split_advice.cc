@@ -95,28 +95,41 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
   std::optional<planner::SplitAdvice> best;
   double best_cost = 0;
   std::vector<std::string> told;
-  for (const char* name : kAsked) {
-    const auto strategy = strategy_by_name(name);
-    const auto plan = (*strategy)->plan(problem, effort);
-    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+  const auto weigh = [&](const char* name, const Result<Plan>& plan) {
     if (!plan.ok()) {
       told.push_back(fmt::format("{}: {}", name, plan.error().message));
-      continue;
+      return;
     }
     if (!plan->holds) {
       told.push_back(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name,
                                  describe(problem, plan->deployment), plan->predicted.attainment * 100));
-      continue;
+      return;
     }
     auto advice = advice_of(problem, *plan);
     if (!advice) {
       told.push_back(fmt::format("{}: {} does not split the phases in two pools", name, describe(problem, plan->deployment)));
-      continue;
+      return;
     }
     told.push_back(fmt::format("{}: {:.4g} an hour", name, plan->cost_per_hour));
-    if (best && plan->cost_per_hour >= best_cost) continue;
+    if (best && plan->cost_per_hour >= best_cost) return;
     best_cost = plan->cost_per_hour;
     best = std::move(advice);
+  };
+  for (const char* name : kAsked) {
+    const auto plan = (*strategy_by_name(name))->plan(problem, effort);
+    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+    weigh(name, plan);
+  }
+  std::optional<double> whole_cost;
+  if (asked.scaling.strategy == planner::Strategy::kAuto) {
+    const auto any = auto_plan(problem, AutoOptions{}, effort);
+    AutoOptions whole_alone;
+    whole_alone.split = false;
+    const auto whole = auto_plan(problem, whole_alone, effort);
+    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
+    weigh("auto", any);
+    if (whole.ok() && whole->holds) whole_cost = whole->cost_per_hour;
+    told.push_back(whole_cost ? fmt::format("whole workers: {:.4g} an hour", *whole_cost) : "no whole workers hold");
   }
   if (!best) {
     none.why = fmt::format("no split holds the objective: {}", fmt::join(told, "; "));
@@ -127,16 +140,8 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
     best->prefill.requests_per_s = choice->prefill_per_s;
     best->decode.requests_per_s = choice->decode_per_s;
   }
-  if (asked.scaling.strategy == planner::Strategy::kAuto) {
-    AutoOptions options;
-    options.split = false;
-    const auto whole = auto_plan(problem, options, effort);
-    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
-    const bool holds = whole.ok() && whole->holds;
-    best->cost_per_hour = best_cost;
-    if (holds) best->whole_cost_per_hour = whole->cost_per_hour;
-    told.push_back(holds ? fmt::format("whole workers: {:.4g} an hour", whole->cost_per_hour) : "no whole workers hold");
-  }
+  best->cost_per_hour = best_cost;
+  best->whole_cost_per_hour = whole_cost;
   best->why = fmt::format("{}", fmt::join(told, ", "));
   return *best;
 }

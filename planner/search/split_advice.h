@@ -1,6 +1,6 @@
 // split_advice: how a ModelService with scaling.strategy Disaggregated should be split, by the strategies for that: DistServe,
-// Splitwise and TetriInfer are asked, and the cheapest plan that holds is taken. With strategy Auto, the cheapest plan of whole
-// workers for the same load is found beside it (auto_plan.h), which says whether to split at all.
+// Splitwise and TetriInfer are asked, and the cheapest plan that holds is taken. With strategy Auto, auto_plan.h is asked, too,
+// and for the cheapest plan of whole workers for the same load, which says whether to split at all.
 //
 // They are asked at the spec's assumed workload, with as many GPUs of each class as they like: how many workers there are is
 // the policy's to decide, which follows the demand and knows who else needs GPUs. What they say of one worker is what their

@@ -51,18 +51,38 @@ TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
   EXPECT_GE(plan.predicted.requests_per_s, 8);
 }
 
-// Given strategy Auto, expect what the split and the cheapest whole workers cost, both simulated for the same load.
+// Given strategy Auto and long prompts that hold many answers up, expect a split that costs clearly less than the cheapest
+// whole workers, both simulated, and a policy that takes it in place of whole workers that run; given short prompts, expect
+// those to stay.
 TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
   planner::Service either = service();
   either.scaling.strategy = planner::Strategy::kAuto;
-  const auto advice = split_advice(either, classes(), Effort{});
-  ASSERT_TRUE(advice.ok()) << advice.error().message;
-  ASSERT_TRUE(advice->holds) << advice->why;
-  EXPECT_GT(advice->cost_per_hour, 0);
-  ASSERT_TRUE(advice->whole_cost_per_hour);
-  EXPECT_GT(*advice->whole_cost_per_hour, 0);
-  EXPECT_THAT(advice->why, HasSubstr("whole workers"));
-  EXPECT_FALSE(split_advice(service(), classes(), Effort{})->whole_cost_per_hour) << "nobody asked";
+  either.accelerators = {{"h100", std::nullopt}};
+  const auto plan_of = [&](double input_tokens, double output_tokens) {
+    either.workload = {24, input_tokens, output_tokens};
+    either.slo.tpot_s = 0.015;
+    const auto advice = split_advice(either, classes(), Effort{});
+    EXPECT_TRUE(advice.ok() && advice->holds && advice->whole_cost_per_hour) << advice->why;
+    EXPECT_THAT(advice->why, AllOf(HasSubstr("auto"), HasSubstr("whole workers")));
+    planner::Snapshot snapshot;
+    snapshot.now_s = 10'000;
+    snapshot.accelerators = {with_gpus(h100(), 64)};
+    snapshot.services = {either};
+    planner::Service& running = snapshot.services[0];
+    running.split = *advice;
+    running.memory.history_since_s = 0;
+    planner::testing::observe(running, snapshot.now_s, 24);
+    for (int slot = 0; slot < 4; ++slot) {
+      running.workers.push_back(planner::testing::ready_worker("h100-1", "h100", 1, slot, snapshot.now_s));
+    }
+    return std::pair(*advice, planner::make_plan(snapshot).services[0]);
+  };
+  const auto [long_prompts, split] = plan_of(4000, 100);
+  EXPECT_LT(long_prompts.cost_per_hour, 0.8 * *long_prompts.whole_cost_per_hour) << long_prompts.why;
+  EXPECT_EQ(split.strategy, planner::Strategy::kDisaggregated) << long_prompts.why;
+  const auto [short_prompts, whole] = plan_of(100, 100);
+  EXPECT_GT(short_prompts.cost_per_hour, 0.8 * *short_prompts.whole_cost_per_hour) << short_prompts.why;
+  EXPECT_EQ(whole.strategy, planner::Strategy::kReplicated) << short_prompts.why;
 }
 
 // Given an objective that nothing holds, expect what each strategy came to; given no class with GPUs, a shape that is not known
