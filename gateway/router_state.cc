@@ -74,6 +74,15 @@ void Router::Model::tell(const ChainSlot& slot) {
   if (slot.role == dispatch::Role::kDecode) decode_policy.update(slot.index, decode_state_of(slot));
 }
 
+// A full chain's part goes to the others with weights, and when all of these are full to the fastest one: no slot stays free
+// while somebody waits for one.
+std::size_t Router::Model::choose_decode(const Request& request, std::size_t fastest) {
+  if (request.prefill == nullptr || !request.prefill->listed) return fastest;
+  return request.prefill->decode_turns
+      .next([this](std::size_t index) { return slots[index]->open() && slots[index]->in_flight < slots[index]->capacity; })
+      .value_or(fastest);
+}
+
 void Router::Model::start_over() {
   std::vector<dispatch::ChainState> states, decode_states;  // one for each listed slot; those stand first
   bool decodes = false;

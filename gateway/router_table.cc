@@ -66,7 +66,9 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
     before.emplace(std::pair(std::string_view(slot->id), std::string_view(slot->address)), slot);
   }
   const std::vector<SlotPtr> old = std::exchange(model.slots, {});
+  std::vector<std::size_t> index_of;  // a chain's, in the model's list
   for (const dispatch::Chain& chain : route.chains) {
+    index_of.push_back(model.slots.size());
     if (chain.hops.empty()) continue;
     const auto known = before.find({chain.id, chain.hops.front()});
     auto slot = known == before.end() ? std::make_shared<ChainSlot>(options_.queue_order) : known->second;
@@ -91,6 +93,17 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
     slot->contact = contact_of(slot->address);
     slot->listed = true;
     model.slots.push_back(std::move(slot));
+  }
+  for (std::size_t k = 0; k < route.chains.size(); ++k) {
+    if (route.chains[k].hops.empty()) continue;
+    std::vector<DecodeTurns::Weight> weights;
+    for (const dispatch::DecodeWeight& one : route.chains[k].decode_weights) {
+      const auto to = static_cast<std::size_t>(one.chain);
+      if (to >= route.chains.size() || route.chains[to].hops.empty() || route.chains[to].role != dispatch::Role::kDecode)
+        continue;
+      if (one.weight > 0) weights.push_back({model.slots[index_of[to]]->key, index_of[to], one.weight});
+    }
+    model.slots[index_of[k]]->decode_turns.set(weights);
   }
   model.refresh_roles();
   for (const auto& slot : old) {

@@ -24,6 +24,15 @@ struct TableVersion {
 
 enum class Role { kUnified, kPrefill, kDecode };
 
+// Of the requests whose prompts one prefill chain computes, the part that a decode chain answers: its weight beside the
+// others'.
+struct DecodeWeight {
+  int chain = 0;  // in ModelRoute::chains; a decode chain
+  double weight = 0;
+
+  bool operator==(const DecodeWeight&) const = default;
+};
+
 // One way a request can take: the workers it passes in order. A whole-model worker is a chain of one hop.
 struct Chain {
   std::string id;                 // unique within the table: the first worker's name
@@ -34,6 +43,9 @@ struct Chain {
   bool draining = false;          // takes no new request; what is in flight goes on
   int latency = -1;               // its workers' in ModelRoute::latencies; -1: not known
   double share = 1;               // of the chain's slots that this gateway has; others load it with the rest
+  // Of a prefill chain: how the second steps of its requests are spread while slots are free. A decode chain that is not here
+  // has a weight of 0. Empty: no preference.
+  std::vector<DecodeWeight> decode_weights = {};
 
   bool operator==(const Chain&) const = default;
 };
