@@ -57,6 +57,7 @@ void Router::pump(double now_s, Model& model, Actions& actions) {
     dispatch::RequestLengths lengths;
     if (tracker == nullptr) {
       choice = model.policy->choose();
+      if (choice && options_.policy == dispatch::PolicyKind::kJffc) choice = model.choose_prefill(*choice);
     } else {
       lengths = lengths_of(model, model.waiting.next(now_s, model.margin_s())->id);
       choice = model.policy->choose_for(lengths, now_s);

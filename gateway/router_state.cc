@@ -74,6 +74,20 @@ void Router::Model::tell(const ChainSlot& slot) {
   if (slot.role == dispatch::Role::kDecode) decode_policy.update(slot.index, decode_state_of(slot));
 }
 
+// JFFC leaves open who is first of equals. If it were always the first in the table, the machine of that one would have to send
+// to others while they have nothing to do.
+std::size_t Router::Model::choose_prefill(std::size_t chosen) {
+  const ChainSlot& best = *slots[chosen];
+  if (best.role != dispatch::Role::kPrefill) return chosen;
+  return prefill_turns
+      .next([&](std::size_t index) {
+        const ChainSlot& slot = *slots[index];
+        return slot.open() && slot.service_rate_per_s == best.service_rate_per_s && slot.in_flight < slot.capacity &&
+               std::int64_t{slot.in_flight} * best.capacity == std::int64_t{best.in_flight} * slot.capacity;
+      })
+      .value_or(chosen);
+}
+
 // A full chain's part goes to the others with weights, and when all of these are full to the fastest one: no slot stays free
 // while somebody waits for one.
 std::size_t Router::Model::choose_decode(const Request& request, std::size_t fastest) {

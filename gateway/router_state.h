@@ -35,12 +35,12 @@ class TokensPerByte {
   double bytes_ = 0, tokens_ = 0;
 };
 
-// The decode chains that a prefill chain's requests go on to, in turns by their weights. As long as a table brings the same
-// chains and weights, the turns go on where they were.
-class DecodeTurns {
+// Chains that take turns by their weights. As long as tables bring the same chains and weights, the turns go on where they
+// were.
+class ChainTurns {
  public:
   struct Weight {
-    std::uint64_t key = 0;  // of the decode chain's slot
+    std::uint64_t key = 0;  // of the chain's slot
     std::size_t index = 0;  // in the model's list
     double weight = 0;      // above 0
   };
@@ -90,7 +90,7 @@ struct Router::ChainSlot {
   int capacity = 0;
   bool draining = false;
   std::optional<dispatch::PackingModel> packing;  // of our share of it
-  DecodeTurns decode_turns;                       // of a prefill chain, while it is listed
+  ChainTurns decode_turns;                        // who takes its requests over: of a prefill chain, while it is listed
   bool listed = false;
   int in_flight = 0;
   int refusals = 0;            // in a row
@@ -109,6 +109,7 @@ struct Router::Model {
   std::vector<SlotPtr> slots;                        // listed, in the table's order; then those that still hold requests
   std::unique_ptr<dispatch::DispatchPolicy> policy;  // among the chains that can begin a request
   dispatch::Jffc decode_policy;                      // among decode chains; only while one is listed
+  ChainTurns prefill_turns;                          // of prefill chains with weights
   std::vector<SlotPtr> blocked;                      // listed slots that refused us and are not waited out
   dispatch::WaitingLine waiting;                     // for any chain that can begin them
   std::size_t waiting_at_chains = 0;                 // in the slots' own queues
@@ -140,6 +141,8 @@ struct Router::Model {
   // Requests a second that go through its chains.
   [[nodiscard]] double rate_per_s() const;
 
+  // Where a request begins, of the prefill chains that are as good as JFFC's choice.
+  [[nodiscard]] std::size_t choose_prefill(std::size_t chosen);
   // Where the second step of this request goes. `fastest`: of the decode chains with a free slot.
   [[nodiscard]] std::size_t choose_decode(const Request& request, std::size_t fastest);
 

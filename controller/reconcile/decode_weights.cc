@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "controller/reconcile/routes.h"
 #include "planner/hetero/pair_flow.h"
@@ -12,7 +13,8 @@ namespace windlass::controller {
 namespace {
 
 constexpr double kWireValueBytes = 4;  // workers send FP32, whatever their caches hold (worker/parallel/kv_wire.h)
-constexpr double kWeightSteps = 1e4;   // of a prefill chain's requests: smaller changes are no news
+constexpr double kWeightSteps = 1e6;   // of all requests: smaller changes are no news
+constexpr double kSamePart = 1e-4;     // of a prefill chain's requests
 
 // The chains of one phase, as the flow sees their workers.
 struct PhaseChains {
@@ -70,6 +72,7 @@ std::map<std::size_t, std::vector<dispatch::DecodeWeight>> decode_weights(const 
   for (const hetero::PairFlow& pair : hetero::pair_flow(prefill.workers, decode.workers)) {
     flows[pair.prefill * decodes + pair.decode] = pair.requests_per_s;
   }
+  const double value = std::accumulate(flows.begin(), flows.end(), 0.0);
   double rates = 0;
   for (const hetero::PairedWorker& worker : decode.workers) rates += worker.requests_per_s;
   bool by_rates_alone = true;
@@ -77,11 +80,12 @@ std::map<std::size_t, std::vector<dispatch::DecodeWeight>> decode_weights(const 
   for (std::size_t p = 0; p < prefill.chains.size(); ++p) {
     double together = 0;
     for (std::size_t d = 0; d < decodes; ++d) together += flows[p * decodes + d];
-    if (!(together > 0)) continue;
-    for (std::size_t d = 0; d < decodes; ++d) {
-      const double part = std::round(flows[p * decodes + d] / together * kWeightSteps) / kWeightSteps;
-      by_rates_alone = by_rates_alone && std::abs(part - decode.workers[d].requests_per_s / rates) <= 1 / kWeightSteps;
-      if (part > 0) weights[prefill.chains[p]].push_back({static_cast<int>(decode.chains[d]), part});
+    for (std::size_t d = 0; d < decodes && together > 0; ++d) {
+      const double flow = flows[p * decodes + d];
+      const double by_rates = decode.workers[d].requests_per_s / rates;
+      by_rates_alone = by_rates_alone && std::abs(flow / together - by_rates) <= kSamePart;
+      const double weight = std::round(flow / value * kWeightSteps) / kWeightSteps;
+      if (weight > 0) weights[prefill.chains[p]].push_back({static_cast<int>(decode.chains[d]), weight});
     }
   }
   if (by_rates_alone) weights.clear();

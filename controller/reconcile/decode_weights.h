@@ -12,9 +12,10 @@
 
 namespace windlass::controller {
 
-// By the index of a prefill chain in `route`: the parts of its requests, which add up to 1 but for rounding to four digits.
-// `workers`: of the service. A chain's capacity is what its slots serve, a worker's links are those of its class for each of
-// its GPUs with a part of the cache; unknown links carry anything. A request's cache is that of the mean prompt as it travels.
+// By the index of a prefill chain in `route`: its pairs' parts of the whole flow, which add up to 1 but for rounding to a
+// millionth. `workers`: of the service. A chain's capacity is what its slots serve, a worker's links are those of its class for
+// each of its GPUs with a part of the cache; unknown links carry anything. A request's cache is that of the mean prompt as it
+// travels.
 //
 // Empty where weights would say no more than the chains' rates, which gateways know: no prefill chain has another share of any
 // decode chain than its rate among them all. So it is where all workers are on one machine, or none shares one and links do not

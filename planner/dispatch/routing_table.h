@@ -24,8 +24,8 @@ struct TableVersion {
 
 enum class Role { kUnified, kPrefill, kDecode };
 
-// Of the requests whose prompts one prefill chain computes, the part that a decode chain answers: its weight beside the
-// others'.
+// The part of all requests that one prefill chain begins and one decode chain answers, as a maximum flow between their workers
+// has it (planner/hetero/pair_flow.h). Only proportions count.
 struct DecodeWeight {
   int chain = 0;  // in ModelRoute::chains; a decode chain
   double weight = 0;
@@ -43,8 +43,8 @@ struct Chain {
   bool draining = false;          // takes no new request; what is in flight goes on
   int latency = -1;               // its workers' in ModelRoute::latencies; -1: not known
   double share = 1;               // of the chain's slots that this gateway has; others load it with the rest
-  // Of a prefill chain: how the second steps of its requests are spread while slots are free. A decode chain that is not here
-  // has a weight of 0. Empty: no preference.
+  // Of a prefill chain: how its requests' second steps are spread while slots are free, and by their sum how many requests it
+  // begins among equals. A decode chain that is not here has a weight of 0. Empty: no preference.
   std::vector<DecodeWeight> decode_weights = {};
 
   bool operator==(const Chain&) const = default;

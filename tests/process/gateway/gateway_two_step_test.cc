@@ -112,9 +112,6 @@ TEST(GatewayTwoStep, SecondStepsFollowTheTablesWeights) {
   chains[1].decode_weights = {{3, 1}};
   TwoStepGateway gateway(chains);
   ASSERT_TRUE(gateway.ready());
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_THAT(gateway.ask_for("hi")->body, HasSubstr(i == 2 ? "e after p" : "d after p")) << i;
-  }
   std::vector<Connection> clients;
   for (int i = 0; i < 40; ++i) {
     auto client = gateway.begin("hi", false);

@@ -73,6 +73,30 @@ TEST_F(TwoStepTest, SecondStepsFollowTheWeightsOfTheFirst) {
   EXPECT_EQ(all<Dispatch>(begin(0, 6, "r")).at(0).chain, "fast");
 }
 
+// Given prefill chains that are equally fast, with weights of one decode chain or two; while they are equally full they begin
+// requests in turns by the sums of their weights, and one without weights begins none; else the emptiest does, and a faster one
+// goes before all.
+TEST_F(TwoStepTest, EqualPrefillChainsTakeTurns) {
+  auto p = prefill("p", 1, 8), q = prefill("q", 1, 8);
+  p.decode_weights = {{0, 0.25}};
+  q.decode_weights = {{0, 0.5}, {1, 0.25}};
+  use(0, table(1, {decode("d", 1, 99), decode("e", 1, 99), prefill("none", 1, 8), p, q}));
+  std::string began;
+  for (RequestId id = 1; id <= 8; ++id) {
+    began += all<Dispatch>(router.arrived(0, id, "tiny", true)).at(0).chain;
+    EXPECT_EQ(all<Dispatch>(router.prefilled(0, id)).size(), 1U);
+    EXPECT_TRUE(router.prefill_ended(0, id).empty());
+  }
+  EXPECT_EQ(std::count(began.begin(), began.end(), 'p'), 2) << began;
+  EXPECT_EQ(std::count(began.begin(), began.end(), 'q'), 6) << began;
+  const auto began_at = [&](RequestId id) { return all<Dispatch>(router.arrived(0, id, "tiny", true)).at(0).chain; };
+  const std::string first = began_at(11);
+  EXPECT_EQ(began_at(12), first == "p" ? "q" : "p") << "the other one is as empty as the one without weights";
+  EXPECT_EQ(began_at(13), "none") << "the emptiest";
+  use(1, table(2, {decode("d", 1, 99), decode("e", 1, 99), p, q, prefill("fast", 2, 8)}));
+  EXPECT_EQ(began_at(14), "fast");
+}
+
 // Given weights whose chains are full, refused us or left the table; the others with weights take the requests, then the
 // fastest one, and nobody waits while a slot is free. With the slots free again the shares are as before, and nothing is made
 // up for.

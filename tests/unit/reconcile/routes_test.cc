@@ -131,13 +131,13 @@ TEST_F(DecodeWeightsTest, PairsStayOnANode) {
   add("d1", "a");
   add("p2", "b");
   add("d2", "b");
-  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 1}}}, {"p2", {{"d2", 1}}}}));
+  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 0.5}}}, {"p2", {{"d2", 0.5}}}}));
   std::swap(observation.workers["u"][1], observation.workers["u"][3]);
-  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 1}}}, {"p2", {{"d2", 1}}}})) << "whatever the order in which they are seen";
+  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 0.5}}}, {"p2", {{"d2", 0.5}}}})) << "whatever the order in which they are seen";
   observation.workers["u"].back().draining_since_s = 1;
   EXPECT_EQ(weights(), Weights{}) << "one decode worker is left: there is nothing to choose";
   add("d3", "c");
-  EXPECT_EQ(weights(), (Weights{{"p2", {{"d2", 1}}}, {"p1", {{"d3", 1}}}}));
+  EXPECT_EQ(weights(), (Weights{{"p2", {{"d2", 0.5}}}, {"p1", {{"d3", 0.5}}}}));
   state.services["u"].pools["p"].service_rate_per_s = 0;
   EXPECT_EQ(weights(), Weights{});
 }
@@ -150,11 +150,11 @@ TEST_F(DecodeWeightsTest, WhatIsOverFollowsTheLinks) {
   add("d1", "a");
   add("d2", "b", "slow");
   add("d3", "c");
-  const Weights::mapped_type each = {{"d1", 0.5}, {"d2", 0.1}, {"d3", 0.4}};
+  const Weights::mapped_type each = {{"d1", 0.25}, {"d2", 0.05}, {"d3", 0.2}};
   EXPECT_EQ(weights(), (Weights{{"p1", each}, {"p2", each}}));
   observation.snapshot.services[0].workload.input_tokens = 1024;
   // Of 7 caches a second p1 and p2 could send half: 3.5 each; d2 takes 0.5, d3 3.5.
-  const Weights::mapped_type longer = {{"d1", 0.5}, {"d2", 0.0625}, {"d3", 0.4375}};
+  const Weights::mapped_type longer = {{"d1", 0.25}, {"d2", 0.03125}, {"d3", 0.21875}};
   EXPECT_EQ(weights(), (Weights{{"p1", longer}, {"p2", longer}}));
 }
 
@@ -170,7 +170,7 @@ TEST_F(DecodeWeightsTest, AreLeftOutWhereRatesSayItAll) {
   for (Worker& worker : observation.workers["u"]) worker.node = std::to_string(++node);
   EXPECT_EQ(weights(), Weights{});
   observation.workers["u"][0].node = "3";
-  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 1}}}, {"p2", {{"d2", 1}}}}));
+  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 0.5}}}, {"p2", {{"d2", 0.5}}}}));
   observation.snapshot.services[0].shape.reset();
   EXPECT_EQ(weights(), Weights{});
 }
