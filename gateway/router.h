@@ -16,7 +16,8 @@
 // The policy chooses among these. The second step is the same under every policy, and comes before requests that would begin
 // there: the table may give a prefill chain weights of decode chains, and its requests then go on to those of them that have a
 // free slot, in turns by weight (planner/dispatch/weighted_turns.h); else, and where none of these has one, JFFC among all
-// decode chains. Under JFFC prefill chains that are equally fast and equally full take turns too, by the sums of their weights.
+// decode chains. Under JFFC prefill chains that are equally fast and equally full take turns too, by the sums of their weights,
+// those before the others whose decode chains have a free slot.
 //
 // What holds after every event, and what the tests check over random event sequences:
 //   - every request that arrived gets exactly one Finished action, and after it nothing more

@@ -60,6 +60,11 @@ class ChainTurns {
     turns_ = dispatch::WeightedTurns(values_);
   }
 
+  // Some of them are free.
+  template <class Free>
+  [[nodiscard]] bool any(Free free) const {
+    return std::any_of(indices_.begin(), indices_.end(), free);
+  }
   // The index of the one whose turn it is among those that are free; none: none of them is.
   template <class Free>
   [[nodiscard]] std::optional<std::size_t> next(Free free) {
@@ -101,6 +106,7 @@ struct Router::ChainSlot {
   // In the table, to be sent requests, and there.
   [[nodiscard]] bool serves() const { return listed && !draining && contact == Contact::kAnswers; }
   [[nodiscard]] bool open() const { return serves() && capacity > 0 && blocked_until_s == 0; }
+  [[nodiscard]] bool has_free_slot() const { return open() && in_flight < capacity; }
 };
 
 struct Router::Model {

@@ -97,6 +97,24 @@ TEST_F(TwoStepTest, EqualPrefillChainsTakeTurns) {
   EXPECT_EQ(began_at(14), "fast");
 }
 
+// Given two prefill chains that are equals, and the decode chain of the first full; requests begin at the other one, until none
+// of their decode chains has a slot: then in turns again.
+TEST_F(TwoStepTest, OfEqualsThoseWithAFreeDecodeChainBegin) {
+  auto p = prefill("p", 1, 8), q = prefill("q", 1, 8);
+  p.decode_weights = {{0, 0.5}};
+  q.decode_weights = {{1, 0.5}};
+  use(0, table(1, {decode("d", 1, 1), decode("e", 1, 3), decode("f", 1, 9), p, q}));
+  std::string began;
+  for (RequestId id = 1; id <= 6; ++id) {
+    began += all<Dispatch>(router.arrived(0, id, "tiny", true)).at(0).chain;
+    EXPECT_EQ(all<Dispatch>(router.prefilled(0, id)).size(), 1U);
+    EXPECT_TRUE(router.prefill_ended(0, id).empty());
+  }
+  EXPECT_EQ(began.substr(0, 4), "pqqq");
+  EXPECT_NE(began[4], began[5]);
+  EXPECT_EQ(in_flight("f"), 2);
+}
+
 // Given weights whose chains are full, refused us or left the table; the others with weights take the requests, then the
 // fastest one, and nobody waits while a slot is free. With the slots free again the shares are as before, and nothing is made
 // up for.
