@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/reconcile/routing_publisher.h"
 #include "planner/catalog/model_shape.h"
 
 namespace windlass::controller {
@@ -156,6 +157,31 @@ TEST_F(DecodeWeightsTest, WhatIsOverFollowsTheLinks) {
   // Of 7 caches a second p1 and p2 could send half: 3.5 each; d2 takes 0.5, d3 3.5.
   const Weights::mapped_type longer = {{"d1", 0.25}, {"d2", 0.03125}, {"d3", 0.21875}};
   EXPECT_EQ(weights(), (Weights{{"p1", longer}, {"p2", longer}}));
+}
+
+// Given two gateways that share the slots, expect both to read the same weights from what the publisher sends them.
+TEST_F(DecodeWeightsTest, ReachEveryGateway) {
+  add("p1", "a");
+  add("d1", "a");
+  add("p2", "b");
+  add("d2", "b");
+  const dispatch::ModelRoute told = route();
+  ASSERT_NE(weights(), Weights{});
+  RoutingPublisher publisher;
+  for (const char* gateway : {"g", "h"}) EXPECT_FALSE(publisher.ask(gateway, "", {}, 0));
+  (void)publisher.publish({told}, 1, 0);
+  for (const char* gateway : {"g", "h"}) {
+    const auto sent = publisher.ask(gateway, "", {}, 1);
+    ASSERT_TRUE(sent);
+    const auto read = dispatch::routing_table_from_json(dispatch::to_json(*sent));
+    ASSERT_TRUE(read.ok());
+    for (std::size_t k = 0; k < told.chains.size(); ++k) {
+      const dispatch::Chain& chain = read->models.at(0).chains.at(k);
+      EXPECT_EQ(chain.id, told.chains[k].id);
+      EXPECT_EQ(chain.decode_weights, told.chains[k].decode_weights);
+      EXPECT_LT(chain.capacity, told.chains[k].capacity);
+    }
+  }
 }
 
 // Given workers that are all on one node, or each on one of its own, with links that limit nobody, expect no weights: rates say
