@@ -13,14 +13,19 @@
 //   - unified chains, always
 //   - prefill chains, while some decode chain takes requests: without one they could not be finished
 //   - decode chains, while no prefill chain takes requests: they then serve it whole, and compute the prompt themselves
-// The policy chooses among these. The second step is JFFC among the decode chains under every policy, and comes before requests
-// that would begin there.
+// The policy chooses among these. The second step is the same under every policy, and comes before requests that would begin
+// there: the table may give a prefill chain weights of decode chains, and its requests then go on to those of them that have a
+// free slot, in turns by weight (planner/dispatch/weighted_turns.h); else, and where none of these has one, JFFC among all
+// decode chains. Under JFFC prefill chains that are equally fast and equally full take turns too, by the sums of their weights,
+// those before the others whose decode chains have a free slot.
 //
 // What holds after every event, and what the tests check over random event sequences:
 //   - every request that arrived gets exactly one Finished action, and after it nothing more
 //   - a chain holds at most its capacity of our requests, except where the table lowered it under what was in flight
 //   - a prefill chain's slot is held until its worker's body ends or its worker is lost, and given up when the request ends or
 //     goes elsewhere; that of any other chain until the request ends or goes elsewhere
+//   - while no decode chain is full or closed, each takes its part of a prefill chain's second steps, by the weights, to within
+//     two requests
 //   - while a request waits for a decode chain, none has a free slot (other than chains that refused us a moment ago); the line
 //     for them has the order of the first one. The table lists a decode chain that is not draining: when the last one goes,
 //     those who wait for it go back to their beginning, at their old place

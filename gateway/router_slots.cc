@@ -57,6 +57,7 @@ void Router::pump(double now_s, Model& model, Actions& actions) {
     dispatch::RequestLengths lengths;
     if (tracker == nullptr) {
       choice = model.policy->choose();
+      if (choice && options_.policy == dispatch::PolicyKind::kJffc) choice = model.choose_prefill(*choice);
     } else {
       lengths = lengths_of(model, model.waiting.next(now_s, model.margin_s())->id);
       choice = model.policy->choose_for(lengths, now_s);
@@ -81,11 +82,11 @@ void Router::pump(double now_s, Model& model, Actions& actions) {
 void Router::serve_decode_line(double now_s, Model& model, Actions& actions) {
   if (shutting_down_) return;
   while (!model.decode_waiting.empty()) {
-    const auto choice = model.decode_policy.choose();
-    if (!choice.has_value()) return;
+    const auto fastest = model.decode_policy.choose();
+    if (!fastest.has_value()) return;
     const auto next = *model.decode_waiting.next(now_s, model.decode_margin_s());
     model.decode_waiting.take(next.place);
-    send(now_s, model, model.slots[*choice], next.id, actions);
+    send(now_s, model, model.slots[model.choose_decode(requests_.at(next.id), *fastest)], next.id, actions);
   }
 }
 

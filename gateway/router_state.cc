@@ -74,6 +74,30 @@ void Router::Model::tell(const ChainSlot& slot) {
   if (slot.role == dispatch::Role::kDecode) decode_policy.update(slot.index, decode_state_of(slot));
 }
 
+// JFFC leaves open who is first of equals. If it were always the first in the table, the machine of that one would have to send
+// to others while they have nothing to do. So would one whose own decode chains are full.
+std::size_t Router::Model::choose_prefill(std::size_t chosen) {
+  const ChainSlot& best = *slots[chosen];
+  if (best.role != dispatch::Role::kPrefill) return chosen;
+  const auto equal = [&](std::size_t index) {
+    const ChainSlot& slot = *slots[index];
+    return slot.has_free_slot() && slot.service_rate_per_s == best.service_rate_per_s &&
+           std::int64_t{slot.in_flight} * best.capacity == std::int64_t{best.in_flight} * slot.capacity;
+  };
+  const auto free = [this](std::size_t index) { return slots[index]->has_free_slot(); };
+  auto turn = prefill_turns.next([&](std::size_t index) { return equal(index) && slots[index]->decode_turns.any(free); });
+  if (!turn) turn = prefill_turns.next(equal);
+  return turn.value_or(chosen);
+}
+
+// A full chain's part goes to the others with weights, and when all of these are full to the fastest one: no slot stays free
+// while somebody waits for one.
+std::size_t Router::Model::choose_decode(const Request& request, std::size_t fastest) {
+  if (request.prefill == nullptr || !request.prefill->listed) return fastest;
+  return request.prefill->decode_turns.next([this](std::size_t index) { return slots[index]->has_free_slot(); })
+      .value_or(fastest);
+}
+
 void Router::Model::start_over() {
   std::vector<dispatch::ChainState> states, decode_states;  // one for each listed slot; those stand first
   bool decodes = false;

@@ -1,8 +1,8 @@
 // What the router knows: a chain's slots, a model's chains and lines, a request. Included by the router's own sources alone.
 //
 // A model's policy knows its listed slots by their place in the list. It is told of every change of one (Model::tell), and
-// starts over with every table. A second policy, of decode chains alone, places the second steps; to each of the two the chains
-// that are not its own are draining.
+// starts over with every table. A second policy, of decode chains alone, places the second steps that have no weights to go by;
+// to each of the two the chains that are not its own are draining.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "gateway/router.h"
 #include "planner/dispatch/jffc.h"
+#include "planner/dispatch/weighted_turns.h"
 
 namespace windlass::gateway {
 
@@ -34,6 +35,51 @@ class TokensPerByte {
   double bytes_ = 0, tokens_ = 0;
 };
 
+// Chains that take turns by their weights. As long as tables bring the same chains and weights, the turns go on where they
+// were.
+class ChainTurns {
+ public:
+  struct Weight {
+    std::uint64_t key = 0;  // of the chain's slot
+    std::size_t index = 0;  // in the model's list
+    double weight = 0;      // above 0
+  };
+
+  void set(const std::vector<Weight>& weights) {
+    std::vector<std::uint64_t> keys;
+    std::vector<double> values;
+    indices_.clear();
+    for (const Weight& one : weights) {
+      keys.push_back(one.key);
+      values.push_back(one.weight);
+      indices_.push_back(one.index);
+    }
+    if (keys == keys_ && values == values_) return;
+    keys_ = std::move(keys);
+    values_ = std::move(values);
+    turns_ = dispatch::WeightedTurns(values_);
+  }
+
+  // Some of them are free.
+  template <class Free>
+  [[nodiscard]] bool any(Free free) const {
+    return std::any_of(indices_.begin(), indices_.end(), free);
+  }
+  // The index of the one whose turn it is among those that are free; none: none of them is.
+  template <class Free>
+  [[nodiscard]] std::optional<std::size_t> next(Free free) {
+    const auto turn = turns_.next([&](std::size_t place) { return free(indices_[place]); });
+    if (!turn) return std::nullopt;
+    return indices_[*turn];
+  }
+
+ private:
+  std::vector<std::uint64_t> keys_;
+  std::vector<double> values_;
+  std::vector<std::size_t> indices_;
+  dispatch::WeightedTurns turns_{{}};
+};
+
 // One chain as we load it. A slot outlives its place in the table while requests are in flight on it, and is found again by
 // (id, address) when the table brings it back, so that no request is ever forgotten in the count.
 struct Router::ChainSlot {
@@ -49,6 +95,7 @@ struct Router::ChainSlot {
   int capacity = 0;
   bool draining = false;
   std::optional<dispatch::PackingModel> packing;  // of our share of it
+  ChainTurns decode_turns;                        // who takes its requests over: of a prefill chain, while it is listed
   bool listed = false;
   int in_flight = 0;
   int refusals = 0;            // in a row
@@ -59,6 +106,7 @@ struct Router::ChainSlot {
   // In the table, to be sent requests, and there.
   [[nodiscard]] bool serves() const { return listed && !draining && contact == Contact::kAnswers; }
   [[nodiscard]] bool open() const { return serves() && capacity > 0 && blocked_until_s == 0; }
+  [[nodiscard]] bool has_free_slot() const { return open() && in_flight < capacity; }
 };
 
 struct Router::Model {
@@ -67,6 +115,7 @@ struct Router::Model {
   std::vector<SlotPtr> slots;                        // listed, in the table's order; then those that still hold requests
   std::unique_ptr<dispatch::DispatchPolicy> policy;  // among the chains that can begin a request
   dispatch::Jffc decode_policy;                      // among decode chains; only while one is listed
+  ChainTurns prefill_turns;                          // of prefill chains with weights
   std::vector<SlotPtr> blocked;                      // listed slots that refused us and are not waited out
   dispatch::WaitingLine waiting;                     // for any chain that can begin them
   std::size_t waiting_at_chains = 0;                 // in the slots' own queues
@@ -98,7 +147,12 @@ struct Router::Model {
   // Requests a second that go through its chains.
   [[nodiscard]] double rate_per_s() const;
 
-  // Brings the three above up to date; true: a request can begin at other chains than before.
+  // Where a request begins, of the prefill chains that are as good as JFFC's choice.
+  [[nodiscard]] std::size_t choose_prefill(std::size_t chosen);
+  // Where the second step of this request goes. `fastest`: of the decode chains with a free slot.
+  [[nodiscard]] std::size_t choose_decode(const Request& request, std::size_t fastest);
+
+  // Brings prefill_serves, decode_serves and decode_listed up to date; true: a request can begin at other chains than before.
   bool refresh_roles();
   // After every change of a slot.
   void tell(const ChainSlot& slot);

@@ -66,7 +66,9 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
     before.emplace(std::pair(std::string_view(slot->id), std::string_view(slot->address)), slot);
   }
   const std::vector<SlotPtr> old = std::exchange(model.slots, {});
+  std::vector<std::size_t> index_of;  // a chain's, in the model's list
   for (const dispatch::Chain& chain : route.chains) {
+    index_of.push_back(model.slots.size());
     if (chain.hops.empty()) continue;
     const auto known = before.find({chain.id, chain.hops.front()});
     auto slot = known == before.end() ? std::make_shared<ChainSlot>(options_.queue_order) : known->second;
@@ -92,6 +94,23 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
     slot->listed = true;
     model.slots.push_back(std::move(slot));
   }
+  std::vector<ChainTurns::Weight> of_prefill;
+  for (std::size_t k = 0; k < route.chains.size(); ++k) {
+    if (route.chains[k].hops.empty()) continue;
+    std::vector<ChainTurns::Weight> weights;
+    double together = 0;
+    for (const dispatch::DecodeWeight& one : route.chains[k].decode_weights) {
+      const auto to = static_cast<std::size_t>(one.chain);
+      const bool there = to < route.chains.size() && !route.chains[to].hops.empty();
+      if (!there || route.chains[to].role != dispatch::Role::kDecode || !(one.weight > 0)) continue;
+      weights.push_back({model.slots[index_of[to]]->key, index_of[to], one.weight});
+      together += one.weight;
+    }
+    ChainSlot& slot = *model.slots[index_of[k]];
+    slot.decode_turns.set(weights);
+    if (together > 0) of_prefill.push_back({slot.key, index_of[k], together});
+  }
+  model.prefill_turns.set(of_prefill);
   model.refresh_roles();
   for (const auto& slot : old) {
     if (!slot->open() || !model.can_begin_at(*slot)) empty_queue_of(model, *slot);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "controller/reconcile/decode_weights.h"
 #include "planner/dispatch/routing_table.h"
 
 namespace windlass::controller {
@@ -81,6 +82,10 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
       route.chains.push_back(chain_of(worker, memory == state.services.end() ? nullptr : &memory->second, route.latencies));
     }
     std::sort(route.chains.begin(), route.chains.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    for (auto& [k, weights] :
+         decode_weights(planned, observation.snapshot, observation.workers.at(service.metadata.uid), route)) {
+      route.chains[k].decode_weights = std::move(weights);
+    }
     const bool serves = std::any_of(route.chains.begin(), route.chains.end(), [](const auto& chain) {
       return !chain.draining && chain.role != dispatch::Role::kPrefill;  // whose prompts nobody would answer
     });

@@ -26,6 +26,9 @@ json chain_to_json(const Chain& chain) {
              {"draining", chain.draining}};
   if (chain.latency >= 0) value["latency"] = chain.latency;
   if (chain.share != 1) value["share"] = json_number(chain.share);
+  for (const DecodeWeight& one : chain.decode_weights) {
+    value["decodeWeights"].push_back({{"chain", one.chain}, {"weight", json_number(one.weight)}});
+  }
   return value;
 }
 
@@ -80,9 +83,36 @@ Result<Chain> chain_from_json(const json& value, const std::string& path) {
   chain.draining = reader.boolean("draining");
   if (reader.has("latency")) chain.latency = reader.int32("latency", 0, kLargestCount);
   if (reader.has("share")) chain.share = amount(reader, "share");
+  if (reader.has("decodeWeights")) {
+    reader.list("decodeWeights", [&](const json& weight, const std::string& weight_path) {
+      JsonReader one(weight, weight_path);
+      chain.decode_weights.push_back({one.int32("chain", 0, kLargestCount), amount(one, "weight")});
+      reader.take(one.first_mistake());
+    });
+  }
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
   if (chain.hops.empty()) return Error{ErrorCode::kInvalidArgument, path + ".hops: found [], must name at least one worker"};
   return chain;
+}
+
+// What a chain names of the route is there.
+Result<void> check_references(const ModelRoute& route, const std::string& path) {
+  const auto wrong = [&](std::size_t k, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.chains[{}].{}", path, k, what)};
+  };
+  for (std::size_t k = 0; k < route.chains.size(); ++k) {
+    const Chain& chain = route.chains[k];
+    if (chain.latency >= static_cast<int>(route.latencies.size())) {
+      return wrong(k,
+                   fmt::format("latency: found {}, must be less than the {} latencies", chain.latency, route.latencies.size()));
+    }
+    for (std::size_t i = 0; i < chain.decode_weights.size(); ++i) {
+      const auto of = static_cast<std::size_t>(chain.decode_weights[i].chain);
+      if (of < route.chains.size() && route.chains[of].role == Role::kDecode) continue;
+      return wrong(k, fmt::format("decodeWeights[{}].chain: found {}, must be the index of a decode chain", i, of));
+    }
+  }
+  return {};
 }
 
 Result<ModelRoute> route_from_json(const json& value, const std::string& path) {
@@ -105,11 +135,7 @@ Result<ModelRoute> route_from_json(const json& value, const std::string& path) {
     });
   }
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
-  for (std::size_t k = 0; k < route.chains.size(); ++k) {
-    if (route.chains[k].latency < static_cast<int>(route.latencies.size())) continue;
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.chains[{}].latency: found {}, must be less than the {} latencies",
-                                                          path, k, route.chains[k].latency, route.latencies.size())};
-  }
+  WINDLASS_RETURN_IF_ERROR(check_references(route, path));
   return route;
 }
 

@@ -24,6 +24,15 @@ struct TableVersion {
 
 enum class Role { kUnified, kPrefill, kDecode };
 
+// The part of all requests that one prefill chain begins and one decode chain answers, as a maximum flow between their workers
+// has it (planner/hetero/pair_flow.h). Only proportions count.
+struct DecodeWeight {
+  int chain = 0;  // in ModelRoute::chains; a decode chain
+  double weight = 0;
+
+  bool operator==(const DecodeWeight&) const = default;
+};
+
 // One way a request can take: the workers it passes in order. A whole-model worker is a chain of one hop.
 struct Chain {
   std::string id;                 // unique within the table: the first worker's name
@@ -34,6 +43,9 @@ struct Chain {
   bool draining = false;          // takes no new request; what is in flight goes on
   int latency = -1;               // its workers' in ModelRoute::latencies; -1: not known
   double share = 1;               // of the chain's slots that this gateway has; others load it with the rest
+  // Of a prefill chain: how its requests' second steps are spread while slots are free, and by their sum how many requests it
+  // begins among equals. A decode chain that is not here has a weight of 0. Empty: no preference.
+  std::vector<DecodeWeight> decode_weights = {};
 
   bool operator==(const Chain&) const = default;
 };

@@ -1,6 +1,7 @@
 // Requests that pass a prefill and a decode worker, through the real gateway (docs/decisions/2026-11-22-kv-is-pulled.md).
 #include <atomic>
 #include <csignal>
+#include <map>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -97,6 +98,39 @@ TEST(GatewayTwoStep, AnswersPassThroughTwoWorkers) {
   EXPECT_TRUE(gateway.comes_to_hold("d", 0));
   EXPECT_EQ((*gateway).metric("windlass_gateway_upstream_errors_total"), 0);
   EXPECT_EQ((*gateway).metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 2);
+}
+
+// Given two prefill workers whose weights differ, and a decode worker that is faster than the others but in nobody's weights;
+// of requests one after the other, and of many at once, each decode worker answers its part of either one's, and the fastest
+// none.
+TEST(GatewayTwoStep, SecondStepsFollowTheTablesWeights) {
+  WorkerProcess p("p"), q("q"), d("d"), e("e"), fast("fast");
+  std::vector<dispatch::Chain> chains = {prefill("p", p.address(), 1, 64), prefill("q", q.address(), 1, 64),
+                                         decode("d", d.address(), 1, 64), decode("e", e.address(), 1, 64),
+                                         decode("fast", fast.address(), 9, 64)};
+  chains[0].decode_weights = {{2, 0.75}, {3, 0.25}};
+  chains[1].decode_weights = {{3, 1}};
+  TwoStepGateway gateway(chains);
+  ASSERT_TRUE(gateway.ready());
+  std::vector<Connection> clients;
+  for (int i = 0; i < 40; ++i) {
+    auto client = gateway.begin("hi", false);
+    ASSERT_TRUE(client);
+    clients.push_back(std::move(*client));
+  }
+  std::map<std::string, int> pairs;
+  for (Connection& client : clients) {
+    const auto answer = read_message(client);
+    ASSERT_TRUE(answer);
+    const auto says = answer->body.find(" after ");
+    ASSERT_NE(says, std::string::npos) << answer->body;
+    ++pairs[served_by(answer) + answer->body.substr(says, std::string(" after p").size())];
+  }
+  const int of_p = pairs["d after p"] + pairs["e after p"];
+  EXPECT_GT(of_p, 8);
+  EXPECT_NEAR(pairs["d after p"], 0.75 * of_p, 2);
+  EXPECT_GT(pairs["e after q"], 8);
+  EXPECT_EQ(of_p + pairs["e after q"], 40);
 }
 
 // Given a client that sends headers which are between gateway and workers; each worker sees those of its step alone, the same

@@ -83,6 +83,12 @@ class Play {
         route.chains.back().latency = static_cast<int>(rng_.integer(-1, 1));
         route.chains.back().share = rng_.integer(0, 1) == 0 ? 1 : 0.5;
       }
+      for (auto& chain : route.chains) {
+        for (std::size_t to = 0; chain.role == dispatch::Role::kPrefill && to < route.chains.size(); ++to) {
+          if (route.chains[to].role != dispatch::Role::kDecode || rng_.integer(0, 2) == 0) continue;
+          chain.decode_weights.push_back({static_cast<int>(to), static_cast<double>(rng_.integer(0, 3))});
+        }
+      }
       if (by_lengths_) {
         route.latencies = {{1e-3, 0.01, 1e-6, 1e-4, 0.01, 2000, 16, 8}, {2e-3, 0.02, 1e-6, 1e-4, 0.03, 500, 16, 8}};
         if (rng_.integer(0, 9) == 0) route.tpot_slo_s = 0.2;
@@ -465,6 +471,64 @@ TEST(RouterProperties, HoldUnderEveryPolicy) {
       Play play(seed, policy);
       play.run(120);
       if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+// A table of prefill chains p0, p1 ... with these weights of the decode chains d0, d1 ..., all of one rate and capacity.
+dispatch::RoutingTable weighted_table(std::int64_t counter, const std::vector<std::vector<double>>& weights, int capacity) {
+  dispatch::ModelRoute route;
+  route.served_name = "m";
+  route.max_queued = 1000000;
+  for (std::size_t d = 0; d < weights.front().size(); ++d) {
+    const std::string id = "d" + std::to_string(d);
+    route.chains.push_back({id, {id + ":80"}, dispatch::Role::kDecode, 1, capacity});
+  }
+  for (std::size_t p = 0; p < weights.size(); ++p) {
+    const std::string id = "p" + std::to_string(p);
+    route.chains.push_back({id, {id + ":80"}, dispatch::Role::kPrefill, 1, 1000});
+    for (std::size_t d = 0; d < weights[p].size(); ++d) {
+      route.chains.back().decode_weights.push_back({static_cast<int>(d), weights[p][d]});
+    }
+  }
+  return {{1, counter}, {route}};
+}
+
+// Given 100 random tables of weights (0 among them) and requests that end in any order while nothing is full, with the same
+// table told anew now and then; each decode chain has at any time its part of each prefill chain's requests to within two, and
+// those of weight 0 have none.
+TEST(RouterProperties, SecondStepsFollowTheWeights) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed, "weights");
+    const auto decodes = static_cast<std::size_t>(rng.integer(1, 5));
+    std::vector<std::vector<double>> weights(static_cast<std::size_t>(rng.integer(1, 3)));
+    for (auto& of : weights) {
+      for (std::size_t d = 0; d < decodes; ++d) of.push_back(rng.integer(0, 3) == 0 ? 0 : 0.05 + rng.uniform());
+      of[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(decodes) - 1))] = 1;
+    }
+    Router router(RouterOptions{1000000, 60, 600, dispatch::PolicyKind::kJffc, seed});
+    std::int64_t counter = 1;
+    ASSERT_TRUE(router.table_changed(0, weighted_table(counter, weights, 1000)).accepted);
+    std::map<std::string, std::map<std::string, int>> sent;
+    std::map<std::string, int> sent_by;
+    for (RequestId id = 1; id <= 200; ++id) {
+      const auto first = std::get<Dispatch>(router.arrived(0, id, "m", true).at(0));
+      if (rng.integer(0, 9) == 0) (void)router.table_changed(0, weighted_table(++counter, weights, 1000));
+      const auto second = std::get<Dispatch>(router.prefilled(0, id).at(0));
+      ASSERT_EQ(second.step, Step::kDecode);
+      ++sent[first.chain][second.chain];
+      ++sent_by[first.chain];
+      if (rng.integer(0, 1) == 0) (void)router.completed(0, static_cast<RequestId>(rng.integer(1, 200)), {});
+      for (std::size_t p = 0; p < weights.size(); ++p) {
+        const std::string from = "p" + std::to_string(p);
+        double together = 0;
+        for (const double weight : weights[p]) together += weight;
+        for (std::size_t d = 0; d < decodes; ++d) {
+          const int count = sent[from]["d" + std::to_string(d)];
+          ASSERT_NEAR(count, sent_by[from] * weights[p][d] / together, weights[p][d] > 0 ? 2 : 0);
+        }
+      }
     }
   }
 }

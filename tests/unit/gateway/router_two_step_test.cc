@@ -59,6 +59,112 @@ TEST_F(TwoStepTest, FastestFreeChainOfEachRole) {
   EXPECT_EQ(in_flight("q") + in_flight("d"), 0);
 }
 
+// Given two prefill chains with weights of decode chains; the second steps of each go where its own weights say, in turns, and
+// not to the fastest; a chain without weights has them at the fastest.
+TEST_F(TwoStepTest, SecondStepsFollowTheWeightsOfTheFirst) {
+  auto p = prefill("p", 9, 4), q = prefill("q", 5, 1);
+  p.decode_weights = {{0, 3}, {1, 1}};
+  q.decode_weights = {{1, 0.5}};
+  use(0, table(1, {decode("d", 1, 9), decode("e", 1, 9), decode("fast", 9, 9), p, q, prefill("r", 1, 1)}));
+  std::string went;
+  for (RequestId id = 1; id <= 4; ++id) went += all<Dispatch>(begin(0, id, "p")).at(0).chain;
+  EXPECT_EQ(went, "dded");
+  EXPECT_EQ(all<Dispatch>(begin(0, 5, "q")).at(0).chain, "e");
+  EXPECT_EQ(all<Dispatch>(begin(0, 6, "r")).at(0).chain, "fast");
+}
+
+// Given prefill chains that are equally fast, with weights of one decode chain or two; while they are equally full they begin
+// requests in turns by the sums of their weights, and one without weights begins none; else the emptiest does, and a faster one
+// goes before all.
+TEST_F(TwoStepTest, EqualPrefillChainsTakeTurns) {
+  auto p = prefill("p", 1, 8), q = prefill("q", 1, 8);
+  p.decode_weights = {{0, 0.25}};
+  q.decode_weights = {{0, 0.5}, {1, 0.25}};
+  use(0, table(1, {decode("d", 1, 99), decode("e", 1, 99), prefill("none", 1, 8), p, q}));
+  std::string began;
+  for (RequestId id = 1; id <= 8; ++id) {
+    began += all<Dispatch>(router.arrived(0, id, "tiny", true)).at(0).chain;
+    EXPECT_EQ(all<Dispatch>(router.prefilled(0, id)).size(), 1U);
+    EXPECT_TRUE(router.prefill_ended(0, id).empty());
+  }
+  EXPECT_EQ(std::count(began.begin(), began.end(), 'p'), 2) << began;
+  EXPECT_EQ(std::count(began.begin(), began.end(), 'q'), 6) << began;
+  const auto began_at = [&](RequestId id) { return all<Dispatch>(router.arrived(0, id, "tiny", true)).at(0).chain; };
+  const std::string first = began_at(11);
+  EXPECT_EQ(began_at(12), first == "p" ? "q" : "p") << "the other one is as empty as the one without weights";
+  EXPECT_EQ(began_at(13), "none") << "the emptiest";
+  use(1, table(2, {decode("d", 1, 99), decode("e", 1, 99), p, q, prefill("fast", 2, 8)}));
+  EXPECT_EQ(began_at(14), "fast");
+}
+
+// Given two prefill chains that are equals, and the decode chain of the first full; requests begin at the other one, until none
+// of their decode chains has a slot: then in turns again.
+TEST_F(TwoStepTest, OfEqualsThoseWithAFreeDecodeChainBegin) {
+  auto p = prefill("p", 1, 8), q = prefill("q", 1, 8);
+  p.decode_weights = {{0, 0.5}};
+  q.decode_weights = {{1, 0.5}};
+  use(0, table(1, {decode("d", 1, 1), decode("e", 1, 3), decode("f", 1, 9), p, q}));
+  std::string began;
+  for (RequestId id = 1; id <= 6; ++id) {
+    began += all<Dispatch>(router.arrived(0, id, "tiny", true)).at(0).chain;
+    EXPECT_EQ(all<Dispatch>(router.prefilled(0, id)).size(), 1U);
+    EXPECT_TRUE(router.prefill_ended(0, id).empty());
+  }
+  EXPECT_EQ(began.substr(0, 4), "pqqq");
+  EXPECT_NE(began[4], began[5]);
+  EXPECT_EQ(in_flight("f"), 2);
+}
+
+// Given weights whose chains are full, refused us or left the table; the others with weights take the requests, then the
+// fastest one, and nobody waits while a slot is free. With the slots free again the shares are as before, and nothing is made
+// up for.
+TEST_F(TwoStepTest, AFullChainsPartGoesToTheOthers) {
+  auto p = prefill("p", 1, 30);
+  p.decode_weights = {{0, 1}, {1, 1}};
+  use(0, table(1, {decode("d", 1, 1), decode("e", 1, 2), decode("fast", 9, 1), p}));
+  std::string went;
+  for (RequestId id = 1; id <= 4; ++id) went += all<Dispatch>(begin(0, id, "p")).at(0).chain + " ";
+  EXPECT_EQ(went, "d e e fast ");
+  EXPECT_TRUE(begin(0, 5, "p").empty());
+  EXPECT_EQ(all<Dispatch>(router.completed(0, 4, {})).at(0).chain, "fast");
+  EXPECT_TRUE(router.completed(0, 5, {}).size() == 1U);
+  EXPECT_TRUE(router.completed(0, 2, {}).size() == 1U && router.completed(0, 3, {}).size() == 1U);
+  EXPECT_EQ(all<Dispatch>(begin(0, 6, "p")).at(0).chain, "e") << "d is full";
+  use(1, table(2, {decode("d", 1, 9), decode("e", 1, 9, true), decode("fast", 9, 1), p}));
+  EXPECT_EQ(all<Dispatch>(begin(1, 7, "p")).at(0).chain, "d") << "e drains";
+  use(2, table(3, {decode("d", 1, 9), decode("e", 1, 9), decode("fast", 9, 1), p}));
+  went.clear();
+  for (RequestId id = 8; id <= 11; ++id) went += all<Dispatch>(begin(2, id, "p")).at(0).chain;
+  EXPECT_EQ(std::count(went.begin(), went.end(), 'd'), 2) << went;
+  EXPECT_EQ(std::count(went.begin(), went.end(), 'e'), 2) << went;
+  const auto again = all<Dispatch>(router.refused(2, 11, Refusal::kFull));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].chain, went.back() == 'd' ? "e" : "d");
+}
+
+// Given requests that wait for a decode chain, and slots that become free at the chain with the weight and at the fastest one
+// at once; those whose prefill worker has ended its body, or is no longer in the table, are near to nothing and go to the
+// fastest.
+TEST_F(TwoStepTest, WithoutItsPrefillWorkerTheFastestAnswers) {
+  auto p = prefill("p", 1, 30);
+  p.decode_weights = {{0, 1}};
+  const auto slots = [&](int count) { return std::vector{decode("d", 1, count), decode("fast", 9, count), p}; };
+  use(0, table(1, slots(1)));
+  EXPECT_EQ(begin(0, 1, "p").size() + begin(0, 2, "p").size(), 2U);
+  EXPECT_TRUE(begin(0.1, 3, "p").empty());
+  EXPECT_TRUE(begin(0.1, 4, "p").empty());
+  EXPECT_TRUE(router.prefill_ended(0.2, 3).empty());
+  const auto next = all<Dispatch>(use(0.2, table(2, slots(2))));
+  ASSERT_EQ(next.size(), 2U);
+  EXPECT_EQ(next[0].id, 3U);
+  EXPECT_EQ(next[0].chain, "fast");
+  EXPECT_EQ(next[1].chain, "d");
+  EXPECT_TRUE(begin(0.3, 5, "p").empty());
+  auto without = slots(3);
+  without.pop_back();
+  EXPECT_EQ(all<Dispatch>(use(0.3, table(3, without))).at(0).chain, "fast");
+}
+
 // Given a prefill slot; it is held until the worker's body ends, although the decode worker answers by then, and goes to the
 // next request; a second report of the end frees nothing.
 TEST_F(TwoStepTest, APrefillSlotIsHeldUntilItsBodyEnds) {

@@ -25,13 +25,16 @@ RoutingTable example() {
   route.max_context_tokens = 8192;
   route.expected_start_s = 42.5;
   route.chains = {Chain{"default/chat-h100-1-0", {"10.0.0.1:8000"}, Role::kUnified, 0.123456789012345678, 8, false, 0, 0.5},
-                  Chain{"default/chat-p-0", {"10.0.0.2:8000", "10.0.0.3:8000"}, Role::kPrefill, 0.1, 0, true}};
+                  Chain{"default/chat-p-0", {"10.0.0.2:8000", "10.0.0.3:8000"}, Role::kPrefill, 0.1, 0, true},
+                  Chain{"default/chat-d-0", {"10.0.0.4:8000"}, Role::kDecode, 0.1, 4}};
+  route.chains[1].decode_weights = {{2, 0.0375}};
   route.latencies = {{1.25e-4, 0.012, 3.5e-8, 2e-5, 0.0075, 123456, 16, 64}};
   table.models = {route, ModelRoute{}};
   return table;
 }
 
-// Given a table with two models, chains of one and two hops and a draining one, expect the same table back, to the last bit.
+// Given a table with two models, chains of one and two hops, a draining one and one with a weight, expect the same table back,
+// to the last bit.
 TEST(RoutingTable, SurvivesTheWire) { EXPECT_EQ(routing_table_from_json(to_json(example())).value(), example()); }
 
 // Given a table with no models, expect the same table back.
@@ -55,6 +58,13 @@ TEST(RoutingTable, NamesEveryMistake) {
       {with("\"unified\"", "\"both\""),
        "models[0].chains[0].role: found \"both\", must be \"unified\", \"prefill\" or \"decode\""},
       {with("\"latency\":0", "\"latency\":1"), "models[0].chains[0].latency: found 1, must be less than the 1 latencies"},
+      {with("\"chain\":2", "\"chain\":3"),
+       "models[0].chains[1].decodeWeights[0].chain: found 3, must be the index of a decode chain"},
+      {with("\"chain\":2", "\"chain\":0"),
+       "models[0].chains[1].decodeWeights[0].chain: found 0, must be the index of a decode chain"},
+      {with("\"weight\":0.0375", "\"weight\":-1"),
+       "models[0].chains[1].decodeWeights[0].weight: found -1.0, must be a number of at least 0"},
+      {with("\"weight\":0.0375", "\"weight\":\"Infinity\""), "models[0].chains[1].decodeWeights[0].weight: found"},
       {with("\"prefillS\":0.012", "\"prefillS\":-1"),
        "models[0].latencies[0].prefillS: found -1.0, must be a number of at least 0"},
       {with("[\"10.0.0.1:8000\"]", "[]"), "models[0].chains[0].hops: found [], must name at least one worker"},
@@ -73,8 +83,8 @@ TEST(RoutingTable, NamesEveryMistake) {
 }
 
 // Given a table of a newer controller with fields that this reader does not know, in the table, a model, a chain and the
-// version, and one of an older controller without expectedStartS, expect both to be read, the unknown passed over, the missing
-// one 0.
+// version, and one of an older controller without expectedStartS and decodeWeights, expect both to be read, the unknown passed
+// over, the missing ones 0 and none.
 TEST(RoutingTable, UnknownFieldsAreNoMistake) {
   auto json = nlohmann::json::parse(to_json(example()));
   json["weather"] = {1, 2};
@@ -83,7 +93,9 @@ TEST(RoutingTable, UnknownFieldsAreNoMistake) {
   json["models"][0]["chains"][1]["zone"] = "a";
   EXPECT_EQ(routing_table_from_json(json.dump()).value(), example());
   json["models"][0].erase("expectedStartS");
+  json["models"][0]["chains"][1].erase("decodeWeights");
   auto older = example();
+  older.models[0].chains[1].decode_weights.clear();
   older.models[0].expected_start_s = 0;
   EXPECT_EQ(routing_table_from_json(json.dump()).value(), older);
 }

@@ -1,7 +1,12 @@
 // From a plan and workers to what the gateways are told.
 #include "controller/reconcile/routes.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
+
+#include "controller/reconcile/routing_publisher.h"
+#include "planner/catalog/model_shape.h"
 
 namespace windlass::controller {
 namespace {
@@ -72,6 +77,128 @@ TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
   EXPECT_EQ(told.chains.at(0).capacity, 8);
   EXPECT_EQ(told.chains.at(1).latency, -1);
   EXPECT_EQ(told.chains.at(1).capacity, 64);
+}
+
+// A service with prefill and decode workers of one GPU each that serve 4 requests/s, prompts of 512 tokens of Llama 3 8B: their
+// keys and values are 134 MB in FP32.
+class DecodeWeightsTest : public RoutesTest {
+ protected:
+  DecodeWeightsTest() {
+    add_pool("p", 0);
+    add_pool("d", 0);
+    observation.snapshot.services[0].shape = planner::model_shape_by_name("llama3-8b").value();
+    observation.snapshot.services[0].workload.input_tokens = 512;
+    add_class("fast", 7 * kCacheBytes);
+    add_class("slow", kCacheBytes);
+  }
+
+  void add_class(const std::string& name, double between) {
+    auto& spec = observation.snapshot.accelerators.emplace_back().spec;
+    spec.name = name;
+    spec.intra_link_bandwidth_bytes_per_s = 100 * kCacheBytes;
+    spec.inter_link_bandwidth_bytes_per_s = between;
+  }
+  void add(const std::string& name, const std::string& node, const std::string& accelerator = "fast") {
+    add_worker(name, name.substr(0, 1));
+    Worker& worker = observation.workers["u"].back();
+    worker.role = name[0] == 'p' ? "prefill" : "decode";
+    worker.node = node;
+    worker.gpus = 1;
+    worker.accelerator = accelerator;
+  }
+  // By the workers' names.
+  std::map<std::string, std::map<std::string, double>> weights() {
+    const dispatch::ModelRoute told = route();
+    const auto name = [&](std::size_t k) { return told.chains.at(k).id.substr(std::string("default/").size()); };
+    std::map<std::string, std::map<std::string, double>> all;
+    for (std::size_t k = 0; k < told.chains.size(); ++k) {
+      for (const auto& one : told.chains[k].decode_weights) {
+        EXPECT_EQ(told.chains[k].role, dispatch::Role::kPrefill);
+        all[name(k)][name(static_cast<std::size_t>(one.chain))] = one.weight;
+      }
+    }
+    return all;
+  }
+
+  static constexpr double kCacheBytes = 512.0 * 32 * 2 * 8 * 128 * 4;
+};
+
+using Weights = std::map<std::string, std::map<std::string, double>>;
+
+// Given two nodes with a worker of each phase, expect each prefill worker to have the decode worker beside it; while that one
+// drains, or its rate is not known, the other.
+TEST_F(DecodeWeightsTest, PairsStayOnANode) {
+  add("p1", "a");
+  add("d1", "a");
+  add("p2", "b");
+  add("d2", "b");
+  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 0.5}}}, {"p2", {{"d2", 0.5}}}}));
+  std::swap(observation.workers["u"][1], observation.workers["u"][3]);
+  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 0.5}}}, {"p2", {{"d2", 0.5}}}})) << "whatever the order in which they are seen";
+  observation.workers["u"].back().draining_since_s = 1;
+  EXPECT_EQ(weights(), Weights{}) << "one decode worker is left: there is nothing to choose";
+  add("d3", "c");
+  EXPECT_EQ(weights(), (Weights{{"p2", {{"d2", 0.5}}}, {"p1", {{"d3", 0.5}}}}));
+  state.services["u"].pools["p"].service_rate_per_s = 0;
+  EXPECT_EQ(weights(), Weights{});
+}
+
+// Given a node with more prompts than answers, one beside it whose network carries one cache a second, and one with a fast
+// network, expect what is over to go there by what each can take; with longer prompts, less over the slow network.
+TEST_F(DecodeWeightsTest, WhatIsOverFollowsTheLinks) {
+  add("p1", "a");
+  add("p2", "a");
+  add("d1", "a");
+  add("d2", "b", "slow");
+  add("d3", "c");
+  const Weights::mapped_type each = {{"d1", 0.25}, {"d2", 0.05}, {"d3", 0.2}};
+  EXPECT_EQ(weights(), (Weights{{"p1", each}, {"p2", each}}));
+  observation.snapshot.services[0].workload.input_tokens = 1024;
+  // Of 7 caches a second p1 and p2 could send half: 3.5 each; d2 takes 0.5, d3 3.5.
+  const Weights::mapped_type longer = {{"d1", 0.25}, {"d2", 0.03125}, {"d3", 0.21875}};
+  EXPECT_EQ(weights(), (Weights{{"p1", longer}, {"p2", longer}}));
+}
+
+// Given two gateways that share the slots, expect both to read the same weights from what the publisher sends them.
+TEST_F(DecodeWeightsTest, ReachEveryGateway) {
+  add("p1", "a");
+  add("d1", "a");
+  add("p2", "b");
+  add("d2", "b");
+  const dispatch::ModelRoute told = route();
+  ASSERT_NE(weights(), Weights{});
+  RoutingPublisher publisher;
+  for (const char* gateway : {"g", "h"}) EXPECT_FALSE(publisher.ask(gateway, "", {}, 0));
+  (void)publisher.publish({told}, 1, 0);
+  for (const char* gateway : {"g", "h"}) {
+    const auto sent = publisher.ask(gateway, "", {}, 1);
+    ASSERT_TRUE(sent);
+    const auto read = dispatch::routing_table_from_json(dispatch::to_json(*sent));
+    ASSERT_TRUE(read.ok());
+    for (std::size_t k = 0; k < told.chains.size(); ++k) {
+      const dispatch::Chain& chain = read->models.at(0).chains.at(k);
+      EXPECT_EQ(chain.id, told.chains[k].id);
+      EXPECT_EQ(chain.decode_weights, told.chains[k].decode_weights);
+      EXPECT_LT(chain.capacity, told.chains[k].capacity);
+    }
+  }
+}
+
+// Given workers that are all on one node, or each on one of its own, with links that limit nobody, expect no weights: rates say
+// it all. The same where the model's shape is not known, or one phase has no worker.
+TEST_F(DecodeWeightsTest, AreLeftOutWhereRatesSayItAll) {
+  add("p1", "");
+  add("p2", "");
+  add("d1", "");
+  add("d2", "");
+  EXPECT_EQ(weights(), Weights{});
+  int node = 0;
+  for (Worker& worker : observation.workers["u"]) worker.node = std::to_string(++node);
+  EXPECT_EQ(weights(), Weights{});
+  observation.workers["u"][0].node = "3";
+  EXPECT_EQ(weights(), (Weights{{"p1", {{"d1", 0.5}}}, {"p2", {{"d2", 0.5}}}}));
+  observation.snapshot.services[0].shape.reset();
+  EXPECT_EQ(weights(), Weights{});
 }
 
 }  // namespace
