@@ -63,6 +63,16 @@ std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
+// Those that live and have the text among their arguments.
+std::vector<pid_t> processes_named(const std::string& text) {
+  std::vector<pid_t> out;
+  for (const pid_t id : all_processes()) {
+    const bool named = text_of("/proc/" + std::to_string(id) + "/cmdline").find(text) != std::string::npos;
+    if (named && parent_of(id)) out.push_back(id);
+  }
+  return out;
+}
+
 // The inode of the memory that a rank shares with others; empty without.
 std::string shared_memory_of(pid_t id) {
   std::istringstream maps(text_of("/proc/" + std::to_string(id) + "/maps"));
@@ -92,7 +102,8 @@ class TensorParallelWorker : public testing::Worker {
   }
   // Neither rank 1 nor the memory outlive rank 0.
   void expect_nothing_left() const {
-    EXPECT_TRUE(eventually([&] { return !parent_of(other_).has_value(); }, kSoon));
+    EXPECT_TRUE(eventually([&] { return processes_named(model().string()).empty(); }, kSoon));
+    EXPECT_FALSE(parent_of(other_).has_value());
     for (const pid_t id : all_processes()) EXPECT_NE(shared_memory_of(id), memory_) << "process " << id;
   }
   // Several hundred tokens: more than an iteration takes.
@@ -121,7 +132,7 @@ class TensorParallelWorker : public testing::Worker {
 TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
   const auto worker = start_ranks();
   const int port = testing::free_port();
-  const auto alone = start_at(port);
+  auto alone = start_at(port);
   json sampled = request();
   sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});
   json several = request();
@@ -147,6 +158,7 @@ TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
   EXPECT_EQ(metric(metrics_text(), blocks), metric(ask(port, "GET", "/metrics").body, blocks));
   EXPECT_EQ(metric(metrics_text(), "windlass_worker_kv_cache_blocks_used{"), 0);
 
+  alone.reset();
   Connection connection(port_);
   connection.send("POST", kCompletions, completion(1000, true));
   ASSERT_TRUE(connection.read_until("data: "));
@@ -191,7 +203,7 @@ TEST_F(TensorParallelWorker, EndsWhereLoadingFails) {
                  folder_ / "damaged.log");
   EXPECT_EQ(worker.wait(), 1) << worker.log();
   EXPECT_THAT(worker.log(), HasSubstr("model.safetensors"));
-  EXPECT_TRUE(children_of(worker.id()).empty());
+  EXPECT_TRUE(eventually([&] { return processes_named(model().string()).empty(); }, kSoon));
 }
 
 // Given degrees that the model or the backend cannot be cut into, or a rank that nobody started, one line that names the flag,
