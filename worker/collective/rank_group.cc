@@ -30,6 +30,7 @@ constexpr int kSpins = 500;            // some tens of microseconds, about what 
 struct alignas(kLine) RankLine {
   std::atomic<std::uint32_t> meetings;  // barriers that it has come to
   std::atomic<std::uint32_t> joined;    // 1: it holds its lock
+  std::atomic<std::uint32_t> beats;     // 0: it gives no signs of life
   std::atomic<std::uint64_t> shown;
 };
 
@@ -121,18 +122,18 @@ class SharedMemory {
   const std::int64_t bytes_;
 };
 
-RankGroup::RankGroup(std::unique_ptr<SharedMemory> memory, const RankGroupSizes& sizes, int rank, double stall_s)
+RankGroup::RankGroup(std::unique_ptr<SharedMemory> memory, const RankGroupSizes& sizes, int rank, RankPatience patience)
     : memory_(std::move(memory)),
       sizes_(sizes),
       rank_(rank),
-      stall_s_(stall_s),
+      patience_(patience),
       spins_(std::thread::hardware_concurrency() >= static_cast<unsigned>(sizes.ranks) ? kSpins : 0) {}
 
 RankGroup::~RankGroup() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes, double stall_s) {
+Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes, RankPatience patience) {
   assert(sizes.ranks >= 1 && sizes.ranks <= kMaxRanks);
   const std::int64_t bytes = Layout(sizes).end;
   // The kernel promises more than there is, and ends a process when it is used.
@@ -153,12 +154,13 @@ Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes
   }
   WINDLASS_ASSIGN_OR_RETURN(auto memory, SharedMemory::map(descriptor, bytes));
   memory->head().sizes = sizes;  // all else begins as zero
-  std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, 0, stall_s));
+  std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, 0, patience));
   WINDLASS_RETURN_IF_ERROR(group->take_lock());
   return group;
 }
 
-Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, const RankGroupSizes& sizes, double stall_s) {
+Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, const RankGroupSizes& sizes,
+                                                   RankPatience patience) {
   assert(rank >= 1 && rank < sizes.ranks && sizes.ranks <= kMaxRanks);
   const std::int64_t bytes = Layout(sizes).end;
   struct stat info {};
@@ -175,7 +177,7 @@ Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, con
   }
   WINDLASS_ASSIGN_OR_RETURN(auto memory, SharedMemory::map(own, bytes));
   if (memory->head().sizes != sizes) return other;
-  std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, rank, stall_s));
+  std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, rank, patience));
   WINDLASS_RETURN_IF_ERROR(group->take_lock());
   return group;
 }
@@ -199,12 +201,22 @@ Result<void> RankGroup::wait_while(const std::atomic<std::uint32_t>& word, std::
     if (word.load(std::memory_order_acquire) != value) return {};
     spin_once();
   }
+  const auto& beats = memory_->head().ranks[rank].beats;
+  std::uint32_t heard = beats.load(std::memory_order_relaxed);
+  int silent_looks = 0;  // not a time: that goes on while this process is frozen, too
   const auto began = std::chrono::steady_clock::now();
   for (;;) {
     const bool timed_out = futex_wait(word, value);
     if (word.load(std::memory_order_acquire) != value) return {};
     if (!timed_out) continue;
     if (auto why = lost()) return *std::move(why);
+    const std::uint32_t now = beats.load(std::memory_order_relaxed);
+    silent_looks = now == 0 || now != heard ? 0 : silent_looks + 1;
+    heard = now;
+    if (silent_looks * (kLookNs * 1e-9) >= patience_.silent_s) {
+      return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} is lost: it has given no sign of life for {:g} s", rank,
+                                                        sizes_.ranks, patience_.silent_s)};
+    }
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
     if (waited.count() > limit_s) {
       return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} does not answer: it is {:g} s later than rank {}", rank,
@@ -278,6 +290,8 @@ std::span<float> RankGroup::own(int rank) const {
 void RankGroup::show(std::uint64_t number) { memory_->head().ranks[rank_].shown.store(number, std::memory_order_release); }
 
 std::uint64_t RankGroup::shown(int rank) const { return memory_->head().ranks[rank].shown.load(std::memory_order_acquire); }
+
+void RankGroup::beat() { memory_->head().ranks[rank_].beats.fetch_add(1, std::memory_order_relaxed); }
 
 void RankGroup::fail(const std::string& reason) {
   Head& head = memory_->head();

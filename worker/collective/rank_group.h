@@ -6,10 +6,10 @@
 // that all may read.
 //
 // Nobody waits for the dead: each member holds a lock that the kernel gives back when its process ends, and who waits looks
-// for it every 100 ms. A rank that lives but does not come within the limit counts as lost, too. Once a rank is lost, or one
-// has called fail(), every call of every rank ends with an error.
+// for it every 100 ms. A rank that lives but gives no sign of it, or does not come within the limit, counts as lost, too. Once
+// a rank is lost, or one has called fail(), every call that would wait ends with an error.
 //
-// Collectives are called by one thread of each rank, in the same order by all; lost(), fail(), own() from any thread.
+// Collectives are called by one thread of each rank, in the same order by all; beat(), lost(), fail(), own() from any thread.
 #pragma once
 
 #include <atomic>
@@ -35,22 +35,29 @@ struct RankGroupSizes {
   bool operator==(const RankGroupSizes&) const = default;
 };
 
+// How long a rank waits for another one.
+struct RankPatience {
+  // How much later than the others it may come. They have the same work between two meetings; only a machine without memory
+  // makes one of them so late.
+  double stall_s = 60;
+  // How long one that has called beat() may rest from it, in the time that the waiting one is not frozen itself.
+  double silent_s = 3;
+};
+
 class SharedMemory;
 
 class RankGroup {
  public:
   static constexpr int kMaxRanks = 64;
-  // How much later than the others a rank may come. They have the same work between two meetings; only a machine that is out of
-  // memory or frozen makes one of them so late.
-  static constexpr double kStallS = 60;
+  static constexpr double kBeatS = 0.5;  // who calls beat() does so this often
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
   // Rank 0, with new memory. Error: kResourceExhausted naming how much was asked for, kUnavailable naming the call that failed.
-  [[nodiscard]] static Result<std::shared_ptr<RankGroup>> create(const RankGroupSizes& sizes, double stall_s = kStallS);
+  [[nodiscard]] static Result<std::shared_ptr<RankGroup>> create(const RankGroupSizes& sizes, RankPatience patience = {});
   // Another rank, with the memory behind this descriptor. Error: kFailedPrecondition where the sizes are not those that it was
   // made with: the two ranks do not read the same model.
   [[nodiscard]] static Result<std::shared_ptr<RankGroup>> join(int descriptor, int rank, const RankGroupSizes& sizes,
-                                                               double stall_s = kStallS);
+                                                               RankPatience patience = {});
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -62,7 +69,7 @@ class RankGroup {
 
   // Returns when all ranks have called it; what they have written before is seen by all after. Error: kUnavailable naming the
   // rank that is lost, and why.
-  [[nodiscard]] Result<void> barrier() { return barrier(stall_s_); }
+  [[nodiscard]] Result<void> barrier() { return barrier(patience_.stall_s); }
   [[nodiscard]] Result<void> barrier(double limit_s);
 
   // All-reduce, in two steps: each rank writes its addend where addend() says, then each calls add_sum(), which adds the sum of
@@ -82,6 +89,9 @@ class RankGroup {
   void show(std::uint64_t number);
   [[nodiscard]] std::uint64_t shown(int rank) const;
 
+  // A sign of life, for ranks that others could wait for in vain: a frozen process holds its lock.
+  void beat();
+
   // The group is of no use any more; the first reason is everybody's.
   void fail(const std::string& reason);
   // What fail() was told first.
@@ -90,7 +100,7 @@ class RankGroup {
   [[nodiscard]] std::optional<Error> lost() const;
 
  private:
-  RankGroup(std::unique_ptr<SharedMemory> memory, const RankGroupSizes& sizes, int rank, double stall_s);
+  RankGroup(std::unique_ptr<SharedMemory> memory, const RankGroupSizes& sizes, int rank, RankPatience patience);
   [[nodiscard]] Result<void> take_lock();
   [[nodiscard]] Result<void> wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, int rank,
                                         double limit_s) const;
@@ -99,7 +109,7 @@ class RankGroup {
   const std::unique_ptr<SharedMemory> memory_;
   const RankGroupSizes sizes_;
   const int rank_;
-  const double stall_s_;
+  const RankPatience patience_;
   const int spins_;
   int lock_ = -1;               // descriptor that holds this rank's lock
   std::uint32_t meetings_ = 0;  // barriers that this rank has come to

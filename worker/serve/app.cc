@@ -4,12 +4,15 @@
 
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -34,7 +37,7 @@ constexpr int kTickMs = 100;
 constexpr double kLingerSeconds = 0.3;
 // How long answers other than generations may take to leave once the engine is idle.
 constexpr double kFlushSeconds = 5;
-constexpr int kEndedLooks = 50;
+constexpr int kEndedLooks = 25;
 constexpr int kEndedLookMs = 20;
 
 int signal_pipe[2] = {-1, -1};
@@ -132,6 +135,15 @@ int serve_rank(const ServeFlags& flags) {
     spdlog::error("{}", group.error().message);
     return 1;
   }
+  const std::jthread alive([&](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      (*group)->beat();
+      never.wait_for(lock, stop, std::chrono::duration<double>(RankGroup::kBeatS), [] { return false; });
+    }
+  });
   const auto served = serve_rank_part(flags, **group);
   if (served.ok()) return 0;
   (*group)->fail(served.error().message);  // rank 0 says it

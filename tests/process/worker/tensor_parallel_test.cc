@@ -185,6 +185,16 @@ TEST_F(TensorParallelWorker, LostRankEndsTheWorker) {
   }
 }
 
+// Given rank 1 frozen under load, the same: it lives, but nobody would ever get an answer.
+TEST_F(TensorParallelWorker, FrozenRankEndsTheWorker) {
+  const auto worker = start_ranks();
+  const auto streams = load();
+  ASSERT_EQ(::kill(other_, SIGSTOP), 0);
+  EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+  EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
+  expect_nothing_left();
+}
+
 // Given rank 0 killed under load, rank 1 and the memory are gone soon after.
 TEST_F(TensorParallelWorker, NothingOutlivesRankZero) {
   const auto worker = start_ranks();

@@ -34,10 +34,11 @@ RankGroupSizes sizes_of(int ranks, std::int64_t floats) {
 }
 
 // Runs `work` for each rank on a thread of its own, rank 0's on this one.
-void with_ranks(const RankGroupSizes& sizes, const std::function<void(RankGroup&)>& work, double stall_s = RankGroup::kStallS) {
+void with_ranks(const RankGroupSizes& sizes, const std::function<void(RankGroup&)>& work, RankPatience patience = {}) {
   std::vector<std::shared_ptr<RankGroup>> groups;  // all live until the last is done: who leaves is taken for lost
   for (int rank = 0; rank < sizes.ranks; ++rank) {
-    auto group = rank == 0 ? RankGroup::create(sizes, stall_s) : RankGroup::join(groups[0]->descriptor(), rank, sizes, stall_s);
+    auto group =
+        rank == 0 ? RankGroup::create(sizes, patience) : RankGroup::join(groups[0]->descriptor(), rank, sizes, patience);
     ASSERT_TRUE(group.ok()) << group.error().message;
     groups.push_back(std::move(group).value());
   }
@@ -188,19 +189,32 @@ TEST(RankGroup, RanksDoNotOutliveTheFirst) {
 // Given a rank that lives but does not come, the others stop waiting after the limit and name it; and given one that says why
 // it cannot go on, its reason is everybody's.
 TEST(RankGroup, LateAndFailedRanksAreNamed) {
-  with_ranks(
-      sizes_of(2, 8),
-      [](RankGroup& group) {
-        if (group.rank() == 1) {
-          ASSERT_FALSE(group.receive().ok());  // until rank 0 has given up
-          return;
-        }
-        const auto outcome = group.barrier();
-        ASSERT_FALSE(outcome.ok());
-        EXPECT_THAT(outcome.error().message, HasSubstr("rank 1 of 2 does not answer: it is 0.3 s later than rank 0"));
-        group.fail(outcome.error().message);
-      },
-      0.3);
+  with_ranks(sizes_of(2, 8),
+             [](RankGroup& group) {
+               if (group.rank() == 1) {
+                 ASSERT_FALSE(group.receive().ok());  // until rank 0 has given up
+                 return;
+               }
+               const auto outcome = group.barrier();
+               ASSERT_FALSE(outcome.ok());
+               EXPECT_THAT(outcome.error().message, HasSubstr("rank 1 of 2 does not answer: it is 0.3 s later than rank 0"));
+               group.fail(outcome.error().message);
+             },
+             {0.3, 60});
+  // The same of one that has given signs of life and stops: a process that is frozen.
+  with_ranks(sizes_of(2, 8),
+             [](RankGroup& group) {
+               if (group.rank() == 1) {
+                 group.beat();
+                 ASSERT_FALSE(group.receive().ok());
+                 return;
+               }
+               const auto outcome = group.barrier();
+               ASSERT_FALSE(outcome.ok());
+               EXPECT_EQ(outcome.error().message, "rank 1 of 2 is lost: it has given no sign of life for 0.3 s");
+               group.fail(outcome.error().message);
+             },
+             {60, 0.3});
   with_ranks(sizes_of(3, 8), [](RankGroup& group) {
     if (group.rank() == 2) group.fail("tensor 'x' is missing");
     const auto outcome = group.barrier();
