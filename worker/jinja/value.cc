@@ -13,7 +13,7 @@
 namespace windlass::jinja {
 namespace {
 
-constexpr int kMostHeight = 200;
+constexpr int kMostValueHeight = 200;
 constexpr std::int64_t kMostWeight = 1'000'000;
 constexpr std::int64_t kMostSteps = 5'000'000;  // a long chat takes some ten thousands
 thread_local std::int64_t steps_left = kMostSteps;
@@ -153,8 +153,8 @@ void hold(Holder& holder, const Value& item) {
   const Dict* dict = item.dict();
   holder.height = std::max(holder.height, 1 + (list != nullptr ? list->height : dict != nullptr ? dict->height : 0));
   holder.weight += list != nullptr ? list->weight : dict != nullptr ? dict->weight : 1;
-  if (holder.height > kMostHeight)
-    throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMostHeight)};
+  if (holder.height > kMostValueHeight)
+    throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMostValueHeight)};
   if (holder.weight > kMostWeight)
     throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMostWeight)};
 }

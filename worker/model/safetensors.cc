@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "worker/model/files.h"
 #include "planner/base/fnv.h"
+#include "worker/model/files.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
@@ -225,9 +225,9 @@ std::uint64_t TensorStore::fingerprint() const {
   return hash.value();
 }
 
-void copy_as_float(const TensorView& tensor, std::span<float> out) {
-  assert(static_cast<std::int64_t>(out.size()) == tensor.elements());
-  const std::byte* from = tensor.bytes.data();
+void copy_as_float(const TensorView& tensor, std::span<float> out, std::int64_t first) {
+  assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= tensor.elements());
+  const std::byte* from = tensor.bytes.data() + first * (tensor.dtype == Dtype::kF32 ? 4 : 2);
   switch (tensor.dtype) {
     case Dtype::kF32: std::memcpy(out.data(), from, out.size() * sizeof(float)); return;
     case Dtype::kF16:

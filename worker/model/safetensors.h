@@ -63,8 +63,8 @@ class TensorStore {
   std::map<std::string, TensorView> tensors_;
 };
 
-// Converts to float and writes into `out`. REQUIRES: out.size() == tensor.elements(), dtype is not kOther.
-void copy_as_float(const TensorView& tensor, std::span<float> out);
+// Converts the elements from `first` on to float, as many as `out` holds. REQUIRES: the tensor has them, dtype is not kOther.
+void copy_as_float(const TensorView& tensor, std::span<float> out, std::int64_t first = 0);
 
 [[nodiscard]] float float_from_f16(std::uint16_t bits);
 [[nodiscard]] float float_from_bf16(std::uint16_t bits);

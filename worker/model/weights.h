@@ -9,6 +9,7 @@
 #include "planner/base/result.h"
 #include "worker/model/config.h"
 #include "worker/model/safetensors.h"
+#include "worker/model/tensor_slice.h"
 
 namespace windlass::worker {
 
@@ -25,7 +26,8 @@ struct LayerWeights {
 };
 
 // Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
-// tied to it; the final norm and lm_head with the last block.
+// tied to it; the final norm and lm_head with the last block. One of several ranks has its slice of each: then the sizes q, kv,
+// intermediate and vocab are its share.
 struct ModelWeights {
   std::vector<float> embedding;      // (vocab, hidden)
   std::vector<LayerWeights> layers;  // of these blocks
@@ -36,8 +38,9 @@ struct ModelWeights {
 };
 
 // Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight).
-// REQUIRES: `blocks` are blocks of the model.
-[[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks);
+// REQUIRES: `blocks` are blocks of the model, which can be cut into slice.ranks (check_tensor_parallel).
+[[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                                TensorSlice slice = {});
 [[nodiscard]] inline Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
   return load_weights(config, store, config.all_blocks());
 }

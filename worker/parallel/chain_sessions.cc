@@ -13,7 +13,6 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::size_t kMostErrorBytes = 4096;
 constexpr std::size_t kMostToldBytes = 300;  // of what another worker says, to a client or a log
 
 // In one line.
@@ -84,7 +83,7 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
   assert(!sessions.empty() && !hops.empty());
   const std::string next = hops.front();
   ChainReservation reservation{shared_->model, shared_->block, tokens, sessions, {hops.begin() + 1, hops.end()}};
-  shared_->post({next, ChainVerb::kReserve, to_json(reservation), kChainReserveS, kMostErrorBytes},
+  shared_->post({next, ChainVerb::kReserve, to_json(reservation), kChainReserveS, kChainMostErrorBytes},
                 [shared = shared_, next, hops = std::move(hops), sessions = std::move(sessions),
                  reserved = std::move(reserved)](const ChainAnswer& answer) {
                   bool closed = false;
@@ -101,7 +100,7 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
                   if (answer.ok() && !closed) return reserved({});
                   // Without an answer they may be held there, and the other workers' leases would keep them for a while.
                   if (answer.ok() || answer.status == 0) {
-                    shared->post({next, ChainVerb::kRelease, sessions_text(sessions), kChainKeepAnswerS, kMostErrorBytes},
+                    shared->post({next, ChainVerb::kRelease, sessions_text(sessions), kChainKeepAnswerS, kChainMostErrorBytes},
                                  [](const ChainAnswer&) {});
                   }
                   reserved(answer.ok() ? Error{ErrorCode::kUnavailable, "this worker stops"} : error_of(next, answer));
@@ -117,7 +116,8 @@ void ChainSessions::release(const std::string& session) {
     chain = std::move(it->second);
     shared_->sessions.erase(it);
   }
-  shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kMostErrorBytes}, [](const ChainAnswer&) {});
+  shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kChainMostErrorBytes},
+                [](const ChainAnswer&) {});
 }
 
 ChainPtr ChainSessions::chain_of(std::string_view session) const {
@@ -161,7 +161,7 @@ void ChainSessions::tick() {
     });
   }
   for (const auto& [hops, sessions] : due) {
-    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, kMostErrorBytes},
+    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, kChainMostErrorBytes},
                   [shared = shared_, hops = hops](const ChainAnswer& answer) {
                     const std::scoped_lock lock(shared->mutex);
                     const auto it = shared->chains.find(hops);

@@ -19,8 +19,7 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::size_t kMostErrorBytes = 4096;
-constexpr int kMostSteps = 2;  // of a session at once: a first worker sends one, and a connection may send it again
+constexpr int kMostSessionSteps = 2;  // of a session at once: a first worker sends one, and a connection may send it again
 
 ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
   return {status, std::move(rejected), std::move(text)};
@@ -205,7 +204,7 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
   further.block = options.blocks.end;
   further.next_hops.erase(further.next_hops.begin());
   const std::string next = reservation->next_hops.front();
-  post({next, ChainVerb::kReserve, to_json(further), kChainReserveS, kMostErrorBytes},
+  post({next, ChainVerb::kReserve, to_json(further), kChainReserveS, kChainMostErrorBytes},
        [self = shared_from_this(), reservation = std::move(*reservation), answered = std::move(answered)](ChainAnswer answer) {
          self->reserved_further(reservation, std::move(answer), answered);
        });
@@ -223,7 +222,7 @@ void ChainStage::Impl::reserved_further(const ChainReservation& reservation, Cha
     if (!stopping && (gone || !answer.ok())) remove(reservation.sessions);
   }
   if (unknown || (gone && answer.ok())) {
-    post({next, ChainVerb::kRelease, sessions_text(reservation.sessions), kChainKeepAnswerS, kMostErrorBytes},
+    post({next, ChainVerb::kRelease, sessions_text(reservation.sessions), kChainKeepAnswerS, kChainMostErrorBytes},
          [](const ChainAnswer&) {});
   }
   if (gone && answer.ok()) return answered(refusal(409, "sessions: released before they were reserved"));
@@ -258,7 +257,7 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
   if (further.empty()) return answered(round->worst);
   round->open = further.size();
   for (const auto& [address, theirs] : further) {
-    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, kMostErrorBytes},
+    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, kChainMostErrorBytes},
          [round, address = address, answered](ChainAnswer answer) {
            {
              const std::scoped_lock lock(round->mutex);
@@ -284,7 +283,8 @@ void ChainStage::Impl::release(const std::string& body, const ChainAnswered& ans
   }
   // Where this does not come through, the lease does.
   for (const auto& [address, theirs] : further) {
-    post({address, ChainVerb::kRelease, sessions_text(theirs), kChainKeepAnswerS, kMostErrorBytes}, [](const ChainAnswer&) {});
+    post({address, ChainVerb::kRelease, sessions_text(theirs), kChainKeepAnswerS, kChainMostErrorBytes},
+         [](const ChainAnswer&) {});
   }
   answered({});
 }
@@ -319,9 +319,9 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     if (job->any == nullptr) job->any = session;
     if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
       return refusal(400, "step: found sessions of different chains, allowed are those of one");
-    if (session->steps >= kMostSteps)
-      return refusal(
-          400, fmt::format("step: found {} steps of one session at once, allowed are {}", session->steps + 1, kMostSteps));
+    if (session->steps >= kMostSessionSteps)
+      return refusal(400, fmt::format("step: found {} steps of one session at once, allowed are {}", session->steps + 1,
+                                      kMostSessionSteps));
     if (chunk.start > session->accepted || chunk.start + chunk.tokens > session->tokens) {
       return refusal(400, fmt::format("step: found {} tokens from {}, allowed are up to {} from at most {}", chunk.tokens,
                                       chunk.start, session->tokens, session->accepted));

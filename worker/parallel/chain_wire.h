@@ -27,6 +27,8 @@ inline constexpr double kChainLeaseS = 10;
 inline constexpr double kChainReserveS = 5;
 inline constexpr double kChainKeepAnswerS = 3;
 inline constexpr double kChainStepS = 120;
+// An error has at most so many bytes.
+inline constexpr std::size_t kChainMostErrorBytes = 4096;
 
 enum class ChainVerb {
   kReserve,  // body: ChainReservation; answer: nothing, once all later workers have reserved, too

@@ -4,14 +4,21 @@
 
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "metrics/bundles.h"
@@ -19,6 +26,7 @@
 #include "worker/serve/chain_http.h"
 #include "worker/serve/http_server.h"
 #include "worker/serve/kv_http.h"
+#include "worker/serve/rank_processes.h"
 #include "worker/serve/served_model.h"
 
 namespace windlass::worker {
@@ -29,6 +37,8 @@ constexpr int kTickMs = 100;
 constexpr double kLingerSeconds = 0.3;
 // How long answers other than generations may take to leave once the engine is idle.
 constexpr double kFlushSeconds = 5;
+constexpr int kEndedLooks = 25;
+constexpr int kEndedLookMs = 20;
 
 int signal_pipe[2] = {-1, -1};
 
@@ -49,13 +59,51 @@ bool stop_signal_within_tick() {
   return ::read(signal_pipe[0], &byte, 1) == 1;
 }
 
+// There is nothing to be saved: every rank has a part of every layer. Connections break, so that a gateway sends what nobody
+// has heard of yet to another worker. The kernel ends the other ranks.
+[[noreturn]] void end_without_rank(const std::string& why) {
+  static std::mutex once;
+  once.lock();  // for good: one thread says it
+  spdlog::error("{}; a worker in several ranks cannot go on without one of them", why);
+  spdlog::shutdown();
+  std::_Exit(1);
+}
+
+// The other ranks of --tensor-parallel; nothing where there are none.
+struct Ranks {
+  std::shared_ptr<RankGroup> group;
+  std::unique_ptr<RankProcesses> processes;
+
+  [[nodiscard]] std::optional<std::string> ended() const { return processes == nullptr ? std::nullopt : processes->ended(); }
+  void look() const {
+    if (const auto why = ended()) end_without_rank(*why);
+  }
+  // What the engine noticed. How a process ended is known a moment after the group notices that it did.
+  void noticed(const Error& error) const {
+    for (int i = 0; i < kEndedLooks; ++i) {
+      look();
+      ::poll(nullptr, 0, kEndedLookMs);
+    }
+    end_without_rank(error.message);
+  }
+};
+
+Result<Ranks> start_ranks(const ServeFlags& flags, const std::vector<std::string>& arguments) {
+  Ranks ranks;
+  if (flags.tensor_parallel == 1) return ranks;
+  WINDLASS_ASSIGN_OR_RETURN(ranks.group, open_rank_group(flags));
+  WINDLASS_ASSIGN_OR_RETURN(ranks.processes, RankProcesses::start(arguments, *ranks.group));
+  return ranks;
+}
+
 // Waits until everything in flight is answered. False when the time ran out or a second signal came.
-bool drained(HttpServer& server, const Served& served, const Clock& clock, double limit_s) {
+bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const Clock& clock, double limit_s) {
   const double begun_s = clock.now_s();
   double idle_since_s = -1;
   for (;;) {
     const bool again = stop_signal_within_tick();
     const double now_s = clock.now_s();
+    ranks.look();
     server.tick();
     if (served.in_flight() == 0) {
       if (idle_since_s < 0) idle_since_s = now_s;
@@ -80,7 +128,35 @@ void catch_stop_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-int serve_model(const ServeFlags& flags) {
+int serve_rank(const ServeFlags& flags) {
+  ::prctl(PR_SET_NAME, "windlass-worker");  // not "exe", as it was started
+  const auto group = open_rank_group(flags);
+  if (!group.ok()) {
+    spdlog::error("{}", group.error().message);
+    return 1;
+  }
+  const std::jthread alive([&](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      (*group)->beat();
+      never.wait_for(lock, stop, std::chrono::duration<double>(RankGroup::kBeatS), [] { return false; });
+    }
+  });
+  const auto served = serve_rank_part(flags, **group);
+  if (served.ok()) return 0;
+  (*group)->fail(served.error().message);  // rank 0 says it
+  return 1;
+}
+
+int serve_model(const ServeFlags& flags, const std::vector<std::string>& arguments) {
+  const auto started = start_ranks(flags, arguments);  // first: they inherit what is open
+  if (!started.ok()) {
+    spdlog::error("{}", started.error().message);
+    return 1;
+  }
+  const Ranks& ranks = *started;
   const SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, flags.served_name);
@@ -107,8 +183,13 @@ int serve_model(const ServeFlags& flags) {
                                            why.message);
                             },
                             call_over_http()};
-  auto loading = std::async(std::launch::async, [&] { return load_served(flags, clock, metrics, others); });
+  const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};
+  auto loading = std::async(std::launch::async, [&] { return load_served(flags, clock, metrics, others, others_of_model); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    // Where all ends because loading failed, loading says it better.
+    if (const auto why = ranks.ended(); why && loading.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
+      end_without_rank(*why);
+    }
     if (stop_signal_within_tick()) {
       spdlog::info("asked to stop while loading");
       spdlog::shutdown();
@@ -122,6 +203,7 @@ int serve_model(const ServeFlags& flags) {
     std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
   }
   const Served served = std::move(loaded).value();
+  if (ranks.group != nullptr) spdlog::info("{} ranks compute every layer together", ranks.group->ranks());
   if (served.model) {
     const ServedModel& model = *served.model;
     server.serve(model);
@@ -136,12 +218,15 @@ int serve_model(const ServeFlags& flags) {
                  options.max_tokens);
   }
 
-  while (!stop_signal_within_tick()) server.tick();
+  while (!stop_signal_within_tick()) {
+    ranks.look();
+    server.tick();
+  }
 
   server.drain();
   served.drain();
   spdlog::info("draining: {} requests in flight, at most {} s", served.in_flight(), flags.drain_timeout_s);
-  const bool whole = drained(server, served, clock, flags.drain_timeout_s);
+  const bool whole = drained(server, served, ranks, clock, flags.drain_timeout_s);
   bool settled = true;
   if (!whole) {
     spdlog::warn("drain ended early: {} requests in flight are cut", served.in_flight());

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "worker/collective/rank_group.h"
 #include "worker/parallel/chain_wire.h"
 
 namespace windlass::worker {
@@ -79,6 +80,15 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.served_name.empty()) flags.served_name = last_component(flags.model_folder);
   if (flags.backend != "cpu" && flags.backend != "cuda") {
     return bad(fmt::format("--backend: found '{}', allowed is cpu or cuda", flags.backend));
+  }
+  WINDLASS_RETURN_IF_ERROR(in_range("--tensor-parallel", flags.tensor_parallel, 1, RankGroup::kMaxRanks));
+  if (flags.backend == "cuda" && flags.tensor_parallel > 1) {
+    return bad(fmt::format("--tensor-parallel: found {}, allowed together with --backend cuda is 1: that has no collectives",
+                           flags.tensor_parallel));
+  }
+  WINDLASS_RETURN_IF_ERROR(in_range("--tensor-rank", flags.tensor_rank, 0, flags.tensor_parallel - 1));
+  if ((flags.tensor_rank > 0) != (flags.tensor_memory >= 0)) {
+    return bad(fmt::format("--tensor-rank: found {}, allowed is nothing: rank 0 starts the others itself", flags.tensor_rank));
   }
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
@@ -180,7 +190,14 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "as each request's X-Windlass-Chain says)");
   app.add_option("--token-file", serve.token_file,
                  "file of the token that may change the role while the worker runs (default: nobody may)");
-  app.add_option("--threads", serve.threads, "threads for matrix products (default 1)");
+  app.add_option("--threads", serve.threads,
+                 "threads for matrix products, divided among the ranks of --tensor-parallel, each of which has one at least "
+                 "(default 1)");
+  app.add_option("--tensor-parallel", serve.tensor_parallel,
+                 "cut every layer among so many processes on this machine, which compute it together (default 1)");
+  // How rank 0 tells the others who they are.
+  app.add_option("--tensor-rank", serve.tensor_rank)->group("");
+  app.add_option("--tensor-memory", serve.tensor_memory)->group("");
 
   ModelInitFlags init;
   std::string architecture = to_string(init.shape.architecture);

@@ -26,8 +26,11 @@ struct ServeFlags {
   std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent whole contexts, within 2 GiB
   std::int64_t max_context_tokens = 0;  // 0: the model's own
   double drain_timeout_s = 1800;
-  double request_timeout_s = 0;  // 0: none
-  int threads = 1;
+  double request_timeout_s = 0;        // 0: none
+  int threads = 1;                     // of all ranks together
+  int tensor_parallel = 1;             // ranks
+  int tensor_rank = 0;                 // of this process; others than 0 are started by that one alone
+  int tensor_memory = -1;              // descriptor of what the ranks share; for ranks other than 0
   Role role = Role::kUnified;          // at the start
   std::optional<BlockRange> blocks;    // nullopt: all of the model's
   std::vector<std::string> next_hops;  // of requests that name no chain: the workers after this one

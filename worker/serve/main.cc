@@ -36,7 +36,12 @@ int main(int argc, char** argv) {
     fmt::print("{}\n", init->folder);
     return 0;
   }
+  const auto& flags = std::get<ServeFlags>(*command);
+  if (flags.tensor_rank > 0) {
+    spdlog::set_default_logger(spdlog::stderr_color_mt(fmt::format("windlass-worker rank {}", flags.tensor_rank)));
+    return serve_rank(flags);
+  }
   catch_stop_signals();
   spdlog::set_default_logger(spdlog::stderr_color_mt("windlass-worker"));
-  return serve_model(std::get<ServeFlags>(*command));
+  return serve_model(flags, arguments);
 }

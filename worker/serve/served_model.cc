@@ -9,6 +9,7 @@
 #include "worker/backend/cuda/ops.h"
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
+#include "worker/parallel/tensor_parallel.h"
 
 namespace windlass::worker {
 namespace {
@@ -17,17 +18,15 @@ constexpr std::int64_t kDefaultKvBytes = 2LL << 30U;
 constexpr std::int64_t kStepTokens = 256;  // bounds how long a prompt's piece holds up the others
 static_assert(kStepTokens <= kChainMostTokens);
 
-// What both kinds of worker begin with.
-struct Parts {
+// What flags and config.json say, before any weight is read.
+struct Shape {
   ModelConfig config;
   BlockRange blocks;
   EngineSizes sizes;
-  std::uint64_t fingerprint = 0;  // of the whole model's weights
   CpuBackendOptions options;
-  std::unique_ptr<Backend> backend;
 };
 
-Result<Parts> load_parts(const ServeFlags& flags) {
+Result<Shape> shape_of(const ServeFlags& flags) {
   if (flags.backend == "cuda") {
     return Error{
         ErrorCode::kFailedPrecondition,
@@ -35,20 +34,38 @@ Result<Parts> load_parts(const ServeFlags& flags) {
                     "model ({})",
                     cuda::describe())};
   }
+  Shape shape;
+  WINDLASS_ASSIGN_OR_RETURN(shape.config, load_model_config(flags.model_folder));
+  WINDLASS_RETURN_IF_ERROR(check_tensor_parallel(shape.config, flags.tensor_parallel));
+  WINDLASS_ASSIGN_OR_RETURN(shape.blocks, blocks_of(flags, shape.config));
+  WINDLASS_ASSIGN_OR_RETURN(shape.sizes, engine_sizes(flags, shape.config));
+  shape.options.kv_blocks = shape.sizes.kv_blocks;
+  shape.options.max_batch_tokens = std::max(kStepTokens, flags.max_concurrent);
+  shape.options.max_logit_rows = flags.max_concurrent;
+  shape.options.max_context_tokens = shape.sizes.max_context_tokens;
+  shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);
+  shape.options.blocks = shape.blocks;
+  return shape;
+}
+
+// What all kinds of worker, and all ranks, begin with.
+struct Parts {
+  Shape shape;
+  std::uint64_t fingerprint = 0;  // of the whole model's weights
+  std::unique_ptr<Backend> backend;
+};
+
+Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group) {
   Parts parts;
-  WINDLASS_ASSIGN_OR_RETURN(parts.config, load_model_config(flags.model_folder));
-  WINDLASS_ASSIGN_OR_RETURN(parts.blocks, blocks_of(flags, parts.config));
-  WINDLASS_ASSIGN_OR_RETURN(parts.sizes, engine_sizes(flags, parts.config));
+  WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
+  parts.shape.options.group = group;
+  const Shape& shape = parts.shape;
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(parts.config, store, parts.blocks));
+  const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
+  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice));
   parts.fingerprint = store.fingerprint();
-  parts.options.kv_blocks = parts.sizes.kv_blocks;
-  parts.options.max_batch_tokens = std::max(kStepTokens, flags.max_concurrent);
-  parts.options.max_logit_rows = flags.max_concurrent;
-  parts.options.max_context_tokens = parts.sizes.max_context_tokens;
-  parts.options.threads = flags.threads;
-  parts.options.blocks = parts.blocks;
-  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(parts.config, std::move(weights), parts.options));
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, std::move(weights), shape.options));
+  if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
   return parts;
 }
 
@@ -68,19 +85,19 @@ Result<std::unique_ptr<ServedModel>> load_texts(const ServeFlags& flags, ModelCo
 
 Result<std::unique_ptr<ServedModel>> load_model(const ServeFlags& flags, Parts parts, const Clock& clock,
                                                 const metrics::WorkerMetrics& metrics, OtherWorkers others) {
-  WINDLASS_ASSIGN_OR_RETURN(auto model, load_texts(flags, std::move(parts.config)));
-  model->blocks = parts.blocks;
+  WINDLASS_ASSIGN_OR_RETURN(auto model, load_texts(flags, std::move(parts.shape.config)));
+  model->blocks = parts.shape.blocks;
   model->next_hops = flags.next_hops;
-  if (parts.blocks != model->config.all_blocks()) {
+  if (parts.shape.blocks != model->config.all_blocks()) {
     const ChainModel chain = chain_model(model->config, parts.fingerprint);
-    model->chains = std::make_unique<ChainSessions>(chain, parts.blocks.end, std::move(others.post), clock, metrics);
+    model->chains = std::make_unique<ChainSessions>(chain, parts.shape.blocks.end, std::move(others.post), clock, metrics);
     parts.backend = std::make_unique<ChainBackend>(std::move(parts.backend), chain, *model->chains, clock, metrics);
   }
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
-  engine.max_context_tokens = parts.sizes.max_context_tokens;
-  engine.max_batch_tokens = parts.options.max_batch_tokens;
+  engine.max_context_tokens = parts.shape.sizes.max_context_tokens;
+  engine.max_batch_tokens = parts.shape.options.max_batch_tokens;
   engine.eos_token_ids = model->config.eos_token_ids;
   const Tokenizer& tokens = model->tokenizer;
   model->exports = std::make_unique<KvExports>(*parts.backend, parts.fingerprint, clock, metrics);
@@ -101,10 +118,11 @@ Result<std::unique_ptr<ServedModel>> load_model(const ServeFlags& flags, Parts p
 
 std::unique_ptr<ServedBlocks> serve_blocks(Parts parts, const Clock& clock, const metrics::WorkerMetrics& metrics,
                                            ChainPost post) {
-  const ChainStageOptions options{chain_model(parts.config, parts.fingerprint), parts.blocks, parts.sizes.max_context_tokens,
-                                  parts.options.max_batch_tokens, parts.options.max_logit_rows};
+  Shape& shape = parts.shape;
+  const ChainStageOptions options{chain_model(shape.config, parts.fingerprint), shape.blocks, shape.sizes.max_context_tokens,
+                                  shape.options.max_batch_tokens, shape.options.max_logit_rows};
   auto stage = std::make_unique<ChainStage>(options, std::move(parts.backend), std::move(post), clock, metrics);
-  return std::make_unique<ServedBlocks>(ServedBlocks{std::move(parts.config), std::move(stage)});
+  return std::make_unique<ServedBlocks>(ServedBlocks{std::move(shape.config), std::move(stage)});
 }
 
 }  // namespace
@@ -148,17 +166,32 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
 }
 
 Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
-                           OtherWorkers others) {
+                           OtherWorkers others, TensorRanks ranks) {
   const double started_s = clock.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags));
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group));
+  if (ranks.group != nullptr) {
+    parts.backend =
+        make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), std::move(ranks.lost));
+  }
   Served served;
-  if (parts.blocks.first > 0) {
+  if (parts.shape.blocks.first > 0) {
     served.blocks = serve_blocks(std::move(parts), clock, metrics, std::move(others.post));
   } else {
     WINDLASS_ASSIGN_OR_RETURN(served.model, load_model(flags, std::move(parts), clock, metrics, std::move(others)));
   }
   metrics.model_load.set(clock.now_s() - started_s);
   return served;
+}
+
+Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
+  WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags));
+  const RankGroupSizes sizes = tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
+  return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
+}
+
+Result<void> serve_rank_part(const ServeFlags& flags, RankGroup& group) {
+  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, &group));
+  return serve_tensor_rank(group, *parts.backend);
 }
 
 }  // namespace windlass::worker

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "metrics/bundles.h"
+#include "worker/collective/rank_group.h"
 #include "worker/engine/engine_loop.h"
 #include "worker/model/chat_template.h"
 #include "worker/model/config.h"
@@ -70,8 +71,23 @@ struct OtherWorkers {
   ChainPost post;
 };
 
-// REQUIRES: clock and metrics outlive what is returned. Errors name the file or flag, the field, found and allowed.
+// What the ranks of --tensor-parallel share: made by rank 0, joined by the others. Error: as check_tensor_parallel() and
+// RankGroup; those of the model's config.
+[[nodiscard]] Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags);
+
+// The other ranks, where there are any, and who is told on the engine's thread that one of them is lost.
+struct TensorRanks {
+  RankGroup* group = nullptr;
+  std::function<void(const Error&)> lost;
+};
+
+// REQUIRES: clock, metrics and ranks.group outlive what is returned. Errors name the file or flag, the field, found and
+// allowed. With ranks it waits until all have loaded their part.
 [[nodiscard]] Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
-                                         OtherWorkers others);
+                                         OtherWorkers others, TensorRanks ranks = {});
+
+// What ranks other than 0 do instead: load their part and compute it until rank 0 ends them. Errors as above, or of a rank that
+// is lost.
+[[nodiscard]] Result<void> serve_rank_part(const ServeFlags& flags, RankGroup& group);
 
 }  // namespace windlass::worker

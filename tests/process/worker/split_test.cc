@@ -176,6 +176,24 @@ TEST_F(Split, ChoicesNeedNotFitTogether) {
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 6);
 }
 
+// Given a prompt that workers of one rank and of two compute for each other, keys and values arrive whole and the answer is
+// that of one worker in one rank.
+TEST_F(Split, WorkersMayDifferInDegree) {
+  const Answer expected = ask(decode_port_, "POST", kPath, request().dump());
+  const int prefill = testing::free_port(), decode = testing::free_port();
+  const auto cut_prefill = start_at(prefill, {"--role", "prefill", "--tensor-parallel", "2"});
+  const auto cut_decode = start_at(decode, {"--role", "decode", "--tensor-parallel", "2"});
+  const int whole_prefill = prefill_port_;
+  for (const auto& [first, second] : {std::pair(prefill, decode_port_), std::pair(whole_prefill, decode)}) {
+    prefill_port_ = first;
+    decode_port_ = second;
+    const Answer answer = pass(request());
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(expected.body)["choices"]);
+    EXPECT_EQ(metric_of(second, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 1);
+  }
+}
+
 // Given two workers of the same shape with different weights, the second does not take the first one's keys and values.
 TEST_F(Split, AnotherModelsValuesAreNotTaken) {
   const auto other = folder_ / "other";

@@ -64,6 +64,7 @@ class Process {
     }
   }
 
+  [[nodiscard]] pid_t id() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
 
   // The exit code once it has ended; 128 + signal if it was killed; -1 when it does not end.

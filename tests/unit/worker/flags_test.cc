@@ -35,6 +35,26 @@ TEST(Flags, Defaults) {
   EXPECT_EQ(flags.request_timeout_s, 0);
 }
 
+// Given a degree of tensor parallelism, it arrives; what the ranks pass to each other is no user's flag.
+TEST(Flags, TensorParallel) {
+  const auto command = parse_flags({"--model=/m", "--port=1", "--tensor-parallel=4"}, "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  EXPECT_EQ(std::get<ServeFlags>(*command).tensor_parallel, 4);
+  const auto rank = parse_flags({"--model=/m", "--port=1", "--tensor-parallel=4", "--tensor-rank=3", "--tensor-memory=5"}, "v");
+  ASSERT_TRUE(rank.ok()) << rank.error().message;
+  EXPECT_EQ(std::get<ServeFlags>(*rank).tensor_rank, 3);
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model=/m", "--port=1"});
+    return flags_error(more);
+  };
+  EXPECT_THAT(with({"--tensor-parallel=0"}), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
+  EXPECT_THAT(with({"--tensor-parallel=65"}), HasSubstr("--tensor-parallel: found 65, allowed is 1 to 64"));
+  EXPECT_THAT(with({"--tensor-parallel=2", "--backend=cuda"}), HasSubstr("--tensor-parallel: found 2, allowed together with"));
+  EXPECT_THAT(with({"--tensor-rank=1"}), HasSubstr("--tensor-rank: found 1, allowed is 0 to 0"));
+  EXPECT_THAT(with({"--tensor-parallel=2", "--tensor-rank=1"}), HasSubstr("rank 0 starts the others itself"));
+  EXPECT_THAT(with({"--tensor-parallel=2", "--tensor-memory=5"}), HasSubstr("rank 0 starts the others itself"));
+}
+
 // Given what a pod passes, everything arrives.
 TEST(Flags, PodArguments) {
   const auto command = parse_flags({"--model=/m", "--listen=10.1.2.3:8000", "--name=ns/x", "--max-concurrent=3",

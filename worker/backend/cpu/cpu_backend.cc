@@ -1,4 +1,5 @@
-// One forward pass: all tokens of all chunks go through each matrix together; only attention looks at single sequences.
+// One forward pass: all tokens of all chunks go through each matrix together; only attention looks at single sequences. config_
+// has this rank's heads and width; what has the whole hidden size is whole, and the same bits, at every rank.
 #include "worker/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -15,24 +16,34 @@ namespace {
 
 std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
 
+TensorSlice slice_of(const CpuBackendOptions& options) {
+  return options.group == nullptr ? TensorSlice{} : TensorSlice{options.group->rank(), options.group->ranks()};
+}
+
+BlockRange blocks_of(const ModelConfig& config, const CpuBackendOptions& options) {
+  return options.blocks.value_or(config.all_blocks());
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const ModelConfig& config, ModelWeights weights, const CpuBackendOptions& options)
-      : config_(config),
+      : slice_(slice_of(options)),
+        config_(config_of_rank(config, slice_.ranks)),
         weights_(std::move(weights)),
         options_(options),
-        blocks_(options.blocks.value_or(config.all_blocks())),
+        blocks_(blocks_of(config, options)),
         rope_(cpu::make_rope_table(config, options.max_context_tokens)),
-        keys_(floats(blocks_.size() * layer_cache_size())),
-        values_(floats(blocks_.size() * layer_cache_size())),
+        own_cache_(floats(options.group == nullptr ? cpu::KvCache::size(config_, blocks_.size(), options.kv_blocks) : 0)),
+        cache_(options.group == nullptr ? cpu::KvCache(config_, blocks_.size(), options.kv_blocks, own_cache_)
+                                        : kv_cache_of_rank(config, options, *options.group, slice_.rank)),
         residual_(floats(options.max_batch_tokens * config.hidden_size)),
         normed_(floats(options.max_batch_tokens * config.hidden_size)),
         qkv_(floats(options.max_batch_tokens * qkv_width())),
-        mixed_(floats(options.max_batch_tokens * config.q_size())),
-        gate_up_(floats(options.max_batch_tokens * 2 * config.intermediate_size)),
-        activated_(floats(options.max_batch_tokens * config.intermediate_size)),
+        mixed_(floats(options.max_batch_tokens * config_.q_size())),
+        gate_up_(floats(options.max_batch_tokens * 2 * config_.intermediate_size)),
+        activated_(floats(options.max_batch_tokens * config_.intermediate_size)),
         last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
-        logits_(floats(ends() ? options.max_logit_rows * config.vocab_size : 0)) {
+        logits_(floats(ends() ? options.max_logit_rows * slice_.size(config.vocab_size) : 0)) {
     assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config.layers);
     assert(static_cast<std::int64_t>(weights_.layers.size()) == blocks_.size());
   }
@@ -43,22 +54,10 @@ class CpuBackend final : public Backend {
   [[nodiscard]] KvShape kv_shape() const override { return {blocks_.size(), 2 * config_.kv_size()}; }
 
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
-    const std::int64_t first = range.layer * layer_cache_size();
-    for (std::int64_t position = range.start; position < range.start + range.tokens; ++position) {
-      cpu::load_kv(config_, keys_.data() + first, values_.data() + first,
-                   blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, out,
-                   out + config_.kv_size());
-      out += 2 * config_.kv_size();
-    }
+    cache_.read(range, blocks, out, out + config_.kv_size(), 2 * config_.kv_size());
   }
-
   void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
-    const std::int64_t first = range.layer * layer_cache_size();
-    for (std::int64_t position = range.start; position < range.start + range.tokens; ++position) {
-      cpu::store_kv(config_, in, in + config_.kv_size(), blocks[static_cast<std::size_t>(position / kKvBlockTokens)],
-                    position % kKvBlockTokens, keys_.data() + first, values_.data() + first);
-      in += 2 * config_.kv_size();
-    }
+    cache_.write(range, blocks, in, in + config_.kv_size(), 2 * config_.kv_size());
   }
 
  private:
@@ -71,13 +70,14 @@ class CpuBackend final : public Backend {
       rows += chunk.wants_logits && ends() ? 1 : 0;
     }
     if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
+      if (options_.group != nullptr) WINDLASS_RETURN_IF_ERROR(options_.group->barrier());  // where all ranks find the same
       return Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
                                                      tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
     }
     const std::int64_t hidden = config_.hidden_size;
     const auto eps = static_cast<float>(config_.rms_norm_eps);
     if (begins()) {
-      embed(chunks);
+      WINDLASS_RETURN_IF_ERROR(embed(chunks, tokens));
     } else {
       take(chunks);
     }
@@ -87,13 +87,13 @@ class CpuBackend final : public Backend {
       if (config_.qkv_bias) cpu::set_bias(layer.qkv_bias.data(), qkv_.data(), tokens, qkv_width());
       cpu::matmul(normed_.data(), layer.qkv.data(), qkv_.data(), tokens, hidden, qkv_width(), config_.qkv_bias);
       attend(chunks, i);
-      if (layer_done) layer_done(i);
       if (config_.attention_out_bias) cpu::add_bias(layer.out_bias.data(), residual_.data(), tokens, hidden);
-      cpu::matmul(mixed_.data(), layer.attention_out.data(), residual_.data(), tokens, config_.q_size(), hidden, true);
+      WINDLASS_RETURN_IF_ERROR(add_product(mixed_, layer.attention_out, tokens, config_.q_size()));
+      if (layer_done) layer_done(i);  // only now have all ranks written theirs
       cpu::rms_norm(residual_.data(), layer.mlp_norm.data(), normed_.data(), tokens, hidden, eps);
       cpu::matmul(normed_.data(), layer.gate_up.data(), gate_up_.data(), tokens, hidden, 2 * config_.intermediate_size);
       cpu::swiglu(gate_up_.data(), activated_.data(), tokens, config_.intermediate_size);
-      cpu::matmul(activated_.data(), layer.down.data(), residual_.data(), tokens, config_.intermediate_size, hidden, true);
+      WINDLASS_RETURN_IF_ERROR(add_product(activated_, layer.down, tokens, config_.intermediate_size));
     }
     if (!ends()) return std::span<const float>(residual_.data(), static_cast<std::size_t>(tokens * hidden));
     std::int64_t row = 0;
@@ -104,12 +104,36 @@ class CpuBackend final : public Backend {
     }
     if (rows > 0) {
       cpu::rms_norm(last_.data(), weights_.final_norm.data(), last_.data(), rows, hidden, eps);
-      cpu::matmul(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden, config_.vocab_size);
+      cpu::matmul(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden, slice_.size(config_.vocab_size));
     }
+    if (options_.group != nullptr) return gathered(rows);
     return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
   }
 
-  [[nodiscard]] std::int64_t layer_cache_size() const { return options_.kv_blocks * kKvBlockTokens * config_.kv_size(); }
+  // residual_ += x (tokens, in) * w (hidden, in)^T, in the sum over all ranks.
+  [[nodiscard]] Result<void> add_product(const std::vector<float>& x, const std::vector<float>& w, std::int64_t tokens,
+                                         std::int64_t in) {
+    const std::int64_t hidden = config_.hidden_size;
+    if (options_.group == nullptr) {
+      cpu::matmul(x.data(), w.data(), residual_.data(), tokens, in, hidden, true);
+      return {};
+    }
+    cpu::matmul(x.data(), w.data(), options_.group->addend(tokens * hidden).data(), tokens, in, hidden);
+    return options_.group->add_sum(residual_.data(), tokens * hidden);
+  }
+
+  // The rows with each rank's part of the vocabulary at its place, for rank 0.
+  [[nodiscard]] Result<std::span<const float>> gathered(std::int64_t rows) {
+    if (rows == 0) return std::span<const float>();
+    RankGroup& group = *options_.group;
+    const std::int64_t part = slice_.size(config_.vocab_size);
+    float* to = group.gather().data() + slice_.first(config_.vocab_size);
+    for (std::int64_t row = 0; row < rows; ++row) std::copy_n(logits_.data() + row * part, part, to + row * config_.vocab_size);
+    WINDLASS_RETURN_IF_ERROR(group.barrier());
+    if (slice_.rank != 0) return std::span<const float>();
+    return std::span<const float>(group.gather().first(static_cast<std::size_t>(rows * config_.vocab_size)));
+  }
+
   [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
 
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
@@ -124,15 +148,27 @@ class CpuBackend final : public Backend {
     for (const SequenceChunk& chunk : chunks) to = std::copy(chunk.hidden.begin(), chunk.hidden.end(), to);
   }
 
-  void embed(std::span<const SequenceChunk> chunks) {
-    float* to = residual_.data();
+  // A token's row is at the one rank that has its id; the others add nothing.
+  [[nodiscard]] Result<void> embed(std::span<const SequenceChunk> chunks, std::int64_t tokens) {
+    const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t first = slice_.first(config_.vocab_size);
+    const std::int64_t end = slice_.end(config_.vocab_size);
+    RankGroup* group = options_.group;
+    float* to = group == nullptr ? residual_.data() : group->addend(tokens * hidden).data();
     for (const SequenceChunk& chunk : chunks) {
       for (const std::int32_t token : chunk.tokens) {
         assert(token >= 0 && token < config_.vocab_size);
-        std::copy_n(weights_.embedding.data() + token * config_.hidden_size, config_.hidden_size, to);
-        to += config_.hidden_size;
+        if (token >= first && token < end) {
+          std::copy_n(weights_.embedding.data() + (token - first) * hidden, hidden, to);
+        } else {
+          std::fill_n(to, hidden, 0.0F);
+        }
+        to += hidden;
       }
     }
+    if (group == nullptr) return {};
+    std::fill_n(residual_.data(), tokens * hidden, 0.0F);
+    return group->add_sum(residual_.data(), tokens * hidden);
   }
 
   // Norms (where there are any) and rotates queries and keys, stores keys and values in the cache, then mixes: qkv_ -> mixed_.
@@ -141,8 +177,8 @@ class CpuBackend final : public Backend {
     const std::int64_t kv_size = config_.kv_size();
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
     const auto eps = static_cast<float>(config_.rms_norm_eps);
-    float* keys = keys_.data() + layer * layer_cache_size();
-    float* values = values_.data() + layer * layer_cache_size();
+    float* keys = cache_.keys(layer);
+    float* values = cache_.values(layer);
     std::int64_t first = 0;
     for (const SequenceChunk& chunk : chunks) {
       const std::int64_t count = tokens_of(chunk);
@@ -166,13 +202,14 @@ class CpuBackend final : public Backend {
     }
   }
 
+  TensorSlice slice_;
   ModelConfig config_;
   ModelWeights weights_;
   CpuBackendOptions options_;
   BlockRange blocks_;
   cpu::RopeTable rope_;
-  std::vector<float> keys_;    // (blocks_.size(), kv_blocks) of the tiles that ops.h describes
-  std::vector<float> values_;  // the same
+  std::vector<float> own_cache_;  // empty where the group has it
+  cpu::KvCache cache_;
   std::vector<float> residual_, normed_, qkv_, mixed_, gate_up_, activated_, last_, logits_;
   cpu::AttentionScratch scratch_;
 };
@@ -181,6 +218,20 @@ class CpuBackend final : public Backend {
 
 std::int64_t kv_bytes_per_token(const ModelConfig& config, std::int64_t layers) {
   return 2 * layers * config.kv_size() * static_cast<std::int64_t>(sizeof(float));
+}
+
+RankGroupSizes rank_group_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks) {
+  const BlockRange blocks = blocks_of(config, options);
+  RankGroupSizes sizes;
+  sizes.ranks = ranks;
+  sizes.sum_floats = options.max_batch_tokens * config.hidden_size;
+  sizes.gather_floats = blocks.end == config.layers ? options.max_logit_rows * config.vocab_size : 0;
+  sizes.own_floats = cpu::KvCache::size(config_of_rank(config, ranks), blocks.size(), options.kv_blocks);
+  return sizes;
+}
+
+cpu::KvCache kv_cache_of_rank(const ModelConfig& config, const CpuBackendOptions& options, const RankGroup& group, int rank) {
+  return {config_of_rank(config, group.ranks()), blocks_of(config, options).size(), options.kv_blocks, group.own(rank)};
 }
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, ModelWeights weights,

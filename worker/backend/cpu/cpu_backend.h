@@ -1,6 +1,9 @@
 // CpuBackend: the forward pass on the CPU in FP32, with a paged KV cache of fixed size.
 //
 // All memory is taken at make(); a step allocates nothing in steady state. Owned by the engine's loop, used from its thread.
+//
+// One of several ranks computes its slice of every layer, with the sums over a RankGroup: all ranks must run the same chunks.
+// Its KV cache, of its heads alone, lies in the group's memory.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +12,8 @@
 
 #include "planner/base/result.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cpu/kv_cache.h"
+#include "worker/collective/rank_group.h"
 #include "worker/model/config.h"
 #include "worker/model/weights.h"
 
@@ -21,11 +26,21 @@ struct CpuBackendOptions {
   std::int64_t max_context_tokens = 0;    // positions that exist
   int threads = 1;                        // for matrix products; of the whole process, as BLAS has it
   std::optional<BlockRange> blocks = {};  // those of the weights; nullopt: all of the model's
+  RankGroup* group = nullptr;             // of rank_group_sizes(); null: there is this rank alone
 };
 
 // Bytes of KV cache for one token position in so many layers.
 [[nodiscard]] std::int64_t kv_bytes_per_token(const ModelConfig& config, std::int64_t layers);
 
+// What the ranks of one model share. REQUIRES: check_tensor_parallel(config, ranks).
+[[nodiscard]] RankGroupSizes rank_group_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks);
+
+// A rank's cache in the group's memory, as each rank sees it.
+[[nodiscard]] cpu::KvCache kv_cache_of_rank(const ModelConfig& config, const CpuBackendOptions& options, const RankGroup& group,
+                                            int rank);
+
+// `weights` are the rank's slice; `config` is the whole model's. The group outlives the backend. vocab_size() is the model's,
+// kv_shape() the rank's; forward() gives the whole rows to rank 0, the others get none.
 // Error: kResourceExhausted when the cache and the buffers do not fit into memory; names the size.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, ModelWeights weights,
                                                                 const CpuBackendOptions& options);

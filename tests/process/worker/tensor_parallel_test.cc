@@ -1,0 +1,253 @@
+// Real workers in two ranks (docs/decisions/2026-11-22-tensor-parallel-ranks.md): they answer as one rank does, and neither
+// outlives the other.
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/worker/worker_process.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using testing::Answer;
+using testing::ask;
+using testing::Connection;
+using testing::eventually;
+using ::testing::HasSubstr;
+using testing::metric;
+using ::testing::Not;
+using testing::parse_stream;
+using testing::Process;
+
+constexpr std::chrono::seconds kSoon{5};  // what a user is promised
+constexpr const char* kCompletions = "/v1/completions";
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> out;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) out.push_back(std::stoi(name));
+  }
+  return out;
+}
+
+// State and parent, of /proc/ID/stat; what has ended, or waits to be asked for its status, has none.
+std::optional<pid_t> parent_of(pid_t id) {
+  const std::string text = text_of("/proc/" + std::to_string(id) + "/stat");
+  const auto end_of_name = text.rfind(')');
+  if (end_of_name == std::string::npos) return std::nullopt;
+  std::istringstream rest(text.substr(end_of_name + 1));
+  char state = 0;
+  pid_t parent = -1;
+  rest >> state >> parent;
+  if (state == 'Z' || state == 'X') return std::nullopt;
+  return parent;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> out;
+  for (const pid_t id : all_processes()) {
+    if (parent_of(id) == parent) out.push_back(id);
+  }
+  return out;
+}
+
+// Those that live and have the text among their arguments.
+std::vector<pid_t> processes_named(const std::string& text) {
+  std::vector<pid_t> out;
+  for (const pid_t id : all_processes()) {
+    const bool named = text_of("/proc/" + std::to_string(id) + "/cmdline").find(text) != std::string::npos;
+    if (named && parent_of(id)) out.push_back(id);
+  }
+  return out;
+}
+
+// The inode of the memory that a rank shares with others; empty without.
+std::string shared_memory_of(pid_t id) {
+  std::istringstream maps(text_of("/proc/" + std::to_string(id) + "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:windlass-ranks") == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string range, rights, offset, device, inode;
+    fields >> range >> rights >> offset >> device >> inode;
+    return inode;
+  }
+  return "";
+}
+
+class TensorParallelWorker : public testing::Worker {
+ protected:
+  std::unique_ptr<Process> start_ranks(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"--tensor-parallel", "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    auto worker = start(arguments);
+    const auto others = children_of(worker->id());
+    EXPECT_EQ(others.size(), 1U) << worker->log();
+    other_ = others.empty() ? -1 : others.front();
+    memory_ = shared_memory_of(worker->id());
+    EXPECT_FALSE(memory_.empty());
+    EXPECT_EQ(shared_memory_of(other_), memory_);
+    return worker;
+  }
+  // Neither rank 1 nor the memory outlive rank 0.
+  void expect_nothing_left() const {
+    EXPECT_TRUE(eventually([&] { return processes_named(model().string()).empty(); }, kSoon));
+    EXPECT_FALSE(parent_of(other_).has_value());
+    for (const pid_t id : all_processes()) EXPECT_NE(shared_memory_of(id), memory_) << "process " << id;
+  }
+  // Several hundred tokens: more than an iteration takes.
+  static json request() {
+    std::string prompt;
+    for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
+    return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
+  }
+  // Streams that do not end soon, each with its first token.
+  std::vector<std::unique_ptr<Connection>> load() const {
+    std::vector<std::unique_ptr<Connection>> streams;
+    for (int i = 0; i < 4; ++i) {
+      streams.push_back(std::make_unique<Connection>(port_));
+      streams.back()->send("POST", kCompletions, completion(4000, true));
+    }
+    for (const auto& each : streams) EXPECT_TRUE(each->read_until("data: "));
+    return streams;
+  }
+
+  pid_t other_ = -1;    // rank 1
+  std::string memory_;  // inode
+};
+
+// Given requests that are whole, streamed, sampled with a seed and of several choices, two ranks give the texts and usage of
+// one, with the same KV cache in the metrics; given SIGTERM during a stream they finish it, and nothing is left of them.
+TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
+  const auto worker = start_ranks();
+  const int port = testing::free_port();
+  auto alone = start_at(port);
+  json sampled = request();
+  sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});
+  json several = request();
+  several["n"] = 3;
+  for (const json& body : {request(), sampled, several}) {
+    const Answer one = ask(port, "POST", kCompletions, body.dump());
+    const Answer two = ask(port_, "POST", kCompletions, body.dump());
+    ASSERT_EQ(one.status, 200) << one.body;
+    ASSERT_EQ(two.status, 200) << two.body;
+    const json expected = json::parse(one.body), found = json::parse(two.body);
+    ASSERT_EQ(found["choices"].size(), expected["choices"].size());
+    for (std::size_t i = 0; i < found["choices"].size(); ++i) {
+      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
+      EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
+    }
+    EXPECT_EQ(found["usage"], expected["usage"]);
+  }
+  json streamed = request();
+  streamed["stream"] = true;
+  EXPECT_EQ(parse_stream(ask(port_, "POST", kCompletions, streamed.dump()).body).text,
+            parse_stream(ask(port, "POST", kCompletions, streamed.dump()).body).text);
+  const std::string blocks = "windlass_worker_kv_cache_blocks{";
+  EXPECT_EQ(metric(metrics_text(), blocks), metric(ask(port, "GET", "/metrics").body, blocks));
+  EXPECT_EQ(metric(metrics_text(), "windlass_worker_kv_cache_blocks_used{"), 0);
+
+  alone.reset();
+  Connection connection(port_);
+  connection.send("POST", kCompletions, completion(1000, true));
+  ASSERT_TRUE(connection.read_until("data: "));
+  ::kill(other_, SIGTERM);  // as one that goes to a whole group of processes: rank 0 says when the others end
+  worker->signal(SIGTERM);
+  const auto stream = parse_stream(testing::parse_answer(connection.read_all()).body);
+  EXPECT_EQ(stream.tokens, 1000);
+  EXPECT_EQ(stream.done, 1);
+  EXPECT_EQ(worker->wait(), 0) << worker->log();
+  expect_nothing_left();
+}
+
+// Given rank 1 killed under load, and in another worker while it is idle, the worker ends within five seconds with a code that
+// is not zero and a reason that names the rank; no stream looks as if it were whole.
+TEST_F(TensorParallelWorker, LostRankEndsTheWorker) {
+  for (const bool loaded : {true, false}) {
+    const auto worker = start_ranks();
+    const auto streams = loaded ? load() : std::vector<std::unique_ptr<Connection>>();
+    ASSERT_EQ(::kill(other_, SIGKILL), 0);
+    EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+    EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 (process " + std::to_string(other_) + ") was ended by signal 9"));
+    for (const auto& each : streams) EXPECT_THAT(each->read_all(), Not(HasSubstr("[DONE]")));
+    expect_nothing_left();
+  }
+}
+
+// Given rank 1 frozen under load, the same: it lives, but nobody would ever get an answer.
+TEST_F(TensorParallelWorker, FrozenRankEndsTheWorker) {
+  const auto worker = start_ranks();
+  const auto streams = load();
+  ASSERT_EQ(::kill(other_, SIGSTOP), 0);
+  EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+  EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
+  expect_nothing_left();
+}
+
+// Given rank 0 killed under load, rank 1 and the memory are gone soon after.
+TEST_F(TensorParallelWorker, NothingOutlivesRankZero) {
+  const auto worker = start_ranks();
+  const auto streams = load();
+  worker->signal(SIGKILL);
+  EXPECT_EQ(worker->wait(kSoon), 128 + SIGKILL);
+  expect_nothing_left();
+}
+
+// Given weights that cannot be loaded, all ranks end, and the log says why.
+TEST_F(TensorParallelWorker, EndsWhereLoadingFails) {
+  make_model();
+  std::filesystem::resize_file(model() / "model.safetensors", 5000);
+  Process worker({testing::kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port()),
+                  "--tensor-parallel", "2"},
+                 folder_ / "damaged.log");
+  EXPECT_EQ(worker.wait(), 1) << worker.log();
+  EXPECT_THAT(worker.log(), HasSubstr("model.safetensors"));
+  EXPECT_TRUE(eventually([&] { return processes_named(model().string()).empty(); }, kSoon));
+}
+
+// Given degrees that the model or the backend cannot be cut into, or a rank that nobody started, one line that names the flag,
+// what was found and what is allowed.
+TEST_F(TensorParallelWorker, RefusesWrongDegrees) {
+  make_model();
+  const auto refused = [&](std::vector<std::string> more, int code) {
+    more.insert(more.begin(), {testing::kProgram, "--model", model().string(), "--port", "1"});
+    Process worker(more, folder_ / "refused.log");
+    EXPECT_EQ(worker.wait(), code);
+    return worker.log();
+  };
+  EXPECT_THAT(
+      refused({"--tensor-parallel", "4"}, 1),
+      HasSubstr("--tensor-parallel: found 4, allowed for this model are 1, 2: config.json's num_key_value_heads (2) must "
+                "be divisible by it"));
+  EXPECT_THAT(refused({"--tensor-parallel", "0"}, 2), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
+  EXPECT_THAT(refused({"--tensor-parallel", "2", "--backend", "cuda"}, 2),
+              HasSubstr("allowed together with --backend cuda is 1"));
+  EXPECT_THAT(refused({"--tensor-parallel", "2", "--tensor-rank", "1"}, 2), HasSubstr("--tensor-rank: found 1"));
+}
+
+// Given a chain of two workers that are cut into two ranks each, it answers as one worker in one rank does.
+TEST_F(TensorParallelWorker, ChainsOfCutWorkers) {
+  const auto alone = start();
+  const int later = testing::free_port(), first = testing::free_port();
+  const auto rest = start_at(later, {"--blocks", "1:3", "--tensor-parallel", "2"});
+  const auto head =
+      start_at(first, {"--blocks", "0:1", "--tensor-parallel", "2", "--next", "127.0.0.1:" + std::to_string(later)});
+  const Answer expected = ask(port_, "POST", kCompletions, request().dump());
+  const Answer found = ask(first, "POST", kCompletions, request().dump());
+  ASSERT_EQ(found.status, 200) << found.body;
+  EXPECT_EQ(json::parse(found.body)["choices"][0]["text"], json::parse(expected.body)["choices"][0]["text"]);
+}
+
+}  // namespace
+}  // namespace windlass::worker

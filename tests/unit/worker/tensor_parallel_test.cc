@@ -1,0 +1,430 @@
+// A model that several ranks compute together against the same model on one: whatever the schedule, the same logits within 1e-4
+// and the same greedy tokens; and what moves between workers fits whatever their degrees are.
+#include "worker/parallel/tensor_parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/fake_backend.h"
+#include "tests/unit/worker/model_files.h"
+#include "tests/unit/worker/random_model.h"
+#include "worker/engine/engine.h"
+
+namespace windlass::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::random_tokens;
+using testing::random_weights;
+
+constexpr double kMostDifference = 1e-4;  // of logits; top two that lie closer may change places
+
+// Rows, or columns, that a rank has of a matrix (rows, columns).
+std::vector<float> rows_of(const std::vector<float>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
+                           std::int64_t columns) {
+  if (from.empty()) return {};
+  const auto begin = from.begin() + (first + slice.first(rows)) * columns;
+  return {begin, begin + slice.size(rows) * columns};
+}
+std::vector<float> columns_of(const std::vector<float>& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
+  std::vector<float> out;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = from.begin() + row * columns + slice.first(columns);
+    out.insert(out.end(), begin, begin + slice.size(columns));
+  }
+  return out;
+}
+void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+// What a rank is to have of the model's blocks.
+ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole, BlockRange blocks, TensorSlice slice) {
+  const std::int64_t hidden = config.hidden_size, q = config.q_size(), kv = config.kv_size();
+  const std::int64_t width = config.intermediate_size;
+  const bool ends = blocks.end == config.layers;
+  ModelWeights out;
+  if (blocks.first == 0 || (ends && config.tie_word_embeddings))
+    out.embedding = rows_of(whole.embedding, slice, 0, config.vocab_size, hidden);
+  for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
+    const LayerWeights& from = whole.layers[static_cast<std::size_t>(i)];
+    LayerWeights layer = from;
+    layer.qkv = rows_of(from.qkv, slice, 0, q, hidden);
+    append(layer.qkv, rows_of(from.qkv, slice, q, kv, hidden));
+    append(layer.qkv, rows_of(from.qkv, slice, q + kv, kv, hidden));
+    layer.qkv_bias = rows_of(from.qkv_bias, slice, 0, q, 1);
+    append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q, kv, 1));
+    append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q + kv, kv, 1));
+    layer.attention_out = columns_of(from.attention_out, slice, hidden, q);
+    layer.gate_up = rows_of(from.gate_up, slice, 0, width, hidden);
+    append(layer.gate_up, rows_of(from.gate_up, slice, width, width, hidden));
+    layer.down = columns_of(from.down, slice, hidden, width);
+    out.layers.push_back(std::move(layer));
+  }
+  if (ends) out.final_norm = whole.final_norm;
+  if (ends) out.lm_head = rows_of(whole.lm_head, slice, 0, config.vocab_size, hidden);
+  return out;
+}
+
+ModelConfig config_for(Rng& rng, int ranks) {
+  ModelConfig config = testing::random_config(rng);
+  config.kv_heads = ranks * rng.integer(1, 2);
+  config.heads = config.kv_heads * rng.integer(1, 3);
+  config.intermediate_size = ranks * rng.integer(3, 15);
+  return config;
+}
+
+CpuBackendOptions options_for(const ModelConfig& config, std::int64_t kv_blocks) {
+  CpuBackendOptions options;
+  options.kv_blocks = kv_blocks;
+  options.max_batch_tokens = 64;
+  options.max_logit_rows = 4;
+  options.max_context_tokens = config.max_context_tokens;
+  return options;
+}
+
+// Some ranks with some blocks of a model: rank 0's backend, the others on threads of their own.
+class Ranks {
+ public:
+  Ranks(const ModelConfig& config, const ModelWeights& weights, CpuBackendOptions options, int ranks) {
+    const BlockRange blocks = options.blocks.value_or(config.all_blocks());
+    const RankGroupSizes sizes = tensor_parallel_sizes(config, options, ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto group = rank == 0 ? RankGroup::create(sizes) : RankGroup::join(groups_[0]->descriptor(), rank, sizes);
+      EXPECT_TRUE(group.ok());
+      groups_.push_back(std::move(group).value());
+      options.group = groups_.back().get();
+      auto made = make_cpu_backend(config, slice_of_rank(config, weights, blocks, {rank, ranks}), options);
+      EXPECT_TRUE(made.ok());
+      parts_.push_back(std::move(made).value());
+    }
+    options.group = groups_[0].get();
+    backend = make_tensor_parallel_backend(config, options, std::move(parts_[0]), nullptr);
+    for (std::size_t rank = 1; rank < parts_.size(); ++rank) {
+      threads_.emplace_back(
+          [this, rank] { EXPECT_TRUE(serve_tensor_rank(*groups_[rank], *parts_[rank]).ok()) << "rank " << rank; });
+    }
+  }
+  ~Ranks() {
+    backend.reset();
+    for (std::thread& each : threads_) each.join();
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  std::unique_ptr<Backend> backend;
+
+ private:
+  std::vector<std::shared_ptr<RankGroup>> groups_;
+  std::vector<std::unique_ptr<Backend>> parts_;  // without rank 0's
+  std::vector<std::thread> threads_;
+};
+
+std::unique_ptr<Backend> alone(const ModelConfig& config, const ModelWeights& weights, const CpuBackendOptions& options) {
+  auto made = make_cpu_backend(config, weights, options);
+  EXPECT_TRUE(made.ok());
+  return std::move(made).value();
+}
+
+struct Compared {
+  std::int64_t rows = 0;
+  std::int64_t close = 0;  // of them with other greedy tokens, and the top two closer than the difference
+};
+
+void expect_same_rows(std::span<const float> found, std::span<const float> expected, std::int64_t vocab, Compared& counts) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], kMostDifference);
+  for (auto row = expected.begin(); row != expected.end(); row += vocab) {
+    ++counts.rows;
+    const auto other = found.begin() + (row - expected.begin());
+    const auto best = std::max_element(row, row + vocab) - row;
+    const auto chosen = std::max_element(other, other + vocab) - other;
+    if (best == chosen) continue;
+    ++counts.close;
+    EXPECT_LT(row[best] - row[chosen], kMostDifference);
+  }
+}
+
+// Runs every batch on both and answers as the first does, so that both see the same schedule.
+class Both final : public Backend {
+ public:
+  Both(const ModelConfig& config, Backend& reference, Backend& first, Backend* second)
+      : config_(config), reference_(reference), first_(first), second_(second) {}
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return reference_.vocab_size(); }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return reference_.kv_blocks(); }
+  [[nodiscard]] KvShape kv_shape() const override { return reference_.kv_shape(); }
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    reference_.read_kv(range, blocks, out);
+  }
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    reference_.write_kv(range, blocks, in);
+  }
+
+  Compared counts;
+
+ private:
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& /*layer_done*/,
+                                                   std::int64_t /*skip*/) override {
+    const auto expected = reference_.forward(chunks);
+    EXPECT_TRUE(expected.ok());
+    auto found = first_.forward(chunks);
+    EXPECT_TRUE(found.ok()) << found.error().message;
+    if (second_ != nullptr && found.ok()) {  // the rest of the blocks
+      std::vector<SequenceChunk> rest(chunks.begin(), chunks.end());
+      const float* hidden = found->data();
+      for (SequenceChunk& each : rest) {
+        each.hidden = {hidden, each.tokens.size() * static_cast<std::size_t>(config_.hidden_size)};
+        hidden += each.hidden.size();
+        each.tokens = {};
+      }
+      found = second_->forward(rest);
+      EXPECT_TRUE(found.ok()) << found.error().message;
+    }
+    if (found.ok()) expect_same_rows(*found, *expected, vocab_size(), counts);
+    return expected;
+  }
+
+  const ModelConfig& config_;
+  Backend& reference_;
+  Backend& first_;
+  Backend* second_;
+};
+
+// Requests that come, are computed in chunks beside each other and lose their blocks to one another.
+std::int64_t run_schedule(Rng& rng, const ModelConfig& config, Backend& backend) {
+  EngineOptions options;
+  options.max_running = 4;
+  options.max_waiting = 100;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = rng.integer(8, 40);
+  const testing::ManualClock clock;
+  Engine engine(options, backend, testing::letter, clock);
+  RequestId next = 0;
+  for (int step = 0; next < 10 || !engine.idle(); ++step) {
+    for (; next < 10 && rng.uniform() < 0.4; ++next) {
+      EXPECT_TRUE(
+          engine.submit(next, testing::greedy(random_tokens(rng, config, rng.integer(1, 70)), rng.integer(1, 30)), 0).ok());
+    }
+    for (const TokenEvent& event : engine.step()) {
+      EXPECT_NE(event.finish, FinishReason::kError) << event.error;
+    }
+  }
+  return engine.preemptions();
+}
+
+class TensorParallelSchedules : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallelSchedules, ::testing::Values(2, 4));
+
+// Given random models (with and without biases, norms of heads, windows and tied embeddings; vocabularies that do not divide)
+// and schedules of batches, chunks and preemptions, several ranks give the logits of one within 1e-4 and its greedy tokens, but
+// where the top two lie closer than that.
+TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
+  std::int64_t preemptions = 0;
+  Compared counts;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Rng rng(seed, "tensor parallel");
+    const ModelConfig config = config_for(rng, GetParam());
+    const ModelWeights weights = random_weights(config, seed);
+    const CpuBackendOptions options = options_for(config, 7);
+    const auto reference = alone(config, weights, options);
+    const Ranks ranks(config, weights, options, GetParam());
+    Both both(config, *reference, *ranks.backend, nullptr);
+    preemptions += run_schedule(rng, config, both);
+    counts.rows += both.counts.rows;
+    counts.close += both.counts.close;
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(preemptions, 10);
+  EXPECT_GT(counts.rows, 800);
+  EXPECT_LE(counts.close, counts.rows / 100);
+}
+
+// Given a chain of two workers, each of which is cut into ranks of its own, the same.
+TEST(TensorParallel, WorkersOfAChainMayBeCut) {
+  Compared counts;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Rng rng(seed, "cut chain");
+    ModelConfig config = config_for(rng, 4);
+    config.layers = 3;
+    config.windows.resize(3, 0);
+    const ModelWeights weights = random_weights(config, seed);
+    CpuBackendOptions options = options_for(config, 10);
+    const auto reference = alone(config, weights, options);
+    const std::int64_t cut = rng.integer(1, 2);
+    options.blocks = BlockRange{0, cut};
+    const Ranks first(config, weights, options, 2);
+    options.blocks = BlockRange{cut, 3};
+    const Ranks second(config, weights, options, 4);
+    Both both(config, *reference, *first.backend, second.backend.get());
+    run_schedule(rng, config, both);
+    counts.rows += both.counts.rows;
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(counts.rows, 300);
+}
+
+// Given a prompt's keys and values, read layer by layer while workers of one, two and four ranks compute it and written into
+// the cache of a worker of another degree, they are those of one rank, exactly as they were read, and that worker goes on as
+// one rank would.
+TEST(TensorParallel, KeysAndValuesFitEveryDegree) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    Rng rng(seed, "degrees");
+    const ModelConfig config = config_for(rng, 4);
+    const ModelWeights weights = random_weights(config, seed);
+    const CpuBackendOptions options = options_for(config, 6);
+    const auto tokens = random_tokens(rng, config, 41);
+    const std::vector<std::int32_t> here{5, 0, 3}, there{1, 2, 4};
+    const SequenceChunk prompt{std::span(tokens).first(40), 0, here, false, {}, {}};
+    const SequenceChunk next{std::span(tokens).last(1), 40, there, true, {}, {}};
+    const auto reference = alone(config, weights, options);
+    const Ranks two(config, weights, options, 2), four(config, weights, options, 4);
+    Backend* const backends[] = {reference.get(), two.backend.get(), four.backend.get()};
+    const KvShape shape = reference->kv_shape();
+    const auto floats = static_cast<std::size_t>(40 * shape.values);
+    std::vector<std::vector<float>> expected;  // by layer
+    for (Backend* from : backends) {
+      EXPECT_EQ(from->kv_shape().layers, shape.layers);
+      EXPECT_EQ(from->kv_shape().values, shape.values);
+      std::vector<std::vector<float>> read;
+      ASSERT_TRUE(from->forward(std::span(&prompt, 1),
+                                [&](std::int64_t layer) {
+                                  read.emplace_back(floats);
+                                  from->read_kv({layer, 0, 40}, here, read.back().data());
+                                })
+                      .ok());
+      ASSERT_EQ(static_cast<std::int64_t>(read.size()), config.layers);
+      if (expected.empty()) expected = read;
+      for (std::size_t layer = 0; layer < read.size(); ++layer) {
+        for (std::size_t i = 0; i < floats; ++i) ASSERT_NEAR(read[layer][i], expected[layer][i], kMostDifference);
+      }
+      for (Backend* to : backends) {
+        for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+          const float* values = read[static_cast<std::size_t>(layer)].data();
+          to->write_kv({layer, 17, 23}, there, values + 17 * shape.values);
+          to->write_kv({layer, 0, 17}, there, values);
+          std::vector<float> again(floats);
+          to->read_kv({layer, 0, 40}, there, again.data());
+          ASSERT_EQ(again, read[static_cast<std::size_t>(layer)]);
+        }
+      }
+      Compared counts;
+      const auto wanted = reference->forward(std::span(&next, 1));
+      ASSERT_TRUE(wanted.ok());
+      for (Backend* to : {two.backend.get(), four.backend.get()}) {
+        const auto found = to->forward(std::span(&next, 1));
+        ASSERT_TRUE(found.ok());
+        expect_same_rows(*found, *wanted, config.vocab_size, counts);
+      }
+    }
+  }
+}
+
+// Given a batch that is too large, all ranks refuse it alike and compute the next one.
+TEST(TensorParallel, RefusedBatchesDoNoHarm) {
+  Rng rng(3, "refused");
+  const ModelConfig config = config_for(rng, 2);
+  const ModelWeights weights = random_weights(config, 3);
+  const CpuBackendOptions options = options_for(config, 8);
+  const Ranks ranks(config, weights, options, 2);
+  const auto tokens = random_tokens(rng, config, 300);
+  std::vector<std::int32_t> blocks(8);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  for (const std::size_t count : {std::size_t{65}, std::size_t{300}}) {
+    const SequenceChunk chunk{std::span(tokens).first(count), 0, blocks, true, {}, {}};
+    const auto refused = ranks.backend->forward(std::span(&chunk, 1));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kInternal);
+  }
+  const SequenceChunk chunk{std::span(tokens).first(64), 0, blocks, true, {}, {}};
+  const auto found = ranks.backend->forward(std::span(&chunk, 1));
+  ASSERT_TRUE(found.ok());
+  const auto reference = alone(config, weights, options);
+  const auto expected = reference->forward(std::span(&chunk, 1));
+  Compared counts;
+  expect_same_rows(*found, *expected, config.vocab_size, counts);
+}
+
+// Given a folder of weights, each rank loads exactly its slice of every matrix, and together they have each number once but for
+// norms.
+TEST(TensorParallel, RanksLoadTheirSlices) {
+  const testing::TemporaryFolder folder;
+  ModelShape shape = testing::tiny_shape();
+  shape.vocab = 301;  // an odd one: parts that differ by one
+  shape.architecture = Architecture::kQwen2;
+  ASSERT_TRUE(init_model(shape, folder.path()).ok());
+  const auto config = load_model_config(folder.path());
+  const auto store = TensorStore::open(folder.path());
+  ASSERT_TRUE(config.ok() && store.ok());
+  const auto whole = load_weights(*config, *store);
+  ASSERT_TRUE(whole.ok());
+  std::size_t floats = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto found = load_weights(*config, *store, config->all_blocks(), {rank, 2});
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    const ModelWeights expected = slice_of_rank(*config, *whole, config->all_blocks(), {rank, 2});
+    EXPECT_EQ(found->embedding, expected.embedding);
+    EXPECT_EQ(found->final_norm, whole->final_norm);
+    EXPECT_EQ(found->lm_head, expected.lm_head);
+    floats += found->embedding.size() + found->lm_head.size();
+    for (std::size_t i = 0; i < found->layers.size(); ++i) {
+      const LayerWeights& layer = found->layers[i];
+      EXPECT_EQ(layer.attention_norm, whole->layers[i].attention_norm);
+      EXPECT_EQ(layer.qkv, expected.layers[i].qkv);
+      EXPECT_FALSE(layer.qkv_bias.empty());
+      EXPECT_EQ(layer.qkv_bias, expected.layers[i].qkv_bias);
+      EXPECT_EQ(layer.attention_out, expected.layers[i].attention_out);
+      EXPECT_EQ(layer.mlp_norm, whole->layers[i].mlp_norm);
+      EXPECT_EQ(layer.gate_up, expected.layers[i].gate_up);
+      EXPECT_EQ(layer.down, expected.layers[i].down);
+      floats += layer.qkv.size() + layer.attention_out.size() + layer.gate_up.size() + layer.down.size();
+    }
+  }
+  std::size_t all = whole->embedding.size() + whole->lm_head.size();
+  for (const LayerWeights& layer : whole->layers)
+    all += layer.qkv.size() + layer.attention_out.size() + layer.gate_up.size() + layer.down.size();
+  EXPECT_EQ(floats, all);
+}
+
+// Given degrees that a model's heads or width do not divide by, the error names what was found, the field, and what is allowed.
+TEST(TensorParallel, WrongDegreesAreNamed) {
+  ModelConfig config;
+  config.heads = 24;
+  config.kv_heads = 8;
+  config.intermediate_size = 100;
+  for (const int good : {1, 2, 4}) EXPECT_TRUE(check_tensor_parallel(config, good).ok());
+  const auto message = [&](int ranks) { return check_tensor_parallel(config, ranks).error().message; };
+  EXPECT_EQ(message(8),
+            "--tensor-parallel: found 8, allowed for this model are 1, 2, 4: config.json's intermediate_size (100) must be "
+            "divisible by it");
+  EXPECT_THAT(message(3), HasSubstr("config.json's num_key_value_heads (8) and intermediate_size (100) must be divisible"));
+  EXPECT_THAT(message(5), HasSubstr("config.json's num_key_value_heads (8) and num_attention_heads (24) must"));
+  EXPECT_THAT(message(0), HasSubstr("found 0, allowed for this model are 1, 2, 4"));
+}
+
+// Given ranks that loaded other weights than rank 0, none of them serves.
+TEST(TensorParallel, OtherWeightsAreNoticed) {
+  RankGroupSizes sizes;
+  sizes.ranks = 2;
+  const auto first = RankGroup::create(sizes);
+  ASSERT_TRUE(first.ok());
+  std::thread second([&] {
+    const auto group = RankGroup::join((*first)->descriptor(), 1, sizes);
+    ASSERT_TRUE(group.ok());
+    EXPECT_FALSE(meet_loaded(**group, 7).ok());
+  });
+  const auto met = meet_loaded(**first, 8);
+  second.join();
+  ASSERT_FALSE(met.ok());
+  EXPECT_THAT(met.error().message, HasSubstr("found fingerprint 0000000000000007 at rank 1"));
+}
+
+}  // namespace
+}  // namespace windlass::worker

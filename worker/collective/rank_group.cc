@@ -1,0 +1,324 @@
+// Layout: a head with a line of its own for each rank, the message, gather, two buffers of addends for each rank, own floats.
+// Two buffers, so that one barrier a sum is enough: who writes the buffer of two sums ago has seen all come to the last one,
+// and so done with it.
+#include "worker/collective/rank_group.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace windlass::worker {
+namespace {
+
+constexpr std::int64_t kLine = 64;  // bytes that processors pass between them
+constexpr std::size_t kMostReason = 512;
+constexpr long kLookNs = 100'000'000;  // how often a waiting rank looks for lost ones
+constexpr int kSpins = 500;            // some tens of microseconds, about what a sleep and a wake cost
+
+struct alignas(kLine) RankLine {
+  std::atomic<std::uint32_t> meetings;  // barriers that it has come to
+  std::atomic<std::uint32_t> joined;    // 1: it holds its lock
+  std::atomic<std::uint32_t> beats;     // 0: it gives no signs of life
+  std::atomic<std::uint64_t> shown;
+};
+
+struct Head {
+  RankGroupSizes sizes;
+  alignas(kLine) std::atomic<std::uint32_t> messages;  // that rank 0 has sent
+  alignas(kLine) std::atomic<std::uint32_t> failed;    // 1: somebody writes the reason, 2: it is there
+  char reason[kMostReason];
+  RankLine ranks[RankGroup::kMaxRanks];
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+constexpr std::int64_t padded(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+constexpr std::int64_t float_bytes(std::int64_t count) { return padded(count * static_cast<std::int64_t>(sizeof(float))); }
+
+// Where each part begins, in bytes.
+struct Layout {
+  std::int64_t message, gather, addends, own, end;
+
+  explicit Layout(const RankGroupSizes& sizes)
+      : message(padded(sizeof(Head))),
+        gather(message + padded(sizes.message_bytes)),
+        addends(gather + float_bytes(sizes.gather_floats)),
+        own(addends + 2 * sizes.ranks * float_bytes(sizes.sum_floats)),
+        end(own + sizes.ranks * float_bytes(sizes.own_floats)) {}
+};
+
+Error call_failed(const char* call) {
+  return Error{ErrorCode::kUnavailable, fmt::format("memory for the ranks: {}: {}", call, std::strerror(errno))};
+}
+
+// Across processes, which std::atomic::wait does not do. Errors are ends of the wait like any other: the caller looks again.
+// True when the time ran out.
+bool futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  const timespec limit{0, kLookNs};
+  return ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0) != 0 && errno == ETIMEDOUT;
+}
+
+void futex_wake(const std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
+
+void spin_once() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+struct flock lock_of(int rank, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = rank;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+// A mapping and the descriptor that it was made from.
+class SharedMemory {
+ public:
+  SharedMemory(int descriptor, void* address, std::int64_t bytes) : descriptor_(descriptor), address_(address), bytes_(bytes) {}
+  ~SharedMemory() {
+    ::munmap(address_, static_cast<std::size_t>(bytes_));
+    ::close(descriptor_);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  // Takes the descriptor over.
+  static Result<std::unique_ptr<SharedMemory>> map(int descriptor, std::int64_t bytes) {
+    void* address = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (address == MAP_FAILED) {
+      const Error error = call_failed("mmap");
+      ::close(descriptor);
+      return error;
+    }
+    return std::make_unique<SharedMemory>(descriptor, address, bytes);
+  }
+
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] std::byte* at(std::int64_t offset) const { return static_cast<std::byte*>(address_) + offset; }
+  [[nodiscard]] Head& head() const { return *reinterpret_cast<Head*>(address_); }
+
+ private:
+  const int descriptor_;
+  void* const address_;
+  const std::int64_t bytes_;
+};
+
+RankGroup::RankGroup(std::unique_ptr<SharedMemory> memory, const RankGroupSizes& sizes, int rank, RankPatience patience)
+    : memory_(std::move(memory)),
+      sizes_(sizes),
+      rank_(rank),
+      patience_(patience),
+      spins_(std::thread::hardware_concurrency() >= static_cast<unsigned>(sizes.ranks) ? kSpins : 0) {}
+
+RankGroup::~RankGroup() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes, RankPatience patience) {
+  assert(sizes.ranks >= 1 && sizes.ranks <= kMaxRanks);
+  const std::int64_t bytes = Layout(sizes).end;
+  // The kernel promises more than there is, and ends a process when it is used.
+  const auto machine_bytes = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  if (bytes > machine_bytes) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("the ranks' KV cache and buffers: found {:.1f} GiB, this machine has {:.1f} GiB; lower "
+                             "--kv-cache-tokens or --max-context-tokens",
+                             static_cast<double>(bytes) / (1ULL << 30U), static_cast<double>(machine_bytes) / (1ULL << 30U))};
+  }
+  // Not shm_open(): its names outlive a killed process, and a container's /dev/shm has 64 MiB.
+  const int descriptor = ::memfd_create("windlass-ranks", MFD_CLOEXEC);
+  if (descriptor < 0) return call_failed("memfd_create");
+  if (::ftruncate(descriptor, bytes) != 0) {
+    const Error error = call_failed("ftruncate");
+    ::close(descriptor);
+    return error;
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto memory, SharedMemory::map(descriptor, bytes));
+  memory->head().sizes = sizes;  // all else begins as zero
+  std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, 0, patience));
+  WINDLASS_RETURN_IF_ERROR(group->take_lock());
+  return group;
+}
+
+Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, const RankGroupSizes& sizes,
+                                                   RankPatience patience) {
+  assert(rank >= 1 && rank < sizes.ranks && sizes.ranks <= kMaxRanks);
+  const std::int64_t bytes = Layout(sizes).end;
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0) return call_failed("fstat");
+  const int own = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) return call_failed("fcntl");
+  const Error other{ErrorCode::kFailedPrecondition,
+                    fmt::format("memory for the ranks: found {} bytes, rank {} needs {}: it does not read the same model, or "
+                                "was not started by rank 0",
+                                info.st_size, rank, bytes)};
+  if (info.st_size != bytes) {
+    ::close(own);
+    return other;
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto memory, SharedMemory::map(own, bytes));
+  if (memory->head().sizes != sizes) return other;
+  std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, rank, patience));
+  WINDLASS_RETURN_IF_ERROR(group->take_lock());
+  return group;
+}
+
+// By an open file of its own: locks of one open file do not see each other, and it must not be what other processes inherit.
+Result<void> RankGroup::take_lock() {
+  const std::string path = fmt::format("/proc/self/fd/{}", memory_->descriptor());
+  lock_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (lock_ < 0) return call_failed("open");
+  struct flock lock = lock_of(rank_, F_WRLCK);
+  if (::fcntl(lock_, F_OFD_SETLK, &lock) != 0) return call_failed("lock");
+  memory_->head().ranks[rank_].joined.store(1, std::memory_order_release);
+  return {};
+}
+
+int RankGroup::descriptor() const { return memory_->descriptor(); }
+
+Result<void> RankGroup::wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, int rank,
+                                   double limit_s) const {
+  for (int i = 0; i < spins_; ++i) {
+    if (word.load(std::memory_order_acquire) != value) return {};
+    spin_once();
+  }
+  const auto& beats = memory_->head().ranks[rank].beats;
+  std::uint32_t heard = beats.load(std::memory_order_relaxed);
+  int silent_looks = 0;  // not a time: that goes on while this process is frozen, too
+  const auto began = std::chrono::steady_clock::now();
+  for (;;) {
+    const bool timed_out = futex_wait(word, value);
+    if (word.load(std::memory_order_acquire) != value) return {};
+    if (!timed_out) continue;
+    if (auto why = lost()) return *std::move(why);
+    const std::uint32_t now = beats.load(std::memory_order_relaxed);
+    silent_looks = now == 0 || now != heard ? 0 : silent_looks + 1;
+    heard = now;
+    if (silent_looks * (kLookNs * 1e-9) >= patience_.silent_s) {
+      return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} is lost: it has given no sign of life for {:g} s", rank,
+                                                        sizes_.ranks, patience_.silent_s)};
+    }
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
+    if (waited.count() > limit_s) {
+      return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} does not answer: it is {:g} s later than rank {}", rank,
+                                                        sizes_.ranks, limit_s, rank_)};
+    }
+  }
+}
+
+Result<void> RankGroup::barrier(double limit_s) {
+  Head& head = memory_->head();
+  ++meetings_;
+  head.ranks[rank_].meetings.store(meetings_, std::memory_order_release);
+  futex_wake(head.ranks[rank_].meetings);
+  for (int rank = 0; rank < sizes_.ranks; ++rank) {
+    const auto& came = head.ranks[rank].meetings;
+    for (;;) {
+      const std::uint32_t now = came.load(std::memory_order_acquire);
+      if (static_cast<std::int32_t>(now - meetings_) >= 0) break;
+      WINDLASS_RETURN_IF_ERROR(wait_while(came, now, rank, limit_s));
+    }
+  }
+  return {};
+}
+
+float* RankGroup::floats_at(std::int64_t offset) const { return reinterpret_cast<float*>(memory_->at(offset)); }
+
+std::span<float> RankGroup::addend(std::int64_t count) const {
+  assert(count <= sizes_.sum_floats);
+  const std::int64_t slot = (sums_ % 2) * sizes_.ranks + rank_;
+  return {floats_at(Layout(sizes_).addends + slot * float_bytes(sizes_.sum_floats)), static_cast<std::size_t>(count)};
+}
+
+Result<void> RankGroup::add_sum(float* to, std::int64_t count) {
+  assert(count <= sizes_.sum_floats);
+  const std::int64_t first = (sums_++ % 2) * sizes_.ranks;
+  WINDLASS_RETURN_IF_ERROR(barrier());
+  for (std::int64_t rank = 0; rank < sizes_.ranks; ++rank) {
+    const float* from = floats_at(Layout(sizes_).addends + (first + rank) * float_bytes(sizes_.sum_floats));
+    for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
+  }
+  return {};
+}
+
+std::span<std::byte> RankGroup::outbox() const {
+  assert(rank_ == 0);
+  return {memory_->at(Layout(sizes_).message), static_cast<std::size_t>(sizes_.message_bytes)};
+}
+
+void RankGroup::send() {
+  assert(rank_ == 0);
+  Head& head = memory_->head();
+  head.messages.store(++messages_, std::memory_order_release);
+  futex_wake(head.messages);
+}
+
+Result<std::span<const std::byte>> RankGroup::receive() {
+  assert(rank_ != 0);
+  WINDLASS_RETURN_IF_ERROR(wait_while(memory_->head().messages, messages_, 0, kNoLimit));
+  ++messages_;
+  return std::span<const std::byte>(memory_->at(Layout(sizes_).message), static_cast<std::size_t>(sizes_.message_bytes));
+}
+
+std::span<float> RankGroup::gather() const {
+  return {floats_at(Layout(sizes_).gather), static_cast<std::size_t>(sizes_.gather_floats)};
+}
+
+std::span<float> RankGroup::own(int rank) const {
+  return {floats_at(Layout(sizes_).own + rank * float_bytes(sizes_.own_floats)), static_cast<std::size_t>(sizes_.own_floats)};
+}
+
+void RankGroup::show(std::uint64_t number) { memory_->head().ranks[rank_].shown.store(number, std::memory_order_release); }
+
+std::uint64_t RankGroup::shown(int rank) const { return memory_->head().ranks[rank].shown.load(std::memory_order_acquire); }
+
+void RankGroup::beat() { memory_->head().ranks[rank_].beats.fetch_add(1, std::memory_order_relaxed); }
+
+void RankGroup::fail(const std::string& reason) {
+  Head& head = memory_->head();
+  std::uint32_t expected = 0;
+  if (!head.failed.compare_exchange_strong(expected, 1)) return;
+  const std::size_t length = std::min(reason.size(), kMostReason - 1);
+  std::memcpy(head.reason, reason.data(), length);  // the rest is zero
+  head.failed.store(2, std::memory_order_release);
+}
+
+std::optional<std::string> RankGroup::failure() const {
+  const Head& head = memory_->head();
+  if (head.failed.load(std::memory_order_acquire) != 2) return std::nullopt;
+  return head.reason;
+}
+
+std::optional<Error> RankGroup::lost() const {
+  if (auto why = failure()) return Error{ErrorCode::kUnavailable, *std::move(why)};
+  const Head& head = memory_->head();
+  for (int rank = 0; rank < sizes_.ranks; ++rank) {
+    if (rank == rank_ || head.ranks[rank].joined.load(std::memory_order_acquire) == 0) continue;
+    struct flock lock = lock_of(rank, F_WRLCK);
+    if (::fcntl(lock_, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK) {
+      return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} is lost: its process has ended", rank, sizes_.ranks)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace windlass::worker

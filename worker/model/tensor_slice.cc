@@ -1,0 +1,45 @@
+// What must divide by the number of ranks.
+#include "worker/model/tensor_slice.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include "worker/collective/rank_group.h"
+
+namespace windlass::worker {
+
+Result<void> check_tensor_parallel(const ModelConfig& config, int ranks) {
+  const std::pair<const char*, std::int64_t> fields[] = {{"num_key_value_heads", config.kv_heads},
+                                                         {"num_attention_heads", config.heads},
+                                                         {"intermediate_size", config.intermediate_size}};
+  const auto divides = [&](int degree) {
+    return std::all_of(std::begin(fields), std::end(fields), [&](const auto& field) { return field.second % degree == 0; });
+  };
+  if (ranks >= 1 && ranks <= RankGroup::kMaxRanks && divides(ranks)) return {};
+  std::vector<int> allowed;
+  for (int degree = 1; degree <= RankGroup::kMaxRanks; ++degree) {
+    if (divides(degree)) allowed.push_back(degree);
+  }
+  std::string why;
+  for (const auto& [name, count] : fields) {
+    if (ranks >= 1 && count % ranks != 0) why += fmt::format("{}{} ({})", why.empty() ? "" : " and ", name, count);
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--tensor-parallel: found {}, allowed for this model are {}{}", ranks, fmt::join(allowed, ", "),
+                           why.empty() ? "" : ": config.json's " + why + " must be divisible by it")};
+}
+
+ModelConfig config_of_rank(const ModelConfig& config, int ranks) {
+  ModelConfig part = config;
+  part.heads /= ranks;
+  part.kv_heads /= ranks;
+  part.intermediate_size /= ranks;
+  return part;
+}
+
+}  // namespace windlass::worker
