@@ -22,6 +22,7 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.shape = service.shape;
   asked.shape_unknown_reason = service.shape_unknown_reason;
   asked.max_context_tokens = service.max_context_tokens;
+  asked.may_split = service.may_split && (!service.scaling.max_workers || *service.scaling.max_workers >= 2);
   asked.slo = service.slo;
   asked.workload = service.workload;
   asked.accelerators = service.accelerators;
@@ -74,7 +75,7 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
       entry.question = std::move(question);
       entry.asked = entry.waiting = false;
       entry.worth = !either || planner::split_may_pay(service, entry.question.classes);
-      if (!entry.worth) entry.advice.reset();
+      if (!entry.worth && !planner::runs_split(service, service.memory)) entry.advice.reset();
       entry.due = true;
     }
     // What is split already must hear what to do with it.
@@ -82,6 +83,7 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
       entry.due = false;
       entry.asked = entry.waiting = news = true;
       entry.order = ++asked_;
+      entry.stands_still = !either || planner::runs_split(service, service.memory);
     }
     service.split = entry.advice;
   }
@@ -93,7 +95,11 @@ std::optional<SplitQuestion> SplitQuestions::next() {
   const std::lock_guard lock(mutex_);
   Entry* oldest = nullptr;
   for (auto& [uid, entry] : entries_) {
-    if (entry.waiting && (oldest == nullptr || entry.order < oldest->order)) oldest = &entry;
+    if (!entry.waiting) continue;
+    const auto before = [](const Entry& one, const Entry& other) {
+      return one.stands_still != other.stands_still ? one.stands_still : one.order < other.order;
+    };
+    if (oldest == nullptr || before(entry, *oldest)) oldest = &entry;
   }
   if (oldest == nullptr) return std::nullopt;
   oldest->waiting = false;

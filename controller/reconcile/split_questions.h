@@ -30,7 +30,7 @@ class SplitQuestions {
   // Gives the services that want it their advice, as far as it is there. Returns whether there is anything new to ask.
   bool advise(planner::Snapshot& snapshot);
 
-  // The next question, oldest first; none: nothing is asked.
+  // The next question: of services that stand still without an answer before others, then oldest first; none: nothing is asked.
   [[nodiscard]] std::optional<SplitQuestion> next();
   // Of a question that was taken. Is not counted where the spec has changed meanwhile.
   void answer(const SplitQuestion& question, planner::SplitAdvice advice);
@@ -39,10 +39,11 @@ class SplitQuestions {
   struct Entry {
     SplitQuestion question;
     std::optional<planner::SplitAdvice> advice;
-    bool worth = false;    // asking: always but with Auto (split_may_pay)
-    bool due = false;      // the question is new
-    bool asked = false;    // and not answered
-    bool waiting = false;  // for somebody to take it
+    bool worth = false;         // asking: always but with Auto (split_may_pay)
+    bool due = false;           // the question is new
+    bool asked = false;         // and not answered
+    bool waiting = false;       // for somebody to take it
+    bool stands_still = false;  // its service does not scale without an answer: it goes before those that would only save
     std::uint64_t order = 0;
   };
 

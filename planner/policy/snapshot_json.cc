@@ -355,7 +355,7 @@ Result<SplitAdvice> read_split(const json& value, const std::string& path) {
   if (advice.holds) {
     advice.prefill = child<PhaseAdvice>(reader, "prefill", read_phase);
     advice.decode = child<PhaseAdvice>(reader, "decode", read_phase);
-    advice.cost_per_hour = reader.number("costPerHour");
+    advice.cost_per_hour = optional_number(reader, "costPerHour").value_or(0);
     advice.whole_cost_per_hour = optional_number(reader, "wholeCostPerHour");
   }
   advice.why = reader.string("why");

@@ -129,7 +129,11 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
     if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
     weigh("auto", any);
     if (whole.ok() && whole->holds) whole_cost = whole->cost_per_hour;
-    told.push_back(whole_cost ? fmt::format("whole workers: {:.4g} an hour", *whole_cost) : "no whole workers hold");
+    // Where nothing was found out about whole workers, they are no dearer: what runs stays.
+    if (!whole.ok()) whole_cost = best_cost;
+    told.push_back(!whole.ok()  ? "whole workers: " + whole.error().message
+                   : whole_cost ? fmt::format("whole workers: {:.4g} an hour", *whole_cost)
+                                : "no whole workers hold");
   }
   if (!best) {
     none.why = fmt::format("no split holds the objective: {}", fmt::join(told, "; "));

@@ -81,7 +81,7 @@ TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
   at.services[2].memory.prefill_share = 1;
   EXPECT_TRUE(questions.advise(at));
   EXPECT_FALSE(questions.advise(at));
-  for (const std::size_t asked : {0, 2}) {
+  for (const std::size_t asked : {2, 0}) {  // what is split already does not scale without an answer
     const auto question = questions.next();
     ASSERT_TRUE(question);
     EXPECT_EQ(question->service.id, at.services[asked].id);
@@ -96,6 +96,14 @@ TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
   at.services[0].workload = {40, 50, 1000};
   EXPECT_FALSE(questions.advise(at));
   EXPECT_FALSE(at.services[0].split);
+  at.services[0].workload = {40, 4000, 100};
+  at.services[0].scaling.max_workers = 1;
+  EXPECT_FALSE(questions.advise(at)) << "a pair is two";
+  at.services[0].scaling.max_workers = 4;
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_TRUE(questions.next());
+  at.services[0].workload = {40, 50, 1000};
+  EXPECT_FALSE(questions.advise(at));
   // It becomes split all the same, as by an edit of the strategy and back: then it is asked about.
   at.services[0].memory = at.services[2].memory;
   EXPECT_TRUE(questions.advise(at));
