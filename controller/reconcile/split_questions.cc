@@ -15,9 +15,8 @@ bool has_gpus(const planner::AcceleratorState& state) {
 }
 
 bool may_use(const planner::Service& service, const std::string& accelerator) {
-  return service.accelerators.empty() ||
-         std::any_of(service.accelerators.begin(), service.accelerators.end(),
-                     [&](const auto& allowed) { return allowed.accelerator == accelerator; });
+  return service.accelerators.empty() || std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                                                     [&](const auto& allowed) { return allowed.accelerator == accelerator; });
 }
 
 // What does not follow from the load, nor from who uses what.

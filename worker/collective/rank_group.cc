@@ -59,9 +59,9 @@ struct Layout {
 
 // Layout(sizes).end, or about that where it is beyond what 64 bits count.
 double bytes_of(const RankGroupSizes& sizes) {
-  const double floats = static_cast<double>(sizes.gather_floats) +
-                        static_cast<double>(sizes.ranks) *
-                            (2 * static_cast<double>(sizes.sum_floats) + static_cast<double>(sizes.own_floats));
+  const double floats =
+      static_cast<double>(sizes.gather_floats) +
+      static_cast<double>(sizes.ranks) * (2 * static_cast<double>(sizes.sum_floats) + static_cast<double>(sizes.own_floats));
   return static_cast<double>(sizes.message_bytes) + floats * sizeof(float);
 }
 
