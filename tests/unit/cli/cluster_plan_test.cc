@@ -177,6 +177,8 @@ TEST(ClusterPlan, WrongInputs) {
     EXPECT_EQ(outcome.out, "");
   };
   refused({"plan", "-f", kClusterExample, "--strategy", "hexgen"}, kUsage, "hexgen");
+  refused({"plan", "-f", kClusterExample, "--goal", "power"}, kUsage, "--goal: found power; hexgen2 places for the most");
+  refused({"plan", "-f", kClusterExample, "--goal", "cost", "--strategy", "huawei"}, kUsage, "--goal: found cost; huawei");
   refused({"plan", "-f", kScenario, "--strategy", "hexgen2"}, kFailed,
           "llama3-8b.yaml: --strategy hexgen2 places a model on the nodes of a cluster: found no cluster, needed is `cluster: "
           "{nodes");
