@@ -141,7 +141,8 @@ struct KnownArchitecture {
 constexpr KnownArchitecture kArchitectures[] = {{Architecture::kLlama, "llama", "LlamaForCausalLM"},
                                                 {Architecture::kMistral, "mistral", "MistralForCausalLM"},
                                                 {Architecture::kQwen2, "qwen2", "Qwen2ForCausalLM"},
-                                                {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM"}};
+                                                {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM"},
+                                                {Architecture::kOpt, "opt", "OPTForCausalLM"}};
 
 const KnownArchitecture& known(Architecture architecture) {
   return *std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
@@ -174,9 +175,6 @@ Architecture read_architecture(FieldReader& fields, const json& root) {
   } else {
     fields.missing("model_type", types);
   }
-  fields.only("hidden_act", "silu");
-  fields.only("mlp_bias", false);
-  fields.only("pretraining_tp", 1);
   if (fields.has("quantization_config")) {
     fields.bad("quantization_config", root.at("quantization_config"), "absence: weights are F32, F16 or BF16");
   }
@@ -191,7 +189,8 @@ void read_attention(FieldReader& fields, ModelConfig& config) {
       return;
     case Architecture::kQwen3: config.qk_norm = true; [[fallthrough]];
     case Architecture::kLlama: config.qkv_bias = config.attention_out_bias = fields.boolean("attention_bias", false); return;
-    case Architecture::kMistral: return;
+    case Architecture::kMistral:
+    case Architecture::kOpt: return;
   }
 }
 
@@ -221,6 +220,53 @@ void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
   std::fill_n(config.windows.begin(), std::min(from, config.layers), 0);
 }
 
+void read_head_dim(FieldReader& fields, ModelConfig& config) {
+  if (fields.has("head_dim") && config.architecture != Architecture::kOpt) {
+    config.head_dim = fields.whole("head_dim", 2, 1 << 16);
+  } else if (config.architecture == Architecture::kQwen3) {
+    config.head_dim = 128;  // as transformers has it, whatever hidden_size is
+  } else if (config.hidden_size % config.heads == 0) {
+    config.head_dim = config.hidden_size / config.heads;
+  } else {
+    fields.complain(fmt::format("field 'num_attention_heads': found {}, allowed is a divisor of hidden_size ({}){}",
+                                config.heads, config.hidden_size,
+                                config.architecture == Architecture::kOpt ? "" : " where head_dim is not given"));
+  }
+}
+
+void read_llama_family(FieldReader& fields, const json& root, ModelConfig& config) {
+  fields.only("hidden_act", "silu");
+  fields.only("mlp_bias", false);
+  fields.only("pretraining_tp", 1);
+  config.intermediate_size = fields.whole("intermediate_size", 1, 1 << 22);
+  config.norm_eps = fields.number("rms_norm_eps", 0, 1);
+  config.kv_heads = fields.has("num_key_value_heads") ? fields.whole("num_key_value_heads", 1, 1 << 14) : config.heads;
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  read_rope(fields, root, config);
+  read_attention(fields, config);
+  read_windows(fields, root, config);
+}
+
+// As the models from 125M to 66B have it; OPT-350M alone norms after each part and has embeddings narrower than its layers.
+void read_opt(FieldReader& fields, const json& root, ModelConfig& config) {
+  fields.only("activation_function", "relu");
+  fields.only("do_layer_norm_before", true);
+  fields.only("_remove_final_layer_norm", false);
+  fields.only("enable_bias", true);
+  fields.only("layer_norm_elementwise_affine", true);
+  if (fields.has("word_embed_proj_dim") && root.at("word_embed_proj_dim") != config.hidden_size) {
+    fields.bad("word_embed_proj_dim", root.at("word_embed_proj_dim"), fmt::format("hidden_size ({})", config.hidden_size));
+  }
+  config.intermediate_size = fields.whole("ffn_dim", 1, 1 << 22);
+  config.kv_heads = config.heads;
+  config.norm = Norm::kLayer;
+  config.norm_eps = 1e-5;  // torch's; no field says so
+  config.positions = Positions::kLearned;
+  config.activation = Activation::kRelu;
+  config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", true);
+}
+
 }  // namespace
 
 const char* to_string(Architecture architecture) { return known(architecture).model_type; }
@@ -243,36 +289,22 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   config.hidden_size = fields.whole("hidden_size", 1, 1 << 20);
   config.layers = fields.whole("num_hidden_layers", 1, 1 << 14);
   config.heads = fields.whole("num_attention_heads", 1, 1 << 14);
-  config.intermediate_size = fields.whole("intermediate_size", 1, 1 << 22);
   config.vocab_size = fields.whole("vocab_size", 1, 1 << 24);
   config.max_context_tokens = fields.whole("max_position_embeddings", 1, 1 << 28);
-  config.rms_norm_eps = fields.number("rms_norm_eps", 0, 1);
-  config.kv_heads = fields.has("num_key_value_heads") ? fields.whole("num_key_value_heads", 1, 1 << 14) : config.heads;
-  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   config.eos_token_ids = fields.ids("eos_token_id");
-  read_rope(fields, root, config);
-  read_attention(fields, config);
-  read_windows(fields, root, config);
-
-  if (fields.has("head_dim")) {
-    config.head_dim = fields.whole("head_dim", 2, 1 << 16);
-  } else if (config.architecture == Architecture::kQwen3) {
-    config.head_dim = 128;  // as transformers has it, whatever hidden_size is
-  } else if (config.hidden_size % config.heads == 0) {
-    config.head_dim = config.hidden_size / config.heads;
+  if (config.architecture == Architecture::kOpt) {
+    read_opt(fields, root, config);
   } else {
-    fields.complain(fmt::format(
-        "field 'num_attention_heads': found {}, allowed is a divisor of hidden_size ({}) where head_dim is not given",
-        config.heads, config.hidden_size));
+    read_llama_family(fields, root, config);
   }
+  read_head_dim(fields, config);
   if (fields.complaints().empty()) {
     if (config.heads % config.kv_heads != 0) {
       fields.complain(fmt::format("field 'num_key_value_heads': found {}, allowed is a divisor of num_attention_heads ({})",
                                   config.kv_heads, config.heads));
     }
     if (config.head_dim % 2 != 0) {
-      fields.complain(fmt::format("field 'head_dim': found {}, allowed is an even number (rotary embedding pairs dimensions)",
-                                  config.head_dim));
+      fields.complain(fmt::format("field 'head_dim': found {}, allowed is an even number", config.head_dim));
     }
     for (const std::int32_t id : config.eos_token_ids) {
       if (id >= config.vocab_size) {

@@ -2,8 +2,8 @@
 //
 // Query and key/value heads and the MLP's width are cut into equal parts: the matrices that make them by rows, those that take
 // them by columns, so that a layer needs two sums over the ranks. Of the vocabulary each rank has consecutive ids, in the
-// embedding and the output matrix alike; these parts may differ by one. Norms, and the bias after attention, are whole at all
-// ranks. Plain data; pure functions.
+// embedding and the output matrix alike; these parts may differ by one. Norms, learned positions, and the biases of what is
+// added to the residual stream, are whole at all ranks. Plain data; pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
-// Names of the tensors in a Hugging Face checkpoint of the Llama family and where each one goes.
+// Names of the tensors in a Hugging Face checkpoint and where each one goes.
 #include "worker/model/weights.h"
 
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -10,9 +12,10 @@
 namespace windlass::worker {
 namespace {
 
-class Loader {
+// Copies tensors that are as they should be, and remembers those that are not.
+class TensorCopier {
  public:
-  Loader(const TensorStore& store, TensorSlice slice) : store_(store), slice_(slice) {}
+  TensorCopier(const TensorStore& store, TensorSlice slice) : store_(store), slice_(slice) {}
 
   // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing and
   // remember why.
@@ -73,47 +76,121 @@ class Loader {
   std::vector<std::string> complaints_;
 };
 
+// What the parts of a model are called in its checkpoint.
+struct TensorNames {
+  std::string model;  // before all but lm_head
+  const char* final_norm;
+  // After "layers.N.".
+  const char* attention_norm;
+  const char* attention_out;
+  const char* mlp_norm;
+  std::vector<std::string> mlp_in;  // one after the other, by rows
+  const char* mlp_out;
+};
+
+TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
+  if (config.architecture != Architecture::kOpt) {
+    return {"model.",
+            "norm",
+            "input_layernorm",
+            "self_attn.o_proj",
+            "post_attention_layernorm",
+            {"mlp.gate_proj", "mlp.up_proj"},
+            "mlp.down_proj"};
+  }
+  // Some of OPT's files were saved without the class for text generation around the decoder.
+  const bool bare = store.find("decoder.embed_tokens.weight") != nullptr;
+  return {bare ? "decoder." : "model.decoder.",
+          "final_layer_norm",
+          "self_attn_layer_norm",
+          "self_attn.out_proj",
+          "final_layer_norm",
+          {"fc1"},
+          "fc2"};
+}
+
+// The parts of a model, each with the shape that the config says.
+class ModelLoader {
+ public:
+  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice)
+      : config_(config), names_(names_of(config, store)), slice_(slice), tensors_(store, slice) {}
+
+  [[nodiscard]] Result<ModelWeights> load(BlockRange blocks) {
+    ModelWeights weights;
+    const std::int64_t hidden = config_.hidden_size;
+    const bool begins = blocks.first == 0;
+    const bool ends = blocks.end == config_.layers;
+    if (begins || (ends && config_.tie_word_embeddings))
+      tensors_.append_rows(weights.embedding, names_.model + "embed_tokens.weight", {config_.vocab_size, hidden});
+    if (begins && config_.positions == Positions::kLearned) {
+      tensors_.append(weights.positions, names_.model + "embed_positions.weight",
+                      {config_.max_context_tokens + kLearnedPositionsOffset, hidden});
+    }
+    for (std::int64_t i = blocks.first; i < blocks.end; ++i)
+      weights.layers.push_back(layer(fmt::format("{}layers.{}.", names_.model, i)));
+    if (ends) weights.final_norm = norm(names_.model + names_.final_norm);
+    if (ends && !config_.tie_word_embeddings)
+      tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, hidden});
+    WINDLASS_RETURN_IF_ERROR(tensors_.outcome());
+    return weights;
+  }
+
+ private:
+  [[nodiscard]] NormWeights norm(const std::string& name) {
+    NormWeights norm;
+    tensors_.append(norm.weight, name + ".weight", {config_.hidden_size});
+    if (config_.norm == Norm::kLayer) tensors_.append(norm.bias, name + ".bias", {config_.hidden_size});
+    return norm;
+  }
+
+  [[nodiscard]] LayerWeights layer(const std::string& prefix) {
+    const std::int64_t hidden = config_.hidden_size;
+    const std::pair<const char*, std::int64_t> projections[] = {
+        {"q_proj", config_.q_size()}, {"k_proj", config_.kv_size()}, {"v_proj", config_.kv_size()}};
+    LayerWeights layer;
+    layer.attention_norm = norm(prefix + names_.attention_norm);
+    layer.qkv.reserve(static_cast<std::size_t>((slice_.size(config_.q_size()) + 2 * slice_.size(config_.kv_size())) * hidden));
+    for (const auto& [name, size] : projections) {
+      tensors_.append_rows(layer.qkv, fmt::format("{}self_attn.{}.weight", prefix, name), {size, hidden});
+      if (config_.qkv_bias) tensors_.append_rows(layer.qkv_bias, fmt::format("{}self_attn.{}.bias", prefix, name), {size});
+    }
+    if (config_.qk_norm) {
+      tensors_.append(layer.q_norm, prefix + "self_attn.q_norm.weight", {config_.head_dim});
+      tensors_.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config_.head_dim});
+    }
+    const std::string out = prefix + names_.attention_out;
+    tensors_.append_columns(layer.attention_out, out + ".weight", {hidden, config_.q_size()});
+    if (config_.attention_out_bias) tensors_.append(layer.out_bias, out + ".bias", {hidden});
+    layer.mlp_norm = norm(prefix + names_.mlp_norm);
+    layer.mlp = mlp(prefix);
+    return layer;
+  }
+
+  [[nodiscard]] MlpWeights mlp(const std::string& prefix) {
+    const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t width = config_.intermediate_size;
+    MlpWeights mlp;
+    mlp.in.reserve(names_.mlp_in.size() * static_cast<std::size_t>(slice_.size(width) * hidden));
+    for (const std::string& name : names_.mlp_in) {
+      tensors_.append_rows(mlp.in, prefix + name + ".weight", {width, hidden});
+      if (config_.mlp_bias) tensors_.append_rows(mlp.in_bias, prefix + name + ".bias", {width});
+    }
+    tensors_.append_columns(mlp.out, prefix + names_.mlp_out + ".weight", {hidden, width});
+    if (config_.mlp_bias) tensors_.append(mlp.out_bias, prefix + names_.mlp_out + ".bias", {hidden});
+    return mlp;
+  }
+
+  const ModelConfig& config_;
+  const TensorNames names_;
+  const TensorSlice slice_;
+  TensorCopier tensors_;
+};
+
 }  // namespace
 
 Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice) {
   try {
-    Loader loader(store, slice);
-    ModelWeights weights;
-    const std::int64_t hidden = config.hidden_size;
-    const bool begins = blocks.first == 0;
-    const bool ends = blocks.end == config.layers;
-    if (begins || (ends && config.tie_word_embeddings))
-      loader.append_rows(weights.embedding, "model.embed_tokens.weight", {config.vocab_size, hidden});
-    for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
-      const std::string prefix = fmt::format("model.layers.{}.", i);
-      LayerWeights layer;
-      layer.qkv.reserve(static_cast<std::size_t>((slice.size(config.q_size()) + 2 * slice.size(config.kv_size())) * hidden));
-      layer.gate_up.reserve(static_cast<std::size_t>(2 * slice.size(config.intermediate_size) * hidden));
-      loader.append(layer.attention_norm, prefix + "input_layernorm.weight", {hidden});
-      loader.append_rows(layer.qkv, prefix + "self_attn.q_proj.weight", {config.q_size(), hidden});
-      loader.append_rows(layer.qkv, prefix + "self_attn.k_proj.weight", {config.kv_size(), hidden});
-      loader.append_rows(layer.qkv, prefix + "self_attn.v_proj.weight", {config.kv_size(), hidden});
-      if (config.qkv_bias) {
-        loader.append_rows(layer.qkv_bias, prefix + "self_attn.q_proj.bias", {config.q_size()});
-        loader.append_rows(layer.qkv_bias, prefix + "self_attn.k_proj.bias", {config.kv_size()});
-        loader.append_rows(layer.qkv_bias, prefix + "self_attn.v_proj.bias", {config.kv_size()});
-      }
-      if (config.qk_norm) {
-        loader.append(layer.q_norm, prefix + "self_attn.q_norm.weight", {config.head_dim});
-        loader.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config.head_dim});
-      }
-      loader.append_columns(layer.attention_out, prefix + "self_attn.o_proj.weight", {hidden, config.q_size()});
-      if (config.attention_out_bias) loader.append(layer.out_bias, prefix + "self_attn.o_proj.bias", {hidden});
-      loader.append(layer.mlp_norm, prefix + "post_attention_layernorm.weight", {hidden});
-      loader.append_rows(layer.gate_up, prefix + "mlp.gate_proj.weight", {config.intermediate_size, hidden});
-      loader.append_rows(layer.gate_up, prefix + "mlp.up_proj.weight", {config.intermediate_size, hidden});
-      loader.append_columns(layer.down, prefix + "mlp.down_proj.weight", {hidden, config.intermediate_size});
-      weights.layers.push_back(std::move(layer));
-    }
-    if (ends) loader.append(weights.final_norm, "model.norm.weight", {hidden});
-    if (ends && !config.tie_word_embeddings) loader.append_rows(weights.lm_head, "lm_head.weight", {config.vocab_size, hidden});
-    WINDLASS_RETURN_IF_ERROR(loader.outcome());
-    return weights;
+    return ModelLoader(config, store, slice).load(blocks);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
                  fmt::format("{}: the weights do not fit into this machine's memory as FP32", store.file())};

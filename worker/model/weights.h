@@ -13,26 +13,41 @@
 
 namespace windlass::worker {
 
+struct NormWeights {
+  std::vector<float> weight;  // (hidden)
+  std::vector<float> bias;    // (hidden); empty without
+  bool operator==(const NormWeights&) const = default;
+};
+
+struct MlpWeights {
+  std::vector<float> in;        // (2 intermediate, hidden): gate rows, then up; (intermediate, hidden) for kRelu
+  std::vector<float> in_bias;   // as many as rows; empty without
+  std::vector<float> out;       // (hidden, intermediate)
+  std::vector<float> out_bias;  // (hidden); empty without
+  bool operator==(const MlpWeights&) const = default;
+};
+
 struct LayerWeights {
-  std::vector<float> attention_norm;  // (hidden)
+  NormWeights attention_norm;
   std::vector<float> qkv;             // (q + 2 kv, hidden): q rows, then k, then v
   std::vector<float> qkv_bias;        // (q + 2 kv); empty without
   std::vector<float> q_norm, k_norm;  // (head_dim) each; empty without
   std::vector<float> attention_out;   // (hidden, q)
   std::vector<float> out_bias;        // (hidden); empty without
-  std::vector<float> mlp_norm;        // (hidden)
-  std::vector<float> gate_up;         // (2 intermediate, hidden): gate rows, then up
-  std::vector<float> down;            // (hidden, intermediate)
+  NormWeights mlp_norm;
+  MlpWeights mlp;
 };
 
 // Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
-// tied to it; the final norm and lm_head with the last block. One of several ranks has its slice of each: then the sizes q, kv,
-// intermediate and vocab are its share.
+// tied to it; learned positions with block 0; the final norm and lm_head with the last block. One of several ranks has its
+// slice of each matrix: then the sizes q, kv, intermediate and vocab are its share; norms, positions and biases of what is
+// added to the residual stream are whole.
 struct ModelWeights {
   std::vector<float> embedding;      // (vocab, hidden)
+  std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty where they are not learned
   std::vector<LayerWeights> layers;  // of these blocks
-  std::vector<float> final_norm;     // (hidden)
-  std::vector<float> lm_head;        // (vocab, hidden); empty when tied to the embedding
+  NormWeights final_norm;
+  std::vector<float> lm_head;  // (vocab, hidden); empty when tied to the embedding
 
   [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
 };

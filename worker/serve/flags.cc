@@ -159,7 +159,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
 }
 
 Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
-  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3) over the OpenAI API");
+  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3, OPT) over the OpenAI API");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(0, 1);
   ServeFlags serve;
@@ -204,11 +204,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   CLI::App* model = app.add_subcommand("model", "work on model folders");
   model->require_subcommand(1);
   CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
-  make->add_option("--architecture", architecture, "llama, mistral, qwen2 or qwen3")->capture_default_str();
+  make->add_option("--architecture", architecture, "llama, mistral, qwen2, qwen3 or opt")->capture_default_str();
   make->add_option("--layers", init.shape.layers, "transformer layers")->capture_default_str();
   make->add_option("--hidden", init.shape.hidden, "hidden size")->capture_default_str();
   make->add_option("--heads", init.shape.heads, "query heads")->capture_default_str();
-  make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads")->capture_default_str();
+  make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads; for opt as many as heads")->capture_default_str();
   make->add_option("--intermediate", init.shape.intermediate, "width of the MLP")->capture_default_str();
   make->add_option("--vocab", init.shape.vocab, "vocabulary, the 256 bytes and special tokens included")->capture_default_str();
   make->add_option("--max-context", init.shape.max_context, "context in tokens")->capture_default_str();
@@ -231,6 +231,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
     const auto known = architecture_from_string(architecture);
     if (!known.ok()) return known.error().within("--architecture");
     init.shape.architecture = *known;
+    if (*known == Architecture::kOpt && make->count("--kv-heads") == 0) init.shape.kv_heads = init.shape.heads;
     if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
     return Command(init);
   }

@@ -87,7 +87,7 @@ TEST_P(Parity, LogitsAreThoseOfTransformers) {
     SCOPED_TRACE("prompt in pieces of " + std::to_string(piece));
     CpuBackendOptions options;
     options.kv_blocks = 16;
-    options.max_context_tokens = 256;
+    options.max_context_tokens = config->max_context_tokens;
     auto backend = make_cpu_backend(*config, *weights, options);
     ASSERT_TRUE(backend.ok()) << backend.error().message;
     std::vector<std::int32_t> blocks(16);
@@ -121,7 +121,7 @@ TEST_P(Parity, LogitsAreThoseOfTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, Parity,
-                         ::testing::Values("llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3"),
+                         ::testing::Values("llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3", "opt"),
                          [](const auto& made) { return std::string(made.param); });
 
 }  // namespace

@@ -20,11 +20,19 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     return values;
   };
   const double s = 1.7 / std::sqrt(static_cast<double>(config.hidden_size));
+  const auto norm = [&] {
+    NormWeights made;
+    made.weight = fill(config.hidden_size, 0.3, 1);
+    if (config.norm == Norm::kLayer) made.bias = fill(config.hidden_size, 0.3);
+    return made;
+  };
   ModelWeights weights;
   weights.embedding = fill(config.vocab_size * config.hidden_size, 1.5);
+  if (config.positions == Positions::kLearned)
+    weights.positions = fill((config.max_context_tokens + kLearnedPositionsOffset) * config.hidden_size, 0.5);
   for (std::int64_t i = 0; i < config.layers; ++i) {
     LayerWeights layer;
-    layer.attention_norm = fill(config.hidden_size, 0.3, 1);
+    layer.attention_norm = norm();
     layer.qkv = fill((config.q_size() + 2 * config.kv_size()) * config.hidden_size, s);
     if (config.qkv_bias) layer.qkv_bias = fill(config.q_size() + 2 * config.kv_size(), 0.5);
     if (config.qk_norm) {
@@ -33,12 +41,16 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     }
     layer.attention_out = fill(config.hidden_size * config.q_size(), s);
     if (config.attention_out_bias) layer.out_bias = fill(config.hidden_size, 0.5);
-    layer.mlp_norm = fill(config.hidden_size, 0.3, 1);
-    layer.gate_up = fill(2 * config.intermediate_size * config.hidden_size, s);
-    layer.down = fill(config.hidden_size * config.intermediate_size, s);
+    layer.mlp_norm = norm();
+    layer.mlp.in = fill(config.mlp_in_size() * config.hidden_size, s);
+    layer.mlp.out = fill(config.hidden_size * config.intermediate_size, s);
+    if (config.mlp_bias) {
+      layer.mlp.in_bias = fill(config.mlp_in_size(), 0.5);
+      layer.mlp.out_bias = fill(config.hidden_size, 0.5);
+    }
     weights.layers.push_back(std::move(layer));
   }
-  weights.final_norm = fill(config.hidden_size, 0.3, 1);
+  weights.final_norm = norm();
   if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.hidden_size, s);
   return weights;
 }
@@ -58,6 +70,10 @@ inline ModelConfig random_config(Rng& rng) {
   config.qkv_bias = rng.uniform() < 0.5;
   config.attention_out_bias = rng.uniform() < 0.3;
   config.qk_norm = rng.uniform() < 0.5;
+  config.mlp_bias = rng.uniform() < 0.3;
+  if (rng.uniform() < 0.3) config.norm = Norm::kLayer;
+  if (rng.uniform() < 0.3) config.positions = Positions::kLearned;
+  if (rng.uniform() < 0.3) config.activation = Activation::kRelu;
   if (rng.uniform() < 0.6) {
     for (std::int64_t i = 0; i < config.layers; ++i) config.windows.push_back(rng.uniform() < 0.3 ? 0 : rng.integer(1, 40));
   }

@@ -34,9 +34,37 @@ inline Row normalised(const Row& x, const std::vector<float>& weight, double eps
   return y;
 }
 
+inline Row centred(Row x) {
+  double mean = 0;
+  for (const double v : x) mean += v / static_cast<double>(x.size());
+  for (double& v : x) v -= mean;
+  return x;
+}
+
 inline void add(Row& x, const std::vector<float>& bias, std::size_t from = 0) {
   if (bias.empty()) return;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(bias[from + i]);
+}
+
+inline Row normalised(const ModelConfig& config, const Row& x, const NormWeights& weights) {
+  Row y = normalised(config.norm == Norm::kLayer ? centred(x) : x, weights.weight, config.norm_eps);
+  add(y, weights.bias);
+  return y;
+}
+
+inline Row mlp(const ModelConfig& config, const MlpWeights& weights, const Row& x) {
+  Row inner = times(weights.in, 0, config.mlp_in_size(), x);
+  add(inner, weights.in_bias);
+  if (config.activation == Activation::kRelu) {
+    for (double& v : inner) v = std::max(v, 0.0);
+  } else {
+    const auto half = inner.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) inner[i] = inner[i] / (1 + std::exp(-inner[i])) * inner[half + i];
+    inner.resize(half);
+  }
+  Row out = times(weights.out, 0, config.hidden_size, inner);
+  add(out, weights.out_bias);
+  return out;
 }
 
 // Each head by itself.
@@ -72,6 +100,9 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
   for (const std::int32_t token : tokens) {
     const auto at = weights.embedding.begin() + token * config.hidden_size;
     stream.emplace_back(at, at + config.hidden_size);
+    const std::size_t position = stream.size() - 1 + kLearnedPositionsOffset;
+    if (config.positions == Positions::kLearned)
+      add(stream.back(), weights.positions, position * static_cast<std::size_t>(config.hidden_size));
   }
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const LayerWeights& layer = weights.layers[l];
@@ -80,15 +111,16 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
     std::vector<Row> k;
     std::vector<Row> v;
     for (std::size_t t = 0; t < tokens.size(); ++t) {
-      const Row x = normalised(stream[t], layer.attention_norm, config.rms_norm_eps);
+      const Row x = normalised(config, stream[t], layer.attention_norm);
       q.push_back(times(layer.qkv, 0, config.q_size(), x));
       k.push_back(times(layer.qkv, config.q_size(), config.kv_size(), x));
       v.push_back(times(layer.qkv, config.q_size() + config.kv_size(), config.kv_size(), x));
       add(q.back(), layer.qkv_bias);
       add(k.back(), layer.qkv_bias, q.back().size());
       add(v.back(), layer.qkv_bias, q.back().size() + k.back().size());
-      normalise_heads(q.back(), layer.q_norm, config.rms_norm_eps);
-      normalise_heads(k.back(), layer.k_norm, config.rms_norm_eps);
+      normalise_heads(q.back(), layer.q_norm, config.norm_eps);
+      normalise_heads(k.back(), layer.k_norm, config.norm_eps);
+      if (config.positions == Positions::kLearned) continue;
       rotate(q.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
       rotate(k.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
     }
@@ -117,18 +149,13 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
       Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
       add(out, layer.out_bias);
       for (std::size_t i = 0; i < out.size(); ++i) stream[t][i] += out[i];
-      const Row x = normalised(stream[t], layer.mlp_norm, config.rms_norm_eps);
-      const Row gate = times(layer.gate_up, 0, config.intermediate_size, x);
-      Row up = times(layer.gate_up, config.intermediate_size, config.intermediate_size, x);
-      for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
-      const Row down = times(layer.down, 0, config.hidden_size, up);
-      for (std::size_t i = 0; i < down.size(); ++i) stream[t][i] += down[i];
+      const Row added = mlp(config, layer.mlp, normalised(config, stream[t], layer.mlp_norm));
+      for (std::size_t i = 0; i < added.size(); ++i) stream[t][i] += added[i];
     }
   }
   std::vector<Row> logits;
   for (const Row& x : stream) {
-    logits.push_back(
-        times(weights.output_matrix(), 0, config.vocab_size, normalised(x, weights.final_norm, config.rms_norm_eps)));
+    logits.push_back(times(weights.output_matrix(), 0, config.vocab_size, normalised(config, x, weights.final_norm)));
   }
   return logits;
 }

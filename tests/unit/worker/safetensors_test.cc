@@ -124,8 +124,9 @@ TEST(Safetensors, ReadsShards) {
 
 class Weights : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(init_model(testing::tiny_shape(), folder_.path()).ok());
+  void SetUp() override { make(Architecture::kLlama); }
+  void make(Architecture architecture) {
+    ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder_.path()).ok());
     const auto config = load_model_config(folder_.path());
     ASSERT_TRUE(config.ok()) << config.error().message;
     config_ = *config;
@@ -160,7 +161,7 @@ TEST_F(Weights, LoadsAWholeModel) {
   EXPECT_EQ(weights->embedding.size(), 300U * 32U);
   ASSERT_EQ(weights->layers.size(), 2U);
   EXPECT_EQ(weights->layers[1].qkv.size(), (32U + 2U * 16U) * 32U);
-  EXPECT_EQ(weights->layers[1].gate_up.size(), 2U * 48U * 32U);
+  EXPECT_EQ(weights->layers[1].mlp.in.size(), 2U * 48U * 32U);
   EXPECT_EQ(&weights->output_matrix(), &weights->lm_head);
 }
 
@@ -195,6 +196,30 @@ TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
 }
 
+// Given OPT's tensors with the decoder's names alone, as some of its files have them, they are found as well; where one is
+// missing, it is named as its neighbours are.
+TEST_F(Weights, OptsDecoderMayStandAlone) {
+  make(Architecture::kOpt);
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto whole = load_weights(config_, *store);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  edit_header([](json& header) {
+    json bare = json::object();
+    for (const auto& [name, value] : header.items()) bare[name.starts_with("model.") ? name.substr(6) : name] = value;
+    header = bare;
+  });
+  const auto renamed = TensorStore::open(folder_.path());
+  ASSERT_TRUE(renamed.ok());
+  const auto bare = load_weights(config_, *renamed);
+  ASSERT_TRUE(bare.ok()) << bare.error().message;
+  EXPECT_EQ(bare->positions, whole->positions);
+  EXPECT_EQ(bare->layers[1].mlp, whole->layers[1].mlp);
+  EXPECT_EQ(bare->final_norm, whole->final_norm);
+  edit_header([](json& header) { header.erase("decoder.layers.1.fc2.bias"); });
+  EXPECT_THAT(load_error(), HasSubstr("tensor 'decoder.layers.1.fc2.bias': found none, expected shape [32]"));
+}
+
 // Given a part of the model's blocks, exactly their tensors come, the embedding with the first block and the norm and head with
 // the last; tensors of other parts may be missing.
 TEST_F(Weights, LoadsAPart) {
@@ -209,7 +234,7 @@ TEST_F(Weights, LoadsAPart) {
   EXPECT_EQ(first->layers[0].qkv, whole->layers[0].qkv);
   EXPECT_EQ(last->layers[0].qkv, whole->layers[1].qkv);
   EXPECT_EQ(first->embedding, whole->embedding);
-  EXPECT_TRUE(first->final_norm.empty() && first->lm_head.empty());
+  EXPECT_TRUE(first->final_norm.weight.empty() && first->lm_head.empty());
   EXPECT_TRUE(last->embedding.empty());
   EXPECT_EQ(last->final_norm, whole->final_norm);
   EXPECT_EQ(last->lm_head, whole->lm_head);

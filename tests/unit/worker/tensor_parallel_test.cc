@@ -20,6 +20,7 @@
 namespace windlass::worker {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::random_tokens;
 using testing::random_weights;
@@ -43,14 +44,27 @@ std::vector<float> columns_of(const std::vector<float>& from, TensorSlice slice,
 }
 void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
+// What a rank is to have of an MLP so wide.
+MlpWeights mlp_of_rank(const ModelConfig& config, const MlpWeights& from, TensorSlice slice, std::int64_t width) {
+  MlpWeights out = from;
+  out.in = rows_of(from.in, slice, 0, width, config.hidden_size);
+  out.in_bias = rows_of(from.in_bias, slice, 0, width, 1);
+  if (config.activation == Activation::kSwiGlu) {
+    append(out.in, rows_of(from.in, slice, width, width, config.hidden_size));
+    append(out.in_bias, rows_of(from.in_bias, slice, width, width, 1));
+  }
+  out.out = columns_of(from.out, slice, config.hidden_size, width);
+  return out;
+}
+
 // What a rank is to have of the model's blocks.
 ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole, BlockRange blocks, TensorSlice slice) {
   const std::int64_t hidden = config.hidden_size, q = config.q_size(), kv = config.kv_size();
-  const std::int64_t width = config.intermediate_size;
   const bool ends = blocks.end == config.layers;
   ModelWeights out;
   if (blocks.first == 0 || (ends && config.tie_word_embeddings))
     out.embedding = rows_of(whole.embedding, slice, 0, config.vocab_size, hidden);
+  if (blocks.first == 0) out.positions = whole.positions;
   for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
     const LayerWeights& from = whole.layers[static_cast<std::size_t>(i)];
     LayerWeights layer = from;
@@ -61,9 +75,7 @@ ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole,
     append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q, kv, 1));
     append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q + kv, kv, 1));
     layer.attention_out = columns_of(from.attention_out, slice, hidden, q);
-    layer.gate_up = rows_of(from.gate_up, slice, 0, width, hidden);
-    append(layer.gate_up, rows_of(from.gate_up, slice, width, width, hidden));
-    layer.down = columns_of(from.down, slice, hidden, width);
+    layer.mlp = mlp_of_rank(config, from.mlp, slice, config.intermediate_size);
     out.layers.push_back(std::move(layer));
   }
   if (ends) out.final_norm = whole.final_norm;
@@ -354,11 +366,13 @@ TEST(TensorParallel, RefusedBatchesDoNoHarm) {
 
 // Given a folder of weights, each rank loads exactly its slice of every matrix, and together they have each number once but for
 // norms.
-TEST(TensorParallel, RanksLoadTheirSlices) {
+class TensorParallelFiles : public ::testing::TestWithParam<Architecture> {};
+INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles, ::testing::Values(Architecture::kQwen2, Architecture::kOpt),
+                         [](const auto& made) { return std::string(to_string(made.param)); });
+TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   const testing::TemporaryFolder folder;
-  ModelShape shape = testing::tiny_shape();
+  ModelShape shape = testing::tiny_shape(GetParam());
   shape.vocab = 301;  // an odd one: parts that differ by one
-  shape.architecture = Architecture::kQwen2;
   ASSERT_TRUE(init_model(shape, folder.path()).ok());
   const auto config = load_model_config(folder.path());
   const auto store = TensorStore::open(folder.path());
@@ -371,6 +385,7 @@ TEST(TensorParallel, RanksLoadTheirSlices) {
     ASSERT_TRUE(found.ok()) << found.error().message;
     const ModelWeights expected = slice_of_rank(*config, *whole, config->all_blocks(), {rank, 2});
     EXPECT_EQ(found->embedding, expected.embedding);
+    EXPECT_EQ(found->positions, whole->positions);
     EXPECT_EQ(found->final_norm, whole->final_norm);
     EXPECT_EQ(found->lm_head, expected.lm_head);
     floats += found->embedding.size() + found->lm_head.size();
@@ -382,14 +397,13 @@ TEST(TensorParallel, RanksLoadTheirSlices) {
       EXPECT_EQ(layer.qkv_bias, expected.layers[i].qkv_bias);
       EXPECT_EQ(layer.attention_out, expected.layers[i].attention_out);
       EXPECT_EQ(layer.mlp_norm, whole->layers[i].mlp_norm);
-      EXPECT_EQ(layer.gate_up, expected.layers[i].gate_up);
-      EXPECT_EQ(layer.down, expected.layers[i].down);
-      floats += layer.qkv.size() + layer.attention_out.size() + layer.gate_up.size() + layer.down.size();
+      EXPECT_EQ(layer.mlp, expected.layers[i].mlp);
+      floats += layer.qkv.size() + layer.attention_out.size() + layer.mlp.in.size() + layer.mlp.out.size();
     }
   }
   std::size_t all = whole->embedding.size() + whole->lm_head.size();
   for (const LayerWeights& layer : whole->layers)
-    all += layer.qkv.size() + layer.attention_out.size() + layer.gate_up.size() + layer.down.size();
+    all += layer.qkv.size() + layer.attention_out.size() + layer.mlp.in.size() + layer.mlp.out.size();
   EXPECT_EQ(floats, all);
 }
 
@@ -407,6 +421,10 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   EXPECT_THAT(message(3), HasSubstr("config.json's num_key_value_heads (8) and intermediate_size (100) must be divisible"));
   EXPECT_THAT(message(5), HasSubstr("config.json's num_key_value_heads (8) and num_attention_heads (24) must"));
   EXPECT_THAT(message(0), HasSubstr("found 0, allowed for this model are 1, 2, 4"));
+  config.architecture = Architecture::kOpt;
+  config.kv_heads = 24;
+  EXPECT_THAT(message(3), EndsWith("config.json's ffn_dim (100) must be divisible by it"));
+  EXPECT_THAT(message(5), HasSubstr("config.json's num_attention_heads (24) must"));
 }
 
 // Given ranks that loaded other weights than rank 0, none of them serves.
