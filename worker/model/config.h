@@ -1,8 +1,8 @@
 // ModelConfig: the shape of a dense decoder, from a Hugging Face config.json.
 //
 // Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values), Qwen3 (norms on the heads
-// of queries and keys) and OPT (learned positions, LayerNorm, biases and ReLU): the same layers but for what stands in the
-// fields here.
+// of queries and keys), Mixtral and Qwen3-MoE (experts) and OPT (learned positions, LayerNorm, biases and ReLU): the same
+// layers but for what stands in the fields here.
 //
 // What is read is checked at once and completely: an error names the file and every bad or missing field with what was found
 // and what is allowed. Plain data; pure functions; any thread. The planner has a reader of its own (planner/catalog), which
@@ -39,13 +39,15 @@ struct BlockRange {
   bool operator==(const BlockRange&) const = default;
 };
 
-enum class Architecture { kLlama, kMistral, kQwen2, kQwen3, kOpt };
+enum class Architecture { kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen3Moe, kOpt };
 // As config.json has it under model_type: "llama", ...
 [[nodiscard]] const char* to_string(Architecture architecture);
 // The error names what was found and what is allowed.
 [[nodiscard]] Result<Architecture> architecture_from_string(std::string_view name);
 // Of transformers: "LlamaForCausalLM", ...
 [[nodiscard]] const char* class_name(Architecture architecture);
+// Whether its layers have experts.
+[[nodiscard]] bool has_experts(Architecture architecture);
 
 // What comes before attention, before the MLP and before the output matrix; kLayer takes the mean away and has a bias.
 enum class Norm { kRms, kLayer };
@@ -82,6 +84,12 @@ struct ModelConfig {
   double rope_theta = 10000;  // kRotary alone
   RopeScaling rope_scaling;   // kRotary alone
   Activation activation = Activation::kSwiGlu;
+  // Mixture of experts: in place of its MLP a layer has so many, of which each token takes some. 0: none.
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t expert_intermediate_size = 0;
+  bool normalise_expert_weights = false;  // over the chosen ones; else softmax over all
+  std::vector<bool> dense_mlp;            // by layer: an MLP although others have experts; no entry: false
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
@@ -95,9 +103,20 @@ struct ModelConfig {
   [[nodiscard]] BlockRange all_blocks() const { return {0, layers}; }
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
-  // Rows of an MLP's first matrix.
-  [[nodiscard]] std::int64_t mlp_in_size() const {
-    return activation == Activation::kSwiGlu ? 2 * intermediate_size : intermediate_size;
+  // Rows of the first matrix of an MLP so wide.
+  [[nodiscard]] std::int64_t mlp_in_size(std::int64_t width) const {
+    return activation == Activation::kSwiGlu ? 2 * width : width;
+  }
+  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+    const auto index = static_cast<std::size_t>(layer);
+    return experts > 0 && (index >= dense_mlp.size() || !dense_mlp[index]);
+  }
+  // Whether some layer has an MLP of its own.
+  [[nodiscard]] bool has_mlp() const {
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      if (!has_experts(layer)) return true;
+    }
+    return false;
   }
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
     return layer < static_cast<std::int64_t>(windows.size()) ? windows[static_cast<std::size_t>(layer)] : 0;

@@ -87,6 +87,15 @@ std::string config_json(const ModelShape& shape) {
                        {"torch_dtype", "bfloat16"},
                        {"vocab_size", shape.vocab}};
   if (shape.architecture == Architecture::kMistral) root["sliding_window"] = kMistralWindow;
+  if (has_experts(shape.architecture)) root["num_experts_per_tok"] = shape.experts_per_token;
+  if (shape.architecture == Architecture::kMixtral) root["num_local_experts"] = shape.experts;
+  if (shape.architecture == Architecture::kQwen3Moe) {
+    root.update({{"decoder_sparse_step", 1},
+                 {"mlp_only_layers", ordered_json::array()},
+                 {"moe_intermediate_size", shape.intermediate},
+                 {"norm_topk_prob", true},
+                 {"num_experts", shape.experts}});
+  }
   return root.dump(2) + "\n";
 }
 
@@ -235,6 +244,13 @@ std::string weights_bytes(const ModelShape& shape) {
     file.add(name, {count}, file.random(name, count, 0.1));
   };
 
+  const auto mlp = [&](const std::string& prefix, const char* gate, const char* up, const char* down) {
+    matrix(fmt::format("{}{}.weight", prefix, gate), shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
+    matrix(fmt::format("{}{}.weight", prefix, up), shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
+    matrix(fmt::format("{}{}.weight", prefix, down), shape.hidden, shape.intermediate,
+           2 * by_fan_in(shape.intermediate) * into_residual, true);
+  };
+
   auto embedding = file.random("model.embed_tokens.weight", shape.vocab * shape.hidden, 1.0);
   for (std::int64_t id = 0; id < shape.vocab; ++id) embedding[static_cast<std::size_t>(id * shape.hidden)] = kCarrier;
   file.add("model.embed_tokens.weight", {shape.vocab, shape.hidden}, embedding);
@@ -249,16 +265,27 @@ std::string weights_bytes(const ModelShape& shape) {
       bias(prefix + "self_attn.k_proj.bias", kv_size);
       bias(prefix + "self_attn.v_proj.bias", kv_size);
     }
-    if (shape.architecture == Architecture::kQwen3) {
+    if (shape.architecture == Architecture::kQwen3 || shape.architecture == Architecture::kQwen3Moe) {
       ones(prefix + "self_attn.q_norm.weight", head_dim);
       ones(prefix + "self_attn.k_norm.weight", head_dim);
     }
     matrix(prefix + "self_attn.o_proj.weight", shape.hidden, shape.hidden, 2 * by_fan_in(shape.hidden) * into_residual, true);
     ones(prefix + "post_attention_layernorm.weight", shape.hidden);
-    matrix(prefix + "mlp.gate_proj.weight", shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
-    matrix(prefix + "mlp.up_proj.weight", shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
-    matrix(prefix + "mlp.down_proj.weight", shape.hidden, shape.intermediate, 2 * by_fan_in(shape.intermediate) * into_residual,
-           true);
+    if (!has_experts(shape.architecture)) {
+      mlp(prefix + "mlp.", "gate_proj", "up_proj", "down_proj");
+      continue;
+    }
+    const bool mixtral = shape.architecture == Architecture::kMixtral;
+    const std::string mixture = prefix + (mixtral ? "block_sparse_moe." : "mlp.");
+    matrix(mixture + "gate.weight", shape.experts, shape.hidden, by_fan_in(shape.hidden), false);
+    for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+      const std::string name = fmt::format("{}experts.{}.", mixture, expert);
+      if (mixtral) {
+        mlp(name, "w1", "w3", "w2");
+      } else {
+        mlp(name, "gate_proj", "up_proj", "down_proj");
+      }
+    }
   }
   ones("model.norm.weight", shape.hidden);
   auto head = file.random("lm_head.weight", shape.vocab * shape.hidden, 1.5 * by_fan_in(shape.hidden));
@@ -288,6 +315,8 @@ Result<void> check_model_shape(const ModelShape& shape) {
   range("heads", shape.heads, 1, 1024);
   range("kv-heads", shape.kv_heads, 1, 1024);
   range("intermediate", shape.intermediate, 8, 1 << 20);
+  range("experts", shape.experts, 1, 1024);
+  range("experts-per-token", shape.experts_per_token, 1, 1024);
   range("vocab", shape.vocab, 256 + static_cast<std::int64_t>(init_special_tokens().size()), 1 << 18);
   range("max-context", shape.max_context, 16, 1 << 20);
   if (complaints.empty()) {
@@ -301,11 +330,18 @@ Result<void> check_model_shape(const ModelShape& shape) {
     if (shape.architecture == Architecture::kOpt && shape.kv_heads != shape.heads) {
       complaints.push_back(fmt::format("kv-heads: found {}, allowed for opt is heads ({})", shape.kv_heads, shape.heads));
     }
-    const std::int64_t parameters = 2 * shape.vocab * shape.hidden +
-                                    shape.layers * (4 * shape.hidden * shape.hidden + 3 * shape.hidden * shape.intermediate);
+    if (shape.experts_per_token > shape.experts) {
+      complaints.push_back(
+          fmt::format("experts-per-token: found {}, allowed is at most experts ({})", shape.experts_per_token, shape.experts));
+    }
+    const bool mixture = has_experts(shape.architecture);
+    const std::int64_t mlps = mixture ? shape.experts : 1;
+    const std::int64_t layer = 4 * shape.hidden * shape.hidden + 3 * shape.hidden * shape.intermediate * mlps;
+    const std::int64_t parameters = 2 * shape.vocab * shape.hidden + shape.layers * layer;
     if (parameters > kMaxParameters) {
-      complaints.push_back(fmt::format("layers, hidden, intermediate, vocab: found about {} parameters, allowed are at most {}",
-                                       parameters, kMaxParameters));
+      complaints.push_back(
+          fmt::format("layers, hidden, intermediate, {}vocab: found about {} parameters, allowed are at most {}",
+                      mixture ? "experts, " : "", parameters, kMaxParameters));
     }
   }
   if (complaints.empty()) return {};

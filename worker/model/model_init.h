@@ -25,7 +25,9 @@ struct ModelShape {
   std::int64_t hidden = 256;
   std::int64_t heads = 8;
   std::int64_t kv_heads = 4;
-  std::int64_t intermediate = 688;
+  std::int64_t intermediate = 688;     // of each expert where there are experts
+  std::int64_t experts = 8;            // where the architecture has them
+  std::int64_t experts_per_token = 2;  // the same
   std::int64_t vocab = 512;
   std::int64_t max_context = 2048;
   std::uint64_t seed = 1;

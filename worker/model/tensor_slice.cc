@@ -18,7 +18,11 @@ Result<void> check_tensor_parallel(const ModelConfig& config, int ranks) {
   std::vector<std::pair<const char*, std::int64_t>> fields;
   if (!opt) fields.emplace_back("num_key_value_heads", config.kv_heads);
   fields.emplace_back("num_attention_heads", config.heads);
-  fields.emplace_back(opt ? "ffn_dim" : "intermediate_size", config.intermediate_size);
+  if (config.has_mlp()) fields.emplace_back(opt ? "ffn_dim" : "intermediate_size", config.intermediate_size);
+  if (config.experts > 0) {
+    const bool mixtral = config.architecture == Architecture::kMixtral;
+    fields.emplace_back(mixtral ? "intermediate_size" : "moe_intermediate_size", config.expert_intermediate_size);
+  }
   const auto divides = [&](int degree) {
     return std::all_of(fields.begin(), fields.end(), [&](const auto& field) { return field.second % degree == 0; });
   };
@@ -41,6 +45,7 @@ ModelConfig config_of_rank(const ModelConfig& config, int ranks) {
   part.heads /= ranks;
   part.kv_heads /= ranks;
   part.intermediate_size /= ranks;
+  part.expert_intermediate_size /= ranks;
   return part;
 }
 

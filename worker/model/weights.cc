@@ -76,6 +76,12 @@ class TensorCopier {
   std::vector<std::string> complaints_;
 };
 
+// An MLP's tensors, after the layer's name.
+struct MlpNames {
+  std::vector<std::string> in;  // one after the other, by rows
+  std::string out;
+};
+
 // What the parts of a model are called in its checkpoint.
 struct TensorNames {
   std::string model;  // before all but lm_head
@@ -84,19 +90,29 @@ struct TensorNames {
   const char* attention_norm;
   const char* attention_out;
   const char* mlp_norm;
-  std::vector<std::string> mlp_in;  // one after the other, by rows
-  const char* mlp_out;
+  MlpNames mlp;
+  // Where there are experts: "ROUTER.weight", and expert E's tensors are "EXPERTS.E.NAME.weight".
+  std::string router, experts;
+  MlpNames expert;
 };
 
 TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
   if (config.architecture != Architecture::kOpt) {
-    return {"model.",
-            "norm",
-            "input_layernorm",
-            "self_attn.o_proj",
-            "post_attention_layernorm",
-            {"mlp.gate_proj", "mlp.up_proj"},
-            "mlp.down_proj"};
+    TensorNames names{"model.",
+                      "norm",
+                      "input_layernorm",
+                      "self_attn.o_proj",
+                      "post_attention_layernorm",
+                      {{"mlp.gate_proj", "mlp.up_proj"}, "mlp.down_proj"},
+                      "mlp.gate",
+                      "mlp.experts",
+                      {{"gate_proj", "up_proj"}, "down_proj"}};
+    if (config.architecture == Architecture::kMixtral) {
+      names.router = "block_sparse_moe.gate";
+      names.experts = "block_sparse_moe.experts";
+      names.expert = {{"w1", "w3"}, "w2"};
+    }
+    return names;
   }
   // Some of OPT's files were saved without the class for text generation around the decoder.
   const bool bare = store.find("decoder.embed_tokens.weight") != nullptr;
@@ -105,8 +121,10 @@ TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
           "self_attn_layer_norm",
           "self_attn.out_proj",
           "final_layer_norm",
-          {"fc1"},
-          "fc2"};
+          {{"fc1"}, "fc2"},
+          {},
+          {},
+          {}};
 }
 
 // The parts of a model, each with the shape that the config says.
@@ -127,7 +145,7 @@ class ModelLoader {
                       {config_.max_context_tokens + kLearnedPositionsOffset, hidden});
     }
     for (std::int64_t i = blocks.first; i < blocks.end; ++i)
-      weights.layers.push_back(layer(fmt::format("{}layers.{}.", names_.model, i)));
+      weights.layers.push_back(layer(fmt::format("{}layers.{}.", names_.model, i), config_.has_experts(i)));
     if (ends) weights.final_norm = norm(names_.model + names_.final_norm);
     if (ends && !config_.tie_word_embeddings)
       tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, hidden});
@@ -143,7 +161,7 @@ class ModelLoader {
     return norm;
   }
 
-  [[nodiscard]] LayerWeights layer(const std::string& prefix) {
+  [[nodiscard]] LayerWeights layer(const std::string& prefix, bool has_experts) {
     const std::int64_t hidden = config_.hidden_size;
     const std::pair<const char*, std::int64_t> projections[] = {
         {"q_proj", config_.q_size()}, {"k_proj", config_.kv_size()}, {"v_proj", config_.kv_size()}};
@@ -162,21 +180,28 @@ class ModelLoader {
     tensors_.append_columns(layer.attention_out, out + ".weight", {hidden, config_.q_size()});
     if (config_.attention_out_bias) tensors_.append(layer.out_bias, out + ".bias", {hidden});
     layer.mlp_norm = norm(prefix + names_.mlp_norm);
-    layer.mlp = mlp(prefix);
+    if (!has_experts) {
+      layer.mlp = mlp(prefix, names_.mlp, config_.intermediate_size, config_.mlp_bias);
+      return layer;
+    }
+    tensors_.append(layer.router, prefix + names_.router + ".weight", {config_.experts, hidden});
+    for (std::int64_t expert = 0; expert < config_.experts; ++expert) {
+      layer.experts.push_back(
+          mlp(fmt::format("{}{}.{}.", prefix, names_.experts, expert), names_.expert, config_.expert_intermediate_size, false));
+    }
     return layer;
   }
 
-  [[nodiscard]] MlpWeights mlp(const std::string& prefix) {
+  [[nodiscard]] MlpWeights mlp(const std::string& prefix, const MlpNames& names, std::int64_t width, bool biases) {
     const std::int64_t hidden = config_.hidden_size;
-    const std::int64_t width = config_.intermediate_size;
     MlpWeights mlp;
-    mlp.in.reserve(names_.mlp_in.size() * static_cast<std::size_t>(slice_.size(width) * hidden));
-    for (const std::string& name : names_.mlp_in) {
+    mlp.in.reserve(names.in.size() * static_cast<std::size_t>(slice_.size(width) * hidden));
+    for (const std::string& name : names.in) {
       tensors_.append_rows(mlp.in, prefix + name + ".weight", {width, hidden});
-      if (config_.mlp_bias) tensors_.append_rows(mlp.in_bias, prefix + name + ".bias", {width});
+      if (biases) tensors_.append_rows(mlp.in_bias, prefix + name + ".bias", {width});
     }
-    tensors_.append_columns(mlp.out, prefix + names_.mlp_out + ".weight", {hidden, width});
-    if (config_.mlp_bias) tensors_.append(mlp.out_bias, prefix + names_.mlp_out + ".bias", {hidden});
+    tensors_.append_columns(mlp.out, prefix + names.out + ".weight", {hidden, width});
+    if (biases) tensors_.append(mlp.out_bias, prefix + names.out + ".bias", {hidden});
     return mlp;
   }
 

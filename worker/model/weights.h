@@ -35,13 +35,15 @@ struct LayerWeights {
   std::vector<float> attention_out;   // (hidden, q)
   std::vector<float> out_bias;        // (hidden); empty without
   NormWeights mlp_norm;
-  MlpWeights mlp;
+  MlpWeights mlp;                   // empty where there are experts
+  std::vector<float> router;        // (experts, hidden); empty without
+  std::vector<MlpWeights> experts;  // so wide as experts are, without biases
 };
 
 // Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
 // tied to it; learned positions with block 0; the final norm and lm_head with the last block. One of several ranks has its
-// slice of each matrix: then the sizes q, kv, intermediate and vocab are its share; norms, positions and biases of what is
-// added to the residual stream are whole.
+// slice of each matrix: then the sizes q, kv, intermediate (each expert's too) and vocab are its share; norms, positions,
+// routers and biases of what is added to the residual stream are whole.
 struct ModelWeights {
   std::vector<float> embedding;      // (vocab, hidden)
   std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty where they are not learned

@@ -159,7 +159,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
 }
 
 Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
-  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3, OPT) over the OpenAI API");
+  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, OPT) over the OpenAI API");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(0, 1);
   ServeFlags serve;
@@ -204,12 +204,15 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   CLI::App* model = app.add_subcommand("model", "work on model folders");
   model->require_subcommand(1);
   CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
-  make->add_option("--architecture", architecture, "llama, mistral, qwen2, qwen3 or opt")->capture_default_str();
+  make->add_option("--architecture", architecture, "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe or opt")
+      ->capture_default_str();
   make->add_option("--layers", init.shape.layers, "transformer layers")->capture_default_str();
   make->add_option("--hidden", init.shape.hidden, "hidden size")->capture_default_str();
   make->add_option("--heads", init.shape.heads, "query heads")->capture_default_str();
   make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads; for opt as many as heads")->capture_default_str();
-  make->add_option("--intermediate", init.shape.intermediate, "width of the MLP")->capture_default_str();
+  make->add_option("--intermediate", init.shape.intermediate, "width of the MLP, or of each expert")->capture_default_str();
+  make->add_option("--experts", init.shape.experts, "experts of each layer, for mixtral and qwen3_moe")->capture_default_str();
+  make->add_option("--experts-per-token", init.shape.experts_per_token, "experts that a token goes to")->capture_default_str();
   make->add_option("--vocab", init.shape.vocab, "vocabulary, the 256 bytes and special tokens included")->capture_default_str();
   make->add_option("--max-context", init.shape.max_context, "context in tokens")->capture_default_str();
   make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")->capture_default_str();
@@ -231,6 +234,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
     const auto known = architecture_from_string(architecture);
     if (!known.ok()) return known.error().within("--architecture");
     init.shape.architecture = *known;
+    for (const char* flag : {"--experts", "--experts-per-token"}) {
+      if (make->count(flag) > 0 && !has_experts(*known))
+        return bad(
+            fmt::format("{}: found {}, allowed for mixtral and qwen3_moe alone", flag, make->get_option(flag)->as<int>()));
+    }
     if (*known == Architecture::kOpt && make->count("--kv-heads") == 0) init.shape.kv_heads = init.shape.heads;
     if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
     return Command(init);

@@ -34,6 +34,12 @@ MODELS = {
     "qwen3": lambda: transformers.Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=24),
     "opt": lambda: transformers.OPTConfig(hidden_size=48, ffn_dim=96, num_hidden_layers=3, num_attention_heads=4, vocab_size=VOCAB,
                                           max_position_embeddings=128, bos_token_id=0, eos_token_id=1, pad_token_id=None),
+    "mixtral": lambda: transformers.MixtralConfig(**COMMON, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2),
+    "qwen3_moe": lambda: transformers.Qwen3MoeConfig(**COMMON, num_key_value_heads=2, head_dim=24, num_experts=8,
+                                                     num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=True),
+    "qwen3_moe_sparse": lambda: transformers.Qwen3MoeConfig(
+        **{**COMMON, "num_hidden_layers": 4}, num_key_value_heads=1, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32,
+        norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[3], use_sliding_window=True, sliding_window=24),
 }
 
 

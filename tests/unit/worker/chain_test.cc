@@ -497,9 +497,19 @@ TEST(ChainWire, ModelsAreToldApart) {
       [](ModelConfig& c) { c.positions = c.positions == Positions::kRotary ? Positions::kLearned : Positions::kRotary; }));
   EXPECT_TRUE(differs(
       [](ModelConfig& c) { c.activation = c.activation == Activation::kRelu ? Activation::kSwiGlu : Activation::kRelu; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.experts += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.experts_per_token += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.expert_intermediate_size += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.normalise_expert_weights = !c.normalise_expert_weights; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.mlp_bias = !c.mlp_bias; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.hidden_size += 2; }));
   EXPECT_FALSE(differs([](ModelConfig& c) { c.max_context_tokens += 1; })) << "each worker has a limit of its own";
+  ModelConfig mixture = config;
+  mixture.experts = 2;
+  mixture.dense_mlp = {false, true};
+  const ChainModel some = chain_model(mixture, 1);
+  mixture.dense_mlp = {true, false};
+  EXPECT_NE(chain_model(mixture, 1), some);
 }
 
 // Given a reservation as text, the same back; given a text that is none, an error that names the field.

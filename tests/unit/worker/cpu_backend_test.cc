@@ -10,6 +10,7 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
+#include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker {
@@ -175,6 +176,69 @@ TEST(CpuBackend, RefusesTooLargeBatches) {
   const auto logits = (*backend)->forward(std::span(&chunk, 1));
   ASSERT_FALSE(logits.ok());
   EXPECT_NE(logits.error().message.find("found 9 tokens"), std::string::npos);
+}
+
+// Given logits that tie, are all alike or are not numbers, a token goes to as many experts as it should, the first ones first,
+// and each expert has its tokens in their order; shares are softmax over the chosen, or over all.
+TEST(ExpertRouting, ChoosesTheFirstOfEquals) {
+  ModelConfig config;
+  config.hidden_size = 1;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  cpu::ExpertRouting routing;
+  const std::vector<float> router{1, 3, 3, 2};
+  const std::vector<float> x{1, -1, 0};
+  routing.route(config, x.data(), router.data(), 3);
+  const auto tokens_of = [&](std::int64_t expert) {
+    std::vector<std::int64_t> tokens;
+    for (const auto& routed : routing.of(expert)) tokens.push_back(routed.token);
+    return tokens;
+  };
+  EXPECT_EQ(tokens_of(0), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(tokens_of(1), (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(tokens_of(2), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(tokens_of(3), (std::vector<std::int64_t>{1}));
+  const double all = 2 * std::exp(3) + std::exp(2) + std::exp(1);
+  EXPECT_NEAR(routing.of(2)[0].weight, std::exp(3) / all, 1e-6);
+  EXPECT_NEAR(routing.of(1)[1].weight, 0.25, 1e-6);
+  config.normalise_expert_weights = true;
+  routing.route(config, x.data(), router.data(), 3);
+  EXPECT_NEAR(routing.of(2)[0].weight, 0.5, 1e-6);
+  EXPECT_NEAR(routing.of(3)[0].weight, std::exp(-2) / (std::exp(-1) + std::exp(-2)), 1e-6);
+  const std::vector<float> odd{std::nanf(""), std::nanf(""), 1};
+  routing.route(config, odd.data(), router.data(), 3);
+  EXPECT_EQ(tokens_of(0), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(tokens_of(1), (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+// Given a model with experts, a sequence has the same logits, but for rounding, alone and beside another in the batch: nothing
+// of another token's choice shows.
+TEST(CpuBackend, OtherTokensChooseForThemselves) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Rng rng(seed, "others");
+    ModelConfig config = random_config(rng);
+    config.experts = 5;
+    config.experts_per_token = 2;
+    config.expert_intermediate_size = 24;
+    config.dense_mlp.clear();
+    const ModelWeights weights = random_weights(config, seed);
+    CpuBackendOptions options;
+    options.kv_blocks = 8;
+    options.max_batch_tokens = 64;
+    options.max_context_tokens = 64;
+    auto backend = make_cpu_backend(config, weights, options);
+    ASSERT_TRUE(backend.ok());
+    const auto tokens = random_tokens(rng, config, 30);
+    const auto others = random_tokens(rng, config, 30);
+    const std::vector<std::int32_t> here{0, 1}, there{2, 3};
+    const SequenceChunk chunks[] = {{tokens, 0, here, true}, {others, 0, there, true}};
+    const auto rows = (*backend)->forward(std::span(chunks, 1));
+    ASSERT_TRUE(rows.ok());
+    const std::vector<float> alone(rows->begin(), rows->end());
+    const auto both = (*backend)->forward(chunks);
+    ASSERT_TRUE(both.ok());
+    for (std::size_t i = 0; i < alone.size(); ++i) ASSERT_NEAR((*both)[i], alone[i], 1e-5) << "seed " << seed;
+  }
 }
 
 // Given Llama 3.1's scaling (8, 1, 4, 8192; theta 500000; head_dim 128), high frequencies stay, low ones are divided by 8, and

@@ -114,12 +114,20 @@ TEST(Flags, ModelInit) {
   ASSERT_TRUE(qwen.ok());
   EXPECT_EQ(std::get<ModelInitFlags>(*qwen).shape.architecture, Architecture::kQwen3);
   EXPECT_EQ(flags_error({"model", "init", "--architecture", "gpt2", "/tmp/x"}),
-            "--architecture: found 'gpt2', allowed are llama, mistral, qwen2, qwen3, opt");
+            "--architecture: found 'gpt2', allowed are llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, opt");
   const auto opt = parse_flags({"model", "init", "--architecture", "opt", "/tmp/x"}, "v");
   ASSERT_TRUE(opt.ok()) << opt.error().message;
   EXPECT_EQ(std::get<ModelInitFlags>(*opt).shape.kv_heads, 8) << "as many as heads";
   EXPECT_EQ(flags_error({"model", "init", "--architecture", "opt", "--kv-heads", "4", "/tmp/x"}),
             "--kv-heads: found 4, allowed for opt is heads (8)");
+  const auto mixtral = parse_flags({"model", "init", "--architecture", "mixtral", "--experts", "4", "/tmp/x"}, "v");
+  ASSERT_TRUE(mixtral.ok()) << mixtral.error().message;
+  EXPECT_EQ(std::get<ModelInitFlags>(*mixtral).shape.experts, 4);
+  EXPECT_EQ(std::get<ModelInitFlags>(*mixtral).shape.experts_per_token, 2);
+  EXPECT_EQ(flags_error({"model", "init", "--experts", "4", "/tmp/x"}),
+            "--experts: found 4, allowed for mixtral and qwen3_moe alone");
+  EXPECT_THAT(flags_error({"model", "init", "--architecture", "qwen3_moe", "--experts-per-token", "9", "/tmp/x"}),
+              HasSubstr("--experts-per-token: found 9, allowed is at most experts (8)"));
   EXPECT_THAT(flags_error({"model", "init", "--layers", "0", "/tmp/x"}), HasSubstr("--layers: found 0"));
   EXPECT_THAT(flags_error({"model", "init"}), HasSubstr("folder"));
 }

@@ -108,7 +108,7 @@ void expect_survival(const std::string& good, int files, const std::string& name
 // Given damaged configurations; each is read or refused.
 TEST(HostileFiles, Config) {
   const testing::TemporaryFolder folder;
-  for (const Architecture architecture : {Architecture::kOpt, Architecture::kLlama}) {
+  for (const Architecture architecture : {Architecture::kOpt, Architecture::kQwen3Moe, Architecture::kLlama}) {
     SCOPED_TRACE(to_string(architecture));
     ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder.path()).ok());
     expect_survival(testing::read_bytes(folder.path() / "config.json"), 3000, "m/config.json", [](const std::string& text) {

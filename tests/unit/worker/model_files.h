@@ -35,7 +35,8 @@ class TemporaryFolder {
 };
 
 inline constexpr Architecture kEveryArchitecture[] = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2,
-                                                      Architecture::kQwen3, Architecture::kOpt};
+                                                      Architecture::kQwen3, Architecture::kMixtral, Architecture::kQwen3Moe,
+                                                      Architecture::kOpt};
 
 inline ModelShape tiny_shape(Architecture architecture = Architecture::kLlama) {
   ModelShape shape;
@@ -45,6 +46,7 @@ inline ModelShape tiny_shape(Architecture architecture = Architecture::kLlama) {
   shape.heads = 4;
   shape.kv_heads = architecture == Architecture::kOpt ? 4 : 2;
   shape.intermediate = 48;
+  shape.experts = 4;
   shape.vocab = 300;
   shape.max_context = 160;
   shape.seed = 7;

@@ -50,7 +50,10 @@ TEST(ModelInit, EveryArchitectureCanBeLoaded) {
     EXPECT_EQ(weights->layers[0].mlp.in_bias.empty(), !opt);
     EXPECT_EQ(weights->final_norm.bias.empty(), !opt);
     EXPECT_EQ(weights->positions.size(), opt ? (160U + 2U) * 32U : 0U);
-    EXPECT_EQ(weights->layers[0].q_norm.empty(), architecture != Architecture::kQwen3);
+    EXPECT_EQ(weights->layers[0].q_norm.empty(),
+              architecture != Architecture::kQwen3 && architecture != Architecture::kQwen3Moe);
+    EXPECT_EQ(weights->layers[0].experts.size(), has_experts(architecture) ? 4U : 0U);
+    EXPECT_EQ(weights->layers[0].mlp.in.empty(), has_experts(architecture));
     EXPECT_EQ(config->window_of(0), architecture == Architecture::kMistral ? 4096 : 0);
   }
 }

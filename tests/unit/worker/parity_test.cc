@@ -121,7 +121,8 @@ TEST_P(Parity, LogitsAreThoseOfTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, Parity,
-                         ::testing::Values("llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3", "opt"),
+                         ::testing::Values("llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3", "opt", "mixtral",
+                                           "qwen3_moe", "qwen3_moe_sparse"),
                          [](const auto& made) { return std::string(made.param); });
 
 }  // namespace

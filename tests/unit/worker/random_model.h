@@ -1,6 +1,7 @@
 // Small models with random shapes and weights, for tests of what computes them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -26,6 +27,16 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     if (config.norm == Norm::kLayer) made.bias = fill(config.hidden_size, 0.3);
     return made;
   };
+  const auto mlp = [&](std::int64_t width, bool biases) {
+    MlpWeights made;
+    made.in = fill(config.mlp_in_size(width) * config.hidden_size, s);
+    made.out = fill(config.hidden_size * width, s);
+    if (biases) {
+      made.in_bias = fill(config.mlp_in_size(width), 0.5);
+      made.out_bias = fill(config.hidden_size, 0.5);
+    }
+    return made;
+  };
   ModelWeights weights;
   weights.embedding = fill(config.vocab_size * config.hidden_size, 1.5);
   if (config.positions == Positions::kLearned)
@@ -42,11 +53,11 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     layer.attention_out = fill(config.hidden_size * config.q_size(), s);
     if (config.attention_out_bias) layer.out_bias = fill(config.hidden_size, 0.5);
     layer.mlp_norm = norm();
-    layer.mlp.in = fill(config.mlp_in_size() * config.hidden_size, s);
-    layer.mlp.out = fill(config.hidden_size * config.intermediate_size, s);
-    if (config.mlp_bias) {
-      layer.mlp.in_bias = fill(config.mlp_in_size(), 0.5);
-      layer.mlp.out_bias = fill(config.hidden_size, 0.5);
+    if (config.has_experts(i)) {
+      layer.router = fill(config.experts * config.hidden_size, s);
+      for (std::int64_t n = config.experts; n > 0; --n) layer.experts.push_back(mlp(config.expert_intermediate_size, false));
+    } else {
+      layer.mlp = mlp(config.intermediate_size, config.mlp_bias);
     }
     weights.layers.push_back(std::move(layer));
   }
@@ -74,6 +85,13 @@ inline ModelConfig random_config(Rng& rng) {
   if (rng.uniform() < 0.3) config.norm = Norm::kLayer;
   if (rng.uniform() < 0.3) config.positions = Positions::kLearned;
   if (rng.uniform() < 0.3) config.activation = Activation::kRelu;
+  if (rng.uniform() < 0.4) {
+    config.experts = rng.integer(1, 6);
+    config.experts_per_token = rng.integer(1, std::min<std::int64_t>(3, config.experts));
+    config.expert_intermediate_size = rng.integer(4, 40);
+    config.normalise_expert_weights = rng.uniform() < 0.5;
+    for (std::int64_t i = 0; i < config.layers; ++i) config.dense_mlp.push_back(rng.uniform() < 0.3);
+  }
   if (rng.uniform() < 0.6) {
     for (std::int64_t i = 0; i < config.layers; ++i) config.windows.push_back(rng.uniform() < 0.3 ? 0 : rng.integer(1, 40));
   }

@@ -53,7 +53,8 @@ inline Row normalised(const ModelConfig& config, const Row& x, const NormWeights
 }
 
 inline Row mlp(const ModelConfig& config, const MlpWeights& weights, const Row& x) {
-  Row inner = times(weights.in, 0, config.mlp_in_size(), x);
+  const auto rows = static_cast<std::int64_t>(weights.in.size() / x.size());
+  Row inner = times(weights.in, 0, rows, x);
   add(inner, weights.in_bias);
   if (config.activation == Activation::kRelu) {
     for (double& v : inner) v = std::max(v, 0.0);
@@ -65,6 +66,23 @@ inline Row mlp(const ModelConfig& config, const MlpWeights& weights, const Row& 
   Row out = times(weights.out, 0, config.hidden_size, inner);
   add(out, weights.out_bias);
   return out;
+}
+
+// Every expert is asked, and what the best of them say is added by the softmax of the router's logits.
+inline Row mixture(const ModelConfig& config, const LayerWeights& layer, const Row& x) {
+  Row shares = times(layer.router, 0, config.experts, x);
+  for (double& share : shares) share = std::exp(share);
+  Row best = shares;
+  std::sort(best.rbegin(), best.rend());
+  const double least = best[static_cast<std::size_t>(config.experts_per_token) - 1];
+  double total = 0;
+  for (const double share : shares) total += share >= least || !config.normalise_expert_weights ? share : 0;
+  Row sum(x.size(), 0.0);
+  for (std::size_t expert = 0; expert < shares.size(); ++expert) {
+    const Row said = mlp(config, layer.experts[expert], x);
+    for (std::size_t i = 0; i < sum.size() && shares[expert] >= least; ++i) sum[i] += shares[expert] / total * said[i];
+  }
+  return sum;
 }
 
 // Each head by itself.
@@ -149,7 +167,8 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
       Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
       add(out, layer.out_bias);
       for (std::size_t i = 0; i < out.size(); ++i) stream[t][i] += out[i];
-      const Row added = mlp(config, layer.mlp, normalised(config, stream[t], layer.mlp_norm));
+      const Row x = normalised(config, stream[t], layer.mlp_norm);
+      const Row added = layer.experts.empty() ? mlp(config, layer.mlp, x) : mixture(config, layer, x);
       for (std::size_t i = 0; i < added.size(); ++i) stream[t][i] += added[i];
     }
   }

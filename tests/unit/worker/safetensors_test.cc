@@ -196,6 +196,48 @@ TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
 }
 
+// Given a model with experts in two shards, with the tensors of an expert in both, its weights are those of one file; an expert
+// that is in none of them is named.
+TEST_F(Weights, ExpertsMayBeInSeveralFiles) {
+  for (const Architecture architecture : {Architecture::kMixtral, Architecture::kQwen3Moe}) {
+    make(architecture);
+    const auto store = TensorStore::open(folder_.path());
+    ASSERT_TRUE(store.ok());
+    const auto whole = load_weights(config_, *store);
+    ASSERT_TRUE(whole.ok()) << whole.error().message;
+    const TemporaryFolder sharded;
+    json index = json::object();
+    for (const bool second : {false, true}) {
+      const std::string name = second ? "b.safetensors" : "a.safetensors";
+      edit_header([&](json& header) {
+        json part = json::object();
+        for (const auto& [tensor, entry] : header.items()) {
+          if ((testing::hash_of(tensor) % 2 == 1) == second && tensor != "__metadata__") part[tensor] = entry;
+        }
+        for (const auto& [tensor, entry] : part.items()) index[tensor] = name;
+        std::swap(header, part);
+      });
+      std::filesystem::rename(folder_.path() / "model.safetensors", sharded.path() / name);
+      ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder_.path()).ok());
+    }
+    write_bytes(sharded.path() / "model.safetensors.index.json", json{{"weight_map", index}}.dump());
+    const auto shards = TensorStore::open(sharded.path());
+    ASSERT_TRUE(shards.ok()) << shards.error().message;
+    const auto found = load_weights(config_, *shards);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ(found->layers[0].router, whole->layers[0].router);
+    EXPECT_EQ(found->layers[1].experts, whole->layers[1].experts);
+    std::string missing;
+    edit_header([&](json& header) {
+      for (const auto& [tensor, entry] : header.items()) {
+        if (tensor.find("layers.1.") != tensor.npos && tensor.find("experts.3.") != tensor.npos) missing = tensor;
+      }
+      header.erase(missing);
+    });
+    EXPECT_THAT(load_error(), HasSubstr("tensor '" + missing + "': found none, expected shape ["));
+  }
+}
+
 // Given OPT's tensors with the decoder's names alone, as some of its files have them, they are found as well; where one is
 // missing, it is named as its neighbours are.
 TEST_F(Weights, OptsDecoderMayStandAlone) {

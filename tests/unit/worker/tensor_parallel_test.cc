@@ -42,6 +42,12 @@ std::vector<float> columns_of(const std::vector<float>& from, TensorSlice slice,
   }
   return out;
 }
+// Numbers in the matrices of a layer that are cut.
+std::size_t cut_floats(const LayerWeights& layer) {
+  std::size_t count = layer.qkv.size() + layer.attention_out.size() + layer.mlp.in.size() + layer.mlp.out.size();
+  for (const MlpWeights& expert : layer.experts) count += expert.in.size() + expert.out.size();
+  return count;
+}
 void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 // What a rank is to have of an MLP so wide.
@@ -75,7 +81,8 @@ ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole,
     append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q, kv, 1));
     append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q + kv, kv, 1));
     layer.attention_out = columns_of(from.attention_out, slice, hidden, q);
-    layer.mlp = mlp_of_rank(config, from.mlp, slice, config.intermediate_size);
+    if (from.experts.empty()) layer.mlp = mlp_of_rank(config, from.mlp, slice, config.intermediate_size);
+    for (MlpWeights& expert : layer.experts) expert = mlp_of_rank(config, expert, slice, config.expert_intermediate_size);
     out.layers.push_back(std::move(layer));
   }
   if (ends) out.final_norm = whole.final_norm;
@@ -88,6 +95,7 @@ ModelConfig config_for(Rng& rng, int ranks) {
   config.kv_heads = ranks * rng.integer(1, 2);
   config.heads = config.kv_heads * rng.integer(1, 3);
   config.intermediate_size = ranks * rng.integer(3, 15);
+  if (config.experts > 0) config.expert_intermediate_size = ranks * rng.integer(2, 10);
   return config;
 }
 
@@ -367,7 +375,9 @@ TEST(TensorParallel, RefusedBatchesDoNoHarm) {
 // Given a folder of weights, each rank loads exactly its slice of every matrix, and together they have each number once but for
 // norms.
 class TensorParallelFiles : public ::testing::TestWithParam<Architecture> {};
-INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles, ::testing::Values(Architecture::kQwen2, Architecture::kOpt),
+INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
+                         ::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
+                                           Architecture::kQwen3Moe),
                          [](const auto& made) { return std::string(to_string(made.param)); });
 TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   const testing::TemporaryFolder folder;
@@ -393,17 +403,18 @@ TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
       const LayerWeights& layer = found->layers[i];
       EXPECT_EQ(layer.attention_norm, whole->layers[i].attention_norm);
       EXPECT_EQ(layer.qkv, expected.layers[i].qkv);
-      EXPECT_FALSE(layer.qkv_bias.empty());
+      EXPECT_EQ(layer.qkv_bias.empty(), !config->qkv_bias);
       EXPECT_EQ(layer.qkv_bias, expected.layers[i].qkv_bias);
       EXPECT_EQ(layer.attention_out, expected.layers[i].attention_out);
       EXPECT_EQ(layer.mlp_norm, whole->layers[i].mlp_norm);
       EXPECT_EQ(layer.mlp, expected.layers[i].mlp);
-      floats += layer.qkv.size() + layer.attention_out.size() + layer.mlp.in.size() + layer.mlp.out.size();
+      EXPECT_EQ(layer.router, whole->layers[i].router);
+      EXPECT_EQ(layer.experts, expected.layers[i].experts);
+      floats += cut_floats(layer);
     }
   }
   std::size_t all = whole->embedding.size() + whole->lm_head.size();
-  for (const LayerWeights& layer : whole->layers)
-    all += layer.qkv.size() + layer.attention_out.size() + layer.mlp.in.size() + layer.mlp.out.size();
+  for (const LayerWeights& layer : whole->layers) all += cut_floats(layer);
   EXPECT_EQ(floats, all);
 }
 
@@ -413,6 +424,7 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   config.heads = 24;
   config.kv_heads = 8;
   config.intermediate_size = 100;
+  config.layers = 2;
   for (const int good : {1, 2, 4}) EXPECT_TRUE(check_tensor_parallel(config, good).ok());
   const auto message = [&](int ranks) { return check_tensor_parallel(config, ranks).error().message; };
   EXPECT_EQ(message(8),
@@ -421,6 +433,12 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   EXPECT_THAT(message(3), HasSubstr("config.json's num_key_value_heads (8) and intermediate_size (100) must be divisible"));
   EXPECT_THAT(message(5), HasSubstr("config.json's num_key_value_heads (8) and num_attention_heads (24) must"));
   EXPECT_THAT(message(0), HasSubstr("found 0, allowed for this model are 1, 2, 4"));
+  config.experts = 4;
+  config.expert_intermediate_size = 6;
+  EXPECT_THAT(message(4), EndsWith("config.json's moe_intermediate_size (6) must be divisible by it")) << "no layer has an MLP";
+  config.dense_mlp = {false, true};
+  EXPECT_THAT(message(8), HasSubstr("intermediate_size (100) and moe_intermediate_size (6) must"));
+  config.experts = 0;
   config.architecture = Architecture::kOpt;
   config.kv_heads = 24;
   EXPECT_THAT(message(3), EndsWith("config.json's ffn_dim (100) must be divisible by it"));

@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker {
@@ -41,9 +42,9 @@ class CpuBackend final : public Backend {
         normed_(floats(options.max_batch_tokens * config.hidden_size)),
         qkv_(floats(options.max_batch_tokens * qkv_width())),
         mixed_(floats(options.max_batch_tokens * config_.q_size())),
-        mlp_in_(floats(options.max_batch_tokens * config_.mlp_in_size())),
-        activated_(
-            floats(config_.activation == Activation::kSwiGlu ? options.max_batch_tokens * config_.intermediate_size : 0)),
+        mlp_in_(floats(options.max_batch_tokens * config_.mlp_in_size(widest_mlp()))),
+        activated_(floats(config_.activation == Activation::kSwiGlu ? options.max_batch_tokens * widest_mlp() : 0)),
+        expert_rows_(floats(config_.experts > 0 ? options.max_batch_tokens * config.hidden_size : 0)),
         last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
         logits_(floats(ends() ? options.max_logit_rows * slice_.size(config.vocab_size) : 0)) {
     assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config.layers);
@@ -91,9 +92,7 @@ class CpuBackend final : public Backend {
       WINDLASS_RETURN_IF_ERROR(add_product(mixed_, layer.attention_out, layer.out_bias, tokens, config_.q_size()));
       if (layer_done) layer_done(i);  // only now have all ranks written theirs
       norm(layer.mlp_norm, residual_, normed_, tokens);
-      project(normed_, layer.mlp.in, layer.mlp.in_bias, mlp_in_, tokens, config_.mlp_in_size());
-      const std::vector<float>& activated = activate(tokens);
-      WINDLASS_RETURN_IF_ERROR(add_product(activated, layer.mlp.out, layer.mlp.out_bias, tokens, config_.intermediate_size));
+      WINDLASS_RETURN_IF_ERROR(layer.experts.empty() ? add_mlp(layer.mlp, tokens) : add_experts(layer, tokens));
     }
     if (!ends()) return std::span<const float>(residual_.data(), static_cast<std::size_t>(tokens * hidden));
     std::int64_t row = 0;
@@ -128,14 +127,50 @@ class CpuBackend final : public Backend {
     cpu::matmul(x.data(), w.data(), y.data(), tokens, config_.hidden_size, out, !bias.empty());
   }
 
-  // Of mlp_in_: (tokens, intermediate).
-  const std::vector<float>& activate(std::int64_t tokens) {
+  // An MLP so wide up to its second matrix: (tokens, width) of x (tokens, hidden).
+  const std::vector<float>& widen(const MlpWeights& mlp, const std::vector<float>& x, std::int64_t tokens, std::int64_t width) {
+    project(x, mlp.in, mlp.in_bias, mlp_in_, tokens, config_.mlp_in_size(width));
     if (config_.activation == Activation::kRelu) {
-      cpu::relu(mlp_in_.data(), tokens, config_.intermediate_size);
+      cpu::relu(mlp_in_.data(), tokens, width);
       return mlp_in_;
     }
-    cpu::swiglu(mlp_in_.data(), activated_.data(), tokens, config_.intermediate_size);
+    cpu::swiglu(mlp_in_.data(), activated_.data(), tokens, width);
     return activated_;
+  }
+
+  // residual_ += mlp(normed_)
+  [[nodiscard]] Result<void> add_mlp(const MlpWeights& mlp, std::int64_t tokens) {
+    const std::vector<float>& wide = widen(mlp, normed_, tokens, config_.intermediate_size);
+    return add_product(wide, mlp.out, mlp.out_bias, tokens, config_.intermediate_size);
+  }
+
+  // residual_ += the sum of each token's experts of normed_, by their weights, in the sum over all ranks. A token's experts are
+  // added in the order of their numbers, whatever the batch.
+  [[nodiscard]] Result<void> add_experts(const LayerWeights& layer, std::int64_t tokens) {
+    const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t width = config_.expert_intermediate_size;
+    float* to = residual_.data();
+    if (options_.group != nullptr) {
+      to = options_.group->addend(tokens * hidden).data();
+      std::fill_n(to, tokens * hidden, 0.0F);
+    }
+    routing_.route(config_, normed_.data(), layer.router.data(), tokens);
+    for (std::int64_t expert = 0; expert < config_.experts; ++expert) {
+      const auto routed = routing_.of(expert);
+      const auto count = static_cast<std::int64_t>(routed.size());
+      if (count == 0) continue;
+      float* row = expert_rows_.data();
+      for (const auto& [token, weight] : routed) row = std::copy_n(normed_.data() + token * hidden, hidden, row);
+      const MlpWeights& mlp = layer.experts[static_cast<std::size_t>(expert)];
+      const std::vector<float>& wide = widen(mlp, expert_rows_, count, width);
+      cpu::matmul(wide.data(), mlp.out.data(), expert_rows_.data(), count, width, hidden);
+      row = expert_rows_.data();
+      for (const auto& [token, weight] : routed) {
+        for (std::int64_t i = 0; i < hidden; ++i) to[token * hidden + i] += weight * row[i];
+        row += hidden;
+      }
+    }
+    return options_.group == nullptr ? Result<void>() : options_.group->add_sum(residual_.data(), tokens * hidden);
   }
 
   // residual_ += x (tokens, in) * w (hidden, in)^T, in the sum over all ranks, and the bias once.
@@ -164,6 +199,11 @@ class CpuBackend final : public Backend {
   }
 
   [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
+
+  [[nodiscard]] std::int64_t widest_mlp() const {
+    const std::int64_t own = config_.has_mlp() ? config_.intermediate_size : 0;
+    return std::max(own, config_.experts > 0 ? config_.expert_intermediate_size : 0);
+  }
 
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
   [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
@@ -250,7 +290,8 @@ class CpuBackend final : public Backend {
   cpu::RopeTable rope_;
   std::vector<float> own_cache_;  // empty where the group has it
   cpu::KvCache cache_;
-  std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, activated_, last_, logits_;
+  std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, activated_, expert_rows_, last_, logits_;
+  cpu::ExpertRouting routing_;
   cpu::AttentionScratch scratch_;
 };
 

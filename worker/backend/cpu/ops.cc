@@ -45,6 +45,12 @@ void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::
               1.0F, x, static_cast<int>(in), w, static_cast<int>(in), beta, y, static_cast<int>(out));
 }
 
+void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t i = 0; i < out; ++i) y[t * out + i] = dot(x + t * in, w + i * in, in);
+  }
+}
+
 void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out) {
   for (std::int64_t t = 0; t < tokens; ++t) std::copy_n(bias, out, y + t * out);
 }

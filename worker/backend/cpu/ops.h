@@ -16,6 +16,10 @@ namespace windlass::worker::cpu {
 void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
             bool accumulate = false);
 
+// y (T, out) = x (T, in) * w (out, in)^T, each number as a sum in one order, whatever T and the number of threads: for products
+// that decide something. Slower than matmul().
+void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out);
+
 // y (T, out): each row becomes the bias (out), or is added to by it.
 void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
 void add_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
