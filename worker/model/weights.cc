@@ -17,8 +17,8 @@ class TensorCopier {
  public:
   TensorCopier(const TensorStore& store, TensorSlice slice) : store_(store), slice_(slice) {}
 
-  // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing and
-  // remember why.
+  // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing, or not
+  // all, and remember why.
   void append(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
     if (const TensorView* tensor = checked(name, expected)) copy(*tensor, 0, tensor->elements(), to);
   }
@@ -28,13 +28,12 @@ class TensorCopier {
     const std::int64_t columns = expected.size() == 2 ? expected[1] : 1;
     copy(*tensor, slice_.first(expected[0]) * columns, slice_.size(expected[0]) * columns, to);
   }
-  void append_columns(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
-    const TensorView* tensor = checked(name, expected);
-    if (tensor == nullptr) return;
-    to.reserve(to.size() + static_cast<std::size_t>(expected[0] * slice_.size(expected[1])));
-    for (std::int64_t row = 0; row < expected[0]; ++row) {
-      copy(*tensor, row * expected[1] + slice_.first(expected[1]), slice_.size(expected[1]), to);
-    }
+  // The same of matrices (rows, columns), which may be quantised.
+  void append_rows(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
+    append_part(to, name, {rows, columns}, slice_.first(rows), slice_.end(rows), 0, columns);
+  }
+  void append_columns(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
+    append_part(to, name, {rows, columns}, 0, rows, slice_.first(columns), slice_.end(columns));
   }
 
   [[nodiscard]] Result<void> outcome() const {
@@ -65,6 +64,19 @@ class TensorCopier {
     return nullptr;
   }
 
+  void append_part(WeightMatrix& to, const std::string& name, const std::vector<std::int64_t>& expected, std::int64_t first_row,
+                   std::int64_t end_row, std::int64_t first_column, std::int64_t end_column) {
+    const TensorView* tensor = checked(name, expected);
+    if (tensor == nullptr) return;
+    row_.resize(static_cast<std::size_t>(expected[1]));
+    for (std::int64_t row = first_row; row < end_row; ++row) {
+      copy_as_float(*tensor, row_, row * expected[1]);
+      if (append_row(to, row_, first_column, end_column)) continue;
+      return complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
+                                  tensor->file, name, row, to_string(to.format)));
+    }
+  }
+
   static void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
     const std::size_t before = to.size();
     to.resize(before + static_cast<std::size_t>(count));
@@ -74,6 +86,7 @@ class TensorCopier {
   const TensorStore& store_;
   const TensorSlice slice_;
   std::vector<std::string> complaints_;
+  std::vector<float> row_;
 };
 
 // An MLP's tensors, after the layer's name.
@@ -130,8 +143,8 @@ TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
 // The parts of a model, each with the shape that the config says.
 class ModelLoader {
  public:
-  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice)
-      : config_(config), names_(names_of(config, store)), slice_(slice), tensors_(store, slice) {}
+  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format)
+      : config_(config), names_(names_of(config, store)), slice_(slice), format_(format), tensors_(store, slice) {}
 
   [[nodiscard]] Result<ModelWeights> load(BlockRange blocks) {
     ModelWeights weights;
@@ -154,6 +167,19 @@ class ModelLoader {
   }
 
  private:
+  // With room for so many numbers, and none of them.
+  [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t columns) const {
+    const auto count = static_cast<std::size_t>(rows * columns);
+    WeightMatrix matrix{format_, {}, {}, {}};
+    if (format_ == WeightFormat::kFp32) {
+      matrix.values.reserve(count);
+    } else {
+      matrix.codes.reserve(count);
+      matrix.scales.reserve(static_cast<std::size_t>(rows));
+    }
+    return matrix;
+  }
+
   [[nodiscard]] NormWeights norm(const std::string& name) {
     NormWeights norm;
     tensors_.append(norm.weight, name + ".weight", {config_.hidden_size});
@@ -167,9 +193,9 @@ class ModelLoader {
         {"q_proj", config_.q_size()}, {"k_proj", config_.kv_size()}, {"v_proj", config_.kv_size()}};
     LayerWeights layer;
     layer.attention_norm = norm(prefix + names_.attention_norm);
-    layer.qkv.reserve(static_cast<std::size_t>((slice_.size(config_.q_size()) + 2 * slice_.size(config_.kv_size())) * hidden));
+    layer.qkv = matrix(slice_.size(config_.q_size()) + 2 * slice_.size(config_.kv_size()), hidden);
     for (const auto& [name, size] : projections) {
-      tensors_.append_rows(layer.qkv, fmt::format("{}self_attn.{}.weight", prefix, name), {size, hidden});
+      tensors_.append_rows(layer.qkv, fmt::format("{}self_attn.{}.weight", prefix, name), size, hidden);
       if (config_.qkv_bias) tensors_.append_rows(layer.qkv_bias, fmt::format("{}self_attn.{}.bias", prefix, name), {size});
     }
     if (config_.qk_norm) {
@@ -177,7 +203,8 @@ class ModelLoader {
       tensors_.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config_.head_dim});
     }
     const std::string out = prefix + names_.attention_out;
-    tensors_.append_columns(layer.attention_out, out + ".weight", {hidden, config_.q_size()});
+    layer.attention_out = matrix(hidden, slice_.size(config_.q_size()));
+    tensors_.append_columns(layer.attention_out, out + ".weight", hidden, config_.q_size());
     if (config_.attention_out_bias) tensors_.append(layer.out_bias, out + ".bias", {hidden});
     layer.mlp_norm = norm(prefix + names_.mlp_norm);
     if (!has_experts) {
@@ -195,12 +222,13 @@ class ModelLoader {
   [[nodiscard]] MlpWeights mlp(const std::string& prefix, const MlpNames& names, std::int64_t width, bool biases) {
     const std::int64_t hidden = config_.hidden_size;
     MlpWeights mlp;
-    mlp.in.reserve(names.in.size() * static_cast<std::size_t>(slice_.size(width) * hidden));
+    mlp.in = matrix(static_cast<std::int64_t>(names.in.size()) * slice_.size(width), hidden);
+    mlp.out = matrix(hidden, slice_.size(width));
     for (const std::string& name : names.in) {
-      tensors_.append_rows(mlp.in, prefix + name + ".weight", {width, hidden});
+      tensors_.append_rows(mlp.in, prefix + name + ".weight", width, hidden);
       if (biases) tensors_.append_rows(mlp.in_bias, prefix + name + ".bias", {width});
     }
-    tensors_.append_columns(mlp.out, prefix + names.out + ".weight", {hidden, width});
+    tensors_.append_columns(mlp.out, prefix + names.out + ".weight", hidden, width);
     if (biases) tensors_.append(mlp.out_bias, prefix + names.out + ".bias", {hidden});
     return mlp;
   }
@@ -208,17 +236,48 @@ class ModelLoader {
   const ModelConfig& config_;
   const TensorNames names_;
   const TensorSlice slice_;
+  const WeightFormat format_;
   TensorCopier tensors_;
 };
 
 }  // namespace
 
-Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice) {
+WeightBytes bytes_of(const ModelWeights& weights) {
+  WeightBytes bytes;
+  const auto add = [&](std::initializer_list<const std::vector<float>*> tensors) {
+    for (const auto* tensor : tensors) {
+      bytes.held += static_cast<std::int64_t>(tensor->size() * sizeof(float));
+      bytes.as_fp32 += static_cast<std::int64_t>(tensor->size() * sizeof(float));
+    }
+  };
+  const auto add_matrix = [&](const WeightMatrix& matrix) {
+    bytes.held += matrix.bytes();
+    bytes.as_fp32 += matrix.elements() * static_cast<std::int64_t>(sizeof(float));
+  };
+  const auto add_mlp = [&](const MlpWeights& mlp) {
+    add_matrix(mlp.in);
+    add_matrix(mlp.out);
+    add({&mlp.in_bias, &mlp.out_bias});
+  };
+  add({&weights.embedding, &weights.positions, &weights.final_norm.weight, &weights.final_norm.bias, &weights.lm_head});
+  for (const LayerWeights& layer : weights.layers) {
+    add({&layer.attention_norm.weight, &layer.attention_norm.bias, &layer.qkv_bias, &layer.q_norm, &layer.k_norm,
+         &layer.out_bias, &layer.mlp_norm.weight, &layer.mlp_norm.bias, &layer.router});
+    add_matrix(layer.qkv);
+    add_matrix(layer.attention_out);
+    add_mlp(layer.mlp);
+    for (const MlpWeights& expert : layer.experts) add_mlp(expert);
+  }
+  return bytes;
+}
+
+Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice,
+                                  WeightFormat format) {
   try {
-    return ModelLoader(config, store, slice).load(blocks);
+    return ModelLoader(config, store, slice, format).load(blocks);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("{}: the weights do not fit into this machine's memory as FP32", store.file())};
+                 fmt::format("{}: the weights do not fit into this machine's memory as {}", store.file(), to_string(format))};
   }
 }
 

@@ -1,7 +1,9 @@
-// ModelWeights: a model's parameters as FP32, checked against the config's shape.
+// ModelWeights: a model's parameters, checked against the config's shape.
 //
-// Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in one matrix, gate and up
-// in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses it.
+// All are FP32, but for the layers' matrices where they are quantised (model/weight_matrix.h): routers, the embedding and the
+// output matrix are not. Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in
+// one matrix, gate and up in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses
+// it.
 #pragma once
 
 #include <vector>
@@ -10,6 +12,7 @@
 #include "worker/model/config.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/tensor_slice.h"
+#include "worker/model/weight_matrix.h"
 
 namespace windlass::worker {
 
@@ -20,19 +23,19 @@ struct NormWeights {
 };
 
 struct MlpWeights {
-  std::vector<float> in;        // (2 intermediate, hidden): gate rows, then up; (intermediate, hidden) for kRelu
+  WeightMatrix in;              // (2 intermediate, hidden): gate rows, then up; (intermediate, hidden) for kRelu
   std::vector<float> in_bias;   // as many as rows; empty without
-  std::vector<float> out;       // (hidden, intermediate)
+  WeightMatrix out;             // (hidden, intermediate)
   std::vector<float> out_bias;  // (hidden); empty without
   bool operator==(const MlpWeights&) const = default;
 };
 
 struct LayerWeights {
   NormWeights attention_norm;
-  std::vector<float> qkv;             // (q + 2 kv, hidden): q rows, then k, then v
+  WeightMatrix qkv;                   // (q + 2 kv, hidden): q rows, then k, then v
   std::vector<float> qkv_bias;        // (q + 2 kv); empty without
   std::vector<float> q_norm, k_norm;  // (head_dim) each; empty without
-  std::vector<float> attention_out;   // (hidden, q)
+  WeightMatrix attention_out;         // (hidden, q)
   std::vector<float> out_bias;        // (hidden); empty without
   NormWeights mlp_norm;
   MlpWeights mlp;                   // empty where there are experts
@@ -54,10 +57,18 @@ struct ModelWeights {
   [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
 };
 
-// Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight).
+// Bytes of all numbers and scales, and what they would be in FP32.
+struct WeightBytes {
+  std::int64_t held = 0;
+  std::int64_t as_fp32 = 0;
+};
+[[nodiscard]] WeightBytes bytes_of(const ModelWeights& weights);
+
+// Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight);
+// quantised, a row is read at a time, so that no matrix ever stands in memory as FP32.
 // REQUIRES: `blocks` are blocks of the model, which can be cut into slice.ranks (check_tensor_parallel).
 [[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
-                                                TensorSlice slice = {});
+                                                TensorSlice slice = {}, WeightFormat format = WeightFormat::kFp32);
 [[nodiscard]] inline Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
   return load_weights(config, store, config.all_blocks());
 }

@@ -41,6 +41,7 @@ struct RawServe {
   std::string role = to_string(Role::kUnified);
   std::string blocks;
   std::string next;
+  std::string weights = to_string(WeightFormat::kFp32);
 };
 
 // What is said of the worker's part of the model.
@@ -90,6 +91,9 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if ((flags.tensor_rank > 0) != (flags.tensor_memory >= 0)) {
     return bad(fmt::format("--tensor-rank: found {}, allowed is nothing: rank 0 starts the others itself", flags.tensor_rank));
   }
+  const auto weights = weight_format_from_string(raw.weights);
+  if (!weights.ok()) return weights.error().within("--weights");
+  flags.weights = *weights;
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
   flags.role = *role;
@@ -193,6 +197,9 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads,
                  "threads for matrix products, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
+  app.add_option("--weights", raw.weights,
+                 "fp32, or int8 or fp8: the layers' matrices with eight bits a number and a scale for each output channel, a "
+                 "quarter of their memory, and answers somewhat different (default fp32)");
   app.add_option("--tensor-parallel", serve.tensor_parallel,
                  "cut every layer among so many processes on this machine, which compute it together (default 1)");
   // How rank 0 tells the others who they are.

@@ -12,6 +12,7 @@
 #include "tests/unit/worker/reference_model.h"
 #include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/quantised.h"
 
 namespace windlass::worker {
 namespace {
@@ -23,14 +24,16 @@ using testing::random_weights;
 // FP32 against double, through two to three layers of width 32 to 64: some 1e-5 of logits near 1.
 constexpr double kTolerance = 2e-4;
 
-// Given random shapes (with and without biases, norms of heads and windows), weights and sequences, cut into random chunks,
+// Given random shapes (with and without biases, norms of heads, windows, experts, learned positions), weights in every format
+// and sequences, cut into random chunks,
 // batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on
 // the whole sequence.
 TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "forward");
   for (int round = 0; round < 40; ++round) {
     const ModelConfig config = random_config(rng);
-    const ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
+    const ModelWeights weights =
+        random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 3));
     CpuBackendOptions options;
     options.kv_blocks = 40;
     options.max_batch_tokens = 96;
@@ -176,6 +179,49 @@ TEST(CpuBackend, RefusesTooLargeBatches) {
   const auto logits = (*backend)->forward(std::span(&chunk, 1));
   ASSERT_FALSE(logits.ok());
   EXPECT_NE(logits.error().message.find("found 9 tokens"), std::string::npos);
+}
+
+// Given all codes of both formats in rows of many lengths, they become what they stand for, times the row's scale.
+TEST(Quantised, CodesBecomeWhatTheyStandFor) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+    for (const std::int64_t columns : {1, 7, 16, 33, 256}) {
+      WeightMatrix matrix{format, {}, {}, {}};
+      for (int code = 0; code < 256; ++code)
+        matrix.codes.push_back(format == WeightFormat::kFp8 && (code & 0x7F) == 0x7F ? 0 : static_cast<std::uint8_t>(code));
+      matrix.codes.resize(static_cast<std::size_t>(256 / columns * columns));
+      for (std::int64_t row = 0; row < 256 / columns; ++row)
+        matrix.scales.push_back(std::ldexp(1.0F, static_cast<int>(row % 9)));
+      std::vector<float> found(matrix.codes.size());
+      cpu::dequantise(matrix, columns, 0, 256 / columns, found.data());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const auto scale = static_cast<double>(matrix.scales[i / static_cast<std::size_t>(columns)]);
+        ASSERT_EQ(found[i], testing::meaning(matrix.codes[i], format) * scale) << to_string(format) << " " << i;
+      }
+    }
+  }
+}
+
+// Given matrices of more rows than become FP32 at once, products with one token and with several are those of FP32 numbers.
+TEST(Quantised, LargeProducts) {
+  Rng rng(3, "large products");
+  const std::int64_t in = 3001, out = 300;
+  std::vector<float> numbers(static_cast<std::size_t>(in * out));
+  for (float& number : numbers) number = static_cast<float>(rng.uniform(-1, 1));
+  std::vector<float> x(static_cast<std::size_t>(5 * in));
+  for (float& number : x) number = static_cast<float>(rng.uniform(-1, 1));
+  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    WeightMatrix matrix = testing::weight_matrix(numbers, in, format);
+    if (format != WeightFormat::kFp32) cpu::dequantise(matrix, in, 0, out, numbers.data());
+    std::vector<float> scratch;
+    for (const std::int64_t tokens : {1, 5}) {
+      std::vector<float> expected(static_cast<std::size_t>(tokens * out), 1.0F), found = expected;
+      cpu::matmul(x.data(), numbers.data(), expected.data(), tokens, in, out, true);
+      cpu::matmul(x.data(), matrix, found.data(), tokens, in, out, true, scratch);
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-4);
+      cpu::matmul(x.data(), matrix, found.data(), tokens, in, out, false, scratch);
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i] - 1, 2e-4);
+    }
+  }
 }
 
 // Given logits that tie, are all alike or are not numbers, a token goes to as many experts as it should, the first ones first,

@@ -132,6 +132,20 @@ TEST(Flags, ModelInit) {
   EXPECT_THAT(flags_error({"model", "init"}), HasSubstr("folder"));
 }
 
+// Given a format of weights, it is taken; another is named with what is allowed.
+TEST(Flags, Weights) {
+  const auto weights_of = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--model", "/tmp/m", "--port", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return std::get<ServeFlags>(*parse_flags(words, "v")).weights;
+  };
+  EXPECT_EQ(weights_of({}), WeightFormat::kFp32);
+  EXPECT_EQ(weights_of({"--weights", "int8"}), WeightFormat::kInt8);
+  EXPECT_EQ(weights_of({"--weights", "fp8"}), WeightFormat::kFp8);
+  EXPECT_EQ(flags_error({"--model", "/tmp/m", "--port", "1", "--weights", "int4"}),
+            "--weights: found 'int4', allowed are fp32, int8, fp8");
+}
+
 // Given --help and --version, there is text to print.
 TEST(Flags, HelpAndVersion) {
   EXPECT_THAT(std::get<PrintAndExit>(*parse_flags({"--help"}, "v")).text, HasSubstr("--drain-timeout"));

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
 #include "worker/model/config.h"
@@ -13,7 +16,15 @@
 
 namespace windlass::worker::testing {
 
-inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed) {
+inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t columns, WeightFormat format) {
+  WeightMatrix matrix{format, {}, {}, {}};
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t at = 0; at < values.size(); at += width)
+    EXPECT_TRUE(append_row(matrix, std::span(values).subspan(at, width), 0, columns));
+  return matrix;
+}
+
+inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed, WeightFormat format = WeightFormat::kFp32) {
   Rng rng(seed, "weights");
   const auto fill = [&](std::int64_t count, double scale, double around = 0) {
     std::vector<float> values(static_cast<std::size_t>(count));
@@ -27,10 +38,13 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     if (config.norm == Norm::kLayer) made.bias = fill(config.hidden_size, 0.3);
     return made;
   };
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    return weight_matrix(fill(rows * columns, s), columns, format);
+  };
   const auto mlp = [&](std::int64_t width, bool biases) {
     MlpWeights made;
-    made.in = fill(config.mlp_in_size(width) * config.hidden_size, s);
-    made.out = fill(config.hidden_size * width, s);
+    made.in = matrix(config.mlp_in_size(width), config.hidden_size);
+    made.out = matrix(config.hidden_size, width);
     if (biases) {
       made.in_bias = fill(config.mlp_in_size(width), 0.5);
       made.out_bias = fill(config.hidden_size, 0.5);
@@ -44,13 +58,13 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
   for (std::int64_t i = 0; i < config.layers; ++i) {
     LayerWeights layer;
     layer.attention_norm = norm();
-    layer.qkv = fill((config.q_size() + 2 * config.kv_size()) * config.hidden_size, s);
+    layer.qkv = matrix(config.q_size() + 2 * config.kv_size(), config.hidden_size);
     if (config.qkv_bias) layer.qkv_bias = fill(config.q_size() + 2 * config.kv_size(), 0.5);
     if (config.qk_norm) {
       layer.q_norm = fill(config.head_dim, 0.3, 1);
       layer.k_norm = fill(config.head_dim, 0.3, 1);
     }
-    layer.attention_out = fill(config.hidden_size * config.q_size(), s);
+    layer.attention_out = matrix(config.hidden_size, config.q_size());
     if (config.attention_out_bias) layer.out_bias = fill(config.hidden_size, 0.5);
     layer.mlp_norm = norm();
     if (config.has_experts(i)) {

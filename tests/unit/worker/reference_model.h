@@ -25,6 +25,25 @@ inline Row times(const std::vector<float>& matrix, std::int64_t first_row, std::
   return y;
 }
 
+// What an eight-bit code stands for, without its row's scale.
+inline double meaning(std::uint8_t code, WeightFormat format) {
+  if (format == WeightFormat::kInt8) return code < 128 ? code : code - 256;
+  const int exponent = code >> 3U & 15;
+  const double magnitude = std::ldexp(exponent == 0 ? code & 7 : 8 + (code & 7), std::max(exponent, 1) - 10);
+  return code < 128 ? magnitude : -magnitude;
+}
+
+inline Row times(const WeightMatrix& matrix, std::int64_t first_row, std::int64_t rows, const Row& x) {
+  if (matrix.format == WeightFormat::kFp32) return times(matrix.values, first_row, rows, x);
+  Row y(static_cast<std::size_t>(rows), 0.0);
+  for (std::size_t r = 0; r < y.size(); ++r) {
+    const std::size_t row = static_cast<std::size_t>(first_row) + r;
+    for (std::size_t c = 0; c < x.size(); ++c) y[r] += meaning(matrix.codes[row * x.size() + c], matrix.format) * x[c];
+    y[r] *= static_cast<double>(matrix.scales[row]);
+  }
+  return y;
+}
+
 inline Row normalised(const Row& x, const std::vector<float>& weight, double eps) {
   double squares = 0;
   for (const double v : x) squares += v * v;
@@ -53,7 +72,7 @@ inline Row normalised(const ModelConfig& config, const Row& x, const NormWeights
 }
 
 inline Row mlp(const ModelConfig& config, const MlpWeights& weights, const Row& x) {
-  const auto rows = static_cast<std::int64_t>(weights.in.size() / x.size());
+  const auto rows = weights.in.elements() / static_cast<std::int64_t>(x.size());
   Row inner = times(weights.in, 0, rows, x);
   add(inner, weights.in_bias);
   if (config.activation == Activation::kRelu) {

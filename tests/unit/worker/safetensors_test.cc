@@ -160,9 +160,56 @@ TEST_F(Weights, LoadsAWholeModel) {
   ASSERT_TRUE(weights.ok()) << weights.error().message;
   EXPECT_EQ(weights->embedding.size(), 300U * 32U);
   ASSERT_EQ(weights->layers.size(), 2U);
-  EXPECT_EQ(weights->layers[1].qkv.size(), (32U + 2U * 16U) * 32U);
-  EXPECT_EQ(weights->layers[1].mlp.in.size(), 2U * 48U * 32U);
+  EXPECT_EQ(weights->layers[1].qkv.elements(), (32 + 2 * 16) * 32);
+  EXPECT_EQ(weights->layers[1].mlp.in.elements(), 2 * 48 * 32);
   EXPECT_EQ(&weights->output_matrix(), &weights->lm_head);
+}
+
+// Given a format of eight bits, the layers' matrices are in it, with a scale for each row, and take a quarter of the memory;
+// all else is as it was. A matrix with an infinite number has no scale, and is named.
+TEST_F(Weights, QuantisesTheLayersMatrices) {
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto whole = load_weights(config_, *store);
+  ASSERT_TRUE(whole.ok());
+  const WeightBytes plain = bytes_of(*whole);
+  EXPECT_EQ(plain.held, plain.as_fp32);
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+    const auto found = load_weights(config_, *store, config_.all_blocks(), {}, format);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ(found->embedding, whole->embedding);
+    EXPECT_EQ(found->lm_head, whole->lm_head);
+    std::int64_t saved = 0;
+    for (const LayerWeights& layer : found->layers) {
+      for (const WeightMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.mlp.in, &layer.mlp.out}) {
+        EXPECT_EQ(matrix->format, format);
+        EXPECT_TRUE(matrix->values.empty());
+        saved += 3 * matrix->elements() - 4 * static_cast<std::int64_t>(matrix->scales.size());
+      }
+      EXPECT_EQ(layer.qkv.scales.size(), 32U + 2U * 16U);
+      EXPECT_EQ(layer.mlp.out.scales.size(), 32U);
+    }
+    const WeightBytes bytes = bytes_of(*found);
+    EXPECT_EQ(bytes.as_fp32, plain.held);
+    EXPECT_EQ(bytes.held, plain.held - saved);
+  }
+  std::int64_t at = 0;
+  edit_header([&](json& header) { at = header["model.layers.1.mlp.down_proj.weight"]["data_offsets"][0]; });
+  std::string bytes = testing::read_bytes(folder_.path() / "model.safetensors");
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  const auto number = 8 + static_cast<std::size_t>(header_bytes) + static_cast<std::size_t>(at) + 2 * 48 * 3;
+  bytes[number] = '\x80';
+  bytes[number + 1] = '\x7F';  // BF16 infinity, in row 3
+  write_bytes(folder_.path() / "model.safetensors", bytes);
+  const auto damaged = TensorStore::open(folder_.path());
+  ASSERT_TRUE(damaged.ok());
+  EXPECT_TRUE(load_weights(config_, *damaged).ok());
+  const auto refused = load_weights(config_, *damaged, config_.all_blocks(), {}, WeightFormat::kInt8);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("tensor 'model.layers.1.mlp.down_proj.weight': found a number in row 3 that is "
+                        "not finite, allowed as int8 are finite ones"));
 }
 
 // Given two tensors missing and one of a wrong shape, one message names file, tensors, what was found and what was expected.

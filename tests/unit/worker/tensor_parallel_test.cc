@@ -28,24 +28,43 @@ using testing::random_weights;
 constexpr double kMostDifference = 1e-4;  // of logits; top two that lie closer may change places
 
 // Rows, or columns, that a rank has of a matrix (rows, columns).
-std::vector<float> rows_of(const std::vector<float>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
-                           std::int64_t columns) {
+template <class T>
+std::vector<T> rows_of(const std::vector<T>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
+                       std::int64_t columns) {
   if (from.empty()) return {};
   const auto begin = from.begin() + (first + slice.first(rows)) * columns;
   return {begin, begin + slice.size(rows) * columns};
 }
-std::vector<float> columns_of(const std::vector<float>& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
-  std::vector<float> out;
+template <class T>
+std::vector<T> columns_of(const std::vector<T>& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
+  if (from.empty()) return {};
+  std::vector<T> out;
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto begin = from.begin() + row * columns + slice.first(columns);
     out.insert(out.end(), begin, begin + slice.size(columns));
   }
   return out;
 }
+WeightMatrix rows_of(const WeightMatrix& from, TensorSlice slice, std::int64_t first, std::int64_t rows, std::int64_t columns) {
+  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.codes, slice, first, rows, columns),
+          rows_of(from.scales, slice, first, rows, 1)};
+}
+// Each row's scale is that of all its columns.
+WeightMatrix columns_of(const WeightMatrix& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
+  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.codes, slice, rows, columns),
+          from.scales};
+}
+void append(WeightMatrix& to, const WeightMatrix& more) {
+  to.values.insert(to.values.end(), more.values.begin(), more.values.end());
+  to.codes.insert(to.codes.end(), more.codes.begin(), more.codes.end());
+  to.scales.insert(to.scales.end(), more.scales.begin(), more.scales.end());
+}
+
 // Numbers in the matrices of a layer that are cut.
-std::size_t cut_floats(const LayerWeights& layer) {
-  std::size_t count = layer.qkv.size() + layer.attention_out.size() + layer.mlp.in.size() + layer.mlp.out.size();
-  for (const MlpWeights& expert : layer.experts) count += expert.in.size() + expert.out.size();
+std::int64_t cut_numbers(const LayerWeights& layer) {
+  std::int64_t count =
+      layer.qkv.elements() + layer.attention_out.elements() + layer.mlp.in.elements() + layer.mlp.out.elements();
+  for (const MlpWeights& expert : layer.experts) count += expert.in.elements() + expert.out.elements();
   return count;
 }
 void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
@@ -251,7 +270,7 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed, "tensor parallel");
     const ModelConfig config = config_for(rng, GetParam());
-    const ModelWeights weights = random_weights(config, seed);
+    const ModelWeights weights = random_weights(config, seed, static_cast<WeightFormat>(seed % 3));
     const CpuBackendOptions options = options_for(config, 7);
     const auto reference = alone(config, weights, options);
     const Ranks ranks(config, weights, options, GetParam());
@@ -374,31 +393,35 @@ TEST(TensorParallel, RefusedBatchesDoNoHarm) {
 
 // Given a folder of weights, each rank loads exactly its slice of every matrix, and together they have each number once but for
 // norms.
-class TensorParallelFiles : public ::testing::TestWithParam<Architecture> {};
+class TensorParallelFiles : public ::testing::TestWithParam<std::tuple<Architecture, WeightFormat>> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
-                         ::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
-                                           Architecture::kQwen3Moe),
-                         [](const auto& made) { return std::string(to_string(made.param)); });
+                         ::testing::Combine(::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
+                                                              Architecture::kQwen3Moe),
+                                            ::testing::Values(WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8)),
+                         [](const auto& made) {
+                           return fmt::format("{}_{}", to_string(std::get<0>(made.param)), to_string(std::get<1>(made.param)));
+                         });
 TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   const testing::TemporaryFolder folder;
-  ModelShape shape = testing::tiny_shape(GetParam());
+  ModelShape shape = testing::tiny_shape(std::get<0>(GetParam()));
   shape.vocab = 301;  // an odd one: parts that differ by one
   ASSERT_TRUE(init_model(shape, folder.path()).ok());
   const auto config = load_model_config(folder.path());
   const auto store = TensorStore::open(folder.path());
   ASSERT_TRUE(config.ok() && store.ok());
-  const auto whole = load_weights(*config, *store);
+  const auto [architecture, format] = GetParam();
+  const auto whole = load_weights(*config, *store, config->all_blocks(), {}, format);
   ASSERT_TRUE(whole.ok());
-  std::size_t floats = 0;
+  std::int64_t numbers = 0;
   for (int rank = 0; rank < 2; ++rank) {
-    const auto found = load_weights(*config, *store, config->all_blocks(), {rank, 2});
+    const auto found = load_weights(*config, *store, config->all_blocks(), {rank, 2}, format);
     ASSERT_TRUE(found.ok()) << found.error().message;
     const ModelWeights expected = slice_of_rank(*config, *whole, config->all_blocks(), {rank, 2});
     EXPECT_EQ(found->embedding, expected.embedding);
     EXPECT_EQ(found->positions, whole->positions);
     EXPECT_EQ(found->final_norm, whole->final_norm);
     EXPECT_EQ(found->lm_head, expected.lm_head);
-    floats += found->embedding.size() + found->lm_head.size();
+    numbers += static_cast<std::int64_t>(found->embedding.size() + found->lm_head.size());
     for (std::size_t i = 0; i < found->layers.size(); ++i) {
       const LayerWeights& layer = found->layers[i];
       EXPECT_EQ(layer.attention_norm, whole->layers[i].attention_norm);
@@ -410,12 +433,12 @@ TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
       EXPECT_EQ(layer.mlp, expected.layers[i].mlp);
       EXPECT_EQ(layer.router, whole->layers[i].router);
       EXPECT_EQ(layer.experts, expected.layers[i].experts);
-      floats += cut_floats(layer);
+      numbers += cut_numbers(layer);
     }
   }
-  std::size_t all = whole->embedding.size() + whole->lm_head.size();
-  for (const LayerWeights& layer : whole->layers) all += cut_floats(layer);
-  EXPECT_EQ(floats, all);
+  auto all = static_cast<std::int64_t>(whole->embedding.size() + whole->lm_head.size());
+  for (const LayerWeights& layer : whole->layers) all += cut_numbers(layer);
+  EXPECT_EQ(numbers, all);
 }
 
 // Given degrees that a model's heads or width do not divide by, the error names what was found, the field, and what is allowed.

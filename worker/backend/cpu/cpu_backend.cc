@@ -11,6 +11,7 @@
 
 #include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/quantised.h"
 
 namespace windlass::worker {
 namespace {
@@ -121,10 +122,10 @@ class CpuBackend final : public Backend {
   }
 
   // y (tokens, out) = x (tokens, hidden) * w (out, hidden)^T + bias, where there is one.
-  void project(const std::vector<float>& x, const std::vector<float>& w, const std::vector<float>& bias, std::vector<float>& y,
-               std::int64_t tokens, std::int64_t out) const {
+  void project(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias, std::vector<float>& y,
+               std::int64_t tokens, std::int64_t out) {
     if (!bias.empty()) cpu::set_bias(bias.data(), y.data(), tokens, out);
-    cpu::matmul(x.data(), w.data(), y.data(), tokens, config_.hidden_size, out, !bias.empty());
+    cpu::matmul(x.data(), w, y.data(), tokens, config_.hidden_size, out, !bias.empty(), dequantised_);
   }
 
   // An MLP so wide up to its second matrix: (tokens, width) of x (tokens, hidden).
@@ -163,7 +164,7 @@ class CpuBackend final : public Backend {
       for (const auto& [token, weight] : routed) row = std::copy_n(normed_.data() + token * hidden, hidden, row);
       const MlpWeights& mlp = layer.experts[static_cast<std::size_t>(expert)];
       const std::vector<float>& wide = widen(mlp, expert_rows_, count, width);
-      cpu::matmul(wide.data(), mlp.out.data(), expert_rows_.data(), count, width, hidden);
+      cpu::matmul(wide.data(), mlp.out, expert_rows_.data(), count, width, hidden, false, dequantised_);
       row = expert_rows_.data();
       for (const auto& [token, weight] : routed) {
         for (std::int64_t i = 0; i < hidden; ++i) to[token * hidden + i] += weight * row[i];
@@ -174,15 +175,15 @@ class CpuBackend final : public Backend {
   }
 
   // residual_ += x (tokens, in) * w (hidden, in)^T, in the sum over all ranks, and the bias once.
-  [[nodiscard]] Result<void> add_product(const std::vector<float>& x, const std::vector<float>& w,
-                                         const std::vector<float>& bias, std::int64_t tokens, std::int64_t in) {
+  [[nodiscard]] Result<void> add_product(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias,
+                                         std::int64_t tokens, std::int64_t in) {
     const std::int64_t hidden = config_.hidden_size;
     if (!bias.empty()) cpu::add_bias(bias.data(), residual_.data(), tokens, hidden);
     if (options_.group == nullptr) {
-      cpu::matmul(x.data(), w.data(), residual_.data(), tokens, in, hidden, true);
+      cpu::matmul(x.data(), w, residual_.data(), tokens, in, hidden, true, dequantised_);
       return {};
     }
-    cpu::matmul(x.data(), w.data(), options_.group->addend(tokens * hidden).data(), tokens, in, hidden);
+    cpu::matmul(x.data(), w, options_.group->addend(tokens * hidden).data(), tokens, in, hidden, false, dequantised_);
     return options_.group->add_sum(residual_.data(), tokens * hidden);
   }
 
@@ -291,6 +292,7 @@ class CpuBackend final : public Backend {
   std::vector<float> own_cache_;  // empty where the group has it
   cpu::KvCache cache_;
   std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, activated_, expert_rows_, last_, logits_;
+  std::vector<float> dequantised_;
   cpu::ExpertRouting routing_;
   cpu::AttentionScratch scratch_;
 };
