@@ -65,6 +65,8 @@ void Dispatcher::refused(Ticket& ticket, const std::string& model, Refusal why) 
   apply(router_.refused(now_s(), ticket.id, why));
 }
 
+void Dispatcher::accepted(Ticket& ticket) { apply(router_.accepted(now_s(), ticket.id)); }
+
 void Dispatcher::prefilled(Ticket& ticket) { apply(router_.prefilled(now_s(), ticket.id)); }
 
 void Dispatcher::prefill_ended(RequestId id) { apply(router_.prefill_ended(now_s(), id)); }

@@ -49,7 +49,7 @@ class Dispatcher {
 
   // The exchange's reports; see router.h.
   void refused(Ticket& ticket, const std::string& model, Refusal why);
-  void accepted(Ticket& ticket) { router_.accepted(ticket.id); }
+  void accepted(Ticket& ticket);
   void prefilled(Ticket& ticket);
   void prefill_ended(RequestId id);
   void response_started(Ticket& ticket) { router_.response_started(ticket.id); }

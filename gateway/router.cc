@@ -75,19 +75,20 @@ Actions Router::refused(double now_s, RequestId id, Refusal why) {
   return actions;
 }
 
-void Router::accepted(RequestId id) {
+Actions Router::accepted(double now_s, RequestId id) {
   const auto found = requests_.find(id);
-  if (found == requests_.end() || found->second.at() == nullptr) return;
-  ChainSlot& slot = *found->second.at();
-  slot.refusals = 0;
-  slot.blocked_until_s = 0;
+  if (found == requests_.end() || found->second.at() == nullptr) return {};
+  Actions actions;
+  const SlotPtr slot = found->second.at();
+  slot->refusals = 0;
+  if (std::exchange(slot->blocked_until_s, 0) > 0) slots_freed(now_s, found->second.record.model, {slot}, actions);
+  return actions;
 }
 
 Actions Router::prefilled(double now_s, RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second.prefilled || found->second.prefill == nullptr) return {};
-  accepted(id);
-  Actions actions;
+  Actions actions = accepted(now_s, id);
   Request& request = found->second;
   request.prefilled = true;
   const std::string name = request.record.model;

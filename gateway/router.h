@@ -156,8 +156,9 @@ class Router {
 
   // The worker refused it before doing any work: it may go elsewhere.
   [[nodiscard]] Actions refused(double now_s, RequestId id, Refusal why);
-  // The worker answers it (the head of a response came, whatever its status).
-  void accepted(RequestId id);
+  // The worker answers it (the head of a response came, whatever its status): where it had refused others it is sent requests
+  // again.
+  [[nodiscard]] Actions accepted(double now_s, RequestId id);
   // The prefill worker took it, and said where its keys and values will be: the second step may begin.
   [[nodiscard]] Actions prefilled(double now_s, RequestId id);
   // After that, at any time: that worker's body has come to its end, or broke off.

@@ -85,7 +85,10 @@ std::size_t Router::Model::choose_prefill(std::size_t chosen) {
            std::int64_t{slot.in_flight} * best.capacity == std::int64_t{best.in_flight} * slot.capacity;
   };
   const auto free = [this](std::size_t index) { return slots[index]->has_free_slot(); };
-  auto turn = prefill_turns.next([&](std::size_t index) { return equal(index) && slots[index]->decode_turns.any(free); });
+  std::optional<std::size_t> turn;
+  if (decode_policy.choose()) {  // any is free
+    turn = prefill_turns.next([&](std::size_t index) { return equal(index) && slots[index]->decode_turns.any(free); });
+  }
   if (!turn) turn = prefill_turns.next(equal);
   return turn.value_or(chosen);
 }

@@ -35,8 +35,8 @@ class TokensPerByte {
   double bytes_ = 0, tokens_ = 0;
 };
 
-// Chains that take turns by their weights. As long as tables bring the same chains and weights, the turns go on where they
-// were.
+// Chains that take turns by their weights. The turns go on where they were as tables bring other weights, for the chains that
+// stay.
 class ChainTurns {
  public:
   struct Weight {
@@ -55,9 +55,14 @@ class ChainTurns {
       indices_.push_back(one.index);
     }
     if (keys == keys_ && values == values_) return;
+    std::vector<double> earned(keys.size(), 0);
+    for (std::size_t place = 0; place < keys.size(); ++place) {
+      const auto before = std::find(keys_.begin(), keys_.end(), keys[place]);
+      if (before != keys_.end()) earned[place] = turns_.earned()[static_cast<std::size_t>(before - keys_.begin())];
+    }
     keys_ = std::move(keys);
     values_ = std::move(values);
-    turns_ = dispatch::WeightedTurns(values_);
+    turns_ = dispatch::WeightedTurns(values_, std::move(earned));
   }
 
   // Some of them are free.

@@ -73,6 +73,14 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
                            .with({{"model", model}})),
       preemptions(registry.counters("windlass_worker_preemptions_total", "Times that a request lost its cache to another one.")
                       .with({{"model", model}})),
+      prefix_cache_queries(
+          registry
+              .counters("windlass_worker_prefix_cache_queries_total", "Tokens of prompts that were looked for in the KV cache.")
+              .with({{"model", model}})),
+      prefix_cache_hits(registry
+                            .counters("windlass_worker_prefix_cache_hits_total",
+                                      "Tokens of prompts that were in the KV cache already, and not computed again.")
+                            .with({{"model", model}})),
       kv_blocks(registry.gauges("windlass_worker_kv_cache_blocks", "Blocks of the KV cache.").with({{"model", model}})),
       kv_blocks_used(
           registry.gauges("windlass_worker_kv_cache_blocks_used", "Blocks of the KV cache in use.").with({{"model", model}})),

@@ -48,6 +48,8 @@ struct WorkerMetrics {
   Histogram iteration;              // windlass_worker_iteration_seconds{model}: a step of the whole batch
   Histogram iteration_tokens;       // windlass_worker_iteration_tokens{model}: tokens computed in it, of prompts and answers
   Counter preemptions;              // windlass_worker_preemptions_total{model}
+  Counter prefix_cache_queries;     // windlass_worker_prefix_cache_queries_total{model}: tokens of prompts that were looked for
+  Counter prefix_cache_hits;        // windlass_worker_prefix_cache_hits_total{model}: of these, those that were found
   Gauge kv_blocks;                  // windlass_worker_kv_cache_blocks{model}
   Gauge kv_blocks_used;             // windlass_worker_kv_cache_blocks_used{model}
   Histogram kv_transfer;            // windlass_worker_kv_transfer_seconds{model}: from the first question to the last answer

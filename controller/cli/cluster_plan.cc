@@ -71,6 +71,18 @@ std::vector<ClusterOutcome> run_all(const StrategyFlags& flags, StrategyRunner& 
   return outcomes;
 }
 
+// Strategies that place on a cluster have one goal. Why the one that was asked for is none; empty: it is.
+std::string objection_to_goal(const StrategyFlags& flags) {
+  if (flags.compare || flags.goal.empty() || flags.goal == to_string(search::Goal::kThroughput)) return {};
+  for (const hetero::NamedClusterStrategy& strategy : hetero::cluster_strategies()) {
+    if (!flags.strategy.empty() && flags.strategy != strategy.name) continue;
+    return fmt::format(
+        "--goal: found {}; {} places for the most requests per second: allowed is throughput, or another --strategy",
+        flags.goal, strategy.name);
+  }
+  return {};
+}
+
 nlohmann::ordered_json json_of(const hetero::ClusterProblem& problem, const ClusterOutcome& outcome) {
   if (!outcome.placed) return json_of(*problem.search, static_cast<const StrategyOutcome&>(outcome));
   return hetero::to_json(problem, outcome.placed->plan, outcome.placed->trial, outcome.wall_s);
@@ -109,6 +121,7 @@ int plan_on_cluster(const StrategyFlags& flags, double time_limit_s, Console& co
     console.err << message << "\n";
     return code;
   };
+  if (const std::string objection = objection_to_goal(flags); !objection.empty()) return fail(objection, kUsage);
   auto prepared = read_cluster(flags);
   if (!prepared.ok()) return fail(prepared.error().message, kFailed);
   take_flags(flags, prepared->search());

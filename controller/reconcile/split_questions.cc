@@ -14,6 +14,11 @@ bool has_gpus(const planner::AcceleratorState& state) {
   return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
 }
 
+bool may_use(const planner::Service& service, const std::string& accelerator) {
+  return service.accelerators.empty() || std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                                                     [&](const auto& allowed) { return allowed.accelerator == accelerator; });
+}
+
 // What does not follow from the load, nor from who uses what.
 SplitQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
   SplitQuestion question;
@@ -27,9 +32,8 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.workload = service.workload;
   asked.accelerators = service.accelerators;
   asked.scaling.strategy = service.scaling.strategy;
-  asked.scaling.max_cost_per_hour = service.scaling.max_cost_per_hour;
   for (const planner::AcceleratorState& state : snapshot.accelerators) {
-    if (!has_gpus(state)) continue;
+    if (!has_gpus(state) || !may_use(service, state.spec.name)) continue;
     question.classes.push_back({state.spec, state.mode, 0, 0, std::nullopt});
   }
   return question;
@@ -73,6 +77,7 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
       // Another spec: what was said of the old one is no answer. Other classes: it stands until there is a new one.
       if (is_new || entry.question.service != question.service) entry.advice.reset();
       entry.question = std::move(question);
+      entry.keeps_place = entry.waiting;
       entry.asked = entry.waiting = false;
       entry.worth = !either || planner::split_may_pay(service, entry.question.classes);
       if (!entry.worth && !planner::runs_split(service, service.memory)) entry.advice.reset();
@@ -82,7 +87,7 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
     if (entry.due && (entry.worth || planner::runs_split(service, service.memory))) {
       entry.due = false;
       entry.asked = entry.waiting = news = true;
-      entry.order = ++asked_;
+      if (!std::exchange(entry.keeps_place, false)) entry.order = ++asked_;
       entry.stands_still = !either || planner::runs_split(service, service.memory);
     }
     service.split = entry.advice;

@@ -43,6 +43,7 @@ class SplitQuestions {
     bool due = false;           // the question is new
     bool asked = false;         // and not answered
     bool waiting = false;       // for somebody to take it
+    bool keeps_place = false;   // a question of before waited: the new one has its place in the line
     bool stands_still = false;  // its service does not scale without an answer: it goes before those that would only save
     std::uint64_t order = 0;
   };

@@ -17,8 +17,12 @@ namespace windlass::dispatch {
 class WeightedTurns {
  public:
   // REQUIRES: weights above 0.
-  explicit WeightedTurns(std::vector<double> weights) : weights_(std::move(weights)), earned_(weights_.size(), 0) {
+  explicit WeightedTurns(std::vector<double> weights) : WeightedTurns(std::move(weights), {}) {}
+  // `earned`: of each place, where it has taken turns before with weights like these; none: nothing yet.
+  WeightedTurns(std::vector<double> weights, std::vector<double> earned)
+      : weights_(std::move(weights)), earned_(std::move(earned)) {
     for (const double weight : weights_) assert(weight > 0);
+    earned_.resize(weights_.size(), 0);
   }
 
   // Whose turn it is among the places that pass; none: none passes. Of equals the first.
@@ -36,9 +40,12 @@ class WeightedTurns {
     return best;
   }
 
+  // By place.
+  [[nodiscard]] const std::vector<double>& earned() const { return earned_; }
+
  private:
   std::vector<double> weights_;
-  std::vector<double> earned_;  // their sum stays 0
+  std::vector<double> earned_;  // turns do not change their sum
 };
 
 }  // namespace windlass::dispatch

@@ -41,11 +41,12 @@ int available_to(const Service& service, const CapacityByClass& capacities, cons
   return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
 }
 
-// The accelerator and GPUs of what was chosen last, where workers of it are there; else of most workers.
+// Of workers that each have the whole of every request: the accelerator and GPUs of what was chosen last, where workers of it
+// are there; else of most.
 std::optional<std::pair<std::string, int>> running_configuration(const Service& service, const PolicyMemory& memory) {
   std::map<std::pair<std::string, int>, int> counts;
   for (const Worker& worker : service.workers) {
-    if (!holds_gpus(worker)) continue;
+    if (!holds_gpus(worker) || worker.role != dispatch::Role::kUnified) continue;
     if (worker.pool == memory.configuration) return std::make_pair(worker.accelerator, worker.gpus);
     ++counts[{worker.accelerator, worker.gpus}];
   }
@@ -559,15 +560,22 @@ ConfigurationChoice choose_either(const ConfigurationInput& given) {
   const bool split = runs_split(service, *given.memory);
   if (!service.split) return split ? choose_split(given) : choose_whole(given);
   const SplitAdvice& advice = *service.split;
-  const bool enough = !service.scaling.max_workers || *service.scaling.max_workers >= 2;
-  if (!advice.holds || !enough) return choose_whole(given);
+  const bool nothing_runs = std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
+  const bool may_change = nothing_runs || given.signals_complete;
+  // Of split phases that no longer hold nothing is chosen: the workers stay.
+  if (!advice.holds) return split && !may_change ? choose_split(given) : choose_whole(given);
 
   ConfigurationChoice whole = choose_whole(given);
   ConfigurationChoice parts = choose_split(given);
+  if (parts.chosen) {
+    if (Reason objection = objection_to_smallest_pair(service, *parts.chosen, *parts.prefill); !objection.code.empty()) {
+      parts = {};
+      parts.feasible = Hint{Truth::kFalse, objection.code, objection.message};
+      parts.reasons.push_back(std::move(objection));
+    }
+  }
   ConfigurationChoice& running = split ? parts : whole;
   ConfigurationChoice& other = split ? whole : parts;
-  const bool nothing_runs = std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
-  const bool may_change = nothing_runs || given.signals_complete;
   // What runs cannot be read, or cannot hold: the other only where it can.
   if (!running.chosen) {
     return std::move(running.feasible.status == Truth::kFalse && other.chosen && may_change ? other : running);

@@ -62,6 +62,29 @@ Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const
   return phase;
 }
 
+// The service's own limit that so many workers of both sides exceed and how; empty: none.
+std::pair<const char*, std::string> objection_to_pair(const Service& service, const Configuration& answering,
+                                                      const Configuration& prompts, const Retiring& retiring, int workers,
+                                                      int beside) {
+  const std::string both = fmt::format("{} workers that answer and {} that compute prompts", workers, beside);
+  if (const auto& most = service.scaling.max_workers; most && workers + beside > *most) {
+    return {"MaxWorkers", fmt::format("{} are needed, maxWorkers allows {}", both, *most)};
+  }
+  std::map<std::string, int> gpus;
+  gpus[answering.pool.accelerator] += workers * answering.pool.gpus_per_worker;
+  gpus[prompts.pool.accelerator] += beside * prompts.pool.gpus_per_worker;
+  for (const Configuration* side : {&answering, &prompts}) {
+    const std::string& name = side->pool.accelerator;
+    if (!side->max_gpus || gpus[name] <= *side->max_gpus - retiring.gpus_of(name)) continue;
+    return {"MaxGpus", fmt::format("{} need {} GPUs of {}, maxGPUs allows {}", both, gpus[name], name, *side->max_gpus)};
+  }
+  const double cost = workers * answering.price_per_hour + beside * prompts.price_per_hour + retiring.cost_per_hour;
+  if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
+    return {"MaxCost", fmt::format("{} cost {:.4g} an hour, maxCostPerHour allows {:.4g}", both, cost, *most)};
+  }
+  return {"", ""};
+}
+
 int to_workers(double value) { return static_cast<int>(std::clamp(value, 0.0, 1e6)); }
 
 }  // namespace
@@ -125,11 +148,9 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
   if (!std::isfinite(prefill_price + decode_price)) return false;
   const ReplicatedResult whole = place_replicated(input);
   if (whole.candidates.empty()) return true;
-  const auto price_per_request = [](const Candidate& of) { return of.cost_per_hour / of.capacity_per_s; };
-  const auto cheapest =
-      std::min_element(whole.candidates.begin(), whole.candidates.end(),
-                       [&](const Candidate& a, const Candidate& b) { return price_per_request(a) < price_per_request(b); });
-  return cheapest->workers > 1 && prefill_price + decode_price < kSwitchCostShare * price_per_request(*cheapest);
+  const Candidate& winner = whole.candidates.front();  // as choose_configuration() takes it
+  const double whole_price = winner.cost_per_hour / winner.capacity_per_s;
+  return winner.workers > 1 && prefill_price + decode_price < kSwitchCostShare * whole_price;
 }
 
 ConfigurationChoice choose_split(const ConfigurationInput& input) {
@@ -198,6 +219,11 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   return choice;
 }
 
+Reason objection_to_smallest_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill) {
+  auto [code, message] = objection_to_pair(service, answering, prefill.configuration, Retiring{}, 1, prefill.workers(1));
+  return Reason{code, std::move(message), {}};
+}
+
 Service answering_side(const Service& service, const PrefillSide& prefill) {
   Service side = service;
   std::erase_if(side.workers, [](const Worker& worker) { return worker.role == dispatch::Role::kPrefill; });
@@ -213,26 +239,8 @@ Service answering_side(const Service& service, const PrefillSide& prefill) {
 
 int limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
                Target& target) {
-  const Configuration& prompts = prefill.configuration;
-  // Why so many of both are too many; empty: they are not.
-  const auto objection = [&](int workers, int beside) -> std::pair<const char*, std::string> {
-    const std::string both = fmt::format("{} workers that answer and {} that compute prompts", workers, beside);
-    if (const auto& most = service.scaling.max_workers; most && workers + beside > *most) {
-      return {"MaxWorkers", fmt::format("{} are needed, maxWorkers allows {}", both, *most)};
-    }
-    std::map<std::string, int> gpus;
-    gpus[answering.pool.accelerator] += workers * answering.pool.gpus_per_worker;
-    gpus[prompts.pool.accelerator] += beside * prompts.pool.gpus_per_worker;
-    for (const Configuration* side : {&answering, &prompts}) {
-      const std::string& name = side->pool.accelerator;
-      if (!side->max_gpus || gpus[name] <= *side->max_gpus - retiring.gpus_of(name)) continue;
-      return {"MaxGpus", fmt::format("{} need {} GPUs of {}, maxGPUs allows {}", both, gpus[name], name, *side->max_gpus)};
-    }
-    const double cost = workers * answering.price_per_hour + beside * prompts.price_per_hour + retiring.cost_per_hour;
-    if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
-      return {"MaxCost", fmt::format("{} cost {:.4g} an hour, maxCostPerHour allows {:.4g}", both, cost, *most)};
-    }
-    return {"", ""};
+  const auto objection = [&](int workers, int beside) {
+    return objection_to_pair(service, answering, prefill.configuration, retiring, workers, beside);
   };
   // The most for which there is no objection, of those below `too_many`; 0 counts as none.
   const auto most_of = [](int too_many, const auto& objects) {

@@ -56,6 +56,8 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
   planner::SplitAdvice none;
   planner::Service service = asked;
   service.workload.requests_per_s = std::max(kLeastRatePerS, service.workload.requests_per_s);
+  // How many there may be is not asked either; maxGPUs bounds what one worker has.
+  service.scaling.max_cost_per_hour.reset();
   std::vector<planner::AcceleratorState> plenty(classes.begin(), classes.end());
   for (planner::AcceleratorState& state : plenty) {
     state.mode = planner::CapacityMode::kElastic;
@@ -79,6 +81,7 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
     return none;
   }
   Problem& problem = made->problem();
+  for (AcceleratorChoice& choice : problem.accelerators) choice.gpus = kNodes * std::max(1, choice.spec.gpus_per_node);
   const auto choice = distserve_choice(problem, effort);
   if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
   const bool chosen = choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0;

@@ -184,7 +184,6 @@ void SimGateway::send(const gateway::Dispatch& to) {
     case SimCluster::Taken::kYes: break;
   }
   found->second.call = call;
-  router_->accepted(id);
   const double total_s = slot_time_s(found->second.model, to.chain) * random_.uniform(0.6, 1.1);
   const double first_s = std::min(0.3, 0.2 * total_s);
   timeline_.after(first_s, [this, life = lives_, id, call, rest_s = total_s - first_s, step = to.step] {
@@ -195,6 +194,7 @@ void SimGateway::send(const gateway::Dispatch& to) {
       first_token(id, call, rest_s);
     }
   });
+  perform(router_->accepted(timeline_.now_s(), id));
 }
 
 void SimGateway::call_broke(gateway::RequestId id, CallId call) {

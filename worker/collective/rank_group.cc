@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -57,6 +56,14 @@ struct Layout {
         own(addends + 2 * sizes.ranks * float_bytes(sizes.sum_floats)),
         end(own + sizes.ranks * float_bytes(sizes.own_floats)) {}
 };
+
+// Layout(sizes).end, or about that where it is beyond what 64 bits count.
+double bytes_of(const RankGroupSizes& sizes) {
+  const double floats =
+      static_cast<double>(sizes.gather_floats) +
+      static_cast<double>(sizes.ranks) * (2 * static_cast<double>(sizes.sum_floats) + static_cast<double>(sizes.own_floats));
+  return static_cast<double>(sizes.message_bytes) + floats * sizeof(float);
+}
 
 Error call_failed(const char* call) {
   return Error{ErrorCode::kUnavailable, fmt::format("memory for the ranks: {}: {}", call, std::strerror(errno))};
@@ -135,20 +142,25 @@ RankGroup::~RankGroup() {
 
 Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes, RankPatience patience) {
   assert(sizes.ranks >= 1 && sizes.ranks <= kMaxRanks);
-  const std::int64_t bytes = Layout(sizes).end;
-  // The kernel promises more than there is, and ends a process when it is used.
-  const auto machine_bytes = static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-  if (bytes > machine_bytes) {
+  const double machine_bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (const double bytes = bytes_of(sizes); bytes > machine_bytes) {
     return Error{ErrorCode::kResourceExhausted,
                  fmt::format("the ranks' KV cache and buffers: found {:.1f} GiB, this machine has {:.1f} GiB; lower "
                              "--kv-cache-tokens or --max-context-tokens",
-                             static_cast<double>(bytes) / (1ULL << 30U), static_cast<double>(machine_bytes) / (1ULL << 30U))};
+                             bytes / (1ULL << 30U), machine_bytes / (1ULL << 30U))};
   }
+  const std::int64_t bytes = Layout(sizes).end;
   // Not shm_open(): its names outlive a killed process, and a container's /dev/shm has 64 MiB.
   const int descriptor = ::memfd_create("windlass-ranks", MFD_CLOEXEC);
   if (descriptor < 0) return call_failed("memfd_create");
-  if (::ftruncate(descriptor, bytes) != 0) {
-    const Error error = call_failed("ftruncate");
+  // Not ftruncate(): the kernel would promise more than there is, and end a process when it is used.
+  int status = 0;
+  do {
+    status = ::posix_fallocate(descriptor, 0, bytes);
+  } while (status == EINTR);
+  if (status != 0) {
+    errno = status;
+    const Error error = call_failed("posix_fallocate");
     ::close(descriptor);
     return error;
   }
@@ -203,12 +215,12 @@ Result<void> RankGroup::wait_while(const std::atomic<std::uint32_t>& word, std::
   }
   const auto& beats = memory_->head().ranks[rank].beats;
   std::uint32_t heard = beats.load(std::memory_order_relaxed);
-  int silent_looks = 0;  // not a time: that goes on while this process is frozen, too
-  const auto began = std::chrono::steady_clock::now();
+  int looks = 0, silent_looks = 0;  // not times: those go on while this process is frozen, too
   for (;;) {
     const bool timed_out = futex_wait(word, value);
     if (word.load(std::memory_order_acquire) != value) return {};
     if (!timed_out) continue;
+    ++looks;
     if (auto why = lost()) return *std::move(why);
     const std::uint32_t now = beats.load(std::memory_order_relaxed);
     silent_looks = now == 0 || now != heard ? 0 : silent_looks + 1;
@@ -217,8 +229,7 @@ Result<void> RankGroup::wait_while(const std::atomic<std::uint32_t>& word, std::
       return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} is lost: it has given no sign of life for {:g} s", rank,
                                                         sizes_.ranks, patience_.silent_s)};
     }
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
-    if (waited.count() > limit_s) {
+    if (looks * (kLookNs * 1e-9) > limit_s) {
       return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} does not answer: it is {:g} s later than rank {}", rank,
                                                         sizes_.ranks, limit_s, rank_)};
     }

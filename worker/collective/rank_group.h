@@ -37,10 +37,11 @@ struct RankGroupSizes {
 
 // How long a rank waits for another one.
 struct RankPatience {
+  // Both in the time that the waiting one is not frozen itself.
   // How much later than the others it may come. They have the same work between two meetings; only a machine without memory
   // makes one of them so late.
   double stall_s = 60;
-  // How long one that has called beat() may rest from it, in the time that the waiting one is not frozen itself.
+  // How long one that has called beat() may rest from it.
   double silent_s = 3;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <unordered_map>
 
 #include <fmt/core.h>
 
@@ -33,6 +34,9 @@ struct Engine::Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then what was generated
   std::int64_t cached = 0;           // leading tokens whose keys and values are in the cache
   std::vector<std::int32_t> blocks;
+  std::int64_t named = 0;                              // leading blocks that are full and in the cache, as the allocator knows
+  KvAllocator::Name prefix = KvAllocator::kBeginning;  // of these
+  std::int64_t found = 0;                              // tokens of the prompt that were in the cache when it was admitted
   Sampler sampler;
   TextStream text;
   RequestTimes times;
@@ -102,7 +106,8 @@ void Engine::release(Sequence& sequence) {
   if (std::exchange(sequence.sending, false)) transfer_.sender->stop(sequence.kv().id);
   kv_.give_back(sequence.blocks);
   sequence.blocks.clear();
-  sequence.cached = 0;
+  sequence.cached = sequence.named = 0;
+  sequence.prefix = KvAllocator::kBeginning;
 }
 
 TokenEvent Engine::end_event(Sequence& sequence, FinishReason reason, const std::string& why) const {
@@ -157,6 +162,7 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
     return std::nullopt;
   }
   sequence.cached = static_cast<std::int64_t>(sequence.tokens.size());
+  name_blocks(sequence);
   sequence.sampler.adopt(first->id);
   TokenEvent event = extend(sequence, *first, clock_.now_s());
   drop_finished();
@@ -218,10 +224,7 @@ void Engine::schedule(Sequence& sequence, std::int64_t tokens) {
 void Engine::admit() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
     Sequence& next = *waiting_.front();
-    // Room for all that is known of it and one more token: else it would take blocks only to lose them again.
-    const std::int64_t needed = blocks_for(static_cast<std::int64_t>(next.tokens.size()) + 1);
-    if (!next.kv().sends()) take_from_held(needed);
-    if (kv_.available() < needed) return;
+    if (!reserve(next)) return;
     // A preempted one comes back among those that are younger; running_ stays ordered by arrival.
     const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s->arrival > next.arrival; });
     running_.insert(place, std::move(waiting_.front()));
@@ -234,10 +237,52 @@ void Engine::admit() {
   }
 }
 
+// Room for all that is known of it and one more token: else it would take blocks only to lose them again. What the cache has of
+// it already is its own from then on.
+bool Engine::reserve(Sequence& next) {
+  const auto length = static_cast<std::int64_t>(next.tokens.size());
+  KvAllocator::Prefix prefix;
+  if (shares_prefix(next) && !next.kv().receives()) {
+    prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)));
+  }
+  kv_.share(prefix.blocks);
+  const std::int64_t needed = blocks_for(length + 1) - static_cast<std::int64_t>(prefix.blocks.size());
+  if (!next.kv().sends()) take_from_held(needed);
+  if (kv_.available() < needed) {
+    kv_.give_back(prefix.blocks);
+    return false;
+  }
+  next.blocks = std::move(prefix.blocks);
+  next.prefix = prefix.name;
+  next.named = static_cast<std::int64_t>(next.blocks.size());
+  next.cached = next.named * kKvBlockTokens;
+  if (next.times.started_s == 0 && shares_prefix(next) && !next.kv().receives()) {
+    next.found = next.cached;
+    prefix_counts_.prompt_tokens += length;
+    prefix_counts_.found += next.found;
+  }
+  return true;
+}
+
+bool Engine::shares_prefix(const Sequence& sequence) const { return options_.prefix_caching && sequence.request.chain.empty(); }
+
+// Those that have become full, for who begins alike.
+void Engine::name_blocks(Sequence& sequence) {
+  if (!shares_prefix(sequence)) return;
+  for (; (sequence.named + 1) * kKvBlockTokens <= sequence.cached; ++sequence.named) {
+    const auto at = static_cast<std::size_t>(sequence.named);
+    sequence.prefix =
+        kv_.name(sequence.blocks[at], sequence.prefix, std::span(sequence.tokens).subspan(at * kKvBlockTokens, kKvBlockTokens));
+  }
+}
+
 // Gives up as much as makes that many blocks free, or nothing where all of it would not.
 void Engine::take_from_held(std::int64_t blocks) {
   std::int64_t free = kv_.available();
-  for (const auto& sequence : held_) free += static_cast<std::int64_t>(sequence->blocks.size());
+  std::unordered_map<std::int32_t, int> holders;
+  for (const auto& sequence : held_) {
+    for (const std::int32_t block : sequence->blocks) free += ++holders[block] == kv_.holders(block) ? 1 : 0;
+  }
   if (free < blocks) return;
   while (kv_.available() < blocks) give_up(held_, *held_.back());
 }
@@ -278,6 +323,7 @@ TokenEvent Engine::event_of(const Sequence& sequence) {
   TokenEvent event;
   event.request = sequence.id;
   event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
+  event.cached_tokens = sequence.found;
   event.generated_tokens = sequence.generated();
   event.prompt_received = sequence.kv().receives() && !sequence.receiving;  // else it lost its session
   event.for_another = sequence.kv().sends();
@@ -343,6 +389,16 @@ void Engine::drop_finished() {
   std::erase_if(running_, [](const auto& sequence) { return sequence == nullptr || sequence->finished; });
 }
 
+// What was in the cache before its first step, in pieces as that one's.
+void Engine::tell_prefix(const Sequence& sequence) const {
+  for (std::int64_t layer = 0; layer < backend_.kv_shape().layers; ++layer) {
+    for (std::int64_t at = 0; at < sequence.cached; at += options_.max_batch_tokens) {
+      const std::int64_t tokens = std::min(options_.max_batch_tokens, sequence.cached - at);
+      transfer_.sender->computed(sequence.kv().id, {layer, at, tokens}, sequence.blocks);
+    }
+  }
+}
+
 // As the layers of this step's chunks come to be: what other workers wait for.
 void Engine::tell_computed(std::int64_t layer) const {
   for (const Work& work : plan_) {
@@ -370,7 +426,10 @@ std::vector<TokenEvent> Engine::step() {
   for (const Work& work : plan_) {
     Sequence& sequence = *work.sequence;
     if (sequence.times.started_s == 0) sequence.times.started_s = began_s;
-    if (sequence.kv().sends() && !std::exchange(sequence.sending, true)) transfer_.sender->begins(sequence.kv().id);
+    if (sequence.kv().sends() && !std::exchange(sequence.sending, true)) {
+      transfer_.sender->begins(sequence.kv().id);
+      tell_prefix(sequence);
+    }
     sends = sends || sequence.sending;
     iteration_.tokens += work.tokens;
     chunks_.push_back(
@@ -398,6 +457,7 @@ std::vector<TokenEvent> Engine::step() {
       continue;
     }
     sequence.cached += plan_[i].tokens;
+    name_blocks(sequence);
     if (complete) events.push_back(advance(sequence, logits->subspan(vocab * row++, vocab), now_s));
   }
   drop_finished();

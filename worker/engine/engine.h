@@ -11,6 +11,10 @@
 // where a request that is answered here needs the room; other prompts of that kind wait. Or it is received from one: its
 // sequence holds its blocks and waits; what does not arrive is computed here. kv_transfer.h moves them.
 //
+// Prompts that begin alike share what is in the cache of their common full blocks, also after the first of them is over, until
+// the room is needed (kv_allocator.h); the last token of a prompt is always computed, for its logits. A preempted sequence
+// finds its own blocks again that way. Requests of chains of workers do without: the later workers have caches of their own.
+//
 // Pure logic over Backend and Clock: no threads, no I/O. One thread at a time.
 #pragma once
 
@@ -35,6 +39,7 @@ struct EngineOptions {
   std::int64_t max_waiting = 16;
   std::int64_t max_context_tokens = 2048;  // prompt and output together; at most what the cache holds
   std::int64_t max_batch_tokens = 256;     // per step; at least max_running
+  bool prefix_caching = true;
   std::vector<std::int32_t> eos_token_ids = {};
 };
 
@@ -84,6 +89,12 @@ class Engine {
   [[nodiscard]] const Iteration& last_iteration() const { return iteration_; }
   // How often a sequence lost its blocks to another one.
   [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
+  // Of requests as they were admitted first.
+  struct PrefixCounts {
+    std::int64_t prompt_tokens = 0;  // of prompts that were looked for
+    std::int64_t found = 0;          // of these tokens, in the cache already
+  };
+  [[nodiscard]] const PrefixCounts& prefix_counts() const { return prefix_counts_; }
 
  private:
   struct Sequence;
@@ -96,6 +107,10 @@ class Engine {
   void plan_step();
   void schedule(Sequence& sequence, std::int64_t tokens);
   void admit();
+  [[nodiscard]] bool shares_prefix(const Sequence& sequence) const;
+  [[nodiscard]] bool reserve(Sequence& sequence);
+  void name_blocks(Sequence& sequence);
+  void tell_prefix(const Sequence& sequence) const;
   void take_from_held(std::int64_t blocks);
   void receive(Sequence& sequence);
   [[nodiscard]] bool make_room(Sequence& sequence, std::int64_t positions);
@@ -127,6 +142,7 @@ class Engine {
   std::vector<SequenceChunk> chunks_;
   std::uint64_t arrivals_ = 0;
   std::int64_t preemptions_ = 0;
+  PrefixCounts prefix_counts_;
   bool stalled_ = false;
   Iteration iteration_;
 };

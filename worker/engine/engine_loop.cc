@@ -192,12 +192,15 @@ void EngineLoop::handle(Inbox& inbox) {
 
 void EngineLoop::step() {
   const std::int64_t preempted = engine_.preemptions();
+  const Engine::PrefixCounts looked_up = engine_.prefix_counts();
   const std::vector<TokenEvent> events = engine_.step();
   if (engine_.last_iteration().tokens > 0) {
     metrics_.iteration.observe(engine_.last_iteration().seconds);
     metrics_.iteration_tokens.observe(static_cast<double>(engine_.last_iteration().tokens));
   }
   metrics_.preemptions.add(static_cast<double>(engine_.preemptions() - preempted));
+  metrics_.prefix_cache_queries.add(static_cast<double>(engine_.prefix_counts().prompt_tokens - looked_up.prompt_tokens));
+  metrics_.prefix_cache_hits.add(static_cast<double>(engine_.prefix_counts().found - looked_up.found));
   publish_load();
   for (const TokenEvent& event : events) deliver(event);
 }

@@ -1,42 +1,86 @@
-// KvAllocator: hands out the blocks of the KV cache. Which block a sequence gets has no meaning, so they come from a stack.
+// KvAllocator: who has which block of the KV cache, and which blocks hold a prefix that others may read.
 //
-// Owned by the engine; one thread.
+// A full block can be named: by the name of the block before it in its sequence and by its own tokens, so that one name stands
+// for one whole prefix, exactly. Sequences that begin alike share named blocks (Kwon et al. 2023, Section 4.4); nobody writes
+// into one. When nobody has a named block any more it keeps its name and content until its room is needed: the longest unused
+// goes first, of one sequence the last before those that it follows.
+//
+// Owned by the engine; one thread. All costs are per block.
 #pragma once
 
-#include <cassert>
+#include <array>
 #include <cstdint>
+#include <list>
+#include <span>
+#include <unordered_map>
 #include <vector>
+
+#include "worker/backend/backend.h"
 
 namespace windlass::worker {
 
 class KvAllocator {
  public:
-  explicit KvAllocator(std::int64_t blocks) : total_(blocks) {
-    free_.reserve(static_cast<std::size_t>(blocks));
-    for (std::int64_t id = blocks - 1; id >= 0; --id) free_.push_back(static_cast<std::int32_t>(id));
-  }
+  // Of the prefix that ends with a block. Never given twice.
+  using Name = std::uint64_t;
+  static constexpr Name kBeginning = 0;  // what comes before a first block
 
-  [[nodiscard]] std::int64_t total() const { return total_; }
-  [[nodiscard]] std::int64_t available() const { return static_cast<std::int64_t>(free_.size()); }
-  [[nodiscard]] std::int64_t used() const { return total_ - available(); }
+  explicit KvAllocator(std::int64_t blocks);
 
-  // REQUIRES: available() > 0.
-  [[nodiscard]] std::int32_t take() {
-    assert(!free_.empty());
-    const std::int32_t id = free_.back();
-    free_.pop_back();
-    return id;
-  }
+  [[nodiscard]] std::int64_t total() const { return static_cast<std::int64_t>(blocks_.size()); }
+  // That nobody has; some of them may be named.
+  [[nodiscard]] std::int64_t available() const { return static_cast<std::int64_t>(free_.size() + unused_.size()); }
+  [[nodiscard]] std::int64_t used() const { return total() - available(); }
+  // How many have it. REQUIRES: 0 <= block < total().
+  [[nodiscard]] int holders(std::int32_t block) const { return of(block).holders; }
 
-  // Gives all of `blocks` back. REQUIRES: they were taken and not given back since.
-  void give_back(const std::vector<std::int32_t>& blocks) {
-    free_.insert(free_.end(), blocks.begin(), blocks.end());
-    assert(available() <= total_);
-  }
+  // A block without a name, whose content says nothing. REQUIRES: available() > 0.
+  [[nodiscard]] std::int32_t take();
+  // One more has each of them. REQUIRES: they are named.
+  void share(std::span<const std::int32_t> blocks);
+  // One less has each of them. REQUIRES: the caller has them.
+  void give_back(std::span<const std::int32_t> blocks);
+
+  // Names the block that holds these kKvBlockTokens tokens after the prefix `before`. Returns that name, also where another
+  // block has it already: this one then stays without. REQUIRES: the block is full, has no name, and the caller has it.
+  Name name(std::int32_t block, Name before, std::span<const std::int32_t> tokens);
+
+  // The named blocks that these tokens begin with.
+  struct Prefix {
+    std::vector<std::int32_t> blocks;
+    Name name = kBeginning;  // of the last one
+  };
+  [[nodiscard]] Prefix find(std::span<const std::int32_t> tokens) const;
 
  private:
-  std::int64_t total_;
-  std::vector<std::int32_t> free_;
+  struct Key {
+    Name before = kBeginning;
+    std::array<std::int32_t, kKvBlockTokens> tokens = {};
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  struct Named {
+    Name name = kBeginning;
+    std::int32_t block = 0;
+  };
+  using Names = std::unordered_map<Key, Named, KeyHash>;
+  struct Block {
+    int holders = 0;
+    Names::const_iterator key;                    // end(): it has no name
+    std::list<std::int32_t>::iterator unused_at;  // where it has one and nobody has it
+  };
+
+  [[nodiscard]] static Key key_of(Name before, std::span<const std::int32_t> tokens);
+  [[nodiscard]] const Block& of(std::int32_t block) const { return blocks_[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] Block& of(std::int32_t block) { return blocks_[static_cast<std::size_t>(block)]; }
+
+  Names names_;
+  std::vector<Block> blocks_;
+  std::vector<std::int32_t> free_;  // without a name
+  std::list<std::int32_t> unused_;  // with one, that nobody has; the longest unused first
+  Name last_name_ = kBeginning;
 };
 
 }  // namespace windlass::worker

@@ -2,19 +2,45 @@
 #include "worker/engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 namespace windlass::worker {
 namespace {
 
+constexpr std::size_t kLanes = 8;    // running results side by side, for the compiler to vectorise
+constexpr std::size_t kBlock = 256;  // weights that have one sum
+
+// std::isfinite() would keep loops from being vectorised.
+bool is_finite(float value) { return value - value == 0; }
+
 // The id of the largest finite logit, the lowest among equals; -1 where none is finite.
 std::int32_t best_of(std::span<const float> logits) {
-  std::int32_t best = -1;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (std::isfinite(logits[id]) && (best < 0 || logits[id] > logits[static_cast<std::size_t>(best)]))
-      best = static_cast<std::int32_t>(id);
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float lanes[kLanes];
+  std::fill(std::begin(lanes), std::end(lanes), kNone);
+  std::size_t id = 0;
+  for (; id + kLanes <= logits.size(); id += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float logit = is_finite(logits[id + lane]) ? logits[id + lane] : kNone;
+      lanes[lane] = lanes[lane] < logit ? logit : lanes[lane];
+    }
   }
-  return best;
+  float best = *std::max_element(std::begin(lanes), std::end(lanes));
+  for (; id < logits.size(); ++id) best = is_finite(logits[id]) ? std::max(best, logits[id]) : best;
+  if (best == kNone) return -1;
+  return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
+}
+
+// e^x to two units in the last place, for x from -87, below which it does not go, to 0: 2^k e^r with |r| at most half of ln 2.
+float exp_of(float x) {
+  x = x > -87.0F ? x : -87.0F;
+  const int k = static_cast<int>(x * 1.44269504F - 0.5F);
+  const auto whole = static_cast<float>(k);
+  const float r = x - whole * 0.693359375F + whole * 2.12194440e-4F;  // ln 2 in two parts, the first one exact
+  const float p = 1 + r * (1 + r * (1.0F / 2 + r * (1.0F / 6 + r * (1.0F / 24 + r * (1.0F / 120 + r * (1.0F / 720))))));
+  return p * std::bit_cast<float>((k + 127) << 23);
 }
 
 }  // namespace
@@ -44,47 +70,97 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits) {
   return adjusted_;
 }
 
-std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
-  const double highest = logits[static_cast<std::size_t>(best)];
-  candidates_.clear();
+// What each token weighs beside the likeliest, which weighs 1; nothing where min-p leaves it out. Returns the sum.
+double Sampler::weigh(std::span<const float> logits, float highest) {
+  const auto steepness = static_cast<float>(std::min(1 / params_.temperature, 1e30));
+  const auto least = static_cast<float>(params_.min_p);
+  weights_.resize(logits.size());
   for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (!std::isfinite(logits[id])) continue;
-    const double weight = std::exp((logits[id] - highest) / params_.temperature);
-    if (weight >= params_.min_p) candidates_.push_back({weight, static_cast<std::int32_t>(id)});  // the highest weighs 1
+    const bool finite = is_finite(logits[id]);
+    const float weight = exp_of(finite ? (logits[id] - highest) * steepness : 0);
+    weights_[id] = finite && weight >= least ? weight : 0;
   }
-  const auto likelier = [](const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
-  };
-  const bool cuts_number = params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < candidates_.size();
-  if (cuts_number) {
-    const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(params_.top_k);
-    std::nth_element(candidates_.begin(), end - 1, candidates_.end(), likelier);
-    candidates_.erase(end, candidates_.end());
-  }
-  if (cuts_number) std::sort(candidates_.begin(), candidates_.end(), likelier);
+  block_sums_.clear();
   double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
-  if (params_.top_p < 1) {
-    // A heap gives up the likeliest one by one: few of a large vocabulary are kept, and the others need no order.
-    const auto less_likely = [&](const Candidate& a, const Candidate& b) { return likelier(b, a); };
-    std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
-    double kept = 0;
-    auto first = candidates_.end();
-    while (first != candidates_.begin() && (first == candidates_.end() || kept < params_.top_p * total)) {
-      std::pop_heap(candidates_.begin(), first, less_likely);
-      --first;
-      kept += first->weight;
+  for (std::size_t first = 0; first < weights_.size(); first += kBlock) {
+    double sum = 0;
+    for (std::size_t id = first; id < std::min(first + kBlock, weights_.size()); ++id) sum += static_cast<double>(weights_[id]);
+    block_sums_.push_back(sum);
+    total += sum;
+  }
+  return total;
+}
+
+std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
+  double total = weigh(logits, logits[static_cast<std::size_t>(best)]);
+  const auto most = static_cast<std::size_t>(params_.top_k);
+  const bool cuts_number = params_.top_k > 0 && most < logits.size();
+  if (!cuts_number && params_.top_p >= 1) return draw_of_all(total);
+
+  const auto likelier = [&](const Candidate& a, const Candidate& b) {
+    const float one = logits[static_cast<std::size_t>(a.id)], other = logits[static_cast<std::size_t>(b.id)];
+    return one != other ? one > other : a.id < b.id;
+  };
+  candidates_.clear();
+  if (cuts_number) {
+    // The likeliest so far as a heap with the least likely on top: most tokens are compared with that one alone.
+    float least = 0;
+    for (std::size_t id = 0; id < weights_.size(); ++id) {
+      if (!(weights_[id] > least)) continue;  // of equals the first ones stay
+      if (candidates_.size() == most) {
+        std::pop_heap(candidates_.begin(), candidates_.end(), likelier);
+        candidates_.pop_back();
+      }
+      candidates_.push_back({weights_[id], static_cast<std::int32_t>(id)});
+      std::push_heap(candidates_.begin(), candidates_.end(), likelier);
+      if (candidates_.size() == most) least = weights_[static_cast<std::size_t>(candidates_.front().id)];
     }
-    candidates_.erase(candidates_.begin(), first);
-    std::reverse(candidates_.begin(), candidates_.end());
-    total = kept;
+    total = 0;
+    for (const Candidate& candidate : candidates_) total += candidate.weight;
+  } else {
+    // All that weigh less than this weigh less than 1 - top_p together: the others are enough.
+    const double least = (1 - params_.top_p) * total / static_cast<double>(weights_.size());
+    for (std::size_t id = 0; id < weights_.size(); ++id) {
+      if (weights_[id] > 0 && weights_[id] >= least) candidates_.push_back({weights_[id], static_cast<std::int32_t>(id)});
+    }
   }
+  // A heap gives up the likeliest one by one: few of a large vocabulary are kept, and the others need no order.
+  const auto less_likely = [&](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+  std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
+  double kept = 0;
+  auto first = candidates_.end();
+  while (first != candidates_.begin() && (first == candidates_.end() || params_.top_p >= 1 || kept < params_.top_p * total)) {
+    std::pop_heap(candidates_.begin(), first, less_likely);
+    --first;
+    kept += first->weight;
+  }
+  double left = rng_.uniform() * kept;
+  for (auto candidate = candidates_.end(); candidate != first;) {
+    left -= (--candidate)->weight;
+    if (left < 0) return candidate->id;
+  }
+  return first->id;  // rounding used up the last sliver
+}
+
+// The block by the sums, then the token within it; where rounding has used up the last sliver the last of both that weighs
+// anything.
+std::int32_t Sampler::draw_of_all(double total) {
   double left = rng_.uniform() * total;
-  for (const Candidate& candidate : candidates_) {
-    left -= candidate.weight;
-    if (left < 0) return candidate.id;
+  std::size_t block = 0;
+  for (std::size_t each = 0; each < block_sums_.size(); ++each) {
+    if (block_sums_[each] == 0) continue;
+    block = each;
+    if (left < block_sums_[each]) break;
+    left -= block_sums_[each];
   }
-  return candidates_.back().id;  // rounding used up the last sliver
+  std::size_t drawn = 0;
+  for (std::size_t id = block * kBlock; id < std::min((block + 1) * kBlock, weights_.size()); ++id) {
+    if (weights_[id] == 0) continue;
+    drawn = id;
+    left -= static_cast<double>(weights_[id]);
+    if (left < 0) break;
+  }
+  return static_cast<std::int32_t>(drawn);
 }
 
 void Sampler::tell(std::span<const float> logits, Sampled& sampled) {

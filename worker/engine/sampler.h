@@ -62,7 +62,9 @@ class Sampler {
   };
 
   [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
+  [[nodiscard]] double weigh(std::span<const float> logits, float highest);
   [[nodiscard]] std::int32_t draw(std::span<const float> logits, std::int32_t best);
+  [[nodiscard]] std::int32_t draw_of_all(double total);
   void tell(std::span<const float> logits, Sampled& sampled);
   void remember(std::int32_t token);
 
@@ -71,6 +73,8 @@ class Sampler {
   std::unordered_map<std::int32_t, std::int64_t> seen_;  // in prompt or output: how often generated; only where a penalty asks
   // Kept between tokens to save the allocations.
   std::vector<float> adjusted_;
+  std::vector<float> weights_;      // by token
+  std::vector<double> block_sums_;  // of consecutive weights
   std::vector<Candidate> candidates_;
 };
 

@@ -174,6 +174,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
                      flags.blocks.has_value()},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
+    if (ranks.processes != nullptr) ranks.processes->kill();  // they load for nobody
     spdlog::error("{}", opened.error().message);
     return 1;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 
 namespace windlass::worker {
 namespace {
@@ -121,6 +122,9 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     if (!failed && !std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended; })) return;
     finished_ = true;
     failed_ = failed;
+    if (event.finish == FinishReason::kError) {
+      spdlog::warn("request {} failed: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, event.error);
+    }
     if (is_prefill()) {
       finish_prefill(event);
     } else if (parts_.stream) {

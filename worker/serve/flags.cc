@@ -180,6 +180,8 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB)");
   app.add_option("--max-context-tokens", serve.max_context_tokens,
                  "prompt and answer together (default: the model's own limit)");
+  app.add_flag("--prefix-caching,!--no-prefix-caching", serve.prefix_caching,
+               "prompts that begin alike share their keys and values (default)");
   app.add_option("--drain-timeout", raw.drain_timeout, "after SIGTERM, how long requests in flight may take (default 30m)");
   app.add_option("--request-timeout", raw.request_timeout,
                  "how long a request may take, waiting included; then it ends with an error (default 0: no limit)");

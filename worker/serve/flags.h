@@ -26,6 +26,7 @@ struct ServeFlags {
   std::int64_t max_concurrent = 8;
   std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent whole contexts, within 2 GiB
   std::int64_t max_context_tokens = 0;  // 0: the model's own
+  bool prefix_caching = true;
   double drain_timeout_s = 1800;
   double request_timeout_s = 0;  // 0: none
   int threads = 1;               // of all ranks together

@@ -299,8 +299,11 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
 ordered_json usage_of(std::span<const Choice> choices) {
   std::int64_t generated = 0;
   for (const Choice& choice : choices) generated += choice.last.generated_tokens;
-  const std::int64_t prompt = choices.front().last.prompt_tokens;
-  return {{"prompt_tokens", prompt}, {"completion_tokens", generated}, {"total_tokens", prompt + generated}};
+  const TokenEvent& first = choices.front().last;
+  return {{"prompt_tokens", first.prompt_tokens},
+          {"completion_tokens", generated},
+          {"total_tokens", first.prompt_tokens + generated},
+          {"prompt_tokens_details", {{"cached_tokens", first.cached_tokens}}}};
 }
 
 // A token's bytes alone as text: what is no UTF-8 by itself becomes U+FFFD.

@@ -33,6 +33,7 @@ constexpr int kLookMs = 20;
 
 Result<std::unique_ptr<RankProcesses>> RankProcesses::start(const std::vector<std::string>& arguments, const RankGroup& group) {
   std::unique_ptr<RankProcesses> started(new RankProcesses(group));
+  ::signal(SIGCHLD, SIG_DFL);  // whoever started us may have it ignored: then nobody could wait for a rank
   for (int rank = 1; rank < group.ranks(); ++rank) {
     std::vector<std::string> words = {"windlass-worker"};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -47,7 +48,7 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::start(const std::vector<st
     if (id < 0) {
       const Error error{ErrorCode::kUnavailable,
                         fmt::format("rank {} of {}: fork: {}", rank, group.ranks(), std::strerror(errno))};
-      for (const Process& each : started->processes_) ::kill(each.id, SIGKILL);
+      started->kill();
       return error;
     }
     started->processes_.push_back({rank, id, std::nullopt});
@@ -65,6 +66,14 @@ RankProcesses::~RankProcesses() {
     if (each.status) continue;
     ::kill(each.id, SIGKILL);
     ::waitpid(each.id, nullptr, 0);
+  }
+}
+
+void RankProcesses::kill() {
+  const std::scoped_lock lock(mutex_);
+  for (Process& each : processes_) {
+    look(each);
+    if (!each.status) ::kill(each.id, SIGKILL);
   }
 }
 

@@ -28,6 +28,9 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
+  // Ends them at once. Any thread.
+  void kill();
+
   // Which one has ended, and how; nothing while all live. Any thread.
   [[nodiscard]] std::optional<std::string> ended();
 

@@ -111,6 +111,7 @@ Result<std::unique_ptr<ServedModel>> load_model(const ServeFlags& flags, Parts p
   engine.max_waiting = 2 * flags.max_concurrent;
   engine.max_context_tokens = parts.shape.sizes.max_context_tokens;
   engine.max_batch_tokens = parts.shape.options.max_batch_tokens;
+  engine.prefix_caching = flags.prefix_caching;
   engine.eos_token_ids = model->config.eos_token_ids;
   const Tokenizer& tokens = model->tokenizer;
   model->exports = std::make_unique<KvExports>(*parts.backend, parts.fingerprint, clock, metrics);

@@ -135,7 +135,8 @@ class Play {
       if (held) holds_.erase(pick);
       take(router_.refused(now_s_, pick, static_cast<Refusal>(rng_.integer(0, 2))));
     } else if (what < 70) {
-      router_.accepted(pick);
+      if (held) refused_at_.erase(holds_.at(pick).address);
+      take(router_.accepted(now_s_, pick));
     } else if (what < 75) {
       if (!held) return;
       router_.response_started(pick);

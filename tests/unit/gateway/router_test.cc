@@ -310,10 +310,22 @@ TEST_F(RouterTest, Refusals) {
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.33);
   EXPECT_EQ(all<Dispatch>(router.completed(0.2, 1, {})).at(0).id, 2U);
   EXPECT_EQ(all<Dispatch>(router.tick(0.34)).at(0).id, 3U);
-  router.accepted(3);
+  EXPECT_TRUE(router.accepted(0.35, 3).empty());
   // Taken at last: the pauses begin anew.
   EXPECT_TRUE(router.refused(0.4, 3, Refusal::kFull).empty());
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.45);
+}
+
+// Given a worker that refuses a request and then answers one that it had taken before; who waits goes there at once.
+TEST_F(RouterTest, AnAnswerEndsThePause) {
+  use(0, table(1, {chain("a", 9, 2)}));
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
+  EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).size(), 1U);
+  EXPECT_TRUE(router.refused(0.01, 2, Refusal::kDraining).empty());
+  const auto actions = router.accepted(0.02, 1);
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(all<Dispatch>(actions).at(0).id, 2U);
+  EXPECT_TRUE(router.accepted(0.03, 1).empty());
 }
 
 // Given a worker that breaks, in exchanges that may not move; before a byte was sent it is a 502, after that the stream is

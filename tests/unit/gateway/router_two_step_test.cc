@@ -442,7 +442,7 @@ TEST_F(TwoStepTest, ShutDown) {
 TEST_F(TwoStepTest, AFirstStepsErrorIsTheAnswer) {
   use(0, table(1, {prefill("p", 1, 1), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
-  router.accepted(1);
+  EXPECT_TRUE(router.accepted(0.1, 1).empty());
   router.response_started(1);
   const auto actions = router.completed(1, 1, {400});
   ASSERT_EQ(actions.size(), 1U);

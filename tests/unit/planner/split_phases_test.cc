@@ -166,6 +166,52 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   EXPECT_EQ(planned(parts).desired_workers(), 2);
 }
 
+// Given limits that leave no room for the smallest pair, expect strategy Auto to stay with whole workers, which they allow, and
+// to go back to them.
+TEST(SplitPhases, AutoNeedsRoomForAPair) {
+  Service service = split_service("chat", 3);
+  service.scaling.strategy = Strategy::kAuto;
+  service.split->cost_per_hour = 1;
+  const auto planned = [&] { return make_plan(cluster({service})).services[0]; };
+  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  service.scaling.max_cost_per_hour = 5.9;  // of 4 + 2
+  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  EXPECT_GE(planned().desired_workers(), 1);
+  service.scaling.max_cost_per_hour = 6;
+  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  service.accelerators = {AllowedAccelerator{"h100", 1}};
+  service.split->decode.accelerator = "h100";
+  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  service.accelerators[0].max_gpus = 2;
+  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("h100-1-decode", "h100", 1, 0, kNow)};
+  service.workers[0].role = dispatch::Role::kPrefill;
+  service.workers[1].role = dispatch::Role::kDecode;
+  service.memory.configuration = "h100-1-decode";
+  service.memory.prefill_share = 0.5;
+  service.scaling.max_cost_per_hour.reset();
+  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  service.accelerators[0].max_gpus = 1;
+  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+}
+
+// Given a service that Auto has split and an answer that no split holds any more, expect whole workers; but what runs to stay
+// while nobody knows what arrives.
+TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
+  Service service = split_service("chat", 10);
+  service.scaling.strategy = Strategy::kAuto;
+  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
+  service.workers[0].role = dispatch::Role::kPrefill;
+  service.workers[1].role = dispatch::Role::kDecode;
+  service.memory.configuration = "a100-1-decode";
+  service.memory.prefill_share = 0.5;
+  service.split->holds = false;
+  EXPECT_EQ(make_plan(cluster({service})).services[0].strategy, Strategy::kReplicated);
+  service.demand.arrivals_per_s.reset();
+  const ServicePlan plan = make_plan(cluster({service})).services[0];
+  EXPECT_EQ(plan.strategy, Strategy::kDisaggregated);
+  EXPECT_EQ(plan.desired_workers(), 2);
+}
+
 // Given an objective that no whole worker holds by the closed forms, expect strategy Auto to split the phases as soon as there
 // is an answer.
 TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {

@@ -42,6 +42,21 @@ TEST(WeightedTurns, StaysNearTheShares) {
   }
 }
 
+// Given other weights for the same places after every other turn, expect the shares of their mean all the same: what was earned
+// goes on.
+TEST(WeightedTurns, GoOnWithOtherWeights) {
+  WeightedTurns turns({0.5, 0.3, 0.2});
+  std::vector<double> taken(3, 0);
+  for (int turn = 1; turn <= 600; ++turn) {
+    ++taken[*turns.next(kAll)];
+    const double more = turn % 4 < 2 ? 0.1 : -0.1;
+    if (turn % 2 == 0) turns = WeightedTurns({0.5 + more, 0.3 - more, 0.2}, turns.earned());
+  }
+  EXPECT_NEAR(taken[0], 300, 3);
+  EXPECT_NEAR(taken[1], 180, 3);
+  EXPECT_NEAR(taken[2], 120, 3);
+}
+
 // Given a place that is closed, expect the others to share its turns, and none where all are closed.
 TEST(WeightedTurns, PassesOverClosedPlaces) {
   WeightedTurns turns({1, 1, 2});

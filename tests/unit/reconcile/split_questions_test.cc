@@ -165,6 +165,35 @@ TEST(SplitQuestions, ClassesThatComeAndGo) {
   EXPECT_TRUE(questions.advise(at));
 }
 
+// Given a service that may use one class alone; that others come and go is nothing to it, also where no split held.
+TEST(SplitQuestions, ClassesThatItMayNotUse) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  at.services[0].accelerators = {{"h100", std::nullopt}};
+  EXPECT_TRUE(questions.advise(at));
+  const auto question = questions.next();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->classes.size(), 1U);
+  questions.answer(*question, {"", false, {}, {}, "nothing holds"});
+  at.accelerators[1].allocatable_gpus = 0;
+  EXPECT_FALSE(questions.advise(at));
+  at.accelerators[0].spec.price_per_hour = 9;
+  EXPECT_TRUE(questions.advise(at));
+}
+
+// Given a question that waits behind another one, and that an edit makes a new one of; it keeps its place in the line.
+TEST(SplitQuestions, AnEditKeepsThePlace) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot("first");
+  at.services.push_back(chat_service("second"));
+  at.services[1].scaling.strategy = planner::Strategy::kDisaggregated;
+  EXPECT_TRUE(questions.advise(at));
+  at.services[0].slo.ttft_s = 2;
+  EXPECT_TRUE(questions.advise(at));
+  EXPECT_EQ(questions.next()->service.id, at.services[0].id);
+  EXPECT_EQ(questions.next()->service.id, at.services[1].id);
+}
+
 // Given a service that is deleted while its question is out; the answer is nobody's, and one of the same name is asked about
 // anew.
 TEST(SplitQuestions, DeletedServicesAreForgotten) {

@@ -29,8 +29,8 @@ const std::vector<planner::AcceleratorState>& classes() {
   return kClasses;
 }
 
-// Given a service, expect an answer that holds, the same each time, with a rate for a worker of each side; and a plan of the
-// policy with it that serves the assumed load.
+// Given a service, expect an answer that holds, the same each time and whatever the limits of how many workers there may be,
+// with a rate for a worker of each side; and a plan of the policy with it that serves the assumed load.
 TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
   const auto advice = split_advice(service(), classes(), Effort{});
   ASSERT_TRUE(advice.ok()) << advice.error().message;
@@ -38,7 +38,10 @@ TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
   EXPECT_GT(advice->prefill.requests_per_s, 1);
   EXPECT_GT(advice->decode.requests_per_s, 1);
   for (const char* name : {"distserve", "splitwise", "tetriinfer"}) EXPECT_THAT(advice->why, HasSubstr(name));
-  EXPECT_EQ(*split_advice(service(), classes(), Effort{}), *advice);
+  planner::Service limited = service();
+  limited.scaling.max_cost_per_hour = 1;
+  limited.accelerators = {{"h100", 8}, {"a100", 8}};
+  EXPECT_EQ(*split_advice(limited, classes(), Effort{}), *advice);
 
   planner::Snapshot snapshot;
   snapshot.now_s = 1000;

@@ -47,10 +47,11 @@ void collect(std::map<RequestId, Outcome>& outcomes, const std::vector<TokenEven
 }
 
 // Given thousands of random schedules (arrivals at random steps, random budgets, places and cache sizes, some so small that
-// sequences lose their blocks, some requests cancelled midway), every request's greedy tokens are those it has alone, and all
-// blocks come back.
+// sequences lose their blocks, some requests cancelled midway, most prompts with a beginning in common), every request's greedy
+// tokens are those it has alone, and all blocks come back.
 TEST(Engine, SchedulesNeverChangeGreedyTokens) {
   std::int64_t preemptions = 0;
+  std::int64_t found = 0;
   std::int64_t largest_batch = 0;
   for (std::uint64_t seed = 0; seed < 2000 / kSeedShare; ++seed) {
     Rng rng(seed, "schedule");
@@ -59,7 +60,10 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
     options.max_waiting = 100;
     options.max_context_tokens = rng.integer(20, 120);
     options.max_batch_tokens = options.max_running + rng.integer(0, 40);
+    options.prefix_caching = rng.uniform() < 0.8;
     const std::int64_t blocks = blocks_for(options.max_context_tokens) + rng.integer(0, 8);
+    std::vector<std::int32_t> common;
+    while (common.size() < 120) common.push_back(static_cast<std::int32_t>(rng.integer(0, kVocab - 1)));
     HashBackend backend(kVocab, blocks, options.max_batch_tokens);
     ManualClock clock;
     Engine engine(options, backend, letter, clock);
@@ -73,6 +77,10 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
       std::vector<std::int32_t> prompt;
       for (std::int64_t n = rng.integer(1, options.max_context_tokens - 1); n > 0; --n)
         prompt.push_back(static_cast<std::int32_t>(rng.integer(0, kVocab - 1)));
+      if (rng.uniform() < 0.7) {
+        const auto shared = rng.integer(0, static_cast<std::int64_t>(prompt.size()));
+        std::copy_n(common.begin(), shared, prompt.begin());
+      }
       planned.emplace(id, Planned{rng.integer(0, 30), greedy(std::move(prompt), rng.integer(1, 40))});
     }
     const RequestId cancelled = rng.uniform() < 0.5 ? static_cast<RequestId>(rng.integer(1, 8)) : 0;
@@ -102,10 +110,13 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
     }
     EXPECT_EQ(engine.load().kv_blocks_used, 0) << "seed " << seed;
     preemptions += engine.preemptions();
+    found += engine.prefix_counts().found;
+    EXPECT_TRUE(options.prefix_caching || engine.prefix_counts().found == 0);
     largest_batch = std::max(largest_batch, backend.largest_batch);
   }
   // The schedules were worth the name: sequences shared steps, and some lost their blocks and came back.
   EXPECT_GT(preemptions, 100 / static_cast<std::int64_t>(kSeedShare));
+  EXPECT_GT(found, 2000 / static_cast<std::int64_t>(kSeedShare));
   EXPECT_GT(largest_batch, 3);
 }
 
@@ -176,6 +187,44 @@ TEST(Engine, CpuBackendTextDoesNotDependOnCompany) {
     }
   }
   EXPECT_LE(different, 2) << "of 144 requests";
+}
+
+// Given a second prompt with the same beginning as one that is over, only what is new of it is computed; its last token always
+// is. Other requests take the room of what nobody uses, and then all of it is computed.
+TEST(Engine, APrefixIsComputedOnce) {
+  EngineOptions options;
+  options.max_running = 1;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = 100;
+  HashBackend backend(kVocab, 8, options.max_batch_tokens);
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t token = 0; token < 48; ++token) prompt.push_back(token);
+  RequestId id = 0;
+  std::map<RequestId, Outcome> outcomes;
+  // The tokens that its first step computes, and those that were found.
+  const auto computed = [&](const std::vector<std::int32_t>& of) {
+    EXPECT_TRUE(engine.submit(++id, greedy(of, 2), clock.now).ok());
+    const auto first = engine.step();
+    const std::int64_t tokens = engine.last_iteration().tokens;
+    EXPECT_EQ(first.at(0).cached_tokens, static_cast<std::int64_t>(of.size()) - tokens);
+    collect(outcomes, first);
+    while (!engine.idle()) collect(outcomes, engine.step());
+    EXPECT_EQ(outcomes[id].text, expected_text(backend, of, 2));
+    return tokens;
+  };
+  EXPECT_EQ(computed(prompt), 48);
+  EXPECT_EQ(computed(prompt), 16) << "of the last block one token is needed";
+  prompt.push_back(96);
+  EXPECT_EQ(computed(prompt), 1);
+  prompt[20] = 96;
+  EXPECT_EQ(computed(prompt), 33);
+  EXPECT_EQ(engine.prefix_counts().found, 32 + 48 + 16);
+  EXPECT_EQ(engine.load().kv_blocks_used, 0);
+  const std::vector<std::int32_t> other(97, 5);  // needs seven of the eight blocks
+  EXPECT_EQ(computed(other), 97);
+  EXPECT_GT(computed(prompt), 17);
 }
 
 // Given a cache that holds one request of two, the second waits, then is served whole: running out of cache fails nobody.

@@ -319,7 +319,10 @@ TEST_F(Api, ChoicesHaveIndices) {
   EXPECT_EQ(body["choices"][1]["index"], 1);
   EXPECT_EQ(body["choices"][1]["text"], "two");
   EXPECT_EQ(body["choices"][1]["finish_reason"], "length");
-  EXPECT_EQ(body["usage"], (json{{"prompt_tokens", 3}, {"completion_tokens", 7}, {"total_tokens", 10}}));
+  EXPECT_EQ(body["usage"], (json{{"prompt_tokens", 3},
+                                 {"completion_tokens", 7},
+                                 {"total_tokens", 10},
+                                 {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
   EXPECT_EQ(json::parse(format.chunk(1, longer).substr(6))["choices"][0]["index"], 1);
   EXPECT_EQ(json::parse(format.usage_chunk(choices).substr(6))["usage"]["completion_tokens"], 7);
 }

@@ -1,6 +1,7 @@
 // Sampling: greedy, the softmax's distribution, nucleus, seeds.
 #include "worker/engine/sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -94,6 +95,77 @@ TEST(Sampler, TruncatesInOrder) {
       EXPECT_NEAR(counts[i], p * draws, 5 * std::sqrt(draws * p * (1 - p))) << each.name << ", token " << i;
     }
   }
+}
+
+// What sampler.h says, word for word, in double precision and with a sort: the tokens in the order in which a draw passes them,
+// with their weights.
+std::vector<std::pair<std::int32_t, double>> kept_by_the_book(const std::vector<float>& logits, const SamplingParams& params) {
+  double highest = -std::numeric_limits<double>::infinity();
+  for (const float logit : logits) highest = std::isfinite(logit) ? std::max<double>(highest, logit) : highest;
+  std::vector<std::pair<std::int32_t, double>> kept;
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if (!std::isfinite(logits[id])) continue;
+    const double weight = std::exp((logits[id] - highest) / params.temperature);
+    if (weight >= params.min_p) kept.emplace_back(static_cast<std::int32_t>(id), weight);
+  }
+  const bool cuts = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < logits.size();
+  if (cuts || params.top_p < 1) {
+    std::sort(kept.begin(), kept.end(), [&](const auto& a, const auto& b) {
+      const float one = logits[static_cast<std::size_t>(a.first)], other = logits[static_cast<std::size_t>(b.first)];
+      return one != other ? one > other : a.first < b.first;
+    });
+  }
+  if (cuts && kept.size() > static_cast<std::size_t>(params.top_k)) kept.resize(static_cast<std::size_t>(params.top_k));
+  double total = 0, sum = 0;
+  for (const auto& [id, weight] : kept) total += weight;
+  for (std::size_t i = 0; params.top_p < 1 && i < kept.size(); ++i) {
+    sum += kept[i].second;
+    if (sum >= params.top_p * total) kept.resize(i + 1);
+  }
+  return kept;
+}
+
+// Given random logits of small and large vocabularies, some of them not finite and many equal, and random parameters; each draw
+// is the one by the book, but for the few that rounding decides.
+TEST(Sampler, DrawsByTheBook) {
+  int different = 0, draws = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    Rng rng(seed, "logits");
+    std::vector<float> logits;
+    const std::int64_t vocabulary = rng.uniform() < 0.5 ? rng.integer(1, 40) : rng.integer(200, 3000);
+    const double spread = rng.uniform(0.1, 12);
+    for (std::int64_t id = 0; id < vocabulary; ++id) {
+      const double logit = rng.uniform(-spread, spread);
+      logits.push_back(static_cast<float>(rng.uniform() < 0.3 ? std::round(logit) : logit));
+      if (rng.uniform() < 0.02) logits.back() = std::numeric_limits<float>::quiet_NaN();
+      if (rng.uniform() < 0.02) logits.back() = (rng.uniform() < 0.5 ? 1 : -1) * std::numeric_limits<float>::infinity();
+    }
+    logits.push_back(0);  // one is finite
+    SamplingParams params;
+    params.temperature = rng.uniform(0.05, 2);
+    if (rng.uniform() < 0.4) params.top_k = rng.integer(1, 100);
+    if (rng.uniform() < 0.4) params.top_p = rng.uniform(0.01, 1);
+    if (rng.uniform() < 0.3) params.min_p = rng.uniform(0, 0.3);
+    params.seed = seed;
+    Sampler sampler(params);
+    Rng same(seed, "sampling");
+    const auto kept = kept_by_the_book(logits, params);
+    double total = 0;
+    for (const auto& [id, weight] : kept) total += weight;
+    for (int draw = 0; draw < 20; ++draw) {
+      double left = same.uniform() * total;
+      std::int32_t expected = kept.back().first;
+      for (const auto& [id, weight] : kept) {
+        left -= weight;
+        if (left >= 0) continue;
+        expected = id;
+        break;
+      }
+      different += sampler.sample(logits)->id != expected ? 1 : 0;
+      ++draws;
+    }
+  }
+  EXPECT_LT(different, draws / 1000);
 }
 
 // Given penalties and biases, greedy draws are those of the adjusted logits: repetition over prompt and output, the others over

@@ -1,0 +1,287 @@
+// worker_benchmark: how near the CPU backend comes to what this machine can do, and what the engine adds to an iteration.
+//
+// One run measures the machine (bytes a second that all cores read, floating-point operations a second of a large matrix
+// product) and the worker (decode and prefill of a random model of Llama 3.2 1B's shape, the engine around it), so that the
+// shares in the table are ratios within this run; medians of `--repeats`. `scripts/bench worker` puts the table into
+// docs/benchmarks.md.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/random_model.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/ops.h"
+#include "worker/engine/engine.h"
+
+namespace windlass::worker {
+namespace {
+
+struct Options {
+  int threads = 1;
+  int repeats = 5;
+  std::int64_t layers = 16;
+};
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Of `repeats` runs after one that is not counted.
+double median_s(int repeats, const std::function<void()>& work) {
+  work();
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) times.push_back(seconds_of(work));
+  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
+  return times[static_cast<std::size_t>(repeats / 2)];
+}
+
+// All threads together, each its part of 1 GiB, which no cache holds.
+double read_bytes_per_s(const Options& options) {
+  const std::vector<float> memory(std::size_t{1} << 28U, 1.0F);
+  std::vector<float> sums(static_cast<std::size_t>(options.threads));
+  const double seconds = median_s(options.repeats, [&] {
+    std::vector<std::jthread> threads;
+    const std::size_t part = memory.size() / sums.size();
+    for (std::size_t t = 0; t < sums.size(); ++t) {
+      threads.emplace_back([&, t] {
+        constexpr std::size_t kLanes = 64;  // independent sums, so that no addition waits for another
+        float lanes[kLanes] = {};
+        const float* at = memory.data() + t * part;
+        for (std::size_t i = 0; i + kLanes <= part; i += kLanes) {
+          for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += at[i + lane];
+        }
+        for (const float lane : lanes) sums[t] += lane;
+      });
+    }
+  });
+  return static_cast<double>(memory.size() * sizeof(float)) / seconds;
+}
+
+double product_flops(const Options& options) {
+  constexpr std::int64_t kSide = 2048;
+  cpu::set_blas_threads(options.threads);
+  const std::vector<float> x(kSide * kSide, 0.5F), w(kSide * kSide, 0.25F);
+  std::vector<float> y(kSide * kSide);
+  const double seconds = median_s(options.repeats, [&] { cpu::matmul(x.data(), w.data(), y.data(), kSide, kSide, kSide); });
+  return 2.0 * kSide * kSide * kSide / seconds;
+}
+
+ModelConfig llama_1b(std::int64_t layers) {
+  ModelConfig config;
+  config.hidden_size = 2048;
+  config.layers = layers;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 64;
+  config.intermediate_size = 8192;
+  config.vocab_size = 128256;
+  config.max_context_tokens = 131072;
+  config.rope_theta = 500000;
+  config.tie_word_embeddings = true;
+  return config;
+}
+
+// Of the matrices that every token goes through; the embedding is the output matrix, too.
+double matrix_parameters(const ModelConfig& config) {
+  const auto layer = static_cast<double>(config.hidden_size * (2 * config.q_size() + 2 * config.kv_size()) +
+                                         3 * config.hidden_size * config.intermediate_size);
+  return layer * static_cast<double>(config.layers) + static_cast<double>(config.hidden_size * config.vocab_size);
+}
+
+constexpr std::int64_t kContext = 512, kMostSequences = 64;
+
+// Sequences of kContext tokens that are in the cache, and get one token more over and over.
+class Batch {
+ public:
+  Batch(Backend& backend, const ModelConfig& config, std::int64_t sequences) : backend_(backend) {
+    Rng rng(1, "tokens");
+    const std::int64_t blocks = blocks_for(kContext + 1);
+    for (std::int64_t s = 0; s < sequences; ++s) {
+      prompts_.push_back(testing::random_tokens(rng, config, kContext + 1));
+      auto& own = blocks_.emplace_back();
+      for (std::int64_t b = 0; b < blocks; ++b) own.push_back(static_cast<std::int32_t>(s * blocks + b));
+    }
+  }
+  void prefill(std::int64_t chunk) {
+    for (std::size_t s = 0; s < prompts_.size(); ++s) {
+      for (std::int64_t at = 0; at < kContext; at += chunk) {
+        const std::int64_t tokens = std::min(chunk, kContext - at);
+        run({part(s, at, tokens, at + tokens == kContext)});
+      }
+    }
+  }
+  void decode() {
+    std::vector<SequenceChunk> chunks;
+    for (std::size_t s = 0; s < prompts_.size(); ++s) chunks.push_back(part(s, kContext, 1, true));
+    run(chunks);
+  }
+
+ private:
+  [[nodiscard]] SequenceChunk part(std::size_t s, std::int64_t at, std::int64_t tokens, bool last) const {
+    SequenceChunk chunk;
+    chunk.tokens = std::span(prompts_[s]).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(tokens));
+    chunk.start = at;
+    chunk.blocks = blocks_[s];
+    chunk.wants_logits = last;
+    return chunk;
+  }
+  void run(const std::vector<SequenceChunk>& chunks) {
+    if (const auto rows = backend_.forward(chunks); !rows.ok()) {
+      std::cerr << "worker_benchmark: " << rows.error().message << '\n';
+      std::exit(1);
+    }
+  }
+
+  Backend& backend_;
+  std::vector<std::vector<std::int32_t>> prompts_;
+  std::vector<std::vector<std::int32_t>> blocks_;
+};
+
+// A model that takes no time: logits that were drawn before, other ones each time.
+class InstantBackend final : public Backend {
+ public:
+  explicit InstantBackend(std::int64_t vocab) : vocab_(vocab) {
+    Rng rng(2, "logits");
+    for (std::int64_t i = 0; i < (kMostSequences + kDraws) * vocab; ++i) {
+      logits_.push_back(static_cast<float>(rng.uniform(-10, 10)));
+    }
+  }
+  [[nodiscard]] std::int64_t vocab_size() const override { return vocab_; }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return 4096; }
+  [[nodiscard]] KvShape kv_shape() const override { return {1, 1}; }
+  void read_kv(const KvRange& /*range*/, std::span<const std::int32_t> /*blocks*/, float* /*out*/) const override {}
+  void write_kv(const KvRange& /*range*/, std::span<const std::int32_t> /*blocks*/, const float* /*in*/) override {}
+
+ private:
+  static constexpr std::int64_t kDraws = 16;
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& /*layer_done*/,
+                                                   std::int64_t /*skip*/) override {
+    const auto rows = std::count_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return chunk.wants_logits; });
+    calls_ = (calls_ + 1) % kDraws;
+    return std::span<const float>(logits_).subspan(static_cast<std::size_t>(calls_ * vocab_),
+                                                   static_cast<std::size_t>(rows * vocab_));
+  }
+
+  std::int64_t vocab_, calls_ = 0;
+  std::vector<float> logits_;
+};
+
+// Seconds that the engine takes for an iteration of 64 sequences beside the forward pass.
+double engine_iteration_s(const Options& options, const ModelConfig& config, const SamplingParams& sampling) {
+  InstantBackend backend(config.vocab_size);
+  const SteadyClock clock;
+  EngineOptions engine_options;
+  engine_options.max_running = engine_options.max_waiting = kMostSequences;
+  engine_options.max_context_tokens = 1024;
+  const auto text = [](std::int32_t) { return std::string_view(" word"); };
+  Engine engine(engine_options, backend, text, clock);
+  for (RequestId id = 1; id <= kMostSequences; ++id) {
+    GenerationRequest request;
+    request.prompt = {1, 2, 3, 4};
+    request.sampling = sampling;
+    request.sampling.seed = id;
+    request.max_tokens = 1000;
+    request.ignore_eos = true;
+    if (const auto submitted = engine.submit(id, std::move(request), clock.now_s()); !submitted.ok()) std::exit(1);
+  }
+  static_cast<void>(engine.step());  // the prompts
+  constexpr int kSteps = 20;
+  return median_s(options.repeats,
+                  [&] {
+                    for (int step = 0; step < kSteps; ++step) static_cast<void>(engine.step());
+                  }) /
+         kSteps;
+}
+
+int run(const Options& options) {
+  const auto progress = [](const std::string& what) { std::cerr << what << '\n'; };
+  progress("the machine");
+  const double machine_bytes_per_s = read_bytes_per_s(options);
+  const double machine_flops = product_flops(options);
+  progress(fmt::format("a model of {} layers", options.layers));
+  const ModelConfig config = llama_1b(options.layers);
+  const double parameters = matrix_parameters(config);
+  CpuBackendOptions backend_options;
+  backend_options.kv_blocks = kMostSequences * blocks_for(kContext + 1);
+  backend_options.max_batch_tokens = kContext;
+  backend_options.max_logit_rows = kMostSequences;
+  backend_options.max_context_tokens = kContext + 1;
+  backend_options.threads = options.threads;
+  auto made = make_cpu_backend(config, testing::random_weights(config, 1), backend_options);
+  if (!made.ok()) {
+    std::cerr << "worker_benchmark: " << made.error().message << '\n';
+    return 1;
+  }
+  Backend& backend = **made;
+
+  std::string rows;
+  const auto row = [&rows](const std::string& what, double seconds, const std::string& rate, const std::string& share) {
+    rows += fmt::format("| {} | {:.4g} ms | {} | {} |\n", what, seconds * 1e3, rate, share);
+  };
+  const auto kv_bytes = static_cast<double>(kContext * kv_bytes_per_token(config, config.layers));
+  double step_of_64_s = 0;
+  for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMostSequences}) {
+    progress(fmt::format("decode of {}", sequences));
+    Batch batch(backend, config, sequences);
+    batch.prefill(kContext);
+    const double seconds = median_s(options.repeats, [&] { batch.decode(); });
+    const double bytes = parameters * sizeof(float) + static_cast<double>(sequences) * kv_bytes;
+    row(fmt::format("decode, batch {}", sequences), seconds,
+        fmt::format("{:.4g} tokens/s", static_cast<double>(sequences) / seconds),
+        fmt::format("{:.0f} % of the memory's", 100 * bytes / seconds / machine_bytes_per_s));
+    step_of_64_s = seconds;
+  }
+  progress("prefill");
+  Batch batch(backend, config, 1);
+  const double prefill_s = median_s(options.repeats, [&] { batch.prefill(kContext); });
+  const double inner = parameters - static_cast<double>(config.hidden_size * config.vocab_size);
+  const double attention =
+      2.0 * kContext * kContext * static_cast<double>(config.q_size() * config.layers);  // causal: half of 4
+  row(fmt::format("prefill, {} tokens", kContext), prefill_s, fmt::format("{:.4g} tokens/s", kContext / prefill_s),
+      fmt::format("{:.0f} % of a product's", 100 * (2 * inner * kContext + attention) / prefill_s / machine_flops));
+  progress("the engine");
+  SamplingParams greedy, drawn;
+  greedy.temperature = 0;
+  drawn.top_p = 0.95;
+  drawn.top_k = 50;
+  for (const auto& [name, sampling] : {std::pair{"greedy", greedy}, std::pair{"top-k 50, top-p 0.95", drawn}}) {
+    const double seconds = engine_iteration_s(options, config, sampling);
+    row(fmt::format("engine alone, batch {}, {}", kMostSequences, name), seconds,
+        fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
+        fmt::format("{:.2g} % of the iteration", 100 * seconds / step_of_64_s));
+  }
+  fmt::print(
+      "{} threads; memory read at {:.3g} GB/s, a product of 2,048 x 2,048 matrices computed at {:.3g} GFLOP/s.\n\n"
+      "| {} layers, {:.3g} G parameters in FP32, {} tokens of context | median time | rate | share |\n|---|---:|---:|---:|\n{}",
+      options.threads, machine_bytes_per_s / 1e9, machine_flops / 1e9, config.layers, parameters / 1e9, kContext, rows);
+  return 0;
+}
+
+}  // namespace
+}  // namespace windlass::worker
+
+int main(int argc, char** argv) {
+  CLI::App app{"How near the worker's CPU backend comes to what this machine can do."};
+  windlass::worker::Options options;
+  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  app.add_option("--threads", options.threads, "Of matrix products")->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_option("--repeats", options.repeats, "Of each measurement; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  app.add_option("--layers", options.layers, "Of the model; 16 as Llama 3.2 1B has")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  CLI11_PARSE(app, argc, argv);
+  return windlass::worker::run(options);
+}
