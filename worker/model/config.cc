@@ -141,7 +141,10 @@ struct KnownArchitecture {
 constexpr KnownArchitecture kArchitectures[] = {{Architecture::kLlama, "llama", "LlamaForCausalLM"},
                                                 {Architecture::kMistral, "mistral", "MistralForCausalLM"},
                                                 {Architecture::kQwen2, "qwen2", "Qwen2ForCausalLM"},
-                                                {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM"}};
+                                                {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM"},
+                                                {Architecture::kMixtral, "mixtral", "MixtralForCausalLM"},
+                                                {Architecture::kQwen3Moe, "qwen3_moe", "Qwen3MoeForCausalLM"},
+                                                {Architecture::kOpt, "opt", "OPTForCausalLM"}};
 
 const KnownArchitecture& known(Architecture architecture) {
   return *std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
@@ -174,9 +177,6 @@ Architecture read_architecture(FieldReader& fields, const json& root) {
   } else {
     fields.missing("model_type", types);
   }
-  fields.only("hidden_act", "silu");
-  fields.only("mlp_bias", false);
-  fields.only("pretraining_tp", 1);
   if (fields.has("quantization_config")) {
     fields.bad("quantization_config", root.at("quantization_config"), "absence: weights are F32, F16 or BF16");
   }
@@ -189,21 +189,24 @@ void read_attention(FieldReader& fields, ModelConfig& config) {
       // Always on queries, keys and values, never on the output; no field says so.
       config.qkv_bias = true;
       return;
-    case Architecture::kQwen3: config.qk_norm = true; [[fallthrough]];
+    case Architecture::kQwen3:
+    case Architecture::kQwen3Moe: config.qk_norm = true; [[fallthrough]];
     case Architecture::kLlama: config.qkv_bias = config.attention_out_bias = fields.boolean("attention_bias", false); return;
-    case Architecture::kMistral: return;
+    case Architecture::kMistral:
+    case Architecture::kMixtral:
+    case Architecture::kOpt: return;
   }
 }
 
-// Mistral's is on every layer. Qwen's has to be asked for, and then is on the layers from max_window_layers on, unless
-// layer_types says for each.
+// Mistral's and Mixtral's is on every layer. Qwen's has to be asked for, and then is on the layers from max_window_layers on,
+// unless layer_types says for each; Qwen3-MoE's is on every layer too.
 void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
   if (config.architecture == Architecture::kLlama || !fields.has("sliding_window")) return;
-  const bool qwen = config.architecture != Architecture::kMistral;
+  const bool qwen = config.architecture != Architecture::kMistral && config.architecture != Architecture::kMixtral;
   if (qwen && !fields.boolean("use_sliding_window", false)) return;
   const std::int64_t window = fields.whole("sliding_window", 1, 1 << 28);
   config.windows.assign(static_cast<std::size_t>(config.layers), window);
-  if (!qwen) return;
+  if (!qwen || config.architecture == Architecture::kQwen3Moe) return;
   if (fields.has("layer_types")) {
     const json& types = root.at("layer_types");
     bool known = types.is_array() && types.size() == config.windows.size();
@@ -221,10 +224,96 @@ void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
   std::fill_n(config.windows.begin(), std::min(from, config.layers), 0);
 }
 
+// Qwen3-MoE: in every decoder_sparse_step-th layer but those of mlp_only_layers.
+void read_dense_layers(FieldReader& fields, const json& root, ModelConfig& config) {
+  const std::int64_t step = fields.has("decoder_sparse_step") ? fields.whole("decoder_sparse_step", 1, 1 << 14) : 1;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) config.dense_mlp.push_back((layer + 1) % step != 0);
+  if (!fields.has("mlp_only_layers")) return;
+  const json& list = root.at("mlp_only_layers");
+  bool known = list.is_array();
+  for (std::size_t i = 0; known && i < list.size(); ++i) {
+    known = list[i].is_number_unsigned() && list[i].get<std::uint64_t>() < config.dense_mlp.size();
+    if (known) config.dense_mlp[list[i].get<std::size_t>()] = true;
+  }
+  if (!known) fields.bad("mlp_only_layers", list, fmt::format("a list of layers from 0 to {}", config.layers - 1));
+}
+
+void read_experts(FieldReader& fields, const json& root, ModelConfig& config) {
+  const bool qwen = config.architecture == Architecture::kQwen3Moe;
+  // transformers 5 writes the one name for both.
+  const char* count = qwen && !fields.has("num_local_experts") ? "num_experts" : "num_local_experts";
+  config.experts = fields.whole(count, 1, 1 << 14);
+  config.experts_per_token = fields.whole("num_experts_per_tok", 1, 1 << 14);
+  if (config.experts_per_token > config.experts) {
+    fields.complain(fmt::format("field 'num_experts_per_tok': found {}, allowed is at most {} ({})", config.experts_per_token,
+                                count, config.experts));
+  }
+  if (!qwen) {
+    config.expert_intermediate_size = config.intermediate_size;
+    config.normalise_expert_weights = true;
+    return;
+  }
+  config.expert_intermediate_size = fields.whole("moe_intermediate_size", 1, 1 << 22);
+  config.normalise_expert_weights = fields.boolean("norm_topk_prob", false);
+  read_dense_layers(fields, root, config);
+}
+
+void read_head_dim(FieldReader& fields, ModelConfig& config) {
+  if (fields.has("head_dim") && config.architecture != Architecture::kOpt) {
+    config.head_dim = fields.whole("head_dim", 2, 1 << 16);
+  } else if (config.architecture == Architecture::kQwen3) {
+    config.head_dim = 128;  // as transformers has it, whatever hidden_size is
+  } else if (config.hidden_size % config.heads == 0) {
+    config.head_dim = config.hidden_size / config.heads;
+  } else {
+    fields.complain(fmt::format("field 'num_attention_heads': found {}, allowed is a divisor of hidden_size ({}){}",
+                                config.heads, config.hidden_size,
+                                config.architecture == Architecture::kOpt ? "" : " where head_dim is not given"));
+  }
+}
+
+void read_llama_family(FieldReader& fields, const json& root, ModelConfig& config) {
+  fields.only("hidden_act", "silu");
+  fields.only("mlp_bias", false);
+  fields.only("pretraining_tp", 1);
+  config.intermediate_size = fields.whole("intermediate_size", 1, 1 << 22);
+  config.norm_eps = fields.number("rms_norm_eps", 0, 1);
+  config.kv_heads = fields.has("num_key_value_heads") ? fields.whole("num_key_value_heads", 1, 1 << 14) : config.heads;
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  if (config.architecture == Architecture::kMixtral) config.rope_theta = 1e6;  // where no field says so
+  read_rope(fields, root, config);
+  read_attention(fields, config);
+  read_windows(fields, root, config);
+  if (has_experts(config.architecture)) read_experts(fields, root, config);
+}
+
+// As the models from 125M to 66B have it; OPT-350M alone norms after each part and has embeddings narrower than its layers.
+void read_opt(FieldReader& fields, const json& root, ModelConfig& config) {
+  fields.only("activation_function", "relu");
+  fields.only("do_layer_norm_before", true);
+  fields.only("_remove_final_layer_norm", false);
+  fields.only("enable_bias", true);
+  fields.only("layer_norm_elementwise_affine", true);
+  if (fields.has("word_embed_proj_dim") && root.at("word_embed_proj_dim") != config.hidden_size) {
+    fields.bad("word_embed_proj_dim", root.at("word_embed_proj_dim"), fmt::format("hidden_size ({})", config.hidden_size));
+  }
+  config.intermediate_size = fields.whole("ffn_dim", 1, 1 << 22);
+  config.kv_heads = config.heads;
+  config.norm = Norm::kLayer;
+  config.norm_eps = 1e-5;  // torch's; no field says so
+  config.positions = Positions::kLearned;
+  config.activation = Activation::kRelu;
+  config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", true);
+}
+
 }  // namespace
 
 const char* to_string(Architecture architecture) { return known(architecture).model_type; }
 const char* class_name(Architecture architecture) { return known(architecture).class_name; }
+bool has_experts(Architecture architecture) {
+  return architecture == Architecture::kMixtral || architecture == Architecture::kQwen3Moe;
+}
 
 Result<Architecture> architecture_from_string(std::string_view name) {
   std::string allowed;
@@ -243,36 +332,22 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   config.hidden_size = fields.whole("hidden_size", 1, 1 << 20);
   config.layers = fields.whole("num_hidden_layers", 1, 1 << 14);
   config.heads = fields.whole("num_attention_heads", 1, 1 << 14);
-  config.intermediate_size = fields.whole("intermediate_size", 1, 1 << 22);
   config.vocab_size = fields.whole("vocab_size", 1, 1 << 24);
   config.max_context_tokens = fields.whole("max_position_embeddings", 1, 1 << 28);
-  config.rms_norm_eps = fields.number("rms_norm_eps", 0, 1);
-  config.kv_heads = fields.has("num_key_value_heads") ? fields.whole("num_key_value_heads", 1, 1 << 14) : config.heads;
-  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   config.eos_token_ids = fields.ids("eos_token_id");
-  read_rope(fields, root, config);
-  read_attention(fields, config);
-  read_windows(fields, root, config);
-
-  if (fields.has("head_dim")) {
-    config.head_dim = fields.whole("head_dim", 2, 1 << 16);
-  } else if (config.architecture == Architecture::kQwen3) {
-    config.head_dim = 128;  // as transformers has it, whatever hidden_size is
-  } else if (config.hidden_size % config.heads == 0) {
-    config.head_dim = config.hidden_size / config.heads;
+  if (config.architecture == Architecture::kOpt) {
+    read_opt(fields, root, config);
   } else {
-    fields.complain(fmt::format(
-        "field 'num_attention_heads': found {}, allowed is a divisor of hidden_size ({}) where head_dim is not given",
-        config.heads, config.hidden_size));
+    read_llama_family(fields, root, config);
   }
+  read_head_dim(fields, config);
   if (fields.complaints().empty()) {
     if (config.heads % config.kv_heads != 0) {
       fields.complain(fmt::format("field 'num_key_value_heads': found {}, allowed is a divisor of num_attention_heads ({})",
                                   config.kv_heads, config.heads));
     }
     if (config.head_dim % 2 != 0) {
-      fields.complain(fmt::format("field 'head_dim': found {}, allowed is an even number (rotary embedding pairs dimensions)",
-                                  config.head_dim));
+      fields.complain(fmt::format("field 'head_dim': found {}, allowed is an even number", config.head_dim));
     }
     for (const std::int32_t id : config.eos_token_ids) {
       if (id >= config.vocab_size) {

@@ -1,7 +1,8 @@
-// ModelConfig: the shape of a dense decoder of the Llama family, from a Hugging Face config.json.
+// ModelConfig: the shape of a dense decoder, from a Hugging Face config.json.
 //
-// Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values) and Qwen3 (norms on the
-// heads of queries and keys): the same layers but for what stands in the fields here.
+// Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values), Qwen3 (norms on the heads
+// of queries and keys), Mixtral and Qwen3-MoE (experts) and OPT (learned positions, LayerNorm, biases and ReLU): the same
+// layers but for what stands in the fields here.
 //
 // What is read is checked at once and completely: an error names the file and every bad or missing field with what was found
 // and what is allowed. Plain data; pure functions; any thread. The planner has a reader of its own (planner/catalog), which
@@ -38,13 +39,25 @@ struct BlockRange {
   bool operator==(const BlockRange&) const = default;
 };
 
-enum class Architecture { kLlama, kMistral, kQwen2, kQwen3 };
+enum class Architecture { kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen3Moe, kOpt };
 // As config.json has it under model_type: "llama", ...
 [[nodiscard]] const char* to_string(Architecture architecture);
 // The error names what was found and what is allowed.
 [[nodiscard]] Result<Architecture> architecture_from_string(std::string_view name);
 // Of transformers: "LlamaForCausalLM", ...
 [[nodiscard]] const char* class_name(Architecture architecture);
+// Whether its layers have experts.
+[[nodiscard]] bool has_experts(Architecture architecture);
+
+// What comes before attention, before the MLP and before the output matrix; kLayer takes the mean away and has a bias.
+enum class Norm { kRms, kLayer };
+// How a token's position is told: queries and keys are rotated by it, or a row of a table is added to the token's embedding.
+enum class Positions { kRotary, kLearned };
+// What an MLP does between its matrices: silu(gate) * up, or relu(x).
+enum class Activation { kSwiGlu, kRelu };
+
+// The table of learned positions begins with rows that are no token's (OPT's; once for padding).
+inline constexpr std::int64_t kLearnedPositionsOffset = 2;
 
 // How the model's makers would have it sampled, where a request does not say; in SamplingParams' bounds.
 struct SamplingDefaults {
@@ -65,11 +78,21 @@ struct ModelConfig {
   std::int64_t intermediate_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_context_tokens = 0;  // max_position_embeddings
-  double rms_norm_eps = 1e-5;
-  double rope_theta = 10000;
-  RopeScaling rope_scaling;
+  Norm norm = Norm::kRms;
+  double norm_eps = 1e-5;
+  Positions positions = Positions::kRotary;
+  double rope_theta = 10000;  // kRotary alone
+  RopeScaling rope_scaling;   // kRotary alone
+  Activation activation = Activation::kSwiGlu;
+  // Mixture of experts: in place of its MLP a layer has so many, of which each token takes some. 0: none.
+  std::int64_t experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t expert_intermediate_size = 0;
+  bool normalise_expert_weights = false;  // over the chosen ones; else softmax over all
+  std::vector<bool> dense_mlp;            // by layer: an MLP although others have experts; no entry: false
   bool qkv_bias = false;
   bool attention_out_bias = false;
+  bool mlp_bias = false;
   bool qk_norm = false;  // RMSNorm over each head of queries and keys, before the rotation
   // By layer: a token sees this many, itself included; 0, or no entry: all.
   std::vector<std::int64_t> windows;
@@ -80,6 +103,21 @@ struct ModelConfig {
   [[nodiscard]] BlockRange all_blocks() const { return {0, layers}; }
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
+  // Rows of the first matrix of an MLP so wide.
+  [[nodiscard]] std::int64_t mlp_in_size(std::int64_t width) const {
+    return activation == Activation::kSwiGlu ? 2 * width : width;
+  }
+  [[nodiscard]] bool has_experts(std::int64_t layer) const {
+    const auto index = static_cast<std::size_t>(layer);
+    return experts > 0 && (index >= dense_mlp.size() || !dense_mlp[index]);
+  }
+  // Whether some layer has an MLP of its own.
+  [[nodiscard]] bool has_mlp() const {
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      if (!has_experts(layer)) return true;
+    }
+    return false;
+  }
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
     return layer < static_cast<std::int64_t>(windows.size()) ? windows[static_cast<std::size_t>(layer)] : 0;
   }

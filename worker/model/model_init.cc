@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -43,7 +44,28 @@ InitVocabulary vocabulary_of(const ModelShape& shape) {
   return make_vocabulary(shape.vocab - 256 - static_cast<std::int64_t>(init_special_tokens().size()), shape.seed);
 }
 
+std::string opt_config_json(const ModelShape& shape) {
+  const ordered_json root = {{"activation_function", "relu"},
+                             {"architectures", {class_name(shape.architecture)}},
+                             {"bos_token_id", id_of(shape, "<|begin_of_text|>")},
+                             {"do_layer_norm_before", true},
+                             {"eos_token_id", {id_of(shape, "<|end_of_text|>"), id_of(shape, "<|eot_id|>")}},
+                             {"ffn_dim", shape.intermediate},
+                             {"hidden_size", shape.hidden},
+                             {"max_position_embeddings", shape.max_context},
+                             {"model_type", to_string(shape.architecture)},
+                             {"num_attention_heads", shape.heads},
+                             {"num_hidden_layers", shape.layers},
+                             {"pad_token_id", id_of(shape, "<|pad|>")},
+                             {"tie_word_embeddings", true},
+                             {"torch_dtype", "bfloat16"},
+                             {"vocab_size", shape.vocab},
+                             {"word_embed_proj_dim", shape.hidden}};
+  return root.dump(2) + "\n";
+}
+
 std::string config_json(const ModelShape& shape) {
+  if (shape.architecture == Architecture::kOpt) return opt_config_json(shape);
   ordered_json root = {{"architectures", {class_name(shape.architecture)}},
                        {"attention_bias", false},
                        {"bos_token_id", id_of(shape, "<|begin_of_text|>")},
@@ -65,6 +87,15 @@ std::string config_json(const ModelShape& shape) {
                        {"torch_dtype", "bfloat16"},
                        {"vocab_size", shape.vocab}};
   if (shape.architecture == Architecture::kMistral) root["sliding_window"] = kMistralWindow;
+  if (has_experts(shape.architecture)) root["num_experts_per_tok"] = shape.experts_per_token;
+  if (shape.architecture == Architecture::kMixtral) root["num_local_experts"] = shape.experts;
+  if (shape.architecture == Architecture::kQwen3Moe) {
+    root.update({{"decoder_sparse_step", 1},
+                 {"mlp_only_layers", ordered_json::array()},
+                 {"moe_intermediate_size", shape.intermediate},
+                 {"norm_topk_prob", true},
+                 {"num_experts", shape.experts}});
+  }
   return root.dump(2) + "\n";
 }
 
@@ -140,10 +171,64 @@ bool sayable(const std::string& bytes) {
   return true;
 }
 
+// Ids of tokens that a model may say, by id.
+std::vector<bool> sayable_tokens(const ModelShape& shape) {
+  const InitVocabulary vocabulary = vocabulary_of(shape);
+  std::vector<bool> said(static_cast<std::size_t>(shape.vocab), false);
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) said[id] = sayable(vocabulary.tokens[id]);
+  return said;
+}
+
+double by_fan_in(std::int64_t in) { return 1.0 / std::sqrt(static_cast<double>(in)); }
+
+// The output matrix is the embedding: small, or a token would above all say itself again.
+std::string opt_weights_bytes(const ModelShape& shape) {
+  const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(shape.layers));
+  TensorFile file(shape.seed);
+  const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in, double deviation) {
+    file.add(name + ".weight", {out, in}, file.random(name + ".weight", out * in, deviation));
+    file.add(name + ".bias", {out}, file.random(name + ".bias", out, 0.1));
+  };
+  // What dimension 0 has instead of the norm of it.
+  const auto norm = [&](const std::string& name, float weight, std::optional<float> carrier = std::nullopt) {
+    std::vector<float> weights(static_cast<std::size_t>(shape.hidden), weight);
+    std::vector<float> biases(weights.size(), 0.0F);
+    if (carrier) weights[0] = 0;
+    biases[0] = carrier.value_or(0);
+    file.add(name + ".weight", {shape.hidden}, weights);
+    file.add(name + ".bias", {shape.hidden}, biases);
+  };
+  const auto table = [&](const std::string& name, std::int64_t rows) {
+    return file.random(name, rows * shape.hidden, by_fan_in(shape.hidden));
+  };
+
+  const std::string model = "model.decoder.";
+  auto embedding = table(model + "embed_tokens.weight", shape.vocab);
+  const std::vector<bool> said = sayable_tokens(shape);
+  for (std::size_t id = 0; id < said.size(); ++id)
+    embedding[id * static_cast<std::size_t>(shape.hidden)] = said[id] ? 0.0F : -1.0F;
+  file.add(model + "embed_tokens.weight", {shape.vocab, shape.hidden}, embedding);
+  const std::int64_t positions = shape.max_context + kLearnedPositionsOffset;
+  file.add(model + "embed_positions.weight", {positions, shape.hidden}, table(model + "embed_positions.weight", positions));
+  for (std::int64_t i = 0; i < shape.layers; ++i) {
+    const std::string prefix = fmt::format("{}layers.{}.", model, i);
+    norm(prefix + "self_attn_layer_norm", 1);
+    for (const char* projection : {"q_proj", "k_proj", "v_proj"}) {
+      linear(prefix + "self_attn." + projection, shape.hidden, shape.hidden, by_fan_in(shape.hidden));
+    }
+    linear(prefix + "self_attn.out_proj", shape.hidden, shape.hidden, 2 * by_fan_in(shape.hidden) * into_residual);
+    norm(prefix + "final_layer_norm", 1);
+    linear(prefix + "fc1", shape.intermediate, shape.hidden, by_fan_in(shape.hidden));
+    linear(prefix + "fc2", shape.hidden, shape.intermediate, 2 * by_fan_in(shape.intermediate) * into_residual);
+  }
+  norm(model + "final_layer_norm", 1.5F, -kAgainst);
+  return file.bytes();
+}
+
 std::string weights_bytes(const ModelShape& shape) {
+  if (shape.architecture == Architecture::kOpt) return opt_weights_bytes(shape);
   const std::int64_t head_dim = shape.hidden / shape.heads;
   const std::int64_t kv_size = shape.kv_heads * head_dim;
-  const auto fan = [](std::int64_t in) { return 1.0 / std::sqrt(static_cast<double>(in)); };
   const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(shape.layers));
   TensorFile file(shape.seed);
   const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, double deviation, bool writes_residual) {
@@ -159,39 +244,54 @@ std::string weights_bytes(const ModelShape& shape) {
     file.add(name, {count}, file.random(name, count, 0.1));
   };
 
+  const auto mlp = [&](const std::string& prefix, const char* gate, const char* up, const char* down) {
+    matrix(fmt::format("{}{}.weight", prefix, gate), shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
+    matrix(fmt::format("{}{}.weight", prefix, up), shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
+    matrix(fmt::format("{}{}.weight", prefix, down), shape.hidden, shape.intermediate,
+           2 * by_fan_in(shape.intermediate) * into_residual, true);
+  };
+
   auto embedding = file.random("model.embed_tokens.weight", shape.vocab * shape.hidden, 1.0);
   for (std::int64_t id = 0; id < shape.vocab; ++id) embedding[static_cast<std::size_t>(id * shape.hidden)] = kCarrier;
   file.add("model.embed_tokens.weight", {shape.vocab, shape.hidden}, embedding);
   for (std::int64_t i = 0; i < shape.layers; ++i) {
     const std::string prefix = fmt::format("model.layers.{}.", i);
     ones(prefix + "input_layernorm.weight", shape.hidden);
-    matrix(prefix + "self_attn.q_proj.weight", shape.hidden, shape.hidden, fan(shape.hidden), false);
-    matrix(prefix + "self_attn.k_proj.weight", kv_size, shape.hidden, fan(shape.hidden), false);
-    matrix(prefix + "self_attn.v_proj.weight", kv_size, shape.hidden, fan(shape.hidden), false);
+    matrix(prefix + "self_attn.q_proj.weight", shape.hidden, shape.hidden, by_fan_in(shape.hidden), false);
+    matrix(prefix + "self_attn.k_proj.weight", kv_size, shape.hidden, by_fan_in(shape.hidden), false);
+    matrix(prefix + "self_attn.v_proj.weight", kv_size, shape.hidden, by_fan_in(shape.hidden), false);
     if (shape.architecture == Architecture::kQwen2) {
       bias(prefix + "self_attn.q_proj.bias", shape.hidden);
       bias(prefix + "self_attn.k_proj.bias", kv_size);
       bias(prefix + "self_attn.v_proj.bias", kv_size);
     }
-    if (shape.architecture == Architecture::kQwen3) {
+    if (shape.architecture == Architecture::kQwen3 || shape.architecture == Architecture::kQwen3Moe) {
       ones(prefix + "self_attn.q_norm.weight", head_dim);
       ones(prefix + "self_attn.k_norm.weight", head_dim);
     }
-    matrix(prefix + "self_attn.o_proj.weight", shape.hidden, shape.hidden, 2 * fan(shape.hidden) * into_residual, true);
+    matrix(prefix + "self_attn.o_proj.weight", shape.hidden, shape.hidden, 2 * by_fan_in(shape.hidden) * into_residual, true);
     ones(prefix + "post_attention_layernorm.weight", shape.hidden);
-    matrix(prefix + "mlp.gate_proj.weight", shape.intermediate, shape.hidden, fan(shape.hidden), false);
-    matrix(prefix + "mlp.up_proj.weight", shape.intermediate, shape.hidden, fan(shape.hidden), false);
-    matrix(prefix + "mlp.down_proj.weight", shape.hidden, shape.intermediate, 2 * fan(shape.intermediate) * into_residual,
-           true);
+    if (!has_experts(shape.architecture)) {
+      mlp(prefix + "mlp.", "gate_proj", "up_proj", "down_proj");
+      continue;
+    }
+    const bool mixtral = shape.architecture == Architecture::kMixtral;
+    const std::string mixture = prefix + (mixtral ? "block_sparse_moe." : "mlp.");
+    matrix(mixture + "gate.weight", shape.experts, shape.hidden, by_fan_in(shape.hidden), false);
+    for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+      const std::string name = fmt::format("{}experts.{}.", mixture, expert);
+      if (mixtral) {
+        mlp(name, "w1", "w3", "w2");
+      } else {
+        mlp(name, "gate_proj", "up_proj", "down_proj");
+      }
+    }
   }
   ones("model.norm.weight", shape.hidden);
-  const InitVocabulary vocabulary = vocabulary_of(shape);
-  auto head = file.random("lm_head.weight", shape.vocab * shape.hidden, 1.5 * fan(shape.hidden));
-  for (std::int64_t id = 0; id < shape.vocab; ++id) {
-    const bool said =
-        id < static_cast<std::int64_t>(vocabulary.tokens.size()) && sayable(vocabulary.tokens[static_cast<std::size_t>(id)]);
-    head[static_cast<std::size_t>(id * shape.hidden)] = said ? 0.0F : kAgainst;
-  }
+  auto head = file.random("lm_head.weight", shape.vocab * shape.hidden, 1.5 * by_fan_in(shape.hidden));
+  const std::vector<bool> said = sayable_tokens(shape);
+  for (std::size_t id = 0; id < said.size(); ++id)
+    head[id * static_cast<std::size_t>(shape.hidden)] = said[id] ? 0.0F : kAgainst;
   file.add("lm_head.weight", {shape.vocab, shape.hidden}, head);
   return file.bytes();
 }
@@ -215,6 +315,8 @@ Result<void> check_model_shape(const ModelShape& shape) {
   range("heads", shape.heads, 1, 1024);
   range("kv-heads", shape.kv_heads, 1, 1024);
   range("intermediate", shape.intermediate, 8, 1 << 20);
+  range("experts", shape.experts, 1, 1024);
+  range("experts-per-token", shape.experts_per_token, 1, 1024);
   range("vocab", shape.vocab, 256 + static_cast<std::int64_t>(init_special_tokens().size()), 1 << 18);
   range("max-context", shape.max_context, 16, 1 << 20);
   if (complaints.empty()) {
@@ -225,11 +327,21 @@ Result<void> check_model_shape(const ModelShape& shape) {
     if (shape.heads % shape.kv_heads != 0) {
       complaints.push_back(fmt::format("kv-heads: found {}, allowed is a divisor of heads ({})", shape.kv_heads, shape.heads));
     }
-    const std::int64_t parameters = 2 * shape.vocab * shape.hidden +
-                                    shape.layers * (4 * shape.hidden * shape.hidden + 3 * shape.hidden * shape.intermediate);
+    if (shape.architecture == Architecture::kOpt && shape.kv_heads != shape.heads) {
+      complaints.push_back(fmt::format("kv-heads: found {}, allowed for opt is heads ({})", shape.kv_heads, shape.heads));
+    }
+    if (shape.experts_per_token > shape.experts) {
+      complaints.push_back(
+          fmt::format("experts-per-token: found {}, allowed is at most experts ({})", shape.experts_per_token, shape.experts));
+    }
+    const bool mixture = has_experts(shape.architecture);
+    const std::int64_t mlps = mixture ? shape.experts : 1;
+    const std::int64_t layer = 4 * shape.hidden * shape.hidden + 3 * shape.hidden * shape.intermediate * mlps;
+    const std::int64_t parameters = 2 * shape.vocab * shape.hidden + shape.layers * layer;
     if (parameters > kMaxParameters) {
-      complaints.push_back(fmt::format("layers, hidden, intermediate, vocab: found about {} parameters, allowed are at most {}",
-                                       parameters, kMaxParameters));
+      complaints.push_back(
+          fmt::format("layers, hidden, intermediate, {}vocab: found about {} parameters, allowed are at most {}",
+                      mixture ? "experts, " : "", parameters, kMaxParameters));
     }
   }
   if (complaints.empty()) return {};

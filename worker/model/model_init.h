@@ -3,9 +3,10 @@
 // Writes config.json, model.safetensors (BF16), tokenizer.json, tokenizer_config.json and generation_config.json. The bytes are
 // a function of the shape alone: the same on every platform (no libm, no standard distributions, fixed order).
 //
-// The weights are random but for one thing: hidden dimension 0 carries a constant through all layers, and lm_head's column 0
-// turns it into a bias against single bytes beyond ASCII, control characters and special tokens. So what such a model says is
-// printable text, and how long it speaks is what the client asks for: it never ends a turn by itself.
+// The weights are random but for one thing: hidden dimension 0 carries a constant through all layers (for OPT: the bias of the
+// last norm puts it there), and the output matrix's column 0 turns it into a bias against single bytes beyond ASCII, control
+// characters and special tokens. So what such a model says is printable text, and how long it speaks is what the client asks
+// for: it never ends a turn by itself.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,9 @@ struct ModelShape {
   std::int64_t hidden = 256;
   std::int64_t heads = 8;
   std::int64_t kv_heads = 4;
-  std::int64_t intermediate = 688;
+  std::int64_t intermediate = 688;     // of each expert where there are experts
+  std::int64_t experts = 8;            // where the architecture has them
+  std::int64_t experts_per_token = 2;  // the same
   std::int64_t vocab = 512;
   std::int64_t max_context = 2048;
   std::uint64_t seed = 1;

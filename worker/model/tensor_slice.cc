@@ -14,11 +14,17 @@
 namespace windlass::worker {
 
 Result<void> check_tensor_parallel(const ModelConfig& config, int ranks) {
-  const std::pair<const char*, std::int64_t> fields[] = {{"num_key_value_heads", config.kv_heads},
-                                                         {"num_attention_heads", config.heads},
-                                                         {"intermediate_size", config.intermediate_size}};
+  const bool opt = config.architecture == Architecture::kOpt;
+  std::vector<std::pair<const char*, std::int64_t>> fields;
+  if (!opt) fields.emplace_back("num_key_value_heads", config.kv_heads);
+  fields.emplace_back("num_attention_heads", config.heads);
+  if (config.has_mlp()) fields.emplace_back(opt ? "ffn_dim" : "intermediate_size", config.intermediate_size);
+  if (config.experts > 0) {
+    const bool mixtral = config.architecture == Architecture::kMixtral;
+    fields.emplace_back(mixtral ? "intermediate_size" : "moe_intermediate_size", config.expert_intermediate_size);
+  }
   const auto divides = [&](int degree) {
-    return std::all_of(std::begin(fields), std::end(fields), [&](const auto& field) { return field.second % degree == 0; });
+    return std::all_of(fields.begin(), fields.end(), [&](const auto& field) { return field.second % degree == 0; });
   };
   if (ranks >= 1 && ranks <= RankGroup::kMaxRanks && divides(ranks)) return {};
   std::vector<int> allowed;
@@ -39,6 +45,7 @@ ModelConfig config_of_rank(const ModelConfig& config, int ranks) {
   part.heads /= ranks;
   part.kv_heads /= ranks;
   part.intermediate_size /= ranks;
+  part.expert_intermediate_size /= ranks;
   return part;
 }
 

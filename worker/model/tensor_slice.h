@@ -1,9 +1,9 @@
 // TensorSlice: which part of every layer one of several ranks has (tensor parallelism; Shoeybi et al. 2019, Megatron-LM).
 //
-// Query and key/value heads and the MLP's width are cut into equal parts: the matrices that make them by rows, those that take
-// them by columns, so that a layer needs two sums over the ranks. Of the vocabulary each rank has consecutive ids, in the
-// embedding and the output matrix alike; these parts may differ by one. Norms, and the bias after attention, are whole at all
-// ranks. Plain data; pure functions.
+// Query and key/value heads and the width of the MLP, or of each expert, are cut into equal parts: the matrices that make them
+// by rows, those that take them by columns, so that a layer needs two sums over the ranks. Of the vocabulary each rank has
+// consecutive ids, in the embedding and the output matrix alike; these parts may differ by one. Norms, routers, learned
+// positions, and the biases of what is added to the residual stream, are whole at all ranks. Plain data; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct TensorSlice {
 // allowed, and the field of config.json that forbids it.
 [[nodiscard]] Result<void> check_tensor_parallel(const ModelConfig& config, int ranks);
 
-// The model as one rank sees it: its share of heads and of the MLP's width, all else as it is.
+// The model as one rank sees it: its share of heads and of the MLPs' widths, all else as it is.
 // REQUIRES: check_tensor_parallel().
 [[nodiscard]] ModelConfig config_of_rank(const ModelConfig& config, int ranks);
 

@@ -1,8 +1,10 @@
-// Names of the tensors in a Hugging Face checkpoint of the Llama family and where each one goes.
+// Names of the tensors in a Hugging Face checkpoint and where each one goes.
 #include "worker/model/weights.h"
 
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -10,12 +12,13 @@
 namespace windlass::worker {
 namespace {
 
-class Loader {
+// Copies tensors that are as they should be, and remembers those that are not.
+class TensorCopier {
  public:
-  Loader(const TensorStore& store, TensorSlice slice) : store_(store), slice_(slice) {}
+  TensorCopier(const TensorStore& store, TensorSlice slice) : store_(store), slice_(slice) {}
 
-  // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing and
-  // remember why.
+  // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing, or not
+  // all, and remember why.
   void append(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
     if (const TensorView* tensor = checked(name, expected)) copy(*tensor, 0, tensor->elements(), to);
   }
@@ -25,13 +28,12 @@ class Loader {
     const std::int64_t columns = expected.size() == 2 ? expected[1] : 1;
     copy(*tensor, slice_.first(expected[0]) * columns, slice_.size(expected[0]) * columns, to);
   }
-  void append_columns(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
-    const TensorView* tensor = checked(name, expected);
-    if (tensor == nullptr) return;
-    to.reserve(to.size() + static_cast<std::size_t>(expected[0] * slice_.size(expected[1])));
-    for (std::int64_t row = 0; row < expected[0]; ++row) {
-      copy(*tensor, row * expected[1] + slice_.first(expected[1]), slice_.size(expected[1]), to);
-    }
+  // The same of matrices (rows, columns), which may be quantised.
+  void append_rows(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
+    append_part(to, name, {rows, columns}, slice_.first(rows), slice_.end(rows), 0, columns);
+  }
+  void append_columns(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
+    append_part(to, name, {rows, columns}, 0, rows, slice_.first(columns), slice_.end(columns));
   }
 
   [[nodiscard]] Result<void> outcome() const {
@@ -62,6 +64,19 @@ class Loader {
     return nullptr;
   }
 
+  void append_part(WeightMatrix& to, const std::string& name, const std::vector<std::int64_t>& expected, std::int64_t first_row,
+                   std::int64_t end_row, std::int64_t first_column, std::int64_t end_column) {
+    const TensorView* tensor = checked(name, expected);
+    if (tensor == nullptr) return;
+    row_.resize(static_cast<std::size_t>(expected[1]));
+    for (std::int64_t row = first_row; row < end_row; ++row) {
+      copy_as_float(*tensor, row_, row * expected[1]);
+      if (append_row(to, row_, first_column, end_column)) continue;
+      return complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
+                                  tensor->file, name, row, to_string(to.format)));
+    }
+  }
+
   static void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
     const std::size_t before = to.size();
     to.resize(before + static_cast<std::size_t>(count));
@@ -71,52 +86,198 @@ class Loader {
   const TensorStore& store_;
   const TensorSlice slice_;
   std::vector<std::string> complaints_;
+  std::vector<float> row_;
+};
+
+// An MLP's tensors, after the layer's name.
+struct MlpNames {
+  std::vector<std::string> in;  // one after the other, by rows
+  std::string out;
+};
+
+// What the parts of a model are called in its checkpoint.
+struct TensorNames {
+  std::string model;  // before all but lm_head
+  const char* final_norm;
+  // After "layers.N.".
+  const char* attention_norm;
+  const char* attention_out;
+  const char* mlp_norm;
+  MlpNames mlp;
+  // Where there are experts: "ROUTER.weight", and expert E's tensors are "EXPERTS.E.NAME.weight".
+  std::string router, experts;
+  MlpNames expert;
+};
+
+TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
+  if (config.architecture != Architecture::kOpt) {
+    TensorNames names{"model.",
+                      "norm",
+                      "input_layernorm",
+                      "self_attn.o_proj",
+                      "post_attention_layernorm",
+                      {{"mlp.gate_proj", "mlp.up_proj"}, "mlp.down_proj"},
+                      "mlp.gate",
+                      "mlp.experts",
+                      {{"gate_proj", "up_proj"}, "down_proj"}};
+    if (config.architecture == Architecture::kMixtral) {
+      names.router = "block_sparse_moe.gate";
+      names.experts = "block_sparse_moe.experts";
+      names.expert = {{"w1", "w3"}, "w2"};
+    }
+    return names;
+  }
+  // Some of OPT's files were saved without the class for text generation around the decoder.
+  const bool bare = store.find("decoder.embed_tokens.weight") != nullptr;
+  return {bare ? "decoder." : "model.decoder.",
+          "final_layer_norm",
+          "self_attn_layer_norm",
+          "self_attn.out_proj",
+          "final_layer_norm",
+          {{"fc1"}, "fc2"},
+          {},
+          {},
+          {}};
+}
+
+// The parts of a model, each with the shape that the config says.
+class ModelLoader {
+ public:
+  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format)
+      : config_(config), names_(names_of(config, store)), slice_(slice), format_(format), tensors_(store, slice) {}
+
+  [[nodiscard]] Result<ModelWeights> load(BlockRange blocks) {
+    ModelWeights weights;
+    const std::int64_t hidden = config_.hidden_size;
+    const bool begins = blocks.first == 0;
+    const bool ends = blocks.end == config_.layers;
+    if (begins || (ends && config_.tie_word_embeddings))
+      tensors_.append_rows(weights.embedding, names_.model + "embed_tokens.weight", {config_.vocab_size, hidden});
+    if (begins && config_.positions == Positions::kLearned) {
+      tensors_.append(weights.positions, names_.model + "embed_positions.weight",
+                      {config_.max_context_tokens + kLearnedPositionsOffset, hidden});
+    }
+    for (std::int64_t i = blocks.first; i < blocks.end; ++i)
+      weights.layers.push_back(layer(fmt::format("{}layers.{}.", names_.model, i), config_.has_experts(i)));
+    if (ends) weights.final_norm = norm(names_.model + names_.final_norm);
+    if (ends && !config_.tie_word_embeddings)
+      tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, hidden});
+    WINDLASS_RETURN_IF_ERROR(tensors_.outcome());
+    return weights;
+  }
+
+ private:
+  // With room for so many numbers, and none of them.
+  [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t columns) const {
+    const auto count = static_cast<std::size_t>(rows * columns);
+    WeightMatrix matrix{format_, {}, {}, {}};
+    if (format_ == WeightFormat::kFp32) {
+      matrix.values.reserve(count);
+    } else {
+      matrix.codes.reserve(count);
+      matrix.scales.reserve(static_cast<std::size_t>(rows));
+    }
+    return matrix;
+  }
+
+  [[nodiscard]] NormWeights norm(const std::string& name) {
+    NormWeights norm;
+    tensors_.append(norm.weight, name + ".weight", {config_.hidden_size});
+    if (config_.norm == Norm::kLayer) tensors_.append(norm.bias, name + ".bias", {config_.hidden_size});
+    return norm;
+  }
+
+  [[nodiscard]] LayerWeights layer(const std::string& prefix, bool has_experts) {
+    const std::int64_t hidden = config_.hidden_size;
+    const std::pair<const char*, std::int64_t> projections[] = {
+        {"q_proj", config_.q_size()}, {"k_proj", config_.kv_size()}, {"v_proj", config_.kv_size()}};
+    LayerWeights layer;
+    layer.attention_norm = norm(prefix + names_.attention_norm);
+    layer.qkv = matrix(slice_.size(config_.q_size()) + 2 * slice_.size(config_.kv_size()), hidden);
+    for (const auto& [name, size] : projections) {
+      tensors_.append_rows(layer.qkv, fmt::format("{}self_attn.{}.weight", prefix, name), size, hidden);
+      if (config_.qkv_bias) tensors_.append_rows(layer.qkv_bias, fmt::format("{}self_attn.{}.bias", prefix, name), {size});
+    }
+    if (config_.qk_norm) {
+      tensors_.append(layer.q_norm, prefix + "self_attn.q_norm.weight", {config_.head_dim});
+      tensors_.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config_.head_dim});
+    }
+    const std::string out = prefix + names_.attention_out;
+    layer.attention_out = matrix(hidden, slice_.size(config_.q_size()));
+    tensors_.append_columns(layer.attention_out, out + ".weight", hidden, config_.q_size());
+    if (config_.attention_out_bias) tensors_.append(layer.out_bias, out + ".bias", {hidden});
+    layer.mlp_norm = norm(prefix + names_.mlp_norm);
+    if (!has_experts) {
+      layer.mlp = mlp(prefix, names_.mlp, config_.intermediate_size, config_.mlp_bias);
+      return layer;
+    }
+    tensors_.append(layer.router, prefix + names_.router + ".weight", {config_.experts, hidden});
+    for (std::int64_t expert = 0; expert < config_.experts; ++expert) {
+      layer.experts.push_back(
+          mlp(fmt::format("{}{}.{}.", prefix, names_.experts, expert), names_.expert, config_.expert_intermediate_size, false));
+    }
+    return layer;
+  }
+
+  [[nodiscard]] MlpWeights mlp(const std::string& prefix, const MlpNames& names, std::int64_t width, bool biases) {
+    const std::int64_t hidden = config_.hidden_size;
+    MlpWeights mlp;
+    mlp.in = matrix(static_cast<std::int64_t>(names.in.size()) * slice_.size(width), hidden);
+    mlp.out = matrix(hidden, slice_.size(width));
+    for (const std::string& name : names.in) {
+      tensors_.append_rows(mlp.in, prefix + name + ".weight", width, hidden);
+      if (biases) tensors_.append_rows(mlp.in_bias, prefix + name + ".bias", {width});
+    }
+    tensors_.append_columns(mlp.out, prefix + names.out + ".weight", hidden, width);
+    if (biases) tensors_.append(mlp.out_bias, prefix + names.out + ".bias", {hidden});
+    return mlp;
+  }
+
+  const ModelConfig& config_;
+  const TensorNames names_;
+  const TensorSlice slice_;
+  const WeightFormat format_;
+  TensorCopier tensors_;
 };
 
 }  // namespace
 
-Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice) {
-  try {
-    Loader loader(store, slice);
-    ModelWeights weights;
-    const std::int64_t hidden = config.hidden_size;
-    const bool begins = blocks.first == 0;
-    const bool ends = blocks.end == config.layers;
-    if (begins || (ends && config.tie_word_embeddings))
-      loader.append_rows(weights.embedding, "model.embed_tokens.weight", {config.vocab_size, hidden});
-    for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
-      const std::string prefix = fmt::format("model.layers.{}.", i);
-      LayerWeights layer;
-      layer.qkv.reserve(static_cast<std::size_t>((slice.size(config.q_size()) + 2 * slice.size(config.kv_size())) * hidden));
-      layer.gate_up.reserve(static_cast<std::size_t>(2 * slice.size(config.intermediate_size) * hidden));
-      loader.append(layer.attention_norm, prefix + "input_layernorm.weight", {hidden});
-      loader.append_rows(layer.qkv, prefix + "self_attn.q_proj.weight", {config.q_size(), hidden});
-      loader.append_rows(layer.qkv, prefix + "self_attn.k_proj.weight", {config.kv_size(), hidden});
-      loader.append_rows(layer.qkv, prefix + "self_attn.v_proj.weight", {config.kv_size(), hidden});
-      if (config.qkv_bias) {
-        loader.append_rows(layer.qkv_bias, prefix + "self_attn.q_proj.bias", {config.q_size()});
-        loader.append_rows(layer.qkv_bias, prefix + "self_attn.k_proj.bias", {config.kv_size()});
-        loader.append_rows(layer.qkv_bias, prefix + "self_attn.v_proj.bias", {config.kv_size()});
-      }
-      if (config.qk_norm) {
-        loader.append(layer.q_norm, prefix + "self_attn.q_norm.weight", {config.head_dim});
-        loader.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config.head_dim});
-      }
-      loader.append_columns(layer.attention_out, prefix + "self_attn.o_proj.weight", {hidden, config.q_size()});
-      if (config.attention_out_bias) loader.append(layer.out_bias, prefix + "self_attn.o_proj.bias", {hidden});
-      loader.append(layer.mlp_norm, prefix + "post_attention_layernorm.weight", {hidden});
-      loader.append_rows(layer.gate_up, prefix + "mlp.gate_proj.weight", {config.intermediate_size, hidden});
-      loader.append_rows(layer.gate_up, prefix + "mlp.up_proj.weight", {config.intermediate_size, hidden});
-      loader.append_columns(layer.down, prefix + "mlp.down_proj.weight", {hidden, config.intermediate_size});
-      weights.layers.push_back(std::move(layer));
+WeightBytes bytes_of(const ModelWeights& weights) {
+  WeightBytes bytes;
+  const auto add = [&](std::initializer_list<const std::vector<float>*> tensors) {
+    for (const auto* tensor : tensors) {
+      bytes.held += static_cast<std::int64_t>(tensor->size() * sizeof(float));
+      bytes.as_fp32 += static_cast<std::int64_t>(tensor->size() * sizeof(float));
     }
-    if (ends) loader.append(weights.final_norm, "model.norm.weight", {hidden});
-    if (ends && !config.tie_word_embeddings) loader.append_rows(weights.lm_head, "lm_head.weight", {config.vocab_size, hidden});
-    WINDLASS_RETURN_IF_ERROR(loader.outcome());
-    return weights;
+  };
+  const auto add_matrix = [&](const WeightMatrix& matrix) {
+    bytes.held += matrix.bytes();
+    bytes.as_fp32 += matrix.elements() * static_cast<std::int64_t>(sizeof(float));
+  };
+  const auto add_mlp = [&](const MlpWeights& mlp) {
+    add_matrix(mlp.in);
+    add_matrix(mlp.out);
+    add({&mlp.in_bias, &mlp.out_bias});
+  };
+  add({&weights.embedding, &weights.positions, &weights.final_norm.weight, &weights.final_norm.bias, &weights.lm_head});
+  for (const LayerWeights& layer : weights.layers) {
+    add({&layer.attention_norm.weight, &layer.attention_norm.bias, &layer.qkv_bias, &layer.q_norm, &layer.k_norm,
+         &layer.out_bias, &layer.mlp_norm.weight, &layer.mlp_norm.bias, &layer.router});
+    add_matrix(layer.qkv);
+    add_matrix(layer.attention_out);
+    add_mlp(layer.mlp);
+    for (const MlpWeights& expert : layer.experts) add_mlp(expert);
+  }
+  return bytes;
+}
+
+Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice,
+                                  WeightFormat format) {
+  try {
+    return ModelLoader(config, store, slice, format).load(blocks);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("{}: the weights do not fit into this machine's memory as FP32", store.file())};
+                 fmt::format("{}: the weights do not fit into this machine's memory as {}", store.file(), to_string(format))};
   }
 }
 

@@ -1,7 +1,9 @@
-// ModelWeights: a model's parameters as FP32, checked against the config's shape.
+// ModelWeights: a model's parameters, checked against the config's shape.
 //
-// Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in one matrix, gate and up
-// in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses it.
+// All are FP32, but for the layers' matrices where they are quantised (model/weight_matrix.h): routers, the embedding and the
+// output matrix are not. Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in
+// one matrix, gate and up in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses
+// it.
 #pragma once
 
 #include <vector>
@@ -10,37 +12,63 @@
 #include "worker/model/config.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/tensor_slice.h"
+#include "worker/model/weight_matrix.h"
 
 namespace windlass::worker {
 
+struct NormWeights {
+  std::vector<float> weight;  // (hidden)
+  std::vector<float> bias;    // (hidden); empty without
+  bool operator==(const NormWeights&) const = default;
+};
+
+struct MlpWeights {
+  WeightMatrix in;              // (2 intermediate, hidden): gate rows, then up; (intermediate, hidden) for kRelu
+  std::vector<float> in_bias;   // as many as rows; empty without
+  WeightMatrix out;             // (hidden, intermediate)
+  std::vector<float> out_bias;  // (hidden); empty without
+  bool operator==(const MlpWeights&) const = default;
+};
+
 struct LayerWeights {
-  std::vector<float> attention_norm;  // (hidden)
-  std::vector<float> qkv;             // (q + 2 kv, hidden): q rows, then k, then v
+  NormWeights attention_norm;
+  WeightMatrix qkv;                   // (q + 2 kv, hidden): q rows, then k, then v
   std::vector<float> qkv_bias;        // (q + 2 kv); empty without
   std::vector<float> q_norm, k_norm;  // (head_dim) each; empty without
-  std::vector<float> attention_out;   // (hidden, q)
+  WeightMatrix attention_out;         // (hidden, q)
   std::vector<float> out_bias;        // (hidden); empty without
-  std::vector<float> mlp_norm;        // (hidden)
-  std::vector<float> gate_up;         // (2 intermediate, hidden): gate rows, then up
-  std::vector<float> down;            // (hidden, intermediate)
+  NormWeights mlp_norm;
+  MlpWeights mlp;                   // empty where there are experts
+  std::vector<float> router;        // (experts, hidden); empty without
+  std::vector<MlpWeights> experts;  // so wide as experts are, without biases
 };
 
 // Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
-// tied to it; the final norm and lm_head with the last block. One of several ranks has its slice of each: then the sizes q, kv,
-// intermediate and vocab are its share.
+// tied to it; learned positions with block 0; the final norm and lm_head with the last block. One of several ranks has its
+// slice of each matrix: then the sizes q, kv, intermediate (each expert's too) and vocab are its share; norms, positions,
+// routers and biases of what is added to the residual stream are whole.
 struct ModelWeights {
   std::vector<float> embedding;      // (vocab, hidden)
+  std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty where they are not learned
   std::vector<LayerWeights> layers;  // of these blocks
-  std::vector<float> final_norm;     // (hidden)
-  std::vector<float> lm_head;        // (vocab, hidden); empty when tied to the embedding
+  NormWeights final_norm;
+  std::vector<float> lm_head;  // (vocab, hidden); empty when tied to the embedding
 
   [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
 };
 
-// Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight).
+// Bytes of all numbers and scales, and what they would be in FP32.
+struct WeightBytes {
+  std::int64_t held = 0;
+  std::int64_t as_fp32 = 0;
+};
+[[nodiscard]] WeightBytes bytes_of(const ModelWeights& weights);
+
+// Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight);
+// quantised, a row is read at a time, so that no matrix ever stands in memory as FP32.
 // REQUIRES: `blocks` are blocks of the model, which can be cut into slice.ranks (check_tensor_parallel).
 [[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
-                                                TensorSlice slice = {});
+                                                TensorSlice slice = {}, WeightFormat format = WeightFormat::kFp32);
 [[nodiscard]] inline Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
   return load_weights(config, store, config.all_blocks());
 }

@@ -96,6 +96,8 @@ Result<Ranks> start_ranks(const ServeFlags& flags, const std::vector<std::string
   return ranks;
 }
 
+double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 // Waits until everything in flight is answered. False when the time ran out or a second signal came.
 bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const Clock& clock, double limit_s) {
   const double begun_s = clock.now_s();
@@ -204,6 +206,10 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
   }
   const Served served = std::move(loaded).value();
+  if (flags.weights != WeightFormat::kFp32) {
+    spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f}", to_string(flags.weights), mebibytes(served.weights.held),
+                 ranks.group == nullptr ? "" : " at each rank", mebibytes(served.weights.as_fp32));
+  }
   if (ranks.group != nullptr) spdlog::info("{} ranks compute every layer together", ranks.group->ranks());
   if (served.model) {
     const ServedModel& model = *served.model;

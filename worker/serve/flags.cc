@@ -41,6 +41,7 @@ struct RawServe {
   std::string role = to_string(Role::kUnified);
   std::string blocks;
   std::string next;
+  std::string weights = to_string(WeightFormat::kFp32);
 };
 
 // What is said of the worker's part of the model.
@@ -90,6 +91,9 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if ((flags.tensor_rank > 0) != (flags.tensor_memory >= 0)) {
     return bad(fmt::format("--tensor-rank: found {}, allowed is nothing: rank 0 starts the others itself", flags.tensor_rank));
   }
+  const auto weights = weight_format_from_string(raw.weights);
+  if (!weights.ok()) return weights.error().within("--weights");
+  flags.weights = *weights;
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
   flags.role = *role;
@@ -159,7 +163,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
 }
 
 Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
-  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3) over the OpenAI API");
+  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, OPT) over the OpenAI API");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(0, 1);
   ServeFlags serve;
@@ -195,6 +199,9 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads,
                  "threads for matrix products, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
+  app.add_option("--weights", raw.weights,
+                 "fp32, or int8 or fp8: the layers' matrices with eight bits a number and a scale for each output channel, a "
+                 "quarter of their memory, and answers somewhat different (default fp32)");
   app.add_option("--tensor-parallel", serve.tensor_parallel,
                  "cut every layer among so many processes on this machine, which compute it together (default 1)");
   // How rank 0 tells the others who they are.
@@ -206,12 +213,15 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   CLI::App* model = app.add_subcommand("model", "work on model folders");
   model->require_subcommand(1);
   CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
-  make->add_option("--architecture", architecture, "llama, mistral, qwen2 or qwen3")->capture_default_str();
+  make->add_option("--architecture", architecture, "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe or opt")
+      ->capture_default_str();
   make->add_option("--layers", init.shape.layers, "transformer layers")->capture_default_str();
   make->add_option("--hidden", init.shape.hidden, "hidden size")->capture_default_str();
   make->add_option("--heads", init.shape.heads, "query heads")->capture_default_str();
-  make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads")->capture_default_str();
-  make->add_option("--intermediate", init.shape.intermediate, "width of the MLP")->capture_default_str();
+  make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads; for opt as many as heads")->capture_default_str();
+  make->add_option("--intermediate", init.shape.intermediate, "width of the MLP, or of each expert")->capture_default_str();
+  make->add_option("--experts", init.shape.experts, "experts of each layer, for mixtral and qwen3_moe")->capture_default_str();
+  make->add_option("--experts-per-token", init.shape.experts_per_token, "experts that a token goes to")->capture_default_str();
   make->add_option("--vocab", init.shape.vocab, "vocabulary, the 256 bytes and special tokens included")->capture_default_str();
   make->add_option("--max-context", init.shape.max_context, "context in tokens")->capture_default_str();
   make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")->capture_default_str();
@@ -233,6 +243,12 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
     const auto known = architecture_from_string(architecture);
     if (!known.ok()) return known.error().within("--architecture");
     init.shape.architecture = *known;
+    for (const char* flag : {"--experts", "--experts-per-token"}) {
+      if (make->count(flag) > 0 && !has_experts(*known))
+        return bad(
+            fmt::format("{}: found {}, allowed for mixtral and qwen3_moe alone", flag, make->get_option(flag)->as<int>()));
+    }
+    if (*known == Architecture::kOpt && make->count("--kv-heads") == 0) init.shape.kv_heads = init.shape.heads;
     if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
     return Command(init);
   }

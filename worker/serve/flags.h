@@ -11,6 +11,7 @@
 #include "planner/base/result.h"
 #include "worker/model/config.h"
 #include "worker/model/model_init.h"
+#include "worker/model/weight_matrix.h"
 #include "worker/serve/role.h"
 
 namespace windlass::worker {
@@ -27,8 +28,9 @@ struct ServeFlags {
   std::int64_t max_context_tokens = 0;  // 0: the model's own
   bool prefix_caching = true;
   double drain_timeout_s = 1800;
-  double request_timeout_s = 0;        // 0: none
-  int threads = 1;                     // of all ranks together
+  double request_timeout_s = 0;  // 0: none
+  int threads = 1;               // of all ranks together
+  WeightFormat weights = WeightFormat::kFp32;
   int tensor_parallel = 1;             // ranks
   int tensor_rank = 0;                 // of this process; others than 0 are started by that one alone
   int tensor_memory = -1;              // descriptor of what the ranks share; for ranks other than 0

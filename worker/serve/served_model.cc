@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "planner/base/fnv.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/ops.h"
 #include "worker/model/weights.h"
@@ -51,9 +52,20 @@ Result<Shape> shape_of(const ServeFlags& flags) {
 // What all kinds of worker, and all ranks, begin with.
 struct Parts {
   Shape shape;
-  std::uint64_t fingerprint = 0;  // of the whole model's weights
+  std::uint64_t fingerprint = 0;  // of the whole model's weights, as they are computed with
+  WeightBytes weights;
   std::unique_ptr<Backend> backend;
 };
+
+// Workers that compute with other formats have other keys and values; they are told apart as those of other models are.
+std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
+  if (format == WeightFormat::kFp32) return store.fingerprint();
+  Fnv1a hash;
+  const std::uint64_t tensors = store.fingerprint();
+  hash.mix(&tensors, sizeof(tensors));
+  hash.mix(to_string(format));
+  return hash.value();
+}
 
 Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group) {
   Parts parts;
@@ -62,8 +74,9 @@ Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group) {
   const Shape& shape = parts.shape;
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice));
-  parts.fingerprint = store.fingerprint();
+  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice, flags.weights));
+  parts.fingerprint = fingerprint_of(store, flags.weights);
+  parts.weights = bytes_of(weights);
   WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, std::move(weights), shape.options));
   if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
   return parts;
@@ -175,6 +188,7 @@ Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const me
         make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), std::move(ranks.lost));
   }
   Served served;
+  served.weights = parts.weights;
   if (parts.shape.blocks.first > 0) {
     served.blocks = serve_blocks(std::move(parts), clock, metrics, std::move(others.post));
   } else {

@@ -14,6 +14,7 @@
 #include "worker/model/chat_template.h"
 #include "worker/model/config.h"
 #include "worker/model/tokenizer.h"
+#include "worker/model/weights.h"
 #include "worker/parallel/chain_sessions.h"
 #include "worker/parallel/chain_stage.h"
 #include "worker/parallel/kv_exports.h"
@@ -47,6 +48,7 @@ struct ServedBlocks {
 struct Served {
   std::unique_ptr<ServedModel> model;
   std::unique_ptr<ServedBlocks> blocks;
+  WeightBytes weights;  // of this rank
 
   // Requests, or sessions of other workers', that are here.
   [[nodiscard]] std::int64_t in_flight() const { return model ? model->engine->in_flight() : blocks->stage->sessions(); }

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Golden logits of Hugging Face transformers, for tests/unit/worker/parity_test.cc.
 
-    python3 -m venv V && V/bin/pip install torch transformers && V/bin/python tests/golden/parity/make_parity.py
+    python3 -m venv V && V/bin/pip install torch transformers && V/bin/python tests/golden/parity/make_parity.py [NAME...]
 
-For each architecture a small random model in FP32: logits after a prompt and after each of 64 greedy tokens. Weights are a function
-of the tensor's name and the element's index alone (values()), so that only config.json, the tokens and the logits are kept; the test
-computes the same weights. Written beside this file: NAME/config.json, NAME/golden.json, NAME/logits.f32 (65 rows, little-endian).
+For each architecture, or for those named, a small random model in FP32: logits after a prompt and after each of 64 greedy tokens.
+Weights are a function of the tensor's name in the file that transformers saves and the element's index alone (values()), so that only
+config.json, the tokens and the logits are kept; the test computes the same weights. Written beside this file: NAME/config.json, NAME/golden.json, NAME/logits.f32 (65 rows, little-endian).
 """
 import json
 import math
 import pathlib
 import shutil
+import sys
+import tempfile
 
 import numpy
+import safetensors.numpy
 import torch
 import transformers
 
@@ -29,6 +32,14 @@ MODELS = {
     "qwen2_windows": lambda: transformers.Qwen2Config(**COMMON, num_key_value_heads=1, use_sliding_window=True, sliding_window=20,
                                                       max_window_layers=1),
     "qwen3": lambda: transformers.Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=24),
+    "opt": lambda: transformers.OPTConfig(hidden_size=48, ffn_dim=96, num_hidden_layers=3, num_attention_heads=4, vocab_size=VOCAB,
+                                          max_position_embeddings=128, bos_token_id=0, eos_token_id=1, pad_token_id=None),
+    "mixtral": lambda: transformers.MixtralConfig(**COMMON, num_key_value_heads=2, num_local_experts=6, num_experts_per_tok=2),
+    "qwen3_moe": lambda: transformers.Qwen3MoeConfig(**COMMON, num_key_value_heads=2, head_dim=24, num_experts=8,
+                                                     num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=True),
+    "qwen3_moe_sparse": lambda: transformers.Qwen3MoeConfig(
+        **{**COMMON, "num_hidden_layers": 4}, num_key_value_heads=1, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32,
+        norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[3], use_sliding_window=True, sliding_window=24),
 }
 
 
@@ -55,24 +66,27 @@ def draw(name, shape, tied):
         return 0.0, 0.5
     if name.endswith("embed_tokens.weight"):
         return 0.0, 0.125 if tied else 1.0
+    if name.endswith("embed_positions.weight"):
+        return 0.0, 1.0
     return 0.0, 2.0 ** round(math.log2(1.7 / math.sqrt(shape[1])))
 
 
 def make(name, config, folder):
     torch.manual_seed(0)
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    tensors, state = {}, {}
-    for key, tensor in model.state_dict().items():
-        if key == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        shape = list(tensor.shape)
-        offset, scale = draw(key, shape, config.tie_word_embeddings)
-        tensors[key] = dict(shape=shape, offset=offset, scale=scale)
-        state[key] = torch.from_numpy(values(key, shape, offset, scale))
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    model.tie_weights()
-    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    tensors = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(scratch)
+        file = pathlib.Path(scratch) / "model.safetensors"
+        for key, tensor in safetensors.numpy.load_file(file).items():
+            shape = list(tensor.shape)
+            offset, scale = draw(key, shape, config.tie_word_embeddings)
+            tensors[key] = dict(shape=shape, offset=offset, scale=scale)
+        safetensors.numpy.save_file({key: values(key, **how) for key, how in tensors.items()}, file, metadata={"format": "pt"})
+        model, loaded = transformers.AutoModelForCausalLM.from_pretrained(scratch, dtype=torch.float32, attn_implementation="eager",
+                                                                          output_loading_info=True)
+        assert not any(loaded.values()), loaded
+    model.eval()
 
     prompt = numpy.random.default_rng(len(name)).integers(2, VOCAB, PROMPT).tolist()
     rows, tokens = [], []
@@ -101,5 +115,5 @@ def make(name, config, folder):
 
 if __name__ == "__main__":
     here = pathlib.Path(__file__).resolve().parent
-    for name, config in MODELS.items():
-        make(name, config(), here / name)
+    for name in sys.argv[1:] or MODELS:
+        make(name, MODELS[name](), here / name)

@@ -146,8 +146,9 @@ TEST_F(ChainOfWorkers, ManyAtOnceAndClientsThatLeave) {
   expect_empty({&first_, &second_, &third_});
 }
 
-// Given a chain that is none (a gap, an end too early, one worker too many, an order that goes back, another model, nobody
-// there), the request is refused before anything of it begins, with what was found and needed, and no worker keeps anything.
+// Given a chain that is none (a gap, an end too early, one worker too many, an order that goes back, another model, one
+// with weights of another format, nobody there), the request is refused before anything of it begins, with what was found and
+// needed, and no worker keeps anything.
 TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
   const One again = with_blocks("1:2", {});
   const auto other = folder_ / "other";
@@ -162,6 +163,7 @@ TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
                                                          std::to_string(foreign.port), "--name", "tiny", "--blocks", "2:3"},
                                 folder_ / "foreign.log");
   ASSERT_TRUE(eventually([&] { return ask(foreign.port, "GET", "/ready").status == 200; })) << foreign.process->log();
+  const One eight_bits = with_blocks("2:3", {"--weights", "int8"});
   One nobody;
   nobody.port = testing::free_port();
 
@@ -173,13 +175,14 @@ TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
        {Case{{&third_}, "found 2:3 here, needed are 1:3"},
         Case{{&second_}, "the chain ends here with 1:2, needed are also 2:3"}, Case{{&second_, &third_, &again}, "goes on"},
         Case{{&second_, &again}, "found 1:2 here, needed are 2:3"}, Case{{&second_, &foreign}, "model: found fingerprint"},
+        Case{{&second_, &eight_bits}, "model: found fingerprint"},
         Case{{&second_, &nobody}, "worker " + address(nobody) + ": "}, Case{{&first_}, "found 0:1 here"}}) {
     const Answer answer = ask(first_.port, "POST", "/v1/completions", request().dump(), through(each.hops));
     EXPECT_EQ(answer.status, 503) << answer.body;
     EXPECT_THAT(answer.headers, HasSubstr("X-Windlass-Rejected: chain"));
     EXPECT_THAT(answer.body, HasSubstr(each.says));
   }
-  expect_empty({&first_, &second_, &third_, &again, &foreign});
+  expect_empty({&first_, &second_, &third_, &again, &foreign, &eight_bits});
   EXPECT_EQ(refusals(third_, "mismatch"), 2);
   EXPECT_EQ(refusals(second_, "unreachable"), 1);
 

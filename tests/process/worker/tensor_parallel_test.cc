@@ -236,6 +236,41 @@ TEST_F(TensorParallelWorker, RefusesWrongDegrees) {
   EXPECT_THAT(refused({"--tensor-parallel", "2", "--tensor-rank", "1"}, 2), HasSubstr("--tensor-rank: found 1"));
 }
 
+// Given models with experts and OPT, and weights of each format, a worker of two ranks and a chain of two workers answer as one
+// rank does; that says how much memory its weights take.
+TEST_F(TensorParallelWorker, OtherArchitecturesAndFormats) {
+  for (const auto& [architecture, format] :
+       {std::pair{"opt", "fp32"}, std::pair{"mixtral", "int8"}, std::pair{"qwen3_moe", "fp32"}, std::pair{"llama", "fp8"}}) {
+    SCOPED_TRACE(std::string(architecture) + " " + format);
+    make_model(architecture);
+    const std::vector<std::string> weights{"--weights", format};
+    const auto with = [&](std::vector<std::string> flags) {
+      flags.insert(flags.end(), weights.begin(), weights.end());
+      return flags;
+    };
+    const int one = testing::free_port(), two = testing::free_port(), first = testing::free_port(),
+              later = testing::free_port();
+    const auto alone = start_at(one, weights);
+    const auto ranks = start_at(two, with({"--tensor-parallel", "2"}));
+    const auto rest = start_at(later, with({"--blocks", "1:3"}));
+    const auto head = start_at(first, with({"--blocks", "0:1", "--next", "127.0.0.1:" + std::to_string(later)}));
+    const Answer expected = ask(one, "POST", kCompletions, request().dump());
+    ASSERT_EQ(expected.status, 200) << expected.body;
+    EXPECT_EQ(json::parse(expected.body)["usage"]["completion_tokens"], 30);
+    for (const int port : {two, first}) {
+      const Answer found = ask(port, "POST", kCompletions, request().dump());
+      ASSERT_EQ(found.status, 200) << found.body;
+      EXPECT_EQ(json::parse(found.body)["choices"][0]["text"], json::parse(expected.body)["choices"][0]["text"]);
+    }
+    if (format != std::string("fp32")) {
+      EXPECT_THAT(alone->log(), HasSubstr(std::string("weights as ") + format + " take "));
+      EXPECT_THAT(ranks->log(), HasSubstr(" MiB at each rank instead of "));
+    } else {
+      EXPECT_THAT(alone->log(), Not(HasSubstr("weights as")));
+    }
+  }
+}
+
 // Given a chain of two workers that are cut into two ranks each, it answers as one worker in one rank does.
 TEST_F(TensorParallelWorker, ChainsOfCutWorkers) {
   const auto alone = start();

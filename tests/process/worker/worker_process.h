@@ -258,10 +258,11 @@ class Worker : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return ask(port, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
     return worker;
   }
-  void make_model() {
-    Process init({kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
-                  "--intermediate", "344", "--max-context", "4096", model().string()},
-                 folder_ / "init.log");
+  void make_model(const std::string& architecture = "llama") {
+    Process init(
+        {kProgram, "model", "init", "--architecture", architecture, "--layers", "3", "--hidden", "128", "--heads", "4",
+         "--kv-heads", architecture == "opt" ? "4" : "2", "--intermediate", "344", "--max-context", "4096", model().string()},
+        folder_ / "init.log");
     ASSERT_EQ(init.wait(), 0) << init.log();
   }
   std::filesystem::path model() const { return folder_ / "model"; }

@@ -33,6 +33,7 @@ inline ModelWeights part_of(const ModelConfig& config, const ModelWeights& all, 
   ModelWeights part;
   const bool ends = blocks.end == config.layers;
   if (blocks.first == 0 || (ends && config.tie_word_embeddings)) part.embedding = all.embedding;
+  if (blocks.first == 0) part.positions = all.positions;
   part.layers.assign(all.layers.begin() + blocks.first, all.layers.begin() + blocks.end);
   if (ends) part.final_norm = all.final_norm;
   if (ends) part.lm_head = all.lm_head;

@@ -489,12 +489,28 @@ TEST(ChainWire, ModelsAreToldApart) {
     return chain_model(other, 1) != model;
   };
   EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_theta += 1; }));
-  EXPECT_TRUE(differs([](ModelConfig& c) { c.rms_norm_eps *= 2; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.norm_eps *= 2; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_scaling.factor = 2; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.windows[1] += 1; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.qk_norm = !c.qk_norm; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.norm = c.norm == Norm::kRms ? Norm::kLayer : Norm::kRms; }));
+  EXPECT_TRUE(differs(
+      [](ModelConfig& c) { c.positions = c.positions == Positions::kRotary ? Positions::kLearned : Positions::kRotary; }));
+  EXPECT_TRUE(differs(
+      [](ModelConfig& c) { c.activation = c.activation == Activation::kRelu ? Activation::kSwiGlu : Activation::kRelu; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.experts += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.experts_per_token += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.expert_intermediate_size += 1; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.normalise_expert_weights = !c.normalise_expert_weights; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.mlp_bias = !c.mlp_bias; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.hidden_size += 2; }));
   EXPECT_FALSE(differs([](ModelConfig& c) { c.max_context_tokens += 1; })) << "each worker has a limit of its own";
+  ModelConfig mixture = config;
+  mixture.experts = 2;
+  mixture.dense_mlp = {false, true};
+  const ChainModel some = chain_model(mixture, 1);
+  mixture.dense_mlp = {true, false};
+  EXPECT_NE(chain_model(mixture, 1), some);
 }
 
 // Given a reservation as text, the same back; given a text that is none, an error that names the field.

@@ -83,7 +83,8 @@ TEST(Config, NamesAllBadFieldsTogether) {
   for (const char* part : {"'hidden_size': found -3", "'num_hidden_layers': found \"two\"", "'rms_norm_eps': found 0",
                            "'hidden_act': found \"gelu\"", "'mlp_bias': found true",
                            "found [\"GPT2LMHeadModel\"], allowed is [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "
-                           "[\"Qwen2ForCausalLM\"], [\"Qwen3ForCausalLM\"]"}) {
+                           "[\"Qwen2ForCausalLM\"], [\"Qwen3ForCausalLM\"], [\"MixtralForCausalLM\"], "
+                           "[\"Qwen3MoeForCausalLM\"], [\"OPTForCausalLM\"]"}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
 }
@@ -138,6 +139,133 @@ TEST(Config, KnowsWhatEachArchitectureHas) {
   EXPECT_EQ(read(qwen3).head_dim, 128) << "not hidden_size / heads";
   qwen3["model_type"] = "qwen2";
   EXPECT_THAT(error_of(qwen3), HasSubstr("'model_type': found \"qwen2\", allowed is \"qwen3\""));
+}
+
+json good_opt() {
+  return {{"architectures", {"OPTForCausalLM"}},
+          {"model_type", "opt"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"ffn_dim", 256},
+          {"vocab_size", 300},
+          {"max_position_embeddings", 128},
+          {"do_layer_norm_before", true},
+          {"_remove_final_layer_norm", false},
+          {"activation_function", "relu"},
+          {"word_embed_proj_dim", 64},
+          {"eos_token_id", 2}};
+}
+
+// Given OPT's config, by its own names, what its layers have; and the head is tied unless it says otherwise.
+TEST(Config, ReadsOpt) {
+  json root = good_opt();
+  const ModelConfig config = read(root);
+  EXPECT_EQ(config.architecture, Architecture::kOpt);
+  EXPECT_EQ(config.intermediate_size, 256);
+  EXPECT_EQ(config.mlp_in_size(256), 256);
+  EXPECT_EQ(config.kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.norm, Norm::kLayer);
+  EXPECT_EQ(config.positions, Positions::kLearned);
+  EXPECT_EQ(config.activation, Activation::kRelu);
+  EXPECT_TRUE(config.qkv_bias && config.attention_out_bias && config.mlp_bias && config.tie_word_embeddings);
+  EXPECT_FALSE(config.qk_norm);
+  root["tie_word_embeddings"] = false;
+  EXPECT_FALSE(read(root).tie_word_embeddings);
+  for (const char* field : {"word_embed_proj_dim", "do_layer_norm_before", "activation_function", "architectures"}) {
+    root = good_opt();
+    root.erase(field);
+    EXPECT_EQ(read(root).norm, Norm::kLayer) << field;
+  }
+}
+
+// Given a kind of OPT that is not computed, such as OPT-350M, or a field missing, each field is named.
+TEST(Config, NamesWhatOfOptIsNotServed) {
+  json root = good_opt();
+  root["word_embed_proj_dim"] = 32;
+  root["do_layer_norm_before"] = false;
+  root["activation_function"] = "gelu";
+  root["enable_bias"] = false;
+  root["layer_norm_elementwise_affine"] = false;
+  root["_remove_final_layer_norm"] = true;
+  root.erase("ffn_dim");
+  const std::string message = error_of(root);
+  for (const char* part :
+       {"'word_embed_proj_dim': found 32, allowed is hidden_size (64)", "'do_layer_norm_before': found false, allowed is true",
+        "'activation_function': found \"gelu\", allowed is \"relu\"", "'enable_bias': found false, allowed is true",
+        "'layer_norm_elementwise_affine': found false, allowed is true",
+        "'_remove_final_layer_norm': found true, allowed is false", "'ffn_dim': missing, allowed is a whole number from 1"}) {
+    EXPECT_THAT(message, HasSubstr(part));
+  }
+  root = good_opt();
+  root["num_attention_heads"] = 5;
+  EXPECT_THAT(error_of(root), ::testing::EndsWith("'num_attention_heads': found 5, allowed is a divisor of hidden_size (64)"));
+}
+
+// Given Mixtral's config, each layer has experts as wide as it says of MLPs, whose weights sum to 1; windows are Mistral's.
+TEST(Config, ReadsMixtral) {
+  json root = of_type("mixtral", "MixtralForCausalLM");
+  root["num_local_experts"] = 8;
+  root["num_experts_per_tok"] = 2;
+  root["sliding_window"] = 50;
+  const ModelConfig config = read(root);
+  EXPECT_EQ(config.experts, 8);
+  EXPECT_EQ(config.experts_per_token, 2);
+  EXPECT_EQ(config.expert_intermediate_size, 128);
+  EXPECT_TRUE(config.normalise_expert_weights);
+  EXPECT_TRUE(config.has_experts(0) && config.has_experts(1));
+  EXPECT_FALSE(config.has_mlp());
+  EXPECT_EQ(config.window_of(1), 50);
+  EXPECT_EQ(config.rope_theta, 1e6) << "transformers' default";
+  EXPECT_FALSE(config.qkv_bias || config.qk_norm);
+  root["num_experts_per_tok"] = 9;
+  EXPECT_THAT(error_of(root), HasSubstr("'num_experts_per_tok': found 9, allowed is at most num_local_experts (8)"));
+  root.erase("num_experts_per_tok");
+  root.erase("num_local_experts");
+  EXPECT_THAT(error_of(root), HasSubstr("'num_local_experts': missing, allowed is a whole number from 1"));
+  EXPECT_THAT(error_of(root), HasSubstr("'num_experts_per_tok': missing, allowed is a whole number from 1"));
+}
+
+// Given Qwen3-MoE's config, with the count of experts under its old or its new name, the layers that have experts are those of
+// transformers: every decoder_sparse_step-th but mlp_only_layers.
+TEST(Config, ReadsQwen3Moe) {
+  json root = of_type("qwen3_moe", "Qwen3MoeForCausalLM");
+  root.update({{"num_hidden_layers", 6}, {"num_experts", 8}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 24}});
+  ModelConfig config = read(root);
+  EXPECT_EQ(config.experts, 8);
+  EXPECT_EQ(config.expert_intermediate_size, 24);
+  EXPECT_EQ(config.intermediate_size, 128);
+  EXPECT_EQ(config.head_dim, 16) << "of the hidden size, unlike Qwen3";
+  EXPECT_TRUE(config.qk_norm);
+  EXPECT_FALSE(config.normalise_expert_weights || config.has_mlp());
+  root["norm_topk_prob"] = true;
+  root["decoder_sparse_step"] = 2;
+  root["mlp_only_layers"] = {3};
+  root["num_local_experts"] = 4;
+  root.erase("num_experts");
+  config = read(root);
+  EXPECT_TRUE(config.normalise_expert_weights && config.has_mlp());
+  EXPECT_EQ(config.experts, 4);
+  for (const std::int64_t layer : {0, 1, 2, 3, 4, 5}) {
+    EXPECT_EQ(config.has_experts(layer), layer == 1 || layer == 5) << layer;
+  }
+  root["mlp_only_layers"] = {6};
+  root["decoder_sparse_step"] = 0;
+  root["norm_topk_prob"] = "yes";
+  root.erase("moe_intermediate_size");
+  const std::string message = error_of(root);
+  for (const char* part : {"'mlp_only_layers': found [6], allowed is a list of layers from 0 to 5",
+                           "'decoder_sparse_step': found 0, allowed is a whole number from 1",
+                           "'norm_topk_prob': found \"yes\"", "'moe_intermediate_size': missing"}) {
+    EXPECT_THAT(message, HasSubstr(part));
+  }
+  root = of_type("qwen3_moe", "Qwen3MoeForCausalLM");
+  root.update({{"num_experts", 8}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 24}, {"sliding_window", 50}});
+  EXPECT_EQ(read(root).window_of(0), 0) << "not asked for";
+  root["use_sliding_window"] = true;
+  EXPECT_EQ(read(root).window_of(0), 50);
+  EXPECT_EQ(read(root).window_of(1), 50);
 }
 
 // Given windows in each of the ways in which they are written, each layer has its own.

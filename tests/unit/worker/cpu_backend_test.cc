@@ -10,7 +10,9 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
+#include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/quantised.h"
 
 namespace windlass::worker {
 namespace {
@@ -22,14 +24,16 @@ using testing::random_weights;
 // FP32 against double, through two to three layers of width 32 to 64: some 1e-5 of logits near 1.
 constexpr double kTolerance = 2e-4;
 
-// Given random shapes (with and without biases, norms of heads and windows), weights and sequences, cut into random chunks,
+// Given random shapes (with and without biases, norms of heads, windows, experts, learned positions), weights in every format
+// and sequences, cut into random chunks,
 // batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on
 // the whole sequence.
 TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "forward");
   for (int round = 0; round < 40; ++round) {
     const ModelConfig config = random_config(rng);
-    const ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
+    const ModelWeights weights =
+        random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 3));
     CpuBackendOptions options;
     options.kv_blocks = 40;
     options.max_batch_tokens = 96;
@@ -175,6 +179,112 @@ TEST(CpuBackend, RefusesTooLargeBatches) {
   const auto logits = (*backend)->forward(std::span(&chunk, 1));
   ASSERT_FALSE(logits.ok());
   EXPECT_NE(logits.error().message.find("found 9 tokens"), std::string::npos);
+}
+
+// Given all codes of both formats in rows of many lengths, they become what they stand for, times the row's scale.
+TEST(Quantised, CodesBecomeWhatTheyStandFor) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+    for (const std::int64_t columns : {1, 7, 16, 33, 256}) {
+      WeightMatrix matrix{format, {}, {}, {}};
+      for (int code = 0; code < 256; ++code)
+        matrix.codes.push_back(format == WeightFormat::kFp8 && (code & 0x7F) == 0x7F ? 0 : static_cast<std::uint8_t>(code));
+      matrix.codes.resize(static_cast<std::size_t>(256 / columns * columns));
+      for (std::int64_t row = 0; row < 256 / columns; ++row)
+        matrix.scales.push_back(std::ldexp(1.0F, static_cast<int>(row % 9)));
+      std::vector<float> found(matrix.codes.size());
+      cpu::dequantise(matrix, columns, 0, 256 / columns, found.data());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const auto scale = static_cast<double>(matrix.scales[i / static_cast<std::size_t>(columns)]);
+        ASSERT_EQ(found[i], testing::meaning(matrix.codes[i], format) * scale) << to_string(format) << " " << i;
+      }
+    }
+  }
+}
+
+// Given matrices of more rows than become FP32 at once, products with one token and with several are those of FP32 numbers.
+TEST(Quantised, LargeProducts) {
+  Rng rng(3, "large products");
+  const std::int64_t in = 3001, out = 300;
+  std::vector<float> numbers(static_cast<std::size_t>(in * out));
+  for (float& number : numbers) number = static_cast<float>(rng.uniform(-1, 1));
+  std::vector<float> x(static_cast<std::size_t>(5 * in));
+  for (float& number : x) number = static_cast<float>(rng.uniform(-1, 1));
+  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    WeightMatrix matrix = testing::weight_matrix(numbers, in, format);
+    if (format != WeightFormat::kFp32) cpu::dequantise(matrix, in, 0, out, numbers.data());
+    std::vector<float> scratch;
+    for (const std::int64_t tokens : {1, 5}) {
+      std::vector<float> expected(static_cast<std::size_t>(tokens * out), 1.0F), found = expected;
+      cpu::matmul(x.data(), numbers.data(), expected.data(), tokens, in, out, true);
+      cpu::matmul(x.data(), matrix, found.data(), tokens, in, out, true, scratch);
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-4);
+      cpu::matmul(x.data(), matrix, found.data(), tokens, in, out, false, scratch);
+      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i] - 1, 2e-4);
+    }
+  }
+}
+
+// Given logits that tie, are all alike or are not numbers, a token goes to as many experts as it should, the first ones first,
+// and each expert has its tokens in their order; shares are softmax over the chosen, or over all.
+TEST(ExpertRouting, ChoosesTheFirstOfEquals) {
+  ModelConfig config;
+  config.hidden_size = 1;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  cpu::ExpertRouting routing;
+  const std::vector<float> router{1, 3, 3, 2};
+  const std::vector<float> x{1, -1, 0};
+  routing.route(config, x.data(), router.data(), 3);
+  const auto tokens_of = [&](std::int64_t expert) {
+    std::vector<std::int64_t> tokens;
+    for (const auto& routed : routing.of(expert)) tokens.push_back(routed.token);
+    return tokens;
+  };
+  EXPECT_EQ(tokens_of(0), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(tokens_of(1), (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(tokens_of(2), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(tokens_of(3), (std::vector<std::int64_t>{1}));
+  const double all = 2 * std::exp(3) + std::exp(2) + std::exp(1);
+  EXPECT_NEAR(routing.of(2)[0].weight, std::exp(3) / all, 1e-6);
+  EXPECT_NEAR(routing.of(1)[1].weight, 0.25, 1e-6);
+  config.normalise_expert_weights = true;
+  routing.route(config, x.data(), router.data(), 3);
+  EXPECT_NEAR(routing.of(2)[0].weight, 0.5, 1e-6);
+  EXPECT_NEAR(routing.of(3)[0].weight, std::exp(-2) / (std::exp(-1) + std::exp(-2)), 1e-6);
+  const std::vector<float> odd{std::nanf(""), std::nanf(""), 1};
+  routing.route(config, odd.data(), router.data(), 3);
+  EXPECT_EQ(tokens_of(0), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(tokens_of(1), (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+// Given a model with experts, a sequence has the same logits, but for rounding, alone and beside another in the batch: nothing
+// of another token's choice shows.
+TEST(CpuBackend, OtherTokensChooseForThemselves) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    Rng rng(seed, "others");
+    ModelConfig config = random_config(rng);
+    config.experts = 5;
+    config.experts_per_token = 2;
+    config.expert_intermediate_size = 24;
+    config.dense_mlp.clear();
+    const ModelWeights weights = random_weights(config, seed);
+    CpuBackendOptions options;
+    options.kv_blocks = 8;
+    options.max_batch_tokens = 64;
+    options.max_context_tokens = 64;
+    auto backend = make_cpu_backend(config, weights, options);
+    ASSERT_TRUE(backend.ok());
+    const auto tokens = random_tokens(rng, config, 30);
+    const auto others = random_tokens(rng, config, 30);
+    const std::vector<std::int32_t> here{0, 1}, there{2, 3};
+    const SequenceChunk chunks[] = {{tokens, 0, here, true}, {others, 0, there, true}};
+    const auto rows = (*backend)->forward(std::span(chunks, 1));
+    ASSERT_TRUE(rows.ok());
+    const std::vector<float> alone(rows->begin(), rows->end());
+    const auto both = (*backend)->forward(chunks);
+    ASSERT_TRUE(both.ok());
+    for (std::size_t i = 0; i < alone.size(); ++i) ASSERT_NEAR((*both)[i], alone[i], 1e-5) << "seed " << seed;
+  }
 }
 
 // Given Llama 3.1's scaling (8, 1, 4, 8192; theta 500000; head_dim 128), high frequencies stay, low ones are divided by 8, and

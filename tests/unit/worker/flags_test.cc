@@ -114,9 +114,36 @@ TEST(Flags, ModelInit) {
   ASSERT_TRUE(qwen.ok());
   EXPECT_EQ(std::get<ModelInitFlags>(*qwen).shape.architecture, Architecture::kQwen3);
   EXPECT_EQ(flags_error({"model", "init", "--architecture", "gpt2", "/tmp/x"}),
-            "--architecture: found 'gpt2', allowed are llama, mistral, qwen2, qwen3");
+            "--architecture: found 'gpt2', allowed are llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, opt");
+  const auto opt = parse_flags({"model", "init", "--architecture", "opt", "/tmp/x"}, "v");
+  ASSERT_TRUE(opt.ok()) << opt.error().message;
+  EXPECT_EQ(std::get<ModelInitFlags>(*opt).shape.kv_heads, 8) << "as many as heads";
+  EXPECT_EQ(flags_error({"model", "init", "--architecture", "opt", "--kv-heads", "4", "/tmp/x"}),
+            "--kv-heads: found 4, allowed for opt is heads (8)");
+  const auto mixtral = parse_flags({"model", "init", "--architecture", "mixtral", "--experts", "4", "/tmp/x"}, "v");
+  ASSERT_TRUE(mixtral.ok()) << mixtral.error().message;
+  EXPECT_EQ(std::get<ModelInitFlags>(*mixtral).shape.experts, 4);
+  EXPECT_EQ(std::get<ModelInitFlags>(*mixtral).shape.experts_per_token, 2);
+  EXPECT_EQ(flags_error({"model", "init", "--experts", "4", "/tmp/x"}),
+            "--experts: found 4, allowed for mixtral and qwen3_moe alone");
+  EXPECT_THAT(flags_error({"model", "init", "--architecture", "qwen3_moe", "--experts-per-token", "9", "/tmp/x"}),
+              HasSubstr("--experts-per-token: found 9, allowed is at most experts (8)"));
   EXPECT_THAT(flags_error({"model", "init", "--layers", "0", "/tmp/x"}), HasSubstr("--layers: found 0"));
   EXPECT_THAT(flags_error({"model", "init"}), HasSubstr("folder"));
+}
+
+// Given a format of weights, it is taken; another is named with what is allowed.
+TEST(Flags, Weights) {
+  const auto weights_of = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--model", "/tmp/m", "--port", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return std::get<ServeFlags>(*parse_flags(words, "v")).weights;
+  };
+  EXPECT_EQ(weights_of({}), WeightFormat::kFp32);
+  EXPECT_EQ(weights_of({"--weights", "int8"}), WeightFormat::kInt8);
+  EXPECT_EQ(weights_of({"--weights", "fp8"}), WeightFormat::kFp8);
+  EXPECT_EQ(flags_error({"--model", "/tmp/m", "--port", "1", "--weights", "int4"}),
+            "--weights: found 'int4', allowed are fp32, int8, fp8");
 }
 
 // Given --help and --version, there is text to print.

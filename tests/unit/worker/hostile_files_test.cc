@@ -108,11 +108,14 @@ void expect_survival(const std::string& good, int files, const std::string& name
 // Given damaged configurations; each is read or refused.
 TEST(HostileFiles, Config) {
   const testing::TemporaryFolder folder;
-  ASSERT_TRUE(init_model(testing::tiny_shape(), folder.path()).ok());
-  expect_survival(testing::read_bytes(folder.path() / "config.json"), 4000, "m/config.json", [](const std::string& text) {
-    const auto config = parse_model_config(text, "m/config.json");
-    return config.ok() ? "" : config.error().message;
-  });
+  for (const Architecture architecture : {Architecture::kOpt, Architecture::kQwen3Moe, Architecture::kLlama}) {
+    SCOPED_TRACE(to_string(architecture));
+    ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder.path()).ok());
+    expect_survival(testing::read_bytes(folder.path() / "config.json"), 3000, "m/config.json", [](const std::string& text) {
+      const auto config = parse_model_config(text, "m/config.json");
+      return config.ok() ? "" : config.error().message;
+    });
+  }
   expect_survival(testing::read_bytes(folder.path() / "generation_config.json"), 2000, "m/generation_config.json",
                   [](const std::string& text) {
                     const auto config = parse_generation_config(text, "m/generation_config.json");

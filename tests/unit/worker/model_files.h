@@ -34,13 +34,19 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-inline ModelShape tiny_shape() {
+inline constexpr Architecture kEveryArchitecture[] = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2,
+                                                      Architecture::kQwen3, Architecture::kMixtral, Architecture::kQwen3Moe,
+                                                      Architecture::kOpt};
+
+inline ModelShape tiny_shape(Architecture architecture = Architecture::kLlama) {
   ModelShape shape;
+  shape.architecture = architecture;
   shape.layers = 2;
   shape.hidden = 32;
   shape.heads = 4;
-  shape.kv_heads = 2;
+  shape.kv_heads = architecture == Architecture::kOpt ? 4 : 2;
   shape.intermediate = 48;
+  shape.experts = 4;
   shape.vocab = 300;
   shape.max_context = 160;
   shape.seed = 7;

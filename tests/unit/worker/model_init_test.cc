@@ -34,12 +34,10 @@ TEST(ModelInit, BytesAreFixedForASeed) {
 
 // Given each architecture, what is written is read back as that, with every tensor that it wants.
 TEST(ModelInit, EveryArchitectureCanBeLoaded) {
-  for (const auto architecture : {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2, Architecture::kQwen3}) {
+  for (const auto architecture : testing::kEveryArchitecture) {
     SCOPED_TRACE(to_string(architecture));
     const testing::TemporaryFolder folder;
-    ModelShape shape = testing::tiny_shape();
-    shape.architecture = architecture;
-    ASSERT_TRUE(init_model(shape, folder.path()).ok());
+    ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder.path()).ok());
     const auto config = load_model_config(folder.path());
     ASSERT_TRUE(config.ok()) << config.error().message;
     EXPECT_EQ(config->architecture, architecture);
@@ -47,8 +45,15 @@ TEST(ModelInit, EveryArchitectureCanBeLoaded) {
     ASSERT_TRUE(store.ok()) << store.error().message;
     const auto weights = load_weights(*config, *store);
     ASSERT_TRUE(weights.ok()) << weights.error().message;
-    EXPECT_EQ(weights->layers[0].qkv_bias.empty(), architecture != Architecture::kQwen2);
-    EXPECT_EQ(weights->layers[0].q_norm.empty(), architecture != Architecture::kQwen3);
+    const bool opt = architecture == Architecture::kOpt;
+    EXPECT_EQ(weights->layers[0].qkv_bias.empty(), architecture != Architecture::kQwen2 && !opt);
+    EXPECT_EQ(weights->layers[0].mlp.in_bias.empty(), !opt);
+    EXPECT_EQ(weights->final_norm.bias.empty(), !opt);
+    EXPECT_EQ(weights->positions.size(), opt ? (160U + 2U) * 32U : 0U);
+    EXPECT_EQ(weights->layers[0].q_norm.empty(),
+              architecture != Architecture::kQwen3 && architecture != Architecture::kQwen3Moe);
+    EXPECT_EQ(weights->layers[0].experts.size(), has_experts(architecture) ? 4U : 0U);
+    EXPECT_EQ(weights->layers[0].mlp.in.empty(), has_experts(architecture));
     EXPECT_EQ(config->window_of(0), architecture == Architecture::kMistral ? 4096 : 0);
   }
 }
@@ -90,10 +95,14 @@ TEST(ModelInit, TokenizerKnowsItsWords) {
   EXPECT_EQ(tokenizer->prefix()[0], *tokenizer->added_token("<|begin_of_text|>"));
 }
 
+class ModelInitOf : public ::testing::TestWithParam<Architecture> {};
+INSTANTIATE_TEST_SUITE_P(Architectures, ModelInitOf, ::testing::ValuesIn(testing::kEveryArchitecture),
+                         [](const auto& made) { return std::string(to_string(made.param)); });
+
 // Given a made model and temperature 1, hundreds of sampled tokens are printable ASCII and never a control token.
-TEST(ModelInit, SpeaksPrintableText) {
+TEST_P(ModelInitOf, SpeaksPrintableText) {
   const testing::TemporaryFolder folder;
-  ASSERT_TRUE(init_model(testing::tiny_shape(), folder.path()).ok());
+  ASSERT_TRUE(init_model(testing::tiny_shape(GetParam()), folder.path()).ok());
   const auto config = load_model_config(folder.path());
   ASSERT_TRUE(config.ok()) << config.error().message;
   const auto store = TensorStore::open(folder.path());

@@ -1,10 +1,14 @@
 // Small models with random shapes and weights, for tests of what computes them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
 #include "worker/model/config.h"
@@ -12,7 +16,15 @@
 
 namespace windlass::worker::testing {
 
-inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed) {
+inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t columns, WeightFormat format) {
+  WeightMatrix matrix{format, {}, {}, {}};
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t at = 0; at < values.size(); at += width)
+    EXPECT_TRUE(append_row(matrix, std::span(values).subspan(at, width), 0, columns));
+  return matrix;
+}
+
+inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed, WeightFormat format = WeightFormat::kFp32) {
   Rng rng(seed, "weights");
   const auto fill = [&](std::int64_t count, double scale, double around = 0) {
     std::vector<float> values(static_cast<std::size_t>(count));
@@ -20,25 +32,50 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     return values;
   };
   const double s = 1.7 / std::sqrt(static_cast<double>(config.hidden_size));
+  const auto norm = [&] {
+    NormWeights made;
+    made.weight = fill(config.hidden_size, 0.3, 1);
+    if (config.norm == Norm::kLayer) made.bias = fill(config.hidden_size, 0.3);
+    return made;
+  };
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    return weight_matrix(fill(rows * columns, s), columns, format);
+  };
+  const auto mlp = [&](std::int64_t width, bool biases) {
+    MlpWeights made;
+    made.in = matrix(config.mlp_in_size(width), config.hidden_size);
+    made.out = matrix(config.hidden_size, width);
+    if (biases) {
+      made.in_bias = fill(config.mlp_in_size(width), 0.5);
+      made.out_bias = fill(config.hidden_size, 0.5);
+    }
+    return made;
+  };
   ModelWeights weights;
   weights.embedding = fill(config.vocab_size * config.hidden_size, 1.5);
+  if (config.positions == Positions::kLearned)
+    weights.positions = fill((config.max_context_tokens + kLearnedPositionsOffset) * config.hidden_size, 0.5);
   for (std::int64_t i = 0; i < config.layers; ++i) {
     LayerWeights layer;
-    layer.attention_norm = fill(config.hidden_size, 0.3, 1);
-    layer.qkv = fill((config.q_size() + 2 * config.kv_size()) * config.hidden_size, s);
+    layer.attention_norm = norm();
+    layer.qkv = matrix(config.q_size() + 2 * config.kv_size(), config.hidden_size);
     if (config.qkv_bias) layer.qkv_bias = fill(config.q_size() + 2 * config.kv_size(), 0.5);
     if (config.qk_norm) {
       layer.q_norm = fill(config.head_dim, 0.3, 1);
       layer.k_norm = fill(config.head_dim, 0.3, 1);
     }
-    layer.attention_out = fill(config.hidden_size * config.q_size(), s);
+    layer.attention_out = matrix(config.hidden_size, config.q_size());
     if (config.attention_out_bias) layer.out_bias = fill(config.hidden_size, 0.5);
-    layer.mlp_norm = fill(config.hidden_size, 0.3, 1);
-    layer.gate_up = fill(2 * config.intermediate_size * config.hidden_size, s);
-    layer.down = fill(config.hidden_size * config.intermediate_size, s);
+    layer.mlp_norm = norm();
+    if (config.has_experts(i)) {
+      layer.router = fill(config.experts * config.hidden_size, s);
+      for (std::int64_t n = config.experts; n > 0; --n) layer.experts.push_back(mlp(config.expert_intermediate_size, false));
+    } else {
+      layer.mlp = mlp(config.intermediate_size, config.mlp_bias);
+    }
     weights.layers.push_back(std::move(layer));
   }
-  weights.final_norm = fill(config.hidden_size, 0.3, 1);
+  weights.final_norm = norm();
   if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.hidden_size, s);
   return weights;
 }
@@ -58,6 +95,17 @@ inline ModelConfig random_config(Rng& rng) {
   config.qkv_bias = rng.uniform() < 0.5;
   config.attention_out_bias = rng.uniform() < 0.3;
   config.qk_norm = rng.uniform() < 0.5;
+  config.mlp_bias = rng.uniform() < 0.3;
+  if (rng.uniform() < 0.3) config.norm = Norm::kLayer;
+  if (rng.uniform() < 0.3) config.positions = Positions::kLearned;
+  if (rng.uniform() < 0.3) config.activation = Activation::kRelu;
+  if (rng.uniform() < 0.4) {
+    config.experts = rng.integer(1, 6);
+    config.experts_per_token = rng.integer(1, std::min<std::int64_t>(3, config.experts));
+    config.expert_intermediate_size = rng.integer(4, 40);
+    config.normalise_expert_weights = rng.uniform() < 0.5;
+    for (std::int64_t i = 0; i < config.layers; ++i) config.dense_mlp.push_back(rng.uniform() < 0.3);
+  }
   if (rng.uniform() < 0.6) {
     for (std::int64_t i = 0; i < config.layers; ++i) config.windows.push_back(rng.uniform() < 0.3 ? 0 : rng.integer(1, 40));
   }

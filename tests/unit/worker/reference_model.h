@@ -25,6 +25,25 @@ inline Row times(const std::vector<float>& matrix, std::int64_t first_row, std::
   return y;
 }
 
+// What an eight-bit code stands for, without its row's scale.
+inline double meaning(std::uint8_t code, WeightFormat format) {
+  if (format == WeightFormat::kInt8) return code < 128 ? code : code - 256;
+  const int exponent = code >> 3U & 15;
+  const double magnitude = std::ldexp(exponent == 0 ? code & 7 : 8 + (code & 7), std::max(exponent, 1) - 10);
+  return code < 128 ? magnitude : -magnitude;
+}
+
+inline Row times(const WeightMatrix& matrix, std::int64_t first_row, std::int64_t rows, const Row& x) {
+  if (matrix.format == WeightFormat::kFp32) return times(matrix.values, first_row, rows, x);
+  Row y(static_cast<std::size_t>(rows), 0.0);
+  for (std::size_t r = 0; r < y.size(); ++r) {
+    const std::size_t row = static_cast<std::size_t>(first_row) + r;
+    for (std::size_t c = 0; c < x.size(); ++c) y[r] += meaning(matrix.codes[row * x.size() + c], matrix.format) * x[c];
+    y[r] *= static_cast<double>(matrix.scales[row]);
+  }
+  return y;
+}
+
 inline Row normalised(const Row& x, const std::vector<float>& weight, double eps) {
   double squares = 0;
   for (const double v : x) squares += v * v;
@@ -34,9 +53,55 @@ inline Row normalised(const Row& x, const std::vector<float>& weight, double eps
   return y;
 }
 
+inline Row centred(Row x) {
+  double mean = 0;
+  for (const double v : x) mean += v / static_cast<double>(x.size());
+  for (double& v : x) v -= mean;
+  return x;
+}
+
 inline void add(Row& x, const std::vector<float>& bias, std::size_t from = 0) {
   if (bias.empty()) return;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<double>(bias[from + i]);
+}
+
+inline Row normalised(const ModelConfig& config, const Row& x, const NormWeights& weights) {
+  Row y = normalised(config.norm == Norm::kLayer ? centred(x) : x, weights.weight, config.norm_eps);
+  add(y, weights.bias);
+  return y;
+}
+
+inline Row mlp(const ModelConfig& config, const MlpWeights& weights, const Row& x) {
+  const auto rows = weights.in.elements() / static_cast<std::int64_t>(x.size());
+  Row inner = times(weights.in, 0, rows, x);
+  add(inner, weights.in_bias);
+  if (config.activation == Activation::kRelu) {
+    for (double& v : inner) v = std::max(v, 0.0);
+  } else {
+    const auto half = inner.size() / 2;
+    for (std::size_t i = 0; i < half; ++i) inner[i] = inner[i] / (1 + std::exp(-inner[i])) * inner[half + i];
+    inner.resize(half);
+  }
+  Row out = times(weights.out, 0, config.hidden_size, inner);
+  add(out, weights.out_bias);
+  return out;
+}
+
+// Every expert is asked, and what the best of them say is added by the softmax of the router's logits.
+inline Row mixture(const ModelConfig& config, const LayerWeights& layer, const Row& x) {
+  Row shares = times(layer.router, 0, config.experts, x);
+  for (double& share : shares) share = std::exp(share);
+  Row best = shares;
+  std::sort(best.rbegin(), best.rend());
+  const double least = best[static_cast<std::size_t>(config.experts_per_token) - 1];
+  double total = 0;
+  for (const double share : shares) total += share >= least || !config.normalise_expert_weights ? share : 0;
+  Row sum(x.size(), 0.0);
+  for (std::size_t expert = 0; expert < shares.size(); ++expert) {
+    const Row said = mlp(config, layer.experts[expert], x);
+    for (std::size_t i = 0; i < sum.size() && shares[expert] >= least; ++i) sum[i] += shares[expert] / total * said[i];
+  }
+  return sum;
 }
 
 // Each head by itself.
@@ -72,6 +137,9 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
   for (const std::int32_t token : tokens) {
     const auto at = weights.embedding.begin() + token * config.hidden_size;
     stream.emplace_back(at, at + config.hidden_size);
+    const std::size_t position = stream.size() - 1 + kLearnedPositionsOffset;
+    if (config.positions == Positions::kLearned)
+      add(stream.back(), weights.positions, position * static_cast<std::size_t>(config.hidden_size));
   }
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const LayerWeights& layer = weights.layers[l];
@@ -80,15 +148,16 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
     std::vector<Row> k;
     std::vector<Row> v;
     for (std::size_t t = 0; t < tokens.size(); ++t) {
-      const Row x = normalised(stream[t], layer.attention_norm, config.rms_norm_eps);
+      const Row x = normalised(config, stream[t], layer.attention_norm);
       q.push_back(times(layer.qkv, 0, config.q_size(), x));
       k.push_back(times(layer.qkv, config.q_size(), config.kv_size(), x));
       v.push_back(times(layer.qkv, config.q_size() + config.kv_size(), config.kv_size(), x));
       add(q.back(), layer.qkv_bias);
       add(k.back(), layer.qkv_bias, q.back().size());
       add(v.back(), layer.qkv_bias, q.back().size() + k.back().size());
-      normalise_heads(q.back(), layer.q_norm, config.rms_norm_eps);
-      normalise_heads(k.back(), layer.k_norm, config.rms_norm_eps);
+      normalise_heads(q.back(), layer.q_norm, config.norm_eps);
+      normalise_heads(k.back(), layer.k_norm, config.norm_eps);
+      if (config.positions == Positions::kLearned) continue;
       rotate(q.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
       rotate(k.back(), d, static_cast<std::int64_t>(t), config.rope_theta);
     }
@@ -117,18 +186,14 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
       Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
       add(out, layer.out_bias);
       for (std::size_t i = 0; i < out.size(); ++i) stream[t][i] += out[i];
-      const Row x = normalised(stream[t], layer.mlp_norm, config.rms_norm_eps);
-      const Row gate = times(layer.gate_up, 0, config.intermediate_size, x);
-      Row up = times(layer.gate_up, config.intermediate_size, config.intermediate_size, x);
-      for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
-      const Row down = times(layer.down, 0, config.hidden_size, up);
-      for (std::size_t i = 0; i < down.size(); ++i) stream[t][i] += down[i];
+      const Row x = normalised(config, stream[t], layer.mlp_norm);
+      const Row added = layer.experts.empty() ? mlp(config, layer.mlp, x) : mixture(config, layer, x);
+      for (std::size_t i = 0; i < added.size(); ++i) stream[t][i] += added[i];
     }
   }
   std::vector<Row> logits;
   for (const Row& x : stream) {
-    logits.push_back(
-        times(weights.output_matrix(), 0, config.vocab_size, normalised(x, weights.final_norm, config.rms_norm_eps)));
+    logits.push_back(times(weights.output_matrix(), 0, config.vocab_size, normalised(config, x, weights.final_norm)));
   }
   return logits;
 }

@@ -124,8 +124,9 @@ TEST(Safetensors, ReadsShards) {
 
 class Weights : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(init_model(testing::tiny_shape(), folder_.path()).ok());
+  void SetUp() override { make(Architecture::kLlama); }
+  void make(Architecture architecture) {
+    ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder_.path()).ok());
     const auto config = load_model_config(folder_.path());
     ASSERT_TRUE(config.ok()) << config.error().message;
     config_ = *config;
@@ -159,9 +160,56 @@ TEST_F(Weights, LoadsAWholeModel) {
   ASSERT_TRUE(weights.ok()) << weights.error().message;
   EXPECT_EQ(weights->embedding.size(), 300U * 32U);
   ASSERT_EQ(weights->layers.size(), 2U);
-  EXPECT_EQ(weights->layers[1].qkv.size(), (32U + 2U * 16U) * 32U);
-  EXPECT_EQ(weights->layers[1].gate_up.size(), 2U * 48U * 32U);
+  EXPECT_EQ(weights->layers[1].qkv.elements(), (32 + 2 * 16) * 32);
+  EXPECT_EQ(weights->layers[1].mlp.in.elements(), 2 * 48 * 32);
   EXPECT_EQ(&weights->output_matrix(), &weights->lm_head);
+}
+
+// Given a format of eight bits, the layers' matrices are in it, with a scale for each row, and take a quarter of the memory;
+// all else is as it was. A matrix with an infinite number has no scale, and is named.
+TEST_F(Weights, QuantisesTheLayersMatrices) {
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto whole = load_weights(config_, *store);
+  ASSERT_TRUE(whole.ok());
+  const WeightBytes plain = bytes_of(*whole);
+  EXPECT_EQ(plain.held, plain.as_fp32);
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+    const auto found = load_weights(config_, *store, config_.all_blocks(), {}, format);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ(found->embedding, whole->embedding);
+    EXPECT_EQ(found->lm_head, whole->lm_head);
+    std::int64_t saved = 0;
+    for (const LayerWeights& layer : found->layers) {
+      for (const WeightMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.mlp.in, &layer.mlp.out}) {
+        EXPECT_EQ(matrix->format, format);
+        EXPECT_TRUE(matrix->values.empty());
+        saved += 3 * matrix->elements() - 4 * static_cast<std::int64_t>(matrix->scales.size());
+      }
+      EXPECT_EQ(layer.qkv.scales.size(), 32U + 2U * 16U);
+      EXPECT_EQ(layer.mlp.out.scales.size(), 32U);
+    }
+    const WeightBytes bytes = bytes_of(*found);
+    EXPECT_EQ(bytes.as_fp32, plain.held);
+    EXPECT_EQ(bytes.held, plain.held - saved);
+  }
+  std::int64_t at = 0;
+  edit_header([&](json& header) { at = header["model.layers.1.mlp.down_proj.weight"]["data_offsets"][0]; });
+  std::string bytes = testing::read_bytes(folder_.path() / "model.safetensors");
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  const auto number = 8 + static_cast<std::size_t>(header_bytes) + static_cast<std::size_t>(at) + 2 * 48 * 3;
+  bytes[number] = '\x80';
+  bytes[number + 1] = '\x7F';  // BF16 infinity, in row 3
+  write_bytes(folder_.path() / "model.safetensors", bytes);
+  const auto damaged = TensorStore::open(folder_.path());
+  ASSERT_TRUE(damaged.ok());
+  EXPECT_TRUE(load_weights(config_, *damaged).ok());
+  const auto refused = load_weights(config_, *damaged, config_.all_blocks(), {}, WeightFormat::kInt8);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("tensor 'model.layers.1.mlp.down_proj.weight': found a number in row 3 that is "
+                        "not finite, allowed as int8 are finite ones"));
 }
 
 // Given two tensors missing and one of a wrong shape, one message names file, tensors, what was found and what was expected.
@@ -195,6 +243,72 @@ TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
 }
 
+// Given a model with experts in two shards, with the tensors of an expert in both, its weights are those of one file; an expert
+// that is in none of them is named.
+TEST_F(Weights, ExpertsMayBeInSeveralFiles) {
+  for (const Architecture architecture : {Architecture::kMixtral, Architecture::kQwen3Moe}) {
+    make(architecture);
+    const auto store = TensorStore::open(folder_.path());
+    ASSERT_TRUE(store.ok());
+    const auto whole = load_weights(config_, *store);
+    ASSERT_TRUE(whole.ok()) << whole.error().message;
+    const TemporaryFolder sharded;
+    json index = json::object();
+    for (const bool second : {false, true}) {
+      const std::string name = second ? "b.safetensors" : "a.safetensors";
+      edit_header([&](json& header) {
+        json part = json::object();
+        for (const auto& [tensor, entry] : header.items()) {
+          if ((testing::hash_of(tensor) % 2 == 1) == second && tensor != "__metadata__") part[tensor] = entry;
+        }
+        for (const auto& [tensor, entry] : part.items()) index[tensor] = name;
+        std::swap(header, part);
+      });
+      std::filesystem::rename(folder_.path() / "model.safetensors", sharded.path() / name);
+      ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder_.path()).ok());
+    }
+    write_bytes(sharded.path() / "model.safetensors.index.json", json{{"weight_map", index}}.dump());
+    const auto shards = TensorStore::open(sharded.path());
+    ASSERT_TRUE(shards.ok()) << shards.error().message;
+    const auto found = load_weights(config_, *shards);
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ(found->layers[0].router, whole->layers[0].router);
+    EXPECT_EQ(found->layers[1].experts, whole->layers[1].experts);
+    std::string missing;
+    edit_header([&](json& header) {
+      for (const auto& [tensor, entry] : header.items()) {
+        if (tensor.find("layers.1.") != tensor.npos && tensor.find("experts.3.") != tensor.npos) missing = tensor;
+      }
+      header.erase(missing);
+    });
+    EXPECT_THAT(load_error(), HasSubstr("tensor '" + missing + "': found none, expected shape ["));
+  }
+}
+
+// Given OPT's tensors with the decoder's names alone, as some of its files have them, they are found as well; where one is
+// missing, it is named as its neighbours are.
+TEST_F(Weights, OptsDecoderMayStandAlone) {
+  make(Architecture::kOpt);
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto whole = load_weights(config_, *store);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  edit_header([](json& header) {
+    json bare = json::object();
+    for (const auto& [name, value] : header.items()) bare[name.starts_with("model.") ? name.substr(6) : name] = value;
+    header = bare;
+  });
+  const auto renamed = TensorStore::open(folder_.path());
+  ASSERT_TRUE(renamed.ok());
+  const auto bare = load_weights(config_, *renamed);
+  ASSERT_TRUE(bare.ok()) << bare.error().message;
+  EXPECT_EQ(bare->positions, whole->positions);
+  EXPECT_EQ(bare->layers[1].mlp, whole->layers[1].mlp);
+  EXPECT_EQ(bare->final_norm, whole->final_norm);
+  edit_header([](json& header) { header.erase("decoder.layers.1.fc2.bias"); });
+  EXPECT_THAT(load_error(), HasSubstr("tensor 'decoder.layers.1.fc2.bias': found none, expected shape [32]"));
+}
+
 // Given a part of the model's blocks, exactly their tensors come, the embedding with the first block and the norm and head with
 // the last; tensors of other parts may be missing.
 TEST_F(Weights, LoadsAPart) {
@@ -209,7 +323,7 @@ TEST_F(Weights, LoadsAPart) {
   EXPECT_EQ(first->layers[0].qkv, whole->layers[0].qkv);
   EXPECT_EQ(last->layers[0].qkv, whole->layers[1].qkv);
   EXPECT_EQ(first->embedding, whole->embedding);
-  EXPECT_TRUE(first->final_norm.empty() && first->lm_head.empty());
+  EXPECT_TRUE(first->final_norm.weight.empty() && first->lm_head.empty());
   EXPECT_TRUE(last->embedding.empty());
   EXPECT_EQ(last->final_norm, whole->final_norm);
   EXPECT_EQ(last->lm_head, whole->lm_head);

@@ -20,6 +20,7 @@
 namespace windlass::worker {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::random_tokens;
 using testing::random_weights;
@@ -27,30 +28,68 @@ using testing::random_weights;
 constexpr double kMostDifference = 1e-4;  // of logits; top two that lie closer may change places
 
 // Rows, or columns, that a rank has of a matrix (rows, columns).
-std::vector<float> rows_of(const std::vector<float>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
-                           std::int64_t columns) {
+template <class T>
+std::vector<T> rows_of(const std::vector<T>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
+                       std::int64_t columns) {
   if (from.empty()) return {};
   const auto begin = from.begin() + (first + slice.first(rows)) * columns;
   return {begin, begin + slice.size(rows) * columns};
 }
-std::vector<float> columns_of(const std::vector<float>& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
-  std::vector<float> out;
+template <class T>
+std::vector<T> columns_of(const std::vector<T>& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
+  if (from.empty()) return {};
+  std::vector<T> out;
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto begin = from.begin() + row * columns + slice.first(columns);
     out.insert(out.end(), begin, begin + slice.size(columns));
   }
   return out;
 }
+WeightMatrix rows_of(const WeightMatrix& from, TensorSlice slice, std::int64_t first, std::int64_t rows, std::int64_t columns) {
+  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.codes, slice, first, rows, columns),
+          rows_of(from.scales, slice, first, rows, 1)};
+}
+// Each row's scale is that of all its columns.
+WeightMatrix columns_of(const WeightMatrix& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
+  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.codes, slice, rows, columns),
+          from.scales};
+}
+void append(WeightMatrix& to, const WeightMatrix& more) {
+  to.values.insert(to.values.end(), more.values.begin(), more.values.end());
+  to.codes.insert(to.codes.end(), more.codes.begin(), more.codes.end());
+  to.scales.insert(to.scales.end(), more.scales.begin(), more.scales.end());
+}
+
+// Numbers in the matrices of a layer that are cut.
+std::int64_t cut_numbers(const LayerWeights& layer) {
+  std::int64_t count =
+      layer.qkv.elements() + layer.attention_out.elements() + layer.mlp.in.elements() + layer.mlp.out.elements();
+  for (const MlpWeights& expert : layer.experts) count += expert.in.elements() + expert.out.elements();
+  return count;
+}
 void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+// What a rank is to have of an MLP so wide.
+MlpWeights mlp_of_rank(const ModelConfig& config, const MlpWeights& from, TensorSlice slice, std::int64_t width) {
+  MlpWeights out = from;
+  out.in = rows_of(from.in, slice, 0, width, config.hidden_size);
+  out.in_bias = rows_of(from.in_bias, slice, 0, width, 1);
+  if (config.activation == Activation::kSwiGlu) {
+    append(out.in, rows_of(from.in, slice, width, width, config.hidden_size));
+    append(out.in_bias, rows_of(from.in_bias, slice, width, width, 1));
+  }
+  out.out = columns_of(from.out, slice, config.hidden_size, width);
+  return out;
+}
 
 // What a rank is to have of the model's blocks.
 ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole, BlockRange blocks, TensorSlice slice) {
   const std::int64_t hidden = config.hidden_size, q = config.q_size(), kv = config.kv_size();
-  const std::int64_t width = config.intermediate_size;
   const bool ends = blocks.end == config.layers;
   ModelWeights out;
   if (blocks.first == 0 || (ends && config.tie_word_embeddings))
     out.embedding = rows_of(whole.embedding, slice, 0, config.vocab_size, hidden);
+  if (blocks.first == 0) out.positions = whole.positions;
   for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
     const LayerWeights& from = whole.layers[static_cast<std::size_t>(i)];
     LayerWeights layer = from;
@@ -61,9 +100,8 @@ ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole,
     append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q, kv, 1));
     append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q + kv, kv, 1));
     layer.attention_out = columns_of(from.attention_out, slice, hidden, q);
-    layer.gate_up = rows_of(from.gate_up, slice, 0, width, hidden);
-    append(layer.gate_up, rows_of(from.gate_up, slice, width, width, hidden));
-    layer.down = columns_of(from.down, slice, hidden, width);
+    if (from.experts.empty()) layer.mlp = mlp_of_rank(config, from.mlp, slice, config.intermediate_size);
+    for (MlpWeights& expert : layer.experts) expert = mlp_of_rank(config, expert, slice, config.expert_intermediate_size);
     out.layers.push_back(std::move(layer));
   }
   if (ends) out.final_norm = whole.final_norm;
@@ -76,6 +114,7 @@ ModelConfig config_for(Rng& rng, int ranks) {
   config.kv_heads = ranks * rng.integer(1, 2);
   config.heads = config.kv_heads * rng.integer(1, 3);
   config.intermediate_size = ranks * rng.integer(3, 15);
+  if (config.experts > 0) config.expert_intermediate_size = ranks * rng.integer(2, 10);
   return config;
 }
 
@@ -261,7 +300,7 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed, "tensor parallel");
     const ModelConfig config = config_for(rng, GetParam());
-    const ModelWeights weights = random_weights(config, seed);
+    const ModelWeights weights = random_weights(config, seed, static_cast<WeightFormat>(seed % 3));
     const CpuBackendOptions options = options_for(config, 7);
     const auto reference = alone(config, weights, options);
     const Ranks ranks(config, weights, options, GetParam());
@@ -385,43 +424,52 @@ TEST(TensorParallel, RefusedBatchesDoNoHarm) {
 
 // Given a folder of weights, each rank loads exactly its slice of every matrix, and together they have each number once but for
 // norms.
-TEST(TensorParallel, RanksLoadTheirSlices) {
+class TensorParallelFiles : public ::testing::TestWithParam<std::tuple<Architecture, WeightFormat>> {};
+INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
+                         ::testing::Combine(::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
+                                                              Architecture::kQwen3Moe),
+                                            ::testing::Values(WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8)),
+                         [](const auto& made) {
+                           return fmt::format("{}_{}", to_string(std::get<0>(made.param)), to_string(std::get<1>(made.param)));
+                         });
+TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   const testing::TemporaryFolder folder;
-  ModelShape shape = testing::tiny_shape();
+  ModelShape shape = testing::tiny_shape(std::get<0>(GetParam()));
   shape.vocab = 301;  // an odd one: parts that differ by one
-  shape.architecture = Architecture::kQwen2;
   ASSERT_TRUE(init_model(shape, folder.path()).ok());
   const auto config = load_model_config(folder.path());
   const auto store = TensorStore::open(folder.path());
   ASSERT_TRUE(config.ok() && store.ok());
-  const auto whole = load_weights(*config, *store);
+  const auto [architecture, format] = GetParam();
+  const auto whole = load_weights(*config, *store, config->all_blocks(), {}, format);
   ASSERT_TRUE(whole.ok());
-  std::size_t floats = 0;
+  std::int64_t numbers = 0;
   for (int rank = 0; rank < 2; ++rank) {
-    const auto found = load_weights(*config, *store, config->all_blocks(), {rank, 2});
+    const auto found = load_weights(*config, *store, config->all_blocks(), {rank, 2}, format);
     ASSERT_TRUE(found.ok()) << found.error().message;
     const ModelWeights expected = slice_of_rank(*config, *whole, config->all_blocks(), {rank, 2});
     EXPECT_EQ(found->embedding, expected.embedding);
+    EXPECT_EQ(found->positions, whole->positions);
     EXPECT_EQ(found->final_norm, whole->final_norm);
     EXPECT_EQ(found->lm_head, expected.lm_head);
-    floats += found->embedding.size() + found->lm_head.size();
+    numbers += static_cast<std::int64_t>(found->embedding.size() + found->lm_head.size());
     for (std::size_t i = 0; i < found->layers.size(); ++i) {
       const LayerWeights& layer = found->layers[i];
       EXPECT_EQ(layer.attention_norm, whole->layers[i].attention_norm);
       EXPECT_EQ(layer.qkv, expected.layers[i].qkv);
-      EXPECT_FALSE(layer.qkv_bias.empty());
+      EXPECT_EQ(layer.qkv_bias.empty(), !config->qkv_bias);
       EXPECT_EQ(layer.qkv_bias, expected.layers[i].qkv_bias);
       EXPECT_EQ(layer.attention_out, expected.layers[i].attention_out);
       EXPECT_EQ(layer.mlp_norm, whole->layers[i].mlp_norm);
-      EXPECT_EQ(layer.gate_up, expected.layers[i].gate_up);
-      EXPECT_EQ(layer.down, expected.layers[i].down);
-      floats += layer.qkv.size() + layer.attention_out.size() + layer.gate_up.size() + layer.down.size();
+      EXPECT_EQ(layer.mlp, expected.layers[i].mlp);
+      EXPECT_EQ(layer.router, whole->layers[i].router);
+      EXPECT_EQ(layer.experts, expected.layers[i].experts);
+      numbers += cut_numbers(layer);
     }
   }
-  std::size_t all = whole->embedding.size() + whole->lm_head.size();
-  for (const LayerWeights& layer : whole->layers)
-    all += layer.qkv.size() + layer.attention_out.size() + layer.gate_up.size() + layer.down.size();
-  EXPECT_EQ(floats, all);
+  auto all = static_cast<std::int64_t>(whole->embedding.size() + whole->lm_head.size());
+  for (const LayerWeights& layer : whole->layers) all += cut_numbers(layer);
+  EXPECT_EQ(numbers, all);
 }
 
 // Given degrees that a model's heads or width do not divide by, the error names what was found, the field, and what is allowed.
@@ -430,6 +478,7 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   config.heads = 24;
   config.kv_heads = 8;
   config.intermediate_size = 100;
+  config.layers = 2;
   for (const int good : {1, 2, 4}) EXPECT_TRUE(check_tensor_parallel(config, good).ok());
   const auto message = [&](int ranks) { return check_tensor_parallel(config, ranks).error().message; };
   EXPECT_EQ(message(8),
@@ -438,6 +487,16 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   EXPECT_THAT(message(3), HasSubstr("config.json's num_key_value_heads (8) and intermediate_size (100) must be divisible"));
   EXPECT_THAT(message(5), HasSubstr("config.json's num_key_value_heads (8) and num_attention_heads (24) must"));
   EXPECT_THAT(message(0), HasSubstr("found 0, allowed for this model are 1, 2, 4"));
+  config.experts = 4;
+  config.expert_intermediate_size = 6;
+  EXPECT_THAT(message(4), EndsWith("config.json's moe_intermediate_size (6) must be divisible by it")) << "no layer has an MLP";
+  config.dense_mlp = {false, true};
+  EXPECT_THAT(message(8), HasSubstr("intermediate_size (100) and moe_intermediate_size (6) must"));
+  config.experts = 0;
+  config.architecture = Architecture::kOpt;
+  config.kv_heads = 24;
+  EXPECT_THAT(message(3), EndsWith("config.json's ffn_dim (100) must be divisible by it"));
+  EXPECT_THAT(message(5), HasSubstr("config.json's num_attention_heads (24) must"));
 }
 
 // Given ranks that loaded other weights than rank 0, none of them serves.

@@ -93,6 +93,23 @@ TEST(Tokenizer, SpecialTokens) {
   EXPECT_EQ(tokenizer.token_bytes(99999), "");
 }
 
+// Given OPT's file as transformers writes it, with "</s>" in the vocabulary, among the added tokens and before every text, that
+// token leads, and is nothing when decoded.
+TEST(Tokenizer, OptsTextsBeginWithTheEndToken) {
+  json root = tokenizer_json({{"h", "e"}}, true);
+  root["model"].update({{"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}, {"unk_token", nullptr}});
+  root["model"]["vocab"]["</s>"] = 300;
+  root["added_tokens"] = {{{"id", 300}, {"content", "</s>"}, {"normalized", true}, {"special", true}}};
+  root["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {{{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"special_tokens", {{"</s>", {{"id", "</s>"}, {"ids", {300}}, {"tokens", {"</s>"}}}}}}};
+  const Tokenizer tokenizer = make(root);
+  EXPECT_THAT(tokenizer.prefix(), ElementsAre(300));
+  EXPECT_THAT(tokenizer.encode("he</s>", SpecialText::kParse), ElementsAre(256, 300));
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{300, 256}), "he");
+}
+
 // Given ignore_merges, a piece that is in the vocabulary is that token although no merges lead to it.
 TEST(Tokenizer, IgnoreMergesTakesWholePieces) {
   json root = tokenizer_json({}, false);

@@ -9,7 +9,9 @@
 
 #include <fmt/core.h>
 
+#include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/quantised.h"
 
 namespace windlass::worker {
 namespace {
@@ -32,7 +34,8 @@ class CpuBackend final : public Backend {
         weights_(std::move(weights)),
         options_(options),
         blocks_(blocks_of(config, options)),
-        rope_(cpu::make_rope_table(config, options.max_context_tokens)),
+        rope_(config.positions == Positions::kRotary ? cpu::make_rope_table(config, options.max_context_tokens)
+                                                     : cpu::RopeTable{}),
         own_cache_(floats(options.group == nullptr ? cpu::KvCache::size(config_, blocks_.size(), options.kv_blocks) : 0)),
         cache_(options.group == nullptr ? cpu::KvCache(config_, blocks_.size(), options.kv_blocks, own_cache_)
                                         : kv_cache_of_rank(config, options, *options.group, slice_.rank)),
@@ -40,8 +43,9 @@ class CpuBackend final : public Backend {
         normed_(floats(options.max_batch_tokens * config.hidden_size)),
         qkv_(floats(options.max_batch_tokens * qkv_width())),
         mixed_(floats(options.max_batch_tokens * config_.q_size())),
-        gate_up_(floats(options.max_batch_tokens * 2 * config_.intermediate_size)),
-        activated_(floats(options.max_batch_tokens * config_.intermediate_size)),
+        mlp_in_(floats(options.max_batch_tokens * config_.mlp_in_size(widest_mlp()))),
+        activated_(floats(config_.activation == Activation::kSwiGlu ? options.max_batch_tokens * widest_mlp() : 0)),
+        expert_rows_(floats(config_.experts > 0 ? options.max_batch_tokens * config.hidden_size : 0)),
         last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
         logits_(floats(ends() ? options.max_logit_rows * slice_.size(config.vocab_size) : 0)) {
     assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config.layers);
@@ -75,25 +79,21 @@ class CpuBackend final : public Backend {
                                                      tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
     }
     const std::int64_t hidden = config_.hidden_size;
-    const auto eps = static_cast<float>(config_.rms_norm_eps);
     if (begins()) {
       WINDLASS_RETURN_IF_ERROR(embed(chunks, tokens));
+      if (config_.positions == Positions::kLearned) add_positions(chunks);
     } else {
       take(chunks);
     }
     for (std::int64_t i = skip; i < blocks_.size(); ++i) {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-      cpu::rms_norm(residual_.data(), layer.attention_norm.data(), normed_.data(), tokens, hidden, eps);
-      if (config_.qkv_bias) cpu::set_bias(layer.qkv_bias.data(), qkv_.data(), tokens, qkv_width());
-      cpu::matmul(normed_.data(), layer.qkv.data(), qkv_.data(), tokens, hidden, qkv_width(), config_.qkv_bias);
+      norm(layer.attention_norm, residual_, normed_, tokens);
+      project(normed_, layer.qkv, layer.qkv_bias, qkv_, tokens, qkv_width());
       attend(chunks, i);
-      if (config_.attention_out_bias) cpu::add_bias(layer.out_bias.data(), residual_.data(), tokens, hidden);
-      WINDLASS_RETURN_IF_ERROR(add_product(mixed_, layer.attention_out, tokens, config_.q_size()));
+      WINDLASS_RETURN_IF_ERROR(add_product(mixed_, layer.attention_out, layer.out_bias, tokens, config_.q_size()));
       if (layer_done) layer_done(i);  // only now have all ranks written theirs
-      cpu::rms_norm(residual_.data(), layer.mlp_norm.data(), normed_.data(), tokens, hidden, eps);
-      cpu::matmul(normed_.data(), layer.gate_up.data(), gate_up_.data(), tokens, hidden, 2 * config_.intermediate_size);
-      cpu::swiglu(gate_up_.data(), activated_.data(), tokens, config_.intermediate_size);
-      WINDLASS_RETURN_IF_ERROR(add_product(activated_, layer.down, tokens, config_.intermediate_size));
+      norm(layer.mlp_norm, residual_, normed_, tokens);
+      WINDLASS_RETURN_IF_ERROR(layer.experts.empty() ? add_mlp(layer.mlp, tokens) : add_experts(layer, tokens));
     }
     if (!ends()) return std::span<const float>(residual_.data(), static_cast<std::size_t>(tokens * hidden));
     std::int64_t row = 0;
@@ -103,22 +103,87 @@ class CpuBackend final : public Backend {
       if (chunk.wants_logits) std::copy_n(residual_.data() + (end - 1) * hidden, hidden, last_.data() + hidden * row++);
     }
     if (rows > 0) {
-      cpu::rms_norm(last_.data(), weights_.final_norm.data(), last_.data(), rows, hidden, eps);
+      norm(weights_.final_norm, last_, last_, rows);
       cpu::matmul(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden, slice_.size(config_.vocab_size));
     }
     if (options_.group != nullptr) return gathered(rows);
     return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
   }
 
-  // residual_ += x (tokens, in) * w (hidden, in)^T, in the sum over all ranks.
-  [[nodiscard]] Result<void> add_product(const std::vector<float>& x, const std::vector<float>& w, std::int64_t tokens,
-                                         std::int64_t in) {
+  // y = norm(x), of rows of the hidden size. y may be x.
+  void norm(const NormWeights& weights, const std::vector<float>& x, std::vector<float>& y, std::int64_t rows) const {
+    const auto eps = static_cast<float>(config_.norm_eps);
     const std::int64_t hidden = config_.hidden_size;
+    if (config_.norm == Norm::kLayer) {
+      cpu::layer_norm(x.data(), weights.weight.data(), weights.bias.data(), y.data(), rows, hidden, eps);
+    } else {
+      cpu::rms_norm(x.data(), weights.weight.data(), y.data(), rows, hidden, eps);
+    }
+  }
+
+  // y (tokens, out) = x (tokens, hidden) * w (out, hidden)^T + bias, where there is one.
+  void project(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias, std::vector<float>& y,
+               std::int64_t tokens, std::int64_t out) {
+    if (!bias.empty()) cpu::set_bias(bias.data(), y.data(), tokens, out);
+    cpu::matmul(x.data(), w, y.data(), tokens, config_.hidden_size, out, !bias.empty(), dequantised_);
+  }
+
+  // An MLP so wide up to its second matrix: (tokens, width) of x (tokens, hidden).
+  const std::vector<float>& widen(const MlpWeights& mlp, const std::vector<float>& x, std::int64_t tokens, std::int64_t width) {
+    project(x, mlp.in, mlp.in_bias, mlp_in_, tokens, config_.mlp_in_size(width));
+    if (config_.activation == Activation::kRelu) {
+      cpu::relu(mlp_in_.data(), tokens, width);
+      return mlp_in_;
+    }
+    cpu::swiglu(mlp_in_.data(), activated_.data(), tokens, width);
+    return activated_;
+  }
+
+  // residual_ += mlp(normed_)
+  [[nodiscard]] Result<void> add_mlp(const MlpWeights& mlp, std::int64_t tokens) {
+    const std::vector<float>& wide = widen(mlp, normed_, tokens, config_.intermediate_size);
+    return add_product(wide, mlp.out, mlp.out_bias, tokens, config_.intermediate_size);
+  }
+
+  // residual_ += the sum of each token's experts of normed_, by their weights, in the sum over all ranks. A token's experts are
+  // added in the order of their numbers, whatever the batch.
+  [[nodiscard]] Result<void> add_experts(const LayerWeights& layer, std::int64_t tokens) {
+    const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t width = config_.expert_intermediate_size;
+    float* to = residual_.data();
+    if (options_.group != nullptr) {
+      to = options_.group->addend(tokens * hidden).data();
+      std::fill_n(to, tokens * hidden, 0.0F);
+    }
+    routing_.route(config_, normed_.data(), layer.router.data(), tokens);
+    for (std::int64_t expert = 0; expert < config_.experts; ++expert) {
+      const auto routed = routing_.of(expert);
+      const auto count = static_cast<std::int64_t>(routed.size());
+      if (count == 0) continue;
+      float* row = expert_rows_.data();
+      for (const auto& [token, weight] : routed) row = std::copy_n(normed_.data() + token * hidden, hidden, row);
+      const MlpWeights& mlp = layer.experts[static_cast<std::size_t>(expert)];
+      const std::vector<float>& wide = widen(mlp, expert_rows_, count, width);
+      cpu::matmul(wide.data(), mlp.out, expert_rows_.data(), count, width, hidden, false, dequantised_);
+      row = expert_rows_.data();
+      for (const auto& [token, weight] : routed) {
+        for (std::int64_t i = 0; i < hidden; ++i) to[token * hidden + i] += weight * row[i];
+        row += hidden;
+      }
+    }
+    return options_.group == nullptr ? Result<void>() : options_.group->add_sum(residual_.data(), tokens * hidden);
+  }
+
+  // residual_ += x (tokens, in) * w (hidden, in)^T, in the sum over all ranks, and the bias once.
+  [[nodiscard]] Result<void> add_product(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias,
+                                         std::int64_t tokens, std::int64_t in) {
+    const std::int64_t hidden = config_.hidden_size;
+    if (!bias.empty()) cpu::add_bias(bias.data(), residual_.data(), tokens, hidden);
     if (options_.group == nullptr) {
-      cpu::matmul(x.data(), w.data(), residual_.data(), tokens, in, hidden, true);
+      cpu::matmul(x.data(), w, residual_.data(), tokens, in, hidden, true, dequantised_);
       return {};
     }
-    cpu::matmul(x.data(), w.data(), options_.group->addend(tokens * hidden).data(), tokens, in, hidden);
+    cpu::matmul(x.data(), w, options_.group->addend(tokens * hidden).data(), tokens, in, hidden, false, dequantised_);
     return options_.group->add_sum(residual_.data(), tokens * hidden);
   }
 
@@ -135,6 +200,11 @@ class CpuBackend final : public Backend {
   }
 
   [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
+
+  [[nodiscard]] std::int64_t widest_mlp() const {
+    const std::int64_t own = config_.has_mlp() ? config_.intermediate_size : 0;
+    return std::max(own, config_.experts > 0 ? config_.expert_intermediate_size : 0);
+  }
 
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
   [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
@@ -171,12 +241,23 @@ class CpuBackend final : public Backend {
     return group->add_sum(residual_.data(), tokens * hidden);
   }
 
-  // Norms (where there are any) and rotates queries and keys, stores keys and values in the cache, then mixes: qkv_ -> mixed_.
+  void add_positions(std::span<const SequenceChunk> chunks) {
+    const std::int64_t hidden = config_.hidden_size;
+    float* to = residual_.data();
+    for (const SequenceChunk& chunk : chunks) {
+      const auto floats_of_chunk = static_cast<std::int64_t>(chunk.tokens.size()) * hidden;
+      const float* from = weights_.positions.data() + (chunk.start + kLearnedPositionsOffset) * hidden;
+      for (std::int64_t i = 0; i < floats_of_chunk; ++i) to[i] += from[i];
+      to += floats_of_chunk;
+    }
+  }
+
+  // Norms and rotates queries and keys (where the model does), stores keys and values in the cache, then mixes: qkv_ -> mixed_.
   // `layer`: counted from this backend's first block.
   void attend(std::span<const SequenceChunk> chunks, std::int64_t layer) {
     const std::int64_t kv_size = config_.kv_size();
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-    const auto eps = static_cast<float>(config_.rms_norm_eps);
+    const auto eps = static_cast<float>(config_.norm_eps);
     float* keys = cache_.keys(layer);
     float* values = cache_.values(layer);
     std::int64_t first = 0;
@@ -191,7 +272,7 @@ class CpuBackend final : public Backend {
           cpu::rms_norm(key, weights.k_norm.data(), key, config_.kv_heads, config_.head_dim, eps);
         }
         // Query and key heads stand side by side, so one rotation takes both.
-        cpu::rope(row, config_.heads + config_.kv_heads, rope_, position);
+        if (config_.positions == Positions::kRotary) cpu::rope(row, config_.heads + config_.kv_heads, rope_, position);
         cpu::store_kv(config_, row + config_.q_size(), row + config_.q_size() + kv_size,
                       chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, keys,
                       values);
@@ -210,7 +291,9 @@ class CpuBackend final : public Backend {
   cpu::RopeTable rope_;
   std::vector<float> own_cache_;  // empty where the group has it
   cpu::KvCache cache_;
-  std::vector<float> residual_, normed_, qkv_, mixed_, gate_up_, activated_, last_, logits_;
+  std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, activated_, expert_rows_, last_, logits_;
+  std::vector<float> dequantised_;
+  cpu::ExpertRouting routing_;
   cpu::AttentionScratch scratch_;
 };
 

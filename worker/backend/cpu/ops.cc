@@ -21,6 +21,17 @@ float dot(const float* a, const float* b, std::int64_t n) {
   return total;
 }
 
+float sum(const float* a, std::int64_t n) {
+  float sums[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane];
+  }
+  float total = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+  for (; i < n; ++i) total += a[i];
+  return total;
+}
+
 }  // namespace
 
 void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out, bool accumulate) {
@@ -32,6 +43,12 @@ void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::
   }
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(out), static_cast<int>(in),
               1.0F, x, static_cast<int>(in), w, static_cast<int>(in), beta, y, static_cast<int>(out));
+}
+
+void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t i = 0; i < out; ++i) y[t * out + i] = dot(x + t * in, w + i * in, in);
+  }
 }
 
 void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out) {
@@ -51,6 +68,23 @@ void rms_norm(const float* x, const float* weight, float* y, std::int64_t tokens
     const float scale = 1.0F / std::sqrt(dot(row, row, hidden) / static_cast<float>(hidden) + eps);
     for (std::int64_t i = 0; i < hidden; ++i) to[i] = row[i] * scale * weight[i];
   }
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float* y, std::int64_t tokens, std::int64_t hidden,
+                float eps) {
+  const auto count = static_cast<float>(hidden);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const float* row = x + t * hidden;
+    float* to = y + t * hidden;
+    const float mean = sum(row, hidden) / count;
+    for (std::int64_t i = 0; i < hidden; ++i) to[i] = row[i] - mean;
+    const float scale = 1.0F / std::sqrt(dot(to, to, hidden) / count + eps);
+    for (std::int64_t i = 0; i < hidden; ++i) to[i] = to[i] * scale * weight[i] + bias[i];
+  }
+}
+
+void relu(float* y, std::int64_t tokens, std::int64_t intermediate) {
+  for (std::int64_t i = 0; i < tokens * intermediate; ++i) y[i] = std::max(y[i], 0.0F);
 }
 
 void swiglu(const float* gate_up, float* out, std::int64_t tokens, std::int64_t intermediate) {

@@ -16,12 +16,23 @@ namespace windlass::worker::cpu {
 void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
             bool accumulate = false);
 
+// y (T, out) = x (T, in) * w (out, in)^T, each number as a sum in one order, whatever T and the number of threads: for products
+// that decide something. Slower than matmul().
+void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out);
+
 // y (T, out): each row becomes the bias (out), or is added to by it.
 void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
 void add_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
 
 // y (T, H): y = x / rms(x) * weight, row by row. y may be x.
 void rms_norm(const float* x, const float* weight, float* y, std::int64_t tokens, std::int64_t hidden, float eps);
+
+// y (T, H): y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, row by row. y may be x.
+void layer_norm(const float* x, const float* weight, const float* bias, float* y, std::int64_t tokens, std::int64_t hidden,
+                float eps);
+
+// y (T, I) = max(y, 0).
+void relu(float* y, std::int64_t tokens, std::int64_t intermediate);
 
 // out (T, I) = silu(gate) * up, of gate_up (T, 2 I): gate, then up, in each row.
 void swiglu(const float* gate_up, float* out, std::int64_t tokens, std::int64_t intermediate);

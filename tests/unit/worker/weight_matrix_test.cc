@@ -1,0 +1,87 @@
+// Weights of eight bits: the code that is nearest, a scale that cuts nothing off, and parts that are those of the whole.
+#include "worker/model/weight_matrix.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/random_model.h"
+#include "tests/unit/worker/reference_model.h"
+
+namespace windlass::worker {
+namespace {
+
+using testing::meaning;
+
+// Given what each code stands for, that code, but for -0; given numbers between and beyond, the nearest of all codes, and of
+// two that are as near the even one.
+TEST(WeightMatrix, Fp8IsTheNearestCode) {
+  const auto value_of = [](int code) { return meaning(static_cast<std::uint8_t>(code), WeightFormat::kFp8); };
+  for (int code = 0; code <= 0x7E; ++code) {
+    EXPECT_EQ(fp8_from_float(static_cast<float>(value_of(code))), code);
+    EXPECT_EQ(fp8_from_float(static_cast<float>(-value_of(code))), code | 0x80);
+    if (code == 0) continue;
+    const double middle = (value_of(code - 1) + value_of(code)) / 2;  // exact in FP32
+    EXPECT_EQ(fp8_from_float(static_cast<float>(middle)), code % 2 == 0 ? code : code - 1);
+    EXPECT_EQ(fp8_from_float(std::nextafterf(static_cast<float>(middle), 1000)), code);
+    EXPECT_EQ(fp8_from_float(std::nextafterf(static_cast<float>(middle), -1000)), code - 1);
+  }
+  EXPECT_EQ(value_of(0x7E), 448);
+  EXPECT_EQ(fp8_from_float(1e-30F), 0);
+}
+
+// Given random rows, each number differs from what its code stands for by half a step at most: of 1/127 of the row's largest
+// for INT8, of a sixteenth of itself or of 2^-9 of 1/448 of the largest for FP8; the largest is as it was.
+TEST(WeightMatrix, RowsKeepTheirNumbers) {
+  Rng rng(1, "rows");
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> row(static_cast<std::size_t>(rng.integer(1, 60)));
+    const double size = std::ldexp(1.0, static_cast<int>(rng.integer(-60, 60)));
+    for (float& value : row) value = static_cast<float>(size * std::pow(rng.uniform(), 4) * (rng.uniform() < 0.5 ? -1 : 1));
+    double largest = 0;
+    for (const float value : row) largest = std::max(largest, std::fabs(static_cast<double>(value)));
+    for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+      const WeightMatrix matrix = testing::weight_matrix(row, static_cast<std::int64_t>(row.size()), format);
+      ASSERT_EQ(matrix.codes.size(), row.size());
+      ASSERT_EQ(matrix.scales.size(), 1U);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const auto value = static_cast<double>(row[i]);
+        const double kept = meaning(matrix.codes[i], format) * static_cast<double>(matrix.scales[0]);
+        const double step =
+            format == WeightFormat::kInt8 ? largest / 127 : std::max(std::fabs(value) / 8, std::ldexp(largest / 448, -9));
+        ASSERT_LE(std::fabs(kept - value), step / 2 * (1 + 1e-5)) << to_string(format) << " " << value << " of " << largest;
+        if (std::fabs(value) == largest) {
+          EXPECT_NEAR(kept / value, 1, 1e-6);
+        }
+      }
+    }
+  }
+}
+
+// Given a part of a row, its codes are the whole row's; given zeros or numbers below FP32's normal ones, zeros; given what is
+// not finite, nothing is appended, but as FP32 it is.
+TEST(WeightMatrix, PartsAndOddRows) {
+  const std::vector<float> row{0.5F, -3, 1, 2};
+  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    const WeightMatrix whole = testing::weight_matrix(row, 4, format);
+    WeightMatrix part{format, {}, {}, {}};
+    ASSERT_TRUE(append_row(part, row, 2, 4));
+    EXPECT_EQ(part.scales, whole.scales);
+    EXPECT_EQ(part.elements(), 2);
+    for (std::size_t i = 0; i < part.codes.size(); ++i) EXPECT_EQ(part.codes[i], whole.codes[2 + i]);
+    for (const float odd : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      WeightMatrix none{format, {}, {}, {}};
+      EXPECT_EQ(append_row(none, std::vector<float>{1, odd}, 0, 1), format == WeightFormat::kFp32);
+      EXPECT_EQ(none.empty(), format != WeightFormat::kFp32);
+    }
+    if (format == WeightFormat::kFp32) continue;
+    const WeightMatrix zeros = testing::weight_matrix({0, 0, 1e-42F, -1e-40F}, 2, format);
+    EXPECT_EQ(zeros.codes, (std::vector<std::uint8_t>{0, 0, 0, 0}));
+    EXPECT_EQ(zeros.scales, (std::vector<float>{0, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,102 @@
+// Rows become floats in a loop that is compiled for what the processor has, as attention's tiles are.
+#include "worker/backend/cpu/quantised.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <cblas.h>
+
+#include "worker/backend/cpu/ops.h"
+
+namespace windlass::worker::cpu {
+namespace {
+
+// Of FP32 at once: a megabyte, which stays in the second-level cache until the product has read it.
+constexpr std::int64_t kScratchElements = 1 << 18;
+
+inline __attribute__((always_inline)) float float_from_int8(std::uint8_t code) {
+  return static_cast<float>(static_cast<std::int8_t>(code));
+}
+
+// e4m3: the bits of a normal number, moved to where FP32 has them, have the wrong bias alone; the others are eighths of 2^-6.
+inline __attribute__((always_inline)) float float_from_fp8(std::uint8_t code) {
+  const std::int32_t bits = code;
+  const std::int32_t normal = ((bits & 0x7F) << 20) + ((127 - 7) << 23);
+  const auto small = std::bit_cast<std::int32_t>(static_cast<float>(bits & 0x07) * 0x1p-9F);
+  return std::bit_cast<float>(((bits & 0x78) == 0 ? small : normal) | ((bits & 0x80) << 24));
+}
+
+template <float (*FromCode)(std::uint8_t)>
+inline __attribute__((always_inline)) void dequantise_row(const std::uint8_t* from, float scale, std::int64_t count,
+                                                          float* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = FromCode(from[i]) * scale;
+}
+
+struct RowKernels {
+  void (*int8)(const std::uint8_t*, float, std::int64_t, float*);
+  void (*fp8)(const std::uint8_t*, float, std::int64_t, float*);
+};
+
+void int8_row_any(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
+  dequantise_row<float_from_int8>(from, scale, count, to);
+}
+void fp8_row_any(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
+  dequantise_row<float_from_fp8>(from, scale, count, to);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void int8_row_avx2(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
+  dequantise_row<float_from_int8>(from, scale, count, to);
+}
+__attribute__((target("avx2,fma"))) void fp8_row_avx2(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
+  dequantise_row<float_from_fp8>(from, scale, count, to);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void int8_row_avx512(const std::uint8_t* from, float scale,
+                                                                                std::int64_t count, float* to) {
+  dequantise_row<float_from_int8>(from, scale, count, to);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void fp8_row_avx512(const std::uint8_t* from, float scale,
+                                                                               std::int64_t count, float* to) {
+  dequantise_row<float_from_fp8>(from, scale, count, to);
+}
+
+RowKernels choose_row_kernels() {
+  if (__builtin_cpu_supports("avx512f")) return {int8_row_avx512, fp8_row_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {int8_row_avx2, fp8_row_avx2};
+  return {int8_row_any, fp8_row_any};
+}
+#else
+RowKernels choose_row_kernels() { return {int8_row_any, fp8_row_any}; }
+#endif
+
+}  // namespace
+
+void dequantise(const WeightMatrix& w, std::int64_t in, std::int64_t first, std::int64_t end, float* to) {
+  static const RowKernels kChosen = choose_row_kernels();
+  const auto row_kernel = w.format == WeightFormat::kInt8 ? kChosen.int8 : kChosen.fp8;
+  for (std::int64_t row = first; row < end; ++row) {
+    row_kernel(w.codes.data() + row * in, w.scales[static_cast<std::size_t>(row)], in, to + (row - first) * in);
+  }
+}
+
+void matmul(const float* x, const WeightMatrix& w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
+            bool accumulate, std::vector<float>& scratch) {
+  if (w.format == WeightFormat::kFp32) return matmul(x, w.values.data(), y, tokens, in, out, accumulate);
+  const std::int64_t at_once = std::clamp<std::int64_t>(kScratchElements / in, 1, out);
+  if (static_cast<std::int64_t>(scratch.size()) < at_once * in) scratch.resize(static_cast<std::size_t>(at_once * in));
+  const float beta = accumulate ? 1.0F : 0.0F;
+  for (std::int64_t first = 0; first < out; first += at_once) {
+    const std::int64_t rows = std::min(at_once, out - first);
+    dequantise(w, in, first, first + rows, scratch.data());
+    if (tokens == 1) {
+      cblas_sgemv(CblasRowMajor, CblasNoTrans, static_cast<int>(rows), static_cast<int>(in), 1.0F, scratch.data(),
+                  static_cast<int>(in), x, 1, beta, y + first, 1);
+    } else {
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(rows),
+                  static_cast<int>(in), 1.0F, x, static_cast<int>(in), scratch.data(), static_cast<int>(in), beta, y + first,
+                  static_cast<int>(out));
+    }
+  }
+}
+
+}  // namespace windlass::worker::cpu

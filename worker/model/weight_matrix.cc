@@ -1,0 +1,84 @@
+// Quantising, a row at a time.
+#include "worker/model/weight_matrix.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <fmt/core.h>
+
+namespace windlass::worker {
+namespace {
+
+constexpr float kInt8Largest = 127;
+constexpr float kFp8Largest = 448;
+constexpr int kFp8Bias = 7;
+constexpr std::uint8_t kFp8LargestCode = 0x7E;
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8};
+
+std::uint8_t int8_from_float(float value) {
+  const float whole = std::clamp(std::nearbyint(value), -kInt8Largest, kInt8Largest);
+  return static_cast<std::uint8_t>(static_cast<std::int8_t>(whole));
+}
+
+}  // namespace
+
+const char* to_string(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kFp32: return "fp32";
+    case WeightFormat::kInt8: return "int8";
+    case WeightFormat::kFp8: return "fp8";
+  }
+  return "";
+}
+
+Result<WeightFormat> weight_format_from_string(std::string_view name) {
+  std::string allowed;
+  for (const WeightFormat format : kFormats) {
+    if (name == to_string(format)) return format;
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(format));
+  }
+  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
+}
+
+std::int64_t WeightMatrix::bytes() const {
+  return static_cast<std::int64_t>(values.size() * sizeof(float) + codes.size() + scales.size() * sizeof(float));
+}
+
+bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first, std::int64_t end) {
+  const auto part = row.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+  if (to.format == WeightFormat::kFp32) {
+    to.values.insert(to.values.end(), part.begin(), part.end());
+    return true;
+  }
+  float largest = 0;
+  for (const float value : row) {
+    if (!std::isfinite(value)) return false;
+    largest = std::max(largest, std::fabs(value));
+  }
+  const bool int8 = to.format == WeightFormat::kInt8;
+  const float scale = largest / (int8 ? kInt8Largest : kFp8Largest);
+  // What is smaller than FP32's normal numbers is 0.
+  const bool zero = scale < std::numeric_limits<float>::min();
+  to.scales.push_back(zero ? 0 : scale);
+  for (const float value : part) {
+    to.codes.push_back(zero ? std::uint8_t{0} : int8 ? int8_from_float(value / scale) : fp8_from_float(value / scale));
+  }
+  return true;
+}
+
+std::uint8_t fp8_from_float(float value) {
+  const float magnitude = std::fabs(value);
+  int code = 0;
+  if (magnitude > 0) {
+    // Below the normal numbers, of which the smallest is 2^-6, steps stay as there.
+    const int exponent = std::max(std::ilogb(magnitude), 1 - kFp8Bias);
+    const auto eighths = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));  // 8 to 16 where normal
+    code = std::min((exponent + kFp8Bias) * 8 + eighths - 8, static_cast<int>(kFp8LargestCode));
+  }
+  return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x80 : 0));
+}
+
+}  // namespace windlass::worker
