@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include "planner/base/rng.h"
 #include "planner/dispatch/best_fit.h"
@@ -77,7 +78,7 @@ void place_request(benchmark::State& state, const PackingModel& model) {
     out = {*worker, cluster.next++};
     cluster.fit.begin_decode(out.worker, out.handle, cluster.now_s + cluster.rng.uniform(0.4, 1));  // and has saved as much
   }
-  state.counters["found"] = found / asked;
+  state.SetLabel(fmt::format("{:.0f} % had room", 100 * found / asked));
 }
 BENCHMARK_CAPTURE(place_request, context_binds, kContextBinds)->Apply(sizes);
 BENCHMARK_CAPTURE(place_request, cache_binds, kCacheBinds)->Apply(sizes);

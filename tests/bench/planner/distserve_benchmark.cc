@@ -4,6 +4,7 @@
 #include <string>
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include "controller/cli/thread_executor.h"
 #include "planner/search/distserve.h"
@@ -41,8 +42,7 @@ void search_time(benchmark::State& state, const char* model) {
     }
     last = std::move(choice).value();
   }
-  state.counters["trials"] = static_cast<double>(last.trials);
-  state.counters["iterations"] = static_cast<double>(last.iterations);
+  state.SetLabel(fmt::format("{} trials", last.trials));
 }
 
 void sizes(benchmark::internal::Benchmark* benchmark) {

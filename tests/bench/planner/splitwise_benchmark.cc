@@ -4,6 +4,7 @@
 #include <string>
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include "controller/cli/thread_executor.h"
 #include "planner/search/splitwise.h"
@@ -33,8 +34,7 @@ void splitwise_figure_twelve(benchmark::State& state) {
     }
     last = std::move(plan).value();
   }
-  state.counters["trials"] = static_cast<double>(last.trials);
-  state.counters["machines"] = last.gpus / 8.0;
+  state.SetLabel(fmt::format("{} trials; {} machines", last.trials, last.gpus / 8));
 }
 BENCHMARK(splitwise_figure_twelve)->ArgName("threads")->Arg(1)->Arg(0)->Unit(benchmark::kMillisecond)->UseRealTime();
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include "controller/cli/thread_executor.h"
 #include "planner/catalog/accelerators_by_name.h"
@@ -63,8 +64,7 @@ void vidur(benchmark::State& state) {
   for (auto _ : state) {
     const auto found = vidur_search(made.problem, options, effort);
     if (!found.ok() || found->best < 0) return state.SkipWithError("nothing was found");
-    state.counters["trials"] = static_cast<double>(found->trials);
-    state.counters["configurations"] = static_cast<double>(found->points.size());
+    state.SetLabel(fmt::format("{} configurations; {} trials", found->points.size(), found->trials));
   }
 }
 BENCHMARK(vidur)
@@ -79,7 +79,7 @@ void plan_within(benchmark::State& state, double most_s) {
   Asked made = asked(60, {1});
   made.problem.objectives.both = sim::ServingObjectives{1, 0.05};
   cli::ThreadExecutor executor;
-  double cost = 0, trials = 0;
+  double cost = 0;
   for (auto _ : state) {
     Effort effort;
     effort.executor = &executor;
@@ -88,10 +88,8 @@ void plan_within(benchmark::State& state, double most_s) {
     const auto plan = auto_plan(made.problem, effort);
     if (!plan.ok() || !plan->holds) return state.SkipWithError("nothing holds");
     cost = plan->cost_per_hour;
-    trials = static_cast<double>(plan->trials);
   }
-  state.counters["cost_per_hour"] = cost;
-  state.counters["trials"] = trials;
+  state.SetLabel(fmt::format("{:.4g} $ an hour", cost));
 }
 BENCHMARK_CAPTURE(plan_within, at_once, 0.0)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime()->UseRealTime();
 BENCHMARK_CAPTURE(plan_within, 2_s, 2.0)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime()->UseRealTime();
@@ -116,7 +114,7 @@ void replan(benchmark::State& state) {
       kept += again->kept ? 1 : 0;
     }
   }
-  state.counters["kept"] = static_cast<double>(kept);
+  state.SetLabel(fmt::format("{} of {} plans kept", kept, kServices));
 }
 BENCHMARK(replan)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime()->UseRealTime();
 
