@@ -62,6 +62,7 @@ struct EngineSizes {
   std::int64_t max_context_tokens = 0;
   std::int64_t kv_blocks = 0;
 };
+// On a GPU kv_blocks are those to be wanted: what its memory has left may be less.
 [[nodiscard]] Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& config);
 
 // How this worker reaches others, and whom it tells when that failed.
