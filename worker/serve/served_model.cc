@@ -59,7 +59,8 @@ struct Parts {
 };
 
 // On the GPU, with as large a KV cache as was asked for, or as fits.
-Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store) {
+Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
+                                              std::function<void(const Error&)> lost) {
   WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
   WINDLASS_ASSIGN_OR_RETURN(auto device, cuda::open_device(flags.precision));
   cuda::CudaBackendOptions options;
@@ -74,10 +75,11 @@ Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Sha
   WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks,
                             cuda::affordable_kv_blocks(need, memory, flags.gpu_memory_share, options.kv_blocks, least));
   return cuda::make_cuda_backend(
-      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks); }, std::move(device), options);
+      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks); }, std::move(device), options,
+      std::move(lost));
 }
 
-Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group) {
+Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::function<void(const Error&)> lost = nullptr) {
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
   parts.shape.options.group = group;
@@ -85,7 +87,7 @@ Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group) {
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   parts.fingerprint = store.fingerprint();
   if (flags.backend == "cuda") {
-    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store));
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, std::move(lost)));
     return parts;
   }
   const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
@@ -195,7 +197,7 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
 Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
                            OtherWorkers others, TensorRanks ranks) {
   const double started_s = clock.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group));
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group, ranks.lost));
   if (ranks.group != nullptr) {
     parts.backend =
         make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), std::move(ranks.lost));

@@ -76,7 +76,7 @@ struct OtherWorkers {
 // RankGroup; those of the model's config.
 [[nodiscard]] Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags);
 
-// The other ranks, where there are any, and who is told on the engine's thread that one of them is lost.
+// The other ranks, where there are any, and who is told on the engine's thread that one of them, or the GPU, is lost.
 struct TensorRanks {
   RankGroup* group = nullptr;
   std::function<void(const Error&)> lost;

@@ -3,6 +3,7 @@
 #include "worker/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -365,6 +366,39 @@ TEST(CudaMemory, IsTakenAsSaid) {
     EXPECT_LE(taken, said);
     EXPECT_GE(static_cast<double>(taken), 0.9 * static_cast<double>(said));
   }
+}
+
+// Given a device that breaks, forward() says so, and tells who is to know, each time from then on; copies do no harm.
+TEST(CudaDeviceLost, IsToldOf) {
+  Rng rng(1, "cuda lost");
+  const ModelConfig config = random_config(rng);
+  const ModelWeights weights = random_weights(config, 1);
+  std::atomic<bool> broken = false;
+  cuda::emulation::DeviceOptions device;
+  device.broken = &broken;
+  CudaBackendOptions options;
+  options.kv_blocks = 4;
+  options.max_batch_tokens = 8;
+  options.max_context_tokens = 64;
+  int told = 0;
+  auto backend = cuda::make_cuda_backend(config, source_of(config, weights), cuda::emulation::make_emulated_device(device),
+                                         options, [&](const Error&) { ++told; });
+  ASSERT_TRUE(backend.ok()) << backend.error().message;
+  const auto tokens = random_tokens(rng, config, 8);
+  const std::vector<std::int32_t> blocks{0};
+  const SequenceChunk chunk{tokens, 0, blocks, true};
+  EXPECT_TRUE((*backend)->forward(std::span(&chunk, 1)).ok());
+  EXPECT_EQ(told, 0);
+  broken = true;
+  for (int time = 1; time <= 2; ++time) {
+    const auto logits = (*backend)->forward(std::span(&chunk, 1));
+    ASSERT_FALSE(logits.ok());
+    EXPECT_EQ(logits.error().message, "the emulated device is broken");
+    EXPECT_EQ(told, time);
+  }
+  std::vector<float> values(static_cast<std::size_t>(8 * (*backend)->kv_shape().values), 5);
+  (*backend)->read_kv({0, 0, 8}, blocks, values.data());
+  EXPECT_EQ(values.front(), 5);
 }
 
 class CudaGolden : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};

@@ -120,8 +120,13 @@ struct KvCopies {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const ModelConfig& config, std::unique_ptr<Device> device, const CudaBackendOptions& options)
-      : config_(config), options_(options), blocks_(options.blocks.value_or(config.all_blocks())), device_(std::move(device)) {}
+  CudaBackend(const ModelConfig& config, std::unique_ptr<Device> device, const CudaBackendOptions& options,
+              std::function<void(const Error&)> lost)
+      : config_(config),
+        options_(options),
+        blocks_(options.blocks.value_or(config.all_blocks())),
+        lost_(std::move(lost)),
+        device_(std::move(device)) {}
 
   // Takes all memory.
   Result<void> prepare(const WeightSource& source) {
@@ -233,16 +238,24 @@ class CudaBackend final : public Backend {
     const std::int64_t padded_rows = padded_rows_of(chunks, tokens, layer_done != nullptr || skip > 0);
     const std::span<std::int32_t> packed(working_.host_batch.as<std::int32_t>(), static_cast<std::size_t>(sizes_.batch));
     WINDLASS_ASSIGN_OR_RETURN(const PackedBatch batch, pack(chunks, config_.hidden_size, ends(), padded_rows, packed));
-    device_->upload(kCompute, working_.batch.get(), packed.data(),
-                    batch.size * static_cast<std::int64_t>(sizeof(std::int32_t)));
     if (!begins()) take(chunks);
+    auto rows_back =
+        compute(batch, padded_rows > 0, ends() ? rows * config_.vocab_size : tokens * config_.hidden_size, layer_done, skip);
+    if (!rows_back.ok() && lost_) lost_(rows_back.error());
+    return rows_back;
+  }
+
+  // `floats`: so many come back. Errors are the device's.
+  [[nodiscard]] Result<std::span<const float>> compute(const PackedBatch& batch, bool as_graph, std::int64_t floats,
+                                                       const LayerDone& layer_done, std::int64_t skip) {
+    device_->upload(kCompute, working_.batch.get(), working_.host_batch.get(),
+                    batch.size * static_cast<std::int64_t>(sizeof(std::int32_t)));
     const std::int64_t splits = decode_splits(config_, batch.decode_rows, batch.longest, device_->multiprocessors());
-    if (padded_rows > 0) {
+    if (as_graph) {
       WINDLASS_RETURN_IF_ERROR(start_as_graph(batch, splits));
     } else {
       start(batch, splits, skip, layer_done != nullptr);
     }
-    const std::int64_t floats = ends() ? rows * config_.vocab_size : tokens * config_.hidden_size;
     const OnDevice& from = ends() ? working_.logits : working_.residual;
     if (floats > 0)
       device_->download(kCompute, working_.host_rows.get(), from.get(), floats * static_cast<std::int64_t>(sizeof(float)));
@@ -408,6 +421,7 @@ class CudaBackend final : public Backend {
   const ModelConfig config_;
   const CudaBackendOptions options_;
   const BlockRange blocks_;
+  const std::function<void(const Error&)> lost_;
   const std::unique_ptr<Device> device_;  // before all memory of it: ends last
   WorkingSizes sizes_;
   DeviceWeights weights_;
@@ -422,8 +436,9 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const ModelConfig& config, const WeightSource& weights,
-                                                   std::unique_ptr<Device> device, const CudaBackendOptions& options) {
-  auto backend = std::make_unique<CudaBackend>(config, std::move(device), options);
+                                                   std::unique_ptr<Device> device, const CudaBackendOptions& options,
+                                                   std::function<void(const Error&)> lost) {
+  auto backend = std::make_unique<CudaBackend>(config, std::move(device), options, std::move(lost));
   WINDLASS_RETURN_IF_ERROR(backend->prepare(weights));
   return std::unique_ptr<Backend>(std::move(backend));
 }

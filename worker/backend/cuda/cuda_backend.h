@@ -5,7 +5,7 @@
 // Batches of single tokens (decode) run as CUDA graphs from the second time on that there are so many.
 //
 // Owned by the engine's loop, used from its thread; read_kv() and write_kv() from any, on a stream of their own. After an error
-// of the device every call returns one: the worker should end.
+// of the device every forward() returns one: the worker should end.
 #pragma once
 
 #include <functional>
@@ -24,9 +24,11 @@ namespace windlass::worker::cuda {
 // holds one at a time.
 using WeightSource = std::function<Result<ModelWeights>(BlockRange)>;
 
+// lost: called, on the thread of forward(), when the device has failed, before that returns the error; may be empty.
 // Errors: of check_cuda_model(), of the source, and kResourceExhausted when something does not fit into the device's memory.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_cuda_backend(const ModelConfig& config, const WeightSource& weights,
                                                                  std::unique_ptr<Device> device,
-                                                                 const CudaBackendOptions& options);
+                                                                 const CudaBackendOptions& options,
+                                                                 std::function<void(const Error&)> lost = nullptr);
 
 }  // namespace windlass::worker::cuda

@@ -34,7 +34,7 @@ std::vector<float> as_floats(const void* from, std::int64_t count, Precision pre
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const DeviceOptions& options)
-      : options_(options), compute_(options.schedule), transfer_(options.schedule) {}
+      : options_(options), compute_(options.schedule, options.broken), transfer_(options.schedule, options.broken) {}
 
   [[nodiscard]] std::string name() const override { return "emulated device"; }
   [[nodiscard]] int multiprocessors() const override { return options_.multiprocessors; }

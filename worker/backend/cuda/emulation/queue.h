@@ -1,6 +1,7 @@
 // Queue: a stream of the emulated device. Work runs as it is put there, unless it is being captured; the first error stays.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -14,11 +15,14 @@ class Queue {
  public:
   using Work = std::function<Result<void>()>;
 
-  explicit Queue(const Schedule& schedule) : schedule_(schedule) {}
+  // `broken`: nothing runs any more once that is true. Null: never.
+  Queue(const Schedule& schedule, const std::atomic<bool>* broken) : schedule_(schedule), broken_(broken) {}
 
   void put(Work work) {
     if (captured_) {
       captured_->push_back(std::move(work));
+    } else if (broken_ != nullptr && *broken_) {
+      outcome_ = Error{ErrorCode::kInternal, "the emulated device is broken"};
     } else if (outcome_.ok()) {
       outcome_ = work();
     }
@@ -35,6 +39,7 @@ class Queue {
 
  private:
   const Schedule schedule_;
+  const std::atomic<bool>* const broken_;
   Result<void> outcome_;
   std::optional<std::vector<Work>> captured_;
 };
