@@ -1,4 +1,4 @@
-# Finds a CUDA toolkit (12.8 or newer, with cuBLAS and NCCL) and adds the CUDA operations to windlass_worker_lib; without one it
+# Finds a CUDA toolkit (12.8 or newer, with cuBLASLt and NCCL) and adds the kernels and the GPU as a device to windlass_worker_lib; without one it
 # says so in one line and adds the answers of a build without CUDA.
 #
 # Looked for in this order: -DWINDLASS_CUDA_ROOT or the environment's WINDLASS_CUDA_ROOT (a toolkit folder, such as
@@ -49,10 +49,10 @@ function(windlass_find_cuda)
       unset(${name})
     endforeach()
     set(places ${root} ${root}/targets/x86_64-linux)
-    find_path(include_cublas cublas_v2.h PATHS ${places} PATH_SUFFIXES include NO_CACHE)
+    find_path(include_cublas cublasLt.h PATHS ${places} PATH_SUFFIXES include NO_CACHE)
     find_path(include_nccl nccl.h PATHS ${places} PATH_SUFFIXES include NO_CACHE)
     find_library(cudart cudart PATHS ${places} PATH_SUFFIXES lib64 lib NO_CACHE)
-    find_library(cublas cublas PATHS ${places} PATH_SUFFIXES lib64 lib NO_CACHE)
+    find_library(cublas cublasLt PATHS ${places} PATH_SUFFIXES lib64 lib NO_CACHE)
     find_library(nccl nccl PATHS ${places} PATH_SUFFIXES lib64 lib NO_CACHE)
     if(NOT include_cublas OR NOT include_nccl OR NOT cudart OR NOT cublas OR NOT nccl)
       set(why "${root} lacks cuBLAS, cudart or NCCL")
@@ -71,21 +71,26 @@ endfunction()
 windlass_find_cuda()
 if(cuda_missing)
   message(STATUS "CUDA: ${cuda_missing}; building without it")
-  target_sources(windlass_worker_lib PRIVATE backend/cuda/ops_absent.cc)
+  target_sources(windlass_worker_lib PRIVATE backend/cuda/cuda_device_absent.cc)
 else()
   message(STATUS "CUDA: ${cuda_nvcc} (${cuda_version}), libraries ${cuda_libraries}; for sm_80, sm_90 and sm_100")
-  set(object ${CMAKE_CURRENT_BINARY_DIR}/rms_norm.cu.o)
-  # PTX of the newest goes in as well, so that later chips can run it.
-  add_custom_command(OUTPUT ${object}
-    COMMAND ${cuda_nvcc} -c -std=c++20 -O2 -ccbin ${CMAKE_CXX_COMPILER} -I${CMAKE_CURRENT_SOURCE_DIR}/.. "-I$<JOIN:${cuda_includes},;-I>"
-      -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100
-      -gencode arch=compute_100,code=compute_100 -Werror all-warnings -Xcompiler=-Wall,-Wextra
-      -MD -MF ${object}.d -o ${object} ${CMAKE_CURRENT_SOURCE_DIR}/backend/cuda/rms_norm.cu
-    DEPENDS backend/cuda/rms_norm.cu backend/cuda/rms_norm.cuh
-    DEPFILE ${object}.d
-    COMMENT "Compiling CUDA kernels (rms_norm.cu)"
-    VERBATIM COMMAND_EXPAND_LISTS)
-  target_sources(windlass_worker_lib PRIVATE backend/cuda/ops.cc ${object})
-  target_include_directories(windlass_worker_lib SYSTEM PRIVATE ${cuda_includes})
-  target_link_libraries(windlass_worker_lib PRIVATE ${cuda_libraries})
+  foreach(kernels bf16_kernels fp32_kernels)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${kernels}.cu.o)
+    # PTX of the newest goes in as well, so that later chips can run it.
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${cuda_nvcc} -c -std=c++20 -O2 -ccbin ${CMAKE_CXX_COMPILER} -I${CMAKE_CURRENT_SOURCE_DIR}/.. "-I$<JOIN:${cuda_includes},;-I>"
+        -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100
+        -gencode arch=compute_100,code=compute_100 -Werror all-warnings -Xcompiler=-Wall,-Wextra
+        -MD -MF ${object}.d -o ${object} ${CMAKE_CURRENT_SOURCE_DIR}/backend/cuda/kernels/${kernels}.cu
+      DEPENDS backend/cuda/kernels/${kernels}.cu
+      DEPFILE ${object}.d
+      COMMENT "Compiling CUDA kernels (${kernels}.cu)"
+      VERBATIM COMMAND_EXPAND_LISTS)
+    target_sources(windlass_worker_lib PRIVATE ${object})
+  endforeach()
+  target_sources(windlass_worker_lib PRIVATE backend/cuda/cuda_device.cc)
+  add_library(windlass_cuda_toolkit INTERFACE)
+  target_include_directories(windlass_cuda_toolkit SYSTEM INTERFACE ${cuda_includes})
+  target_link_libraries(windlass_cuda_toolkit INTERFACE ${cuda_libraries})
+  target_link_libraries(windlass_worker_lib PRIVATE windlass_cuda_toolkit)
 endif()

@@ -59,14 +59,18 @@ bool stop_signal_within_tick() {
   return ::read(signal_pipe[0], &byte, 1) == 1;
 }
 
-// There is nothing to be saved: every rank has a part of every layer. Connections break, so that a gateway sends what nobody
-// has heard of yet to another worker. The kernel ends the other ranks.
-[[noreturn]] void end_without_rank(const std::string& why) {
+// There is nothing to be saved: every rank has a part of every layer, and a GPU the whole cache. Connections break, so that a
+// gateway sends what nobody has heard of yet to another worker. The kernel ends the other ranks.
+[[noreturn]] void end_at_once(const std::string& why) {
   static std::mutex once;
   once.lock();  // for good: one thread says it
-  spdlog::error("{}; a worker in several ranks cannot go on without one of them", why);
+  spdlog::error("{}", why);
   spdlog::shutdown();
   std::_Exit(1);
+}
+
+[[noreturn]] void end_without_rank(const std::string& why) {
+  end_at_once(why + "; a worker in several ranks cannot go on without one of them");
 }
 
 // The other ranks of --tensor-parallel; nothing where there are none.
@@ -80,6 +84,7 @@ struct Ranks {
   }
   // What the engine noticed. How a process ended is known a moment after the group notices that it did.
   void noticed(const Error& error) const {
+    if (group == nullptr) end_at_once(error.message + "; a worker cannot go on without its GPU");
     for (int i = 0; i < kEndedLooks; ++i) {
       look();
       ::poll(nullptr, 0, kEndedLookMs);

@@ -42,6 +42,7 @@ struct RawServe {
   std::string blocks;
   std::string next;
   std::string weights = to_string(WeightFormat::kFp32);
+  std::string precision;
 };
 
 // What is said of the worker's part of the model.
@@ -60,6 +61,22 @@ Result<void> read_chain(ServeFlags& flags, const RawServe& raw) {
         fmt::format("--next: found {}, allowed together with --blocks 0:B alone: the first worker knows its chain", raw.next));
   }
   flags.next_hops = std::move(hops).value();
+  return {};
+}
+
+// What is said of a GPU.
+Result<void> read_device(ServeFlags& flags, const RawServe& raw) {
+  if (!raw.precision.empty()) {
+    const bool cuda = flags.backend == "cuda";
+    if (raw.precision != "fp32" && !(cuda && raw.precision == "bf16")) {
+      return bad(fmt::format("--precision: found '{}', allowed with --backend {} is {}", raw.precision, flags.backend,
+                             cuda ? "bf16 or fp32" : "fp32"));
+    }
+    flags.precision = raw.precision == "fp32" ? cuda::Precision::kFp32 : cuda::Precision::kBf16;
+  }
+  if (!(flags.gpu_memory_share > 0 && flags.gpu_memory_share <= 1)) {
+    return bad(fmt::format("--gpu-memory-share: found {}, allowed is above 0 and at most 1", flags.gpu_memory_share));
+  }
   return {};
 }
 
@@ -82,6 +99,7 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.backend != "cpu" && flags.backend != "cuda") {
     return bad(fmt::format("--backend: found '{}', allowed is cpu or cuda", flags.backend));
   }
+  WINDLASS_RETURN_IF_ERROR(read_device(flags, raw));
   WINDLASS_RETURN_IF_ERROR(in_range("--tensor-parallel", flags.tensor_parallel, 1, RankGroup::kMaxRanks));
   if (flags.backend == "cuda" && flags.tensor_parallel > 1) {
     return bad(fmt::format("--tensor-parallel: found {}, allowed together with --backend cuda is 1: that has no collectives",
@@ -93,6 +111,10 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   }
   const auto weights = weight_format_from_string(raw.weights);
   if (!weights.ok()) return weights.error().within("--weights");
+  if (*weights != WeightFormat::kFp32 && flags.backend == "cuda") {
+    return bad(fmt::format(
+        "--weights: found {}, allowed together with --backend cuda is fp32: --precision says what it has there", raw.weights));
+  }
   flags.weights = *weights;
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
@@ -173,11 +195,15 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--listen", raw.listen, "listen on HOST:PORT");
   app.add_option("--name", serve.served_name, "the model's name in the API (default: the folder's last component)");
   app.add_option("--backend", serve.backend, "cpu or cuda (default cpu)");
+  app.add_option("--precision", raw.precision,
+                 "of weights, activations and KV cache with --backend cuda: bf16 or fp32 (default bf16)");
+  app.add_option("--gpu-memory-share", serve.gpu_memory_share,
+                 "with --backend cuda: how much of the GPU's memory this worker may take, from 0 to 1 (default 0.9)");
   app.add_option("--chat-template", serve.chat_template,
                  "file of a Jinja template for chats (default: the model's own, else one by its special tokens)");
   app.add_option("--max-concurrent", serve.max_concurrent, "requests that run at once; twice as many may wait (default 8)");
   app.add_option("--kv-cache-tokens", serve.kv_cache_tokens,
-                 "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB)");
+                 "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB or what the GPU has left)");
   app.add_option("--max-context-tokens", serve.max_context_tokens,
                  "prompt and answer together (default: the model's own limit)");
   app.add_flag("--prefix-caching,!--no-prefix-caching", serve.prefix_caching,

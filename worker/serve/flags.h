@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "worker/backend/cuda/device.h"
 #include "worker/model/config.h"
 #include "worker/model/model_init.h"
 #include "worker/model/weight_matrix.h"
@@ -22,9 +23,11 @@ struct ServeFlags {
   int port = 0;
   std::string served_name;  // default: the folder's last component
   std::string backend = "cpu";
-  std::string chat_template;  // a file; empty: the model's own
+  cuda::Precision precision = cuda::Precision::kBf16;  // of backend cuda; the other's is FP32
+  double gpu_memory_share = 0.9;                       // of the device's memory, that this worker may take
+  std::string chat_template;                           // a file; empty: the model's own
   std::int64_t max_concurrent = 8;
-  std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent whole contexts, within 2 GiB
+  std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent whole contexts, within 2 GiB or the device's memory
   std::int64_t max_context_tokens = 0;  // 0: the model's own
   bool prefix_caching = true;
   double drain_timeout_s = 1800;

@@ -8,7 +8,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "worker/backend/cuda/ops.h"
+#include "worker/backend/cuda/cuda_device.h"
 #include "worker/model/model_init.h"
 #include "worker/serve/app.h"
 #include "worker/serve/flags.h"
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   using namespace windlass::worker;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto command =
-      parse_flags(arguments, fmt::format("windlass-worker {} (backends: cpu; {})", WINDLASS_VERSION, cuda::describe()));
+      parse_flags(arguments, fmt::format("windlass-worker {} (backends: cpu, cuda; {})", WINDLASS_VERSION, cuda::describe()));
   if (!command.ok()) {
     fmt::print(stderr, "windlass-worker: {}\n", command.error().message);
     return 2;

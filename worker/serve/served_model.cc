@@ -7,7 +7,8 @@
 
 #include "planner/base/fnv.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/backend/cuda/ops.h"
+#include "worker/backend/cuda/cuda_backend.h"
+#include "worker/backend/cuda/cuda_device.h"
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/tensor_parallel.h"
@@ -16,8 +17,10 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kDefaultKvBytes = 2LL << 30U;
-constexpr std::int64_t kStepTokens = 256;  // bounds how long a prompt's piece holds up the others
-static_assert(kStepTokens <= kChainMostTokens);
+// Tokens of a step: they bound how long a prompt's piece holds up the others. A GPU needs many to be worth its matrix products.
+constexpr std::int64_t kStepTokens = 256;
+constexpr std::int64_t kCudaStepTokens = 1024;
+static_assert(std::max(kStepTokens, kCudaStepTokens) <= kChainMostTokens);
 
 // What flags and config.json say, before any weight is read.
 struct Shape {
@@ -28,12 +31,12 @@ struct Shape {
 };
 
 Result<Shape> shape_of(const ServeFlags& flags) {
-  if (flags.backend == "cuda") {
-    return Error{
-        ErrorCode::kFailedPrecondition,
-        fmt::format("--backend: found cuda, allowed is cpu: on CUDA this worker has matmul and rms_norm alone, not a whole "
-                    "model ({})",
-                    cuda::describe())};
+  const bool on_cuda = flags.backend == "cuda";
+  if (on_cuda) {
+    if (const auto usable = cuda::usable(); !usable.ok()) {
+      return Error{ErrorCode::kFailedPrecondition,
+                   fmt::format("--backend: found cuda, allowed is cpu here: {}", usable.error().message)};
+    }
   }
   Shape shape;
   WINDLASS_ASSIGN_OR_RETURN(shape.config, load_model_config(flags.model_folder));
@@ -41,7 +44,7 @@ Result<Shape> shape_of(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(shape.blocks, blocks_of(flags, shape.config));
   WINDLASS_ASSIGN_OR_RETURN(shape.sizes, engine_sizes(flags, shape.config));
   shape.options.kv_blocks = shape.sizes.kv_blocks;
-  shape.options.max_batch_tokens = std::max(kStepTokens, flags.max_concurrent);
+  shape.options.max_batch_tokens = std::max(on_cuda ? kCudaStepTokens : kStepTokens, flags.max_concurrent);
   shape.options.max_logit_rows = flags.max_concurrent;
   shape.options.max_context_tokens = shape.sizes.max_context_tokens;
   shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);
@@ -67,12 +70,38 @@ std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   return hash.value();
 }
 
-Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group) {
+// On the GPU, with as large a KV cache as was asked for, or as fits.
+Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
+                                              std::function<void(const Error&)> lost) {
+  WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
+  WINDLASS_ASSIGN_OR_RETURN(auto device, cuda::open_device(flags.precision));
+  cuda::CudaBackendOptions options;
+  options.kv_blocks = shape.options.kv_blocks;
+  options.max_batch_tokens = shape.options.max_batch_tokens;
+  options.max_logit_rows = shape.options.max_logit_rows;
+  options.max_context_tokens = shape.options.max_context_tokens;
+  options.blocks = shape.blocks;
+  const cuda::MemoryNeed need = cuda::memory_need(shape.config, options, flags.precision, device->multiprocessors());
+  WINDLASS_ASSIGN_OR_RETURN(const cuda::DeviceMemory memory, device->memory());
+  const std::int64_t least = flags.kv_cache_tokens > 0 ? options.kv_blocks : blocks_for(options.max_context_tokens);
+  WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks,
+                            cuda::affordable_kv_blocks(need, memory, flags.gpu_memory_share, options.kv_blocks, least));
+  return cuda::make_cuda_backend(
+      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks); }, std::move(device), options,
+      std::move(lost));
+}
+
+Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::function<void(const Error&)> lost = nullptr) {
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
   parts.shape.options.group = group;
   const Shape& shape = parts.shape;
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
+  parts.fingerprint = store.fingerprint();
+  if (flags.backend == "cuda") {
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, std::move(lost)));
+    return parts;
+  }
   const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
   WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice, flags.weights));
   parts.fingerprint = fingerprint_of(store, flags.weights);
@@ -166,8 +195,9 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
   }
   std::int64_t tokens = flags.kv_cache_tokens;
   if (tokens == 0) {
-    const std::int64_t affordable = kDefaultKvBytes / kv_bytes_per_token(config, blocks.size());
-    tokens = std::max(sizes.max_context_tokens, std::min(flags.max_concurrent * sizes.max_context_tokens, affordable));
+    tokens = flags.max_concurrent * sizes.max_context_tokens;
+    if (flags.backend == "cpu") tokens = std::min(tokens, kDefaultKvBytes / kv_bytes_per_token(config, blocks.size()));
+    tokens = std::max(sizes.max_context_tokens, tokens);
   }
   if (tokens < sizes.max_context_tokens) {
     return Error{ErrorCode::kInvalidArgument,
@@ -182,7 +212,7 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
 Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
                            OtherWorkers others, TensorRanks ranks) {
   const double started_s = clock.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group));
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group, ranks.lost));
   if (ranks.group != nullptr) {
     parts.backend =
         make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), std::move(ranks.lost));

@@ -64,6 +64,7 @@ struct EngineSizes {
   std::int64_t max_context_tokens = 0;
   std::int64_t kv_blocks = 0;
 };
+// On a GPU kv_blocks are those to be wanted: what its memory has left may be less.
 [[nodiscard]] Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& config);
 
 // How this worker reaches others, and whom it tells when that failed.
@@ -77,7 +78,7 @@ struct OtherWorkers {
 // RankGroup; those of the model's config.
 [[nodiscard]] Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags);
 
-// The other ranks, where there are any, and who is told on the engine's thread that one of them is lost.
+// The other ranks, where there are any, and who is told on the engine's thread that one of them, or the GPU, is lost.
 struct TensorRanks {
   RankGroup* group = nullptr;
   std::function<void(const Error&)> lost;

@@ -302,7 +302,7 @@ TEST_F(Worker, MissingTensorIsNamed) {
                                       ": tensor 'model.layers.1.mlp.down_proj.weight': found none, expected shape [128, 344]"));
 }
 
-// Given no folder, a bad flag, or the backend that is not whole, the worker says so and exits 1 or 2.
+// Given no folder, or a bad flag, the worker says so and exits 1 or 2.
 TEST_F(Worker, UnusableArguments) {
   const std::string port = std::to_string(testing::free_port());
   Process absent({kProgram, "--model", "/nowhere", "--port", port}, folder_ / "absent.log");
@@ -310,10 +310,42 @@ TEST_F(Worker, UnusableArguments) {
   EXPECT_THAT(absent.log(), HasSubstr("/nowhere: no such model folder"));
   Process flag({kProgram, "--model", "/nowhere", "--port", "x"}, folder_ / "flag.log");
   EXPECT_EQ(flag.wait(), 2);
+}
+
+// What --version prints: also whether there is a GPU.
+std::string version_text(const std::filesystem::path& folder) {
+  Process version({kProgram, "--version"}, folder / "version.log");
+  EXPECT_EQ(version.wait(), 0);
+  return version.log();
+}
+
+// Given --backend cuda on a machine without a GPU, the worker says why not and exits 1.
+TEST_F(Worker, CudaBackendWithoutAGpu) {
+  const std::string version = version_text(folder_);
+  if (version.find("device found") != std::string::npos) GTEST_SKIP() << "this machine has a GPU: " << version;
   make_model();
-  Process cuda({kProgram, "--model", model().string(), "--port", port, "--backend", "cuda"}, folder_ / "cuda.log");
+  Process cuda({kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port()), "--backend", "cuda"},
+               folder_ / "cuda.log");
   EXPECT_EQ(cuda.wait(), 1);
-  EXPECT_THAT(cuda.log(), HasSubstr("--backend: found cuda, allowed is cpu"));
+  EXPECT_THAT(cuda.log(), HasSubstr("--backend: found cuda, allowed is cpu here"));
+}
+
+// Given --backend cuda on a machine with a GPU, the greedy answer in FP32 is the CPU's.
+TEST_F(Worker, CudaBackendAnswersAsTheCpu) {
+  const std::string version = version_text(folder_);
+  if (version.find("device found") == std::string::npos) GTEST_SKIP() << "no GPU: " << version;
+  const auto text_of = [](const Answer& answer) { return json::parse(answer.body)["choices"][0]["text"].get<std::string>(); };
+  std::string expected;
+  {
+    const auto worker = start();
+    const Answer answer = ask(port_, "POST", "/v1/completions", completion(40, false));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    expected = text_of(answer);
+  }
+  const auto worker = start({"--backend", "cuda", "--precision", "fp32"});
+  const Answer answer = ask(port_, "POST", "/v1/completions", completion(40, false));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(text_of(answer), expected);
 }
 
 }  // namespace

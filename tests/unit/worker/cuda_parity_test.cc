@@ -1,64 +1,338 @@
-// Each CUDA operation against its CPU twin, with a tolerance of its own. Without a GPU, or in a build without CUDA, these skip
-// and say why.
-#include <algorithm>
+// Each CUDA operation against its CPU twin, in FP32 and in BF16: its very code in the emulation, under several orders of
+// threads, and on a GPU where there is one; without one those cases skip and say why. Inputs are exact in the precision, so
+// what differs is the order of sums and, in BF16, the result's rounding.
 #include <cmath>
-#include <vector>
+#include <numeric>
+#include <tuple>
 
-#include <gtest/gtest.h>
-
-#include "planner/base/rng.h"
+#include "tests/unit/worker/cuda_devices.h"
+#include "worker/backend/cpu/kv_cache.h"
 #include "worker/backend/cpu/ops.h"
-#include "worker/backend/cuda/ops.h"
 
 namespace windlass::worker {
 namespace {
 
-std::vector<float> random_floats(Rng& rng, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(rng.uniform(-1, 1));
-  return values;
-}
+using cuda::OnDevice;
 
-// Given random matrices of uneven sizes, cuBLAS and OpenBLAS agree to 1e-4 of sums of up to 700 products below 1.
-TEST(CudaParity, Matmul) {
-  if (const auto usable = cuda::usable(); !usable.ok()) GTEST_SKIP() << "no CUDA: " << usable.error().message;
-  Rng rng(21, "cuda matmul");
-  for (const auto& [tokens, in, out] : {std::tuple{1, 64, 96}, std::tuple{7, 33, 129}, std::tuple{64, 688, 256}}) {
-    const auto x = random_floats(rng, tokens * in);
-    const auto w = random_floats(rng, out * in);
-    std::vector<float> expected(static_cast<std::size_t>(tokens * out));
-    std::vector<float> found(expected.size());
-    cpu::matmul(x.data(), w.data(), expected.data(), tokens, in, out);
-    const auto status = cuda::matmul(x.data(), w.data(), found.data(), tokens, in, out);
-    ASSERT_TRUE(status.ok()) << status.error().message;
-    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4);
+class CudaParity : public testing::OnCudaDevice {};
+INSTANTIATE_TEST_SUITE_P(Devices, CudaParity, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
+
+// Given random matrices of uneven sizes, products are OpenBLAS's, to 1e-4 of sums of up to 700 products below 1; as the storage
+// type, as floats, and added to what was there.
+TEST_P(CudaParity, Gemm) {
+  Rng rng(21, "cuda gemm");
+  for (const auto& [rows, in, out] : {std::tuple{1, 64, 96}, std::tuple{7, 33, 129}, std::tuple{64, 688, 256}}) {
+    const auto x = random(rng, rows * in);
+    const auto w = random(rng, out * in);
+    const auto before = random(rng, rows * out);
+    std::vector<float> expected(before.size());
+    cpu::matmul(x.data(), w.data(), expected.data(), rows, in, out);
+    const OnDevice on_x = put(x), on_w = put(w), on_y = zeros(rows * out), on_float = put_plain(before);
+    cuda::Gemm gemm{on_x.get(), on_w.get(), on_y.get(), rows, in, out};
+    device_->gemm(gemm);
+    expect_near(get(on_y, rows * out), expected, 1e-4);
+    gemm.y = on_float.get();
+    gemm.float_out = true;
+    gemm.accumulate = true;
+    device_->gemm(gemm);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    expect_near(get_floats(on_float, rows * out), expected, 1e-4);
   }
 }
 
-// Given random rows of widths around and above a block's threads, our kernel and the CPU loop agree to 1e-5.
-TEST(CudaParity, RmsNorm) {
-  if (const auto usable = cuda::usable(); !usable.ok()) GTEST_SKIP() << "no CUDA: " << usable.error().message;
-  Rng rng(22, "cuda rms_norm");
-  for (const auto& [tokens, hidden] : {std::pair{1, 8}, std::pair{3, 255}, std::pair{16, 256}, std::pair{5, 4099}}) {
-    const auto x = random_floats(rng, tokens * hidden);
-    const auto weight = random_floats(rng, hidden);
-    std::vector<float> expected(x.size());
-    std::vector<float> found(x.size());
-    cpu::rms_norm(x.data(), weight.data(), expected.data(), tokens, hidden, 1e-5F);
-    const auto status = cuda::rms_norm(x.data(), weight.data(), found.data(), tokens, hidden, 1e-5F);
-    ASSERT_TRUE(status.ok()) << status.error().message;
-    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-5);
+// Given tokens, their rows of the embedding are what is there.
+TEST_P(CudaParity, EmbedTokens) {
+  Rng rng(22, "cuda embed");
+  const int hidden = 37, vocab = 11;
+  const auto embedding = random(rng, vocab * hidden);
+  const std::vector<std::int32_t> tokens{3, 10, 0, 3};
+  const OnDevice on_embedding = put(embedding), on_tokens = put_plain(tokens), out = put_plain(std::vector<float>(4 * hidden));
+  kernels().embed_tokens(stream(), {on_tokens.as<std::int32_t>(), on_embedding.get(), out.as<float>(), 4, hidden});
+  const auto found = get_floats(out, 4 * hidden);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    for (int i = 0; i < hidden; ++i) {
+      EXPECT_EQ(found[t * hidden + static_cast<std::size_t>(i)], embedding[static_cast<std::size_t>(tokens[t] * hidden + i)]);
+    }
   }
 }
 
-// Given any build, describe() says what CUDA there is, and a build without CUDA refuses its operations with that reason.
-TEST(CudaParity, DescribesItself) {
+// Given random rows of widths around and above a block's threads, with a bias, the norm is that of the sum, to 1e-5, and the
+// sum stays; given indices of rows instead, it is that of those rows, which stay as they are.
+TEST_P(CudaParity, RmsNorm) {
+  Rng rng(23, "cuda rms_norm");
+  for (const auto& [rows, hidden] : {std::pair{1, 8}, std::pair{3, 255}, std::pair{4, 256}, std::pair{2, 2311}}) {
+    auto residual = random(rng, rows * hidden);
+    const auto bias = random(rng, hidden), weight = random(rng, hidden);
+    const OnDevice on_residual = put_plain(residual), on_bias = put_plain(bias), on_weight = put_plain(weight),
+                   out = zeros(rows * hidden);
+    std::vector<float> expected(residual.size());
+    cuda::RmsNorm norm{
+        on_residual.as<float>(), on_bias.as<float>(), on_weight.as<float>(), nullptr, out.get(), rows, hidden, 1e-5F};
+    kernels().rms_norm(stream(), norm);
+    cpu::add_bias(bias.data(), residual.data(), rows, hidden);
+    cpu::rms_norm(residual.data(), weight.data(), expected.data(), rows, hidden, 1e-5F);
+    expect_near(get(out, rows * hidden), expected, 1e-5);
+    EXPECT_EQ(get_floats(on_residual, rows * hidden), residual);
+
+    const OnDevice index = put_plain(std::vector<std::int32_t>{rows - 1});
+    norm.bias = nullptr;
+    norm.rows = index.as<std::int32_t>();
+    norm.count = 1;
+    kernels().rms_norm(stream(), norm);
+    expect_near(get(out, hidden), {expected.end() - hidden, expected.end()}, 1e-5);
+    EXPECT_EQ(get_floats(on_residual, rows * hidden), residual);
+  }
+}
+
+// Given gates and values of widths that are and are not a multiple of what a thread reads at once, the product is silu(gate) *
+// up, to 1e-5.
+TEST_P(CudaParity, SwiGlu) {
+  Rng rng(24, "cuda swiglu");
+  for (const auto& [rows, width] : {std::pair{1, 8}, std::pair{3, 13}, std::pair{2, 2056}}) {
+    const auto gate_up = random(rng, rows * 2 * width);
+    std::vector<float> expected(static_cast<std::size_t>(rows * width));
+    cpu::swiglu(gate_up.data(), expected.data(), rows, width);
+    const OnDevice in = put(gate_up), out = zeros(rows * width);
+    kernels().swiglu(stream(), {in.get(), out.get(), rows, width});
+    expect_near(get(out, rows * width), expected, 1e-5);
+  }
+}
+
+// A model's heads and a cache of a few blocks, on the device and for the CPU's operations.
+struct Heads {
+  int heads;
+  int kv_heads;
+  int dim;
+};
+constexpr int kBlocks = 24;
+
+ModelConfig config_of(const Heads& heads) {
+  ModelConfig config;
+  config.heads = heads.heads;
+  config.kv_heads = heads.kv_heads;
+  config.head_dim = heads.dim;
+  return config;
+}
+
+// Given queries, keys and values with and without biases and norms of heads, queries are rotated to their positions and keys
+// and values stand in the cache, to 1e-5 of what the CPU's operations make of them; a token without a slot leaves nothing.
+TEST_P(CudaParity, RopeStore) {
+  Rng rng(25, "cuda rope");
+  for (const Heads heads : {Heads{1, 1, 2}, Heads{6, 2, 18}, Heads{3, 3, 128}, Heads{4, 1, 256}}) {
+    for (const bool extras : {false, true}) {
+      const int tokens = 5;
+      const ModelConfig config = config_of(heads);
+      const int width = (heads.heads + 2 * heads.kv_heads) * heads.dim;
+      const int padded = static_cast<int>(cuda::padded_dim_of(heads.dim));
+      auto qkv = random(rng, tokens * width);
+      const auto bias = random(rng, width), q_norm = random(rng, heads.dim), k_norm = random(rng, heads.dim);
+      const cpu::RopeTable table = cpu::make_rope_table(config, 64);
+      const std::vector<std::int32_t> positions{0, 63, 17, 18, 40}, slots{5, 17, 383, 0, -1};
+      const std::int64_t cache = static_cast<std::int64_t>(kBlocks) * 16 * heads.kv_heads * padded;
+      const OnDevice on_qkv = put(qkv), on_bias = put_plain(bias), on_q_norm = put_plain(q_norm), on_k_norm = put_plain(k_norm),
+                     cos = put_plain(table.cos), sin = put_plain(table.sin), on_positions = put_plain(positions),
+                     on_slots = put_plain(slots), q = zeros(tokens * heads.heads * padded), keys = zeros(cache),
+                     values = zeros(cache);
+      kernels().rope_store(
+          stream(), {on_qkv.get(), extras ? on_bias.as<float>() : nullptr, extras ? on_q_norm.as<float>() : nullptr,
+                     extras ? on_k_norm.as<float>() : nullptr, cos.as<float>(), sin.as<float>(),
+                     on_positions.as<std::int32_t>(), on_slots.as<std::int32_t>(), q.get(), keys.get(), values.get(), tokens,
+                     heads.heads, heads.kv_heads, heads.dim, padded, 1e-6F});
+      std::vector<float> expected_q(static_cast<std::size_t>(tokens * heads.heads * padded));
+      std::vector<float> expected_keys(static_cast<std::size_t>(cache)), expected_values(expected_keys.size());
+      if (extras) cpu::add_bias(bias.data(), qkv.data(), tokens, width);
+      for (int t = 0; t < tokens; ++t) {
+        float* row = qkv.data() + t * width;
+        float* key = row + heads.heads * heads.dim;
+        if (extras) {
+          cpu::rms_norm(row, q_norm.data(), row, heads.heads, heads.dim, 1e-6F);
+          cpu::rms_norm(key, k_norm.data(), key, heads.kv_heads, heads.dim, 1e-6F);
+        }
+        cpu::rope(row, heads.heads + heads.kv_heads, table, positions[static_cast<std::size_t>(t)]);
+        for (int h = 0; h < heads.heads; ++h)
+          std::copy_n(row + h * heads.dim, heads.dim, expected_q.data() + (t * heads.heads + h) * padded);
+        const int slot = slots[static_cast<std::size_t>(t)];
+        for (int g = 0; g < heads.kv_heads && slot >= 0; ++g) {
+          const auto at = ((slot / 16 * heads.kv_heads + g) * 16 + slot % 16) * padded;
+          std::copy_n(key + g * heads.dim, heads.dim, expected_keys.data() + at);
+          std::copy_n(key + (heads.kv_heads + g) * heads.dim, heads.dim, expected_values.data() + at);
+        }
+      }
+      expect_near(get(q, static_cast<std::int64_t>(expected_q.size())), expected_q, 1e-5);
+      expect_near(get(keys, cache), expected_keys, 1e-5);
+      expect_near(get(values, cache), expected_values, 1e-5);
+    }
+  }
+}
+
+// Given rows written into a cache's slots, they come out of it as they were.
+TEST_P(CudaParity, CopyKv) {
+  Rng rng(26, "cuda copy");
+  const Heads heads{4, 2, 18};
+  const int padded = static_cast<int>(cuda::padded_dim_of(heads.dim));
+  const std::int64_t cache = static_cast<std::int64_t>(kBlocks) * 16 * heads.kv_heads * padded;
+  const std::int64_t count = 3 * 2 * heads.kv_heads * heads.dim;
+  const auto plain = random(rng, count);
+  const OnDevice slots = put_plain(std::vector<std::int32_t>{200, 0, 31}), in = put_plain(plain),
+                 out = put_plain(std::vector<float>(plain.size())), keys = zeros(cache), values = zeros(cache);
+  cuda::CopyKv copy{slots.as<std::int32_t>(), keys.get(), values.get(), in.as<float>(), 3, heads.kv_heads, heads.dim, padded};
+  kernels().write_kv(stream(), copy);
+  copy.plain = out.as<float>();
+  kernels().read_kv(stream(), copy);
+  EXPECT_EQ(get_floats(out, count), plain);
+  // The first key of slot 200's second head stands where attention looks for it.
+  EXPECT_EQ(get(keys, cache)[static_cast<std::size_t>(((12 * 2 + 1) * 16 + 8) * padded)], plain[18]);
+}
+
+// Queries and a cache with random sequences in shuffled blocks; all that no sequence has written is NaN on the device.
+class CudaAttention : public CudaParity {
+ protected:
+  struct Sequence {
+    std::vector<std::int32_t> blocks;
+    std::int64_t table = 0;
+    std::int64_t start = 0;  // of its new tokens
+    std::int64_t tokens = 0;
+    std::int64_t row = 0;  // of its first query
+  };
+
+  void make(Rng& rng, const Heads& heads, std::vector<Sequence> sequences) {
+    heads_ = heads;
+    config_ = config_of(heads);
+    padded_ = static_cast<int>(cuda::padded_dim_of(heads.dim));
+    sequences_ = std::move(sequences);
+    std::vector<std::int32_t> blocks(kBlocks);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    for (std::size_t i = blocks.size() - 1; i > 0; --i)
+      std::swap(blocks[i], blocks[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
+    const std::int64_t size = static_cast<std::int64_t>(kBlocks) * 16 * heads.kv_heads;
+    std::vector<float> keys(static_cast<std::size_t>(size * padded_), std::nanf("")), values = keys;
+    cpu_keys_.assign(static_cast<std::size_t>(size * heads.dim), 0);
+    cpu_values_ = cpu_keys_;
+    tables_.clear();
+    rows_ = 0;
+    for (Sequence& sequence : sequences_) {
+      sequence.table = static_cast<std::int64_t>(tables_.size());
+      sequence.row = rows_;
+      rows_ += sequence.tokens;
+      for (std::int64_t p = 0; p < sequence.start + sequence.tokens; ++p) {
+        if (p % 16 == 0) {
+          sequence.blocks.push_back(blocks.back());
+          tables_.push_back(blocks.back());
+          blocks.pop_back();
+        }
+        const auto key = random(rng, heads.kv_heads * heads.dim), value = random(rng, heads.kv_heads * heads.dim);
+        cpu::store_kv(config_, key.data(), value.data(), sequence.blocks.back(), p % 16, cpu_keys_.data(), cpu_values_.data());
+        for (int g = 0; g < heads.kv_heads; ++g) {
+          const auto at = ((sequence.blocks.back() * heads.kv_heads + g) * 16 + p % 16) * padded_;
+          std::fill_n(keys.begin() + at, padded_, 0.0F);
+          std::fill_n(values.begin() + at, padded_, 0.0F);
+          std::copy_n(key.begin() + g * heads.dim, heads.dim, keys.begin() + at);
+          std::copy_n(value.begin() + g * heads.dim, heads.dim, values.begin() + at);
+        }
+      }
+    }
+    queries_ = random(rng, rows_ * heads.heads * heads.dim);
+    std::vector<float> padded_queries(static_cast<std::size_t>(rows_ * heads.heads * padded_));
+    for (std::int64_t i = 0; i < rows_ * heads.heads; ++i)
+      std::copy_n(queries_.begin() + i * heads.dim, heads.dim, padded_queries.begin() + i * padded_);
+    q_ = put(padded_queries);
+    keys_ = put(keys);
+    values_ = put(values);
+    on_tables_ = put_plain(tables_);
+    out_ = put(std::vector<float>(static_cast<std::size_t>(rows_ * heads.heads * heads.dim), std::nanf("")));
+  }
+
+  [[nodiscard]] cuda::Attention attention(int window) const {
+    return {q_.get(),
+            keys_.get(),
+            values_.get(),
+            on_tables_.as<std::int32_t>(),
+            out_.get(),
+            heads_.heads,
+            heads_.kv_heads,
+            heads_.dim,
+            padded_,
+            window,
+            1.0F / std::sqrt(static_cast<float>(heads_.dim))};
+  }
+  [[nodiscard]] std::vector<float> expected(int window) const {
+    std::vector<float> out(static_cast<std::size_t>(rows_ * config_.q_size()));
+    cpu::AttentionScratch scratch;
+    for (const Sequence& sequence : sequences_) {
+      cpu::attention(config_, window, queries_.data() + sequence.row * config_.q_size(), config_.q_size(), sequence.tokens,
+                     sequence.start, {cpu_keys_.data(), cpu_values_.data(), sequence.blocks},
+                     out.data() + sequence.row * config_.q_size(), scratch);
+    }
+    return out;
+  }
+
+  Heads heads_{};
+  ModelConfig config_;
+  int padded_ = 0;
+  std::vector<Sequence> sequences_;
+  std::vector<std::int32_t> tables_;
+  std::vector<float> queries_, cpu_keys_, cpu_values_;
+  std::int64_t rows_ = 0;
+  OnDevice q_, keys_, values_, on_tables_, out_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, CudaAttention, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
+
+// Given single tokens behind contexts of 0 to 220, heads of all sizes alone and in groups, windows and splits: decode attention
+// is the CPU's, to 1e-5; a row without a position becomes zeros, whatever the cache holds.
+TEST_P(CudaAttention, Decode) {
+  Rng rng(27, "cuda decode");
+  for (const Heads heads :
+       {Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{5, 1, 64}, Heads{4, 4, 80}, Heads{8, 1, 128}, Heads{2, 1, 256}}) {
+    make(rng, heads, {{{}, 0, 0, 1, 0}, {{}, 0, 37, 1, 0}, {{}, 0, 220, 1, 0}, {{}, 0, 31, 1, 0}});
+    std::vector<cuda::DecodeRow> rows;
+    for (const Sequence& sequence : sequences_) {
+      rows.push_back({static_cast<std::int32_t>(sequence.row), static_cast<std::int32_t>(sequence.start),
+                      static_cast<std::int32_t>(sequence.table)});
+    }
+    rows[3].position = -1;
+    const OnDevice on_rows = put_plain(rows);
+    for (const auto& [splits, window] : {std::pair{1, 0}, std::pair{2, 1}, std::pair{8, 0}, std::pair{4, 30}}) {
+      const std::vector<float> unwritten(static_cast<std::size_t>(4 * splits * config_.q_size()), std::nanf(""));
+      const OnDevice partial = put_plain(unwritten), stats = put_plain(unwritten);
+      kernels().decode_attention(
+          stream(), {attention(window), on_rows.as<cuda::DecodeRow>(), partial.as<float>(), stats.as<float>(), 4, splits});
+      auto wanted = expected(window);
+      std::fill(wanted.end() - config_.q_size(), wanted.end(), 0.0F);
+      expect_near(get(out_, 4 * config_.q_size()), wanted, 1e-5);
+    }
+  }
+}
+
+// Given pieces of prompts at their beginning and within, longer and shorter than a tile, the same of prefill attention.
+TEST_P(CudaAttention, Prefill) {
+  Rng rng(28, "cuda prefill");
+  for (const Heads heads :
+       {Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{3, 1, 64}, Heads{2, 2, 80}, Heads{4, 1, 128}, Heads{2, 1, 256}}) {
+    make(rng, heads, {{{}, 0, 0, 90, 0}, {{}, 0, 61, 7, 0}, {{}, 0, 30, 64, 0}});
+    std::vector<cuda::PrefillTile> tiles;
+    for (const Sequence& sequence : sequences_) {
+      for (std::int64_t t = 0; t < sequence.tokens; t += cuda::kPrefillTileRows) {
+        tiles.push_back({static_cast<std::int32_t>(sequence.row + t),
+                         static_cast<std::int32_t>(std::min<std::int64_t>(cuda::kPrefillTileRows, sequence.tokens - t)),
+                         static_cast<std::int32_t>(sequence.start + t), static_cast<std::int32_t>(sequence.table)});
+      }
+    }
+    const OnDevice on_tiles = put_plain(tiles);
+    for (const int window : {0, 1, 23}) {
+      kernels().prefill_attention(stream(),
+                                  {attention(window), on_tiles.as<cuda::PrefillTile>(), static_cast<int>(tiles.size())});
+      expect_near(get(out_, rows_ * config_.q_size()), expected(window), 1e-5);
+    }
+  }
+}
+
+// Given any build, describe() says what CUDA there is, and one without CUDA opens no device.
+TEST(Cuda, DescribesItself) {
   EXPECT_FALSE(cuda::describe().empty());
   if (!cuda::compiled()) {
-    float value = 1;
-    const auto status = cuda::rms_norm(&value, &value, &value, 1, 1, 1e-5F);
-    ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.error().code, ErrorCode::kUnavailable);
+    const auto device = cuda::open_device(cuda::Precision::kBf16);
+    ASSERT_FALSE(device.ok());
+    EXPECT_EQ(device.error().code, ErrorCode::kUnavailable);
   }
 }
 

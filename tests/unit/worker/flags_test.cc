@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "worker/backend/cuda/cuda_device.h"
 #include "worker/serve/served_model.h"
 
 namespace windlass::worker {
@@ -165,6 +166,12 @@ TEST(Flags, NamesMistakes) {
               HasSubstr("--port: found 2, but --listen says 1"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--backend", "tpu"}),
               HasSubstr("--backend: found 'tpu', allowed is cpu or cuda"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--precision", "bf16"}),
+              HasSubstr("--precision: found 'bf16', allowed with --backend cpu is fp32"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--backend", "cuda", "--precision", "fp8"}),
+              HasSubstr("--precision: found 'fp8', allowed with --backend cuda is bf16 or fp32"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--gpu-memory-share", "1.5"}),
+              HasSubstr("--gpu-memory-share: found 1.5, allowed is above 0 and at most 1"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--max-concurrent", "0"}), HasSubstr("--max-concurrent: found 0"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--drain-timeout", "soon"}),
               HasSubstr("--drain-timeout: found 'soon'"));
@@ -207,8 +214,9 @@ TEST(Flags, EngineSizes) {
               HasSubstr("--kv-cache-tokens: found 256, allowed is at least one whole context (512)"));
 }
 
-// Given --backend cuda, loading says what there is instead of pretending.
+// Given --backend cuda where no GPU is, loading says so and why.
 TEST(Flags, CudaBackendIsAnsweredHonestly) {
+  if (cuda::usable().ok()) GTEST_SKIP() << "this machine has a GPU: " << cuda::describe();
   SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, "m");
@@ -216,7 +224,8 @@ TEST(Flags, CudaBackendIsAnsweredHonestly) {
   flags.backend = "cuda";
   const auto model = load_served(flags, clock, metrics, {});
   ASSERT_FALSE(model.ok());
-  EXPECT_THAT(model.error().message, HasSubstr("--backend: found cuda, allowed is cpu"));
+  EXPECT_THAT(model.error().message,
+              HasSubstr("--backend: found cuda, allowed is cpu here: " + cuda::usable().error().message));
 }
 
 }  // namespace

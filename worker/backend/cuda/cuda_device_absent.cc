@@ -1,5 +1,5 @@
 // The answers of a build without a CUDA toolkit.
-#include "worker/backend/cuda/ops.h"
+#include "worker/backend/cuda/cuda_device.h"
 
 namespace windlass::worker::cuda {
 namespace {
@@ -11,7 +11,6 @@ Error absent() { return Error{ErrorCode::kUnavailable, "this build was made with
 bool compiled() { return false; }
 Result<void> usable() { return absent(); }
 std::string describe() { return "built without CUDA"; }
-Result<void> matmul(const float*, const float*, float*, std::int64_t, std::int64_t, std::int64_t) { return absent(); }
-Result<void> rms_norm(const float*, const float*, float*, std::int64_t, std::int64_t, float) { return absent(); }
+Result<std::unique_ptr<Device>> open_device(Precision) { return absent(); }
 
 }  // namespace windlass::worker::cuda

@@ -1,0 +1,484 @@
+// The CUDA backend as a whole: in the emulation always, on a GPU where there is one. Against the plain reference, Hugging Face
+// transformers' golden logits and the CPU backend.
+#include "worker/backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/worker/cuda_devices.h"
+#include "tests/unit/worker/golden_parity.h"
+#include "tests/unit/worker/random_model.h"
+#include "tests/unit/worker/reference_model.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace windlass::worker {
+namespace {
+
+using cuda::CudaBackendOptions;
+using ::testing::HasSubstr;
+using testing::random_config;
+using testing::random_tokens;
+using testing::random_weights;
+
+// As load_weights() gives them, block by block.
+cuda::WeightSource source_of(const ModelConfig& config, const ModelWeights& weights) {
+  return [&config, &weights](BlockRange blocks) -> Result<ModelWeights> {
+    ModelWeights some;
+    const bool ends = blocks.end == config.layers;
+    if (blocks.first == 0 || (ends && config.tie_word_embeddings)) some.embedding = weights.embedding;
+    some.layers.assign(weights.layers.begin() + blocks.first, weights.layers.begin() + blocks.end);
+    if (ends) some.final_norm = weights.final_norm;
+    if (ends) some.lm_head = weights.lm_head;
+    return some;
+  };
+}
+
+// All weights exact in BF16, so that only what is computed with them differs.
+ModelWeights rounded(ModelWeights weights) {
+  const auto round = [](std::vector<float>& values) {
+    for (float& value : values) value = float_from_bf16(bf16_from_float(value));
+  };
+  for (LayerWeights& layer : weights.layers) {
+    for (std::vector<float>* values :
+         {&layer.qkv.values, &layer.attention_out.values, &layer.mlp.in.values, &layer.mlp.out.values}) {
+      round(*values);
+    }
+  }
+  round(weights.embedding);
+  round(weights.lm_head);
+  return weights;
+}
+
+class CudaBackend : public testing::OnCudaDevice {
+ protected:
+  [[nodiscard]] Result<std::unique_ptr<Backend>> make(const ModelConfig& config, const ModelWeights& weights,
+                                                      const CudaBackendOptions& options) {
+    std::unique_ptr<cuda::Device> device;
+    if (GetParam().gpu) {
+      WINDLASS_ASSIGN_OR_RETURN(device, cuda::open_device(precision()));
+    } else {
+      device = emulated();
+    }
+    return cuda::make_cuda_backend(config, source_of(config, weights), std::move(device), options);
+  }
+  // FP32 against FP32 or double: some 1e-5 of logits near 1. In BF16 what passes between operations is rounded to 8 bits, some
+  // ten times a layer: a row is a few hundredths of its length off.
+  template <typename Expected>
+  static void expect_logits(std::span<const float> found, const Expected& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    double difference = 0;
+    double length = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double off = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
+      difference += off * off;
+      length += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+      if (!bf16()) {
+        ASSERT_NEAR(off, 0, 2e-4) << "logit " << i;
+      }
+    }
+    ASSERT_LE(std::sqrt(difference / length), 0.03);
+  }
+};
+
+std::vector<testing::CudaCase> backend_cases() {
+  using Order = cuda::emulation::Schedule::Order;
+  return {{"EmulatedFp32", false, cuda::Precision::kFp32, Order::kBackward},
+          {"EmulatedBf16", false, cuda::Precision::kBf16, Order::kForward},
+          {"GpuFp32", true, cuda::Precision::kFp32},
+          {"GpuBf16", true, cuda::Precision::kBf16}};
+}
+INSTANTIATE_TEST_SUITE_P(Devices, CudaBackend, ::testing::ValuesIn(backend_cases()), testing::case_name);
+
+// Given random shapes (with and without biases, norms of heads and windows), weights and sequences, cut into random chunks,
+// batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on
+// the whole sequence.
+TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
+  Rng rng(5, "cuda forward");
+  for (int round = 0; round < 5; ++round) {
+    const ModelConfig config = random_config(rng);
+    ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
+    if (bf16()) weights = rounded(std::move(weights));
+    CudaBackendOptions options;
+    options.kv_blocks = 20;
+    options.max_batch_tokens = 96;
+    options.max_logit_rows = 4;
+    options.max_context_tokens = config.max_context_tokens;
+    auto backend = make(config, weights, options);
+    ASSERT_TRUE(backend.ok()) << backend.error().message;
+
+    struct Sequence {
+      std::vector<std::int32_t> tokens;
+      std::vector<testing::Row> expected;
+      std::vector<std::int32_t> blocks;
+      std::int64_t done = 0;
+    };
+    std::vector<std::int32_t> blocks(20);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    for (std::size_t i = blocks.size() - 1; i > 0; --i)
+      std::swap(blocks[i], blocks[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
+    std::vector<Sequence> sequences(3);
+    for (Sequence& sequence : sequences) {
+      sequence.tokens = random_tokens(rng, config, rng.integer(1, 60));
+      sequence.expected = testing::reference_logits(config, weights, sequence.tokens);
+      for (std::int64_t n = blocks_for(static_cast<std::int64_t>(sequence.tokens.size())); n > 0; --n) {
+        sequence.blocks.push_back(blocks.back());
+        blocks.pop_back();
+      }
+    }
+    for (bool left = true; left;) {
+      left = false;
+      const bool decodes = rng.uniform() < 0.5;  // single tokens alone, as graphs have them
+      std::vector<SequenceChunk> chunks;
+      std::vector<const testing::Row*> expected;
+      for (Sequence& sequence : sequences) {
+        const std::int64_t pending = static_cast<std::int64_t>(sequence.tokens.size()) - sequence.done;
+        if (pending == 0) continue;
+        left = true;
+        if (rng.uniform() < 0.3) continue;  // sits this one out
+        const std::int64_t count = decodes ? 1 : rng.integer(1, std::min<std::int64_t>(pending, 40));
+        const bool wants = rng.uniform() < 0.8;
+        chunks.push_back(
+            {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(count)),
+             sequence.done, sequence.blocks, wants});
+        sequence.done += count;
+        if (wants) expected.push_back(&sequence.expected[static_cast<std::size_t>(sequence.done - 1)]);
+      }
+      if (chunks.empty()) continue;
+      const auto logits = (*backend)->forward(chunks);
+      ASSERT_TRUE(logits.ok()) << logits.error().message;
+      ASSERT_EQ(logits->size(), expected.size() * static_cast<std::size_t>(config.vocab_size));
+      for (std::size_t row = 0; row < expected.size(); ++row) {
+        const auto vocab = static_cast<std::size_t>(config.vocab_size);
+        ASSERT_NO_FATAL_FAILURE(expect_logits(logits->subspan(row * vocab, vocab), *expected[row])) << "round " << round;
+      }
+    }
+  }
+}
+
+// Given a long context, which decode attention cuts into splits, and prompts longer than a tile, beginning within windows: the
+// last logits are the reference's.
+TEST_P(CudaBackend, LongContexts) {
+  Rng rng(6, "cuda long");
+  for (const std::int64_t window : {0, 133}) {
+    ModelConfig config;
+    config.windows = {window};
+    config.kv_heads = 1;
+    config.heads = 4;
+    config.head_dim = 8;
+    config.hidden_size = 16;
+    config.layers = 1;
+    config.intermediate_size = 16;
+    config.vocab_size = 20;
+    const ModelWeights weights = rounded(random_weights(config, 9));
+    const auto tokens = random_tokens(rng, config, 300);
+    CudaBackendOptions options;
+    options.kv_blocks = blocks_for(300);
+    options.max_batch_tokens = 299;
+    options.max_logit_rows = 1;
+    options.max_context_tokens = 300;
+    auto backend = make(config, weights, options);
+    ASSERT_TRUE(backend.ok()) << backend.error().message;
+    std::vector<std::int32_t> blocks(static_cast<std::size_t>(options.kv_blocks));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    const auto expected = testing::reference_logits(config, weights, tokens);
+    const SequenceChunk prompt{std::span(tokens).first(299), 0, blocks, true};
+    const SequenceChunk last{std::span(tokens).last(1), 299, blocks, true};
+    for (const auto& [chunk, position] : {std::pair{prompt, 298U}, std::pair{last, 299U}}) {
+      const auto logits = (*backend)->forward(std::span(&chunk, 1));
+      ASSERT_TRUE(logits.ok()) << logits.error().message;
+      expect_logits(*logits, expected[position]);
+    }
+  }
+}
+
+// Given the same batch of single tokens four times over (at first kernel by kernel, then captured, then replayed), and other
+// batches between, the logits are the same bits each time; a shorter batch in the same graph too.
+TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
+  Rng rng(8, "cuda graphs");
+  ModelConfig config = random_config(rng);
+  const ModelWeights weights = rounded(random_weights(config, 3));
+  CudaBackendOptions options;
+  options.kv_blocks = 8;
+  options.max_batch_tokens = 32;
+  options.max_logit_rows = 8;
+  options.max_context_tokens = 64;
+  auto backend = make(config, weights, options);
+  ASSERT_TRUE(backend.ok()) << backend.error().message;
+  const auto tokens = random_tokens(rng, config, 8);
+  std::vector<std::int32_t> blocks(8);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::vector<SequenceChunk> chunks;
+  for (std::size_t i = 0; i < 4; ++i)
+    chunks.push_back({std::span(tokens).subspan(i, 1), 0, std::span(blocks).subspan(i, 1), i != 1});
+  std::vector<float> first;
+  for (int time = 0; time < 4; ++time) {
+    const auto logits = (*backend)->forward(chunks);
+    ASSERT_TRUE(logits.ok()) << logits.error().message;
+    ASSERT_EQ(logits->size(), 3 * static_cast<std::size_t>(config.vocab_size));
+    const std::vector<float> found(logits->begin(), logits->end());
+    if (time == 0) first = found;
+    EXPECT_EQ(found, first) << "time " << time;
+    const auto shorter = (*backend)->forward(std::span(chunks).first(3));
+    ASSERT_TRUE(shorter.ok());
+    EXPECT_TRUE(std::equal(shorter->begin(), shorter->end(), first.begin())) << "time " << time;
+    const SequenceChunk prompt{tokens, 0, std::span(blocks).last(1), false};
+    ASSERT_TRUE((*backend)->forward(std::span(&prompt, 1)).ok());
+  }
+}
+
+// Given a model in two parts, the first's hidden states make the second give the whole one's logits: prompts and single tokens.
+TEST_P(CudaBackend, PartsOfAModel) {
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    Rng rng(seed, "cuda parts");
+    ModelConfig config = random_config(rng);
+    config.layers = 3;
+    config.windows = {0, 9, 0};
+    const ModelWeights weights = rounded(random_weights(config, seed));
+    CudaBackendOptions options;
+    options.kv_blocks = 4;
+    options.max_batch_tokens = 40;
+    options.max_context_tokens = 64;
+    auto whole = make(config, weights, options);
+    options.blocks = BlockRange{0, 2};
+    auto head = make(config, weights, options);
+    options.blocks = BlockRange{2, 3};
+    auto rest = make(config, weights, options);
+    ASSERT_TRUE(whole.ok() && head.ok() && rest.ok());
+    const auto tokens = random_tokens(rng, config, 44);
+    const std::vector<std::int32_t> blocks{2, 0, 3};
+    std::size_t done = 0;
+    for (const std::size_t count : {40, 1, 1, 1, 1}) {
+      const SequenceChunk chunk{std::span(tokens).subspan(done, count), static_cast<std::int64_t>(done), blocks, true};
+      const auto expected = (*whole)->forward(std::span(&chunk, 1));
+      const auto hidden = (*head)->forward(std::span(&chunk, 1));
+      ASSERT_TRUE(expected.ok() && hidden.ok());
+      ASSERT_EQ(hidden->size(), count * static_cast<std::size_t>(config.hidden_size));
+      SequenceChunk later{{}, chunk.start, blocks, true, *hidden};
+      const auto found = (*rest)->forward(std::span(&later, 1));
+      ASSERT_TRUE(found.ok());
+      EXPECT_TRUE(std::equal(found->begin(), found->end(), expected->begin(), expected->end())) << "seed " << seed;
+      done += count;
+    }
+  }
+}
+
+// Given a prompt's keys and values, read out layer by layer as the callback tells of them and written into the CPU backend's
+// cache and another device's, both go on with the first one's logits: that device with the same bits.
+TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    Rng rng(seed, "cuda move");
+    const ModelConfig config = random_config(rng);
+    const ModelWeights weights = rounded(random_weights(config, seed));
+    CudaBackendOptions options;
+    options.kv_blocks = 6;
+    options.max_batch_tokens = 64;
+    options.max_context_tokens = 64;
+    CpuBackendOptions cpu_options;
+    cpu_options.kv_blocks = 6;
+    cpu_options.max_context_tokens = 64;
+    auto from = make(config, weights, options);
+    auto to = make(config, weights, options);
+    auto cpu = make_cpu_backend(config, weights, cpu_options);
+    ASSERT_TRUE(from.ok() && to.ok() && cpu.ok());
+    const auto tokens = random_tokens(rng, config, 41);
+    const std::vector<std::int32_t> here{5, 0, 3}, there{1, 2, 4};
+    const SequenceChunk prompt{std::span(tokens).first(40), 0, here, false};
+    std::int64_t layers = 0;
+    const KvShape shape = (*from)->kv_shape();
+    const auto move = [&](std::int64_t layer) {
+      EXPECT_EQ(layer, layers++);
+      std::vector<float> values(static_cast<std::size_t>(40 * shape.values));
+      // On a thread of its own, as transfers are.
+      std::thread transfer([&] {
+        (*from)->read_kv({layer, 0, 40}, here, values.data());
+        // In two ranges, the second first.
+        (*to)->write_kv({layer, 17, 23}, there, values.data() + 17 * shape.values);
+        (*to)->write_kv({layer, 0, 17}, there, values.data());
+      });
+      transfer.join();
+      (*cpu)->write_kv({layer, 0, 40}, there, values.data());
+    };
+    ASSERT_TRUE((*from)->forward(std::span(&prompt, 1), move).ok());
+    EXPECT_EQ(layers, config.layers);
+    const SequenceChunk last_here{std::span(tokens).last(1), 40, here, true};
+    const SequenceChunk last_there{std::span(tokens).last(1), 40, there, true};
+    const auto expected = (*from)->forward(std::span(&last_here, 1));
+    const auto found = (*to)->forward(std::span(&last_there, 1));
+    const auto near = (*cpu)->forward(std::span(&last_there, 1));
+    ASSERT_TRUE(expected.ok() && found.ok() && near.ok());
+    EXPECT_TRUE(std::equal(found->begin(), found->end(), expected->begin(), expected->end())) << "seed " << seed;
+    expect_logits(*near, *expected);
+  }
+}
+
+// Given more tokens than the backend was made for, heads larger than the kernels take, and a source that fails, it says so.
+TEST_P(CudaBackend, RefusesWhatItCannotDo) {
+  Rng rng(1, "cuda large");
+  ModelConfig config = random_config(rng);
+  const ModelWeights weights = random_weights(config, 1);
+  CudaBackendOptions options;
+  options.kv_blocks = 4;
+  options.max_batch_tokens = 8;
+  options.max_context_tokens = 64;
+  auto backend = make(config, weights, options);
+  ASSERT_TRUE(backend.ok());
+  const auto tokens = random_tokens(rng, config, 9);
+  const std::vector<std::int32_t> blocks{0};
+  const SequenceChunk chunk{tokens, 0, blocks, true};
+  const auto logits = (*backend)->forward(std::span(&chunk, 1));
+  ASSERT_FALSE(logits.ok());
+  EXPECT_THAT(logits.error().message, HasSubstr("found 9 tokens"));
+  const auto failed = cuda::make_cuda_backend(
+      config,
+      [](BlockRange) -> Result<ModelWeights> {
+        return Error{ErrorCode::kNotFound, "no such weights"};
+      },
+      std::move(device_), options);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().message, "no such weights");
+  config.head_dim = 258;
+  const auto large = make(config, weights, options);
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().message, "head_dim: found 258, allowed with --backend cuda is at most 256");
+}
+
+// Given random models in each precision, what the backend takes of a device is what memory_need() said, and not more.
+TEST(CudaMemory, IsTakenAsSaid) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
+    Rng rng(seed, "cuda memory");
+    const ModelConfig config = random_config(rng);
+    const ModelWeights weights = random_weights(config, seed);
+    CudaBackendOptions options;
+    options.kv_blocks = 10;
+    options.max_batch_tokens = rng.integer(1, 64);
+    options.max_context_tokens = 64;
+    auto device = cuda::emulation::make_emulated_device({precision});
+    const cuda::MemoryNeed need = cuda::memory_need(config, options, precision, device->multiprocessors());
+    const cuda::Device& watched = *device;
+    const auto before = watched.memory();
+    const auto backend = cuda::make_cuda_backend(config, source_of(config, weights), std::move(device), options);
+    ASSERT_TRUE(backend.ok()) << backend.error().message;
+    const std::int64_t taken = before->free_bytes - watched.memory()->free_bytes;
+    const std::int64_t said = need.weights_bytes + need.working_bytes + options.kv_blocks * need.kv_block_bytes;
+    EXPECT_LE(taken, said);
+    EXPECT_GE(static_cast<double>(taken), 0.9 * static_cast<double>(said));
+  }
+}
+
+// Given a device that breaks, forward() says so, and tells who is to know, each time from then on; copies do no harm.
+TEST(CudaDeviceLost, IsToldOf) {
+  Rng rng(1, "cuda lost");
+  const ModelConfig config = random_config(rng);
+  const ModelWeights weights = random_weights(config, 1);
+  std::atomic<bool> broken = false;
+  cuda::emulation::DeviceOptions device;
+  device.broken = &broken;
+  CudaBackendOptions options;
+  options.kv_blocks = 4;
+  options.max_batch_tokens = 8;
+  options.max_context_tokens = 64;
+  int told = 0;
+  auto backend = cuda::make_cuda_backend(config, source_of(config, weights), cuda::emulation::make_emulated_device(device),
+                                         options, [&](const Error&) { ++told; });
+  ASSERT_TRUE(backend.ok()) << backend.error().message;
+  const auto tokens = random_tokens(rng, config, 8);
+  const std::vector<std::int32_t> blocks{0};
+  const SequenceChunk chunk{tokens, 0, blocks, true};
+  EXPECT_TRUE((*backend)->forward(std::span(&chunk, 1)).ok());
+  EXPECT_EQ(told, 0);
+  broken = true;
+  for (int time = 1; time <= 2; ++time) {
+    const auto logits = (*backend)->forward(std::span(&chunk, 1));
+    ASSERT_FALSE(logits.ok());
+    EXPECT_EQ(logits.error().message, "the emulated device is broken");
+    EXPECT_EQ(told, time);
+  }
+  std::vector<float> values(static_cast<std::size_t>(8 * (*backend)->kv_shape().values), 5);
+  (*backend)->read_kv({0, 0, 8}, blocks, values.data());
+  EXPECT_EQ(values.front(), 5);
+}
+
+class CudaGolden : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaGolden,
+                         ::testing::Combine(::testing::ValuesIn(testing::kDenseGoldenModels), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "Gpu" : "Emulated");
+                         });
+
+// Given transformers' config, tokens and logits of a random model; in FP32 the backend's logits differ from them by 1e-4 at
+// most, the prompt in one piece or in chunks of seven and the tokens one after the other, and the greedy token is the same at
+// every step.
+TEST_P(CudaGolden, LogitsAreThoseOfTransformers) {
+  const auto [name, gpu] = GetParam();
+  if (gpu) {
+    if (const auto usable = cuda::usable(); !usable.ok()) GTEST_SKIP() << "no GPU: " << usable.error().message;
+  }
+  const auto make = [gpu = gpu](const ModelConfig& config, const ModelWeights& weights) -> Result<std::unique_ptr<Backend>> {
+    CudaBackendOptions options;
+    options.kv_blocks = testing::kGoldenKvBlocks;
+    options.max_context_tokens = testing::kGoldenContext;
+    options.max_batch_tokens = 256;
+    std::unique_ptr<cuda::Device> device = cuda::emulation::make_emulated_device({});
+    if (gpu) {
+      WINDLASS_ASSIGN_OR_RETURN(device, cuda::open_device(cuda::Precision::kFp32));
+    }
+    return cuda::make_cuda_backend(config, source_of(config, weights), std::move(device), options);
+  };
+  EXPECT_NO_FATAL_FAILURE(testing::expect_golden_logits(testing::GoldenModel(name), make));
+}
+
+// Given the memory of a device of 80 GB and the need of Llama 3.1 8B in BF16, the cache takes what is left within the share, or
+// what was asked for where that is less; where one context does not fit, the error names the GB that are missing.
+TEST(CudaMemory, CacheTakesWhatIsLeft) {
+  ModelConfig config;
+  config.hidden_size = 4096;
+  config.layers = 32;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.intermediate_size = 14336;
+  config.vocab_size = 128256;
+  CudaBackendOptions options;
+  options.max_context_tokens = 8192;
+  const cuda::MemoryNeed need = cuda::memory_need(config, options, cuda::Precision::kBf16, 132);
+  EXPECT_NEAR(static_cast<double>(need.weights_bytes) / 1e9, 16.06, 0.01);
+  EXPECT_EQ(need.kv_block_bytes, 2 * 32 * 16 * 1024 * 2);
+  const cuda::DeviceMemory memory{79'000'000'000, 80'000'000'000};
+  const auto blocks = cuda::affordable_kv_blocks(need, memory, 0.9, 1 << 30, 512);
+  ASSERT_TRUE(blocks.ok());
+  EXPECT_EQ(*blocks, (72'000'000'000 - need.weights_bytes - need.working_bytes) / need.kv_block_bytes);
+  EXPECT_EQ(cuda::affordable_kv_blocks(need, memory, 0.9, 1000, 512).value(), 1000);
+  const auto none = cuda::affordable_kv_blocks(need, {15'000'000'000, 16'000'000'000}, 0.9, 1000, 512);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kResourceExhausted);
+  const double missing = static_cast<double>(need.weights_bytes + need.working_bytes + 512 * need.kv_block_bytes) / 1e9 - 14.4;
+  EXPECT_THAT(none.error().message, HasSubstr(fmt::format("{:.1f} GB are missing: weights take 16.1 GB", missing)));
+}
+
+// Given growing batches and contexts, decode attention is cut so that the device has enough to do, and not where that is not
+// worth it.
+TEST(CudaMemory, SplitsFillTheDevice) {
+  ModelConfig config;
+  config.heads = 32;
+  config.kv_heads = 8;
+  EXPECT_EQ(cuda::decode_splits(config, 1, 100, 132), 1);
+  EXPECT_EQ(cuda::decode_splits(config, 1, 4096, 132), 32);
+  EXPECT_EQ(cuda::decode_splits(config, 1, 131072, 132), 64);
+  EXPECT_EQ(cuda::decode_splits(config, 16, 131072, 132), 4);
+  EXPECT_EQ(cuda::decode_splits(config, 128, 131072, 132), 1);
+  std::int64_t last = 0;
+  for (std::int64_t rows = 1; rows <= 1024; ++rows) {
+    const std::int64_t padded = cuda::padded_decode_rows(rows);
+    EXPECT_GE(padded, std::max(rows, last));
+    last = padded;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker

@@ -1,0 +1,446 @@
+// One forward pass: which kernel gets what, and when the host waits.
+#include "worker/backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "worker/backend/cpu/ops.h"
+#include "worker/backend/cuda/batch.h"
+#include "worker/backend/cuda/kernels.h"
+#include "worker/model/safetensors.h"
+
+namespace windlass::worker::cuda {
+namespace {
+
+constexpr auto kCompute = Device::Stream::kCompute;
+constexpr auto kTransfer = Device::Stream::kTransfer;
+constexpr std::int64_t kStagingElements = 4LL << 20U;
+// Decode batches up to here run as graphs; in larger ones launches are no longer what takes the time.
+constexpr std::int64_t kMostGraphRows = 256;
+
+struct DeviceLayer {
+  OnDevice attention_norm, qkv, qkv_bias, q_norm, k_norm, attention_out, out_bias, mlp_norm, gate_up, down;
+};
+
+struct DeviceWeights {
+  OnDevice embedding, final_norm, lm_head;
+  std::vector<DeviceLayer> layers;
+
+  [[nodiscard]] const void* output_matrix() const { return lm_head.get() != nullptr ? lm_head.get() : embedding.get(); }
+};
+
+// Brings the host's floats to the device, as the precision's storage type or as they are, piece by piece through pinned memory.
+class Uploader {
+ public:
+  explicit Uploader(Device& device) : device_(device) {}
+
+  // Nothing for an empty vector.
+  [[nodiscard]] Result<OnDevice> matrix(const std::vector<float>& values) {
+    if (device_.precision() == Precision::kFp32) return floats(values);
+    return upload<std::uint16_t>(values, [](const float* from, std::int64_t count, std::uint16_t* to) {
+      for (std::int64_t i = 0; i < count; ++i) to[i] = bf16_from_float(from[i]);
+    });
+  }
+  [[nodiscard]] Result<OnDevice> floats(const std::vector<float>& values) {
+    return upload<float>(values, [](const float* from, std::int64_t count, float* to) { std::copy_n(from, count, to); });
+  }
+
+ private:
+  template <typename T, typename Convert>
+  Result<OnDevice> upload(const std::vector<float>& values, const Convert& convert) {
+    if (values.empty()) return OnDevice();
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (staging_.get() == nullptr) {
+      WINDLASS_ASSIGN_OR_RETURN(staging_, Pinned::make(device_, kStagingElements * static_cast<std::int64_t>(sizeof(float))));
+    }
+    WINDLASS_ASSIGN_OR_RETURN(OnDevice memory, OnDevice::make(device_, count * static_cast<std::int64_t>(sizeof(T))));
+    for (std::int64_t at = 0; at < count; at += kStagingElements) {
+      const std::int64_t piece = std::min(kStagingElements, count - at);
+      convert(values.data() + at, piece, staging_.as<T>());
+      device_.upload(kCompute, memory.as<T>() + at, staging_.get(), piece * static_cast<std::int64_t>(sizeof(T)));
+      WINDLASS_RETURN_IF_ERROR(device_.wait(kCompute));  // before the staging memory is written again
+    }
+    return memory;
+  }
+
+  Device& device_;
+  Pinned staging_;
+};
+
+Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, BlockRange blocks, const WeightSource& source) {
+  Uploader uploader(device);
+  DeviceWeights weights;
+  for (std::int64_t block = blocks.first; block < blocks.end; ++block) {
+    WINDLASS_ASSIGN_OR_RETURN(const ModelWeights host, source({block, block + 1}));
+    const LayerWeights& from = host.layers.front();
+    DeviceLayer layer;
+    WINDLASS_ASSIGN_OR_RETURN(layer.attention_norm, uploader.floats(from.attention_norm.weight));
+    WINDLASS_ASSIGN_OR_RETURN(layer.qkv, uploader.matrix(from.qkv.values));
+    WINDLASS_ASSIGN_OR_RETURN(layer.qkv_bias, uploader.floats(from.qkv_bias));
+    WINDLASS_ASSIGN_OR_RETURN(layer.q_norm, uploader.floats(from.q_norm));
+    WINDLASS_ASSIGN_OR_RETURN(layer.k_norm, uploader.floats(from.k_norm));
+    WINDLASS_ASSIGN_OR_RETURN(layer.attention_out, uploader.matrix(from.attention_out.values));
+    WINDLASS_ASSIGN_OR_RETURN(layer.out_bias, uploader.floats(from.out_bias));
+    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_norm, uploader.floats(from.mlp_norm.weight));
+    WINDLASS_ASSIGN_OR_RETURN(layer.gate_up, uploader.matrix(from.mlp.in.values));
+    WINDLASS_ASSIGN_OR_RETURN(layer.down, uploader.matrix(from.mlp.out.values));
+    weights.layers.push_back(std::move(layer));
+    // With tied matrices the source gives the embedding with the last block too: one is enough.
+    if (weights.embedding.get() == nullptr) {
+      WINDLASS_ASSIGN_OR_RETURN(weights.embedding, uploader.matrix(host.embedding));
+    }
+    if (block + 1 == config.layers) {
+      WINDLASS_ASSIGN_OR_RETURN(weights.final_norm, uploader.floats(host.final_norm.weight));
+      WINDLASS_ASSIGN_OR_RETURN(weights.lm_head, uploader.matrix(host.lm_head));
+    }
+  }
+  return weights;
+}
+
+// Memory of one forward pass, on the device and pinned.
+struct Working {
+  OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, logits, partial, partial_stats, batch, cos, sin;
+  Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
+};
+
+// Of read_kv() and write_kv().
+struct KvCopies {
+  OnDevice plain, slots;
+  Pinned host_plain, host_slots;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const ModelConfig& config, std::unique_ptr<Device> device, const CudaBackendOptions& options,
+              std::function<void(const Error&)> lost)
+      : config_(config),
+        options_(options),
+        blocks_(options.blocks.value_or(config.all_blocks())),
+        lost_(std::move(lost)),
+        device_(std::move(device)) {}
+
+  // Takes all memory.
+  Result<void> prepare(const WeightSource& source) {
+    WINDLASS_RETURN_IF_ERROR(check_cuda_model(config_));
+    assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config_.layers);
+    if (blocks_.size() > Device::kMarks) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("num_hidden_layers: found {}, allowed with --backend cuda is {}",
+                                                            blocks_.size(), Device::kMarks)};
+    }
+    if (options_.kv_blocks * kKvBlockTokens > std::numeric_limits<std::int32_t>::max()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--kv-cache-tokens: found {}, allowed with --backend cuda is at most {}",
+                               options_.kv_blocks * kKvBlockTokens, std::numeric_limits<std::int32_t>::max())};
+    }
+    sizes_ = working_sizes(config_, options_, device_->multiprocessors());
+    WINDLASS_ASSIGN_OR_RETURN(weights_, upload_weights(*device_, config_, blocks_, source));
+    WINDLASS_RETURN_IF_ERROR(take_working_memory());
+    const std::int64_t element = bytes_of(device_->precision());
+    cache_layer_elements_ = options_.kv_blocks * kKvBlockTokens * config_.kv_heads * padded_dim_of(config_.head_dim);
+    for (OnDevice* cache : {&keys_, &values_}) {
+      WINDLASS_ASSIGN_OR_RETURN(*cache, OnDevice::make(*device_, blocks_.size() * cache_layer_elements_ * element));
+      device_->clear(kCompute, cache->get(), cache->bytes());  // dimensions between head_dim and padded_dim stay 0 for good
+    }
+    device_->clear(kCompute, working_.queries.get(), working_.queries.bytes());  // likewise
+    return device_->wait(kCompute);
+  }
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return config_.vocab_size; }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
+  [[nodiscard]] KvShape kv_shape() const override { return {blocks_.size(), 2 * config_.kv_size()}; }
+
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    copy_kv(range, blocks, [&](std::int64_t first, std::int64_t floats, const CopyKv& copy) {
+      device_->kernels().read_kv(device_->handle(kTransfer), copy);
+      const std::int64_t bytes = floats * static_cast<std::int64_t>(sizeof(float));
+      device_->download(kTransfer, copies_.host_plain.get(), copies_.plain.get(), bytes);
+      if (!device_->wait(kTransfer).ok()) return;  // the next forward() says so, too
+      std::copy_n(copies_.host_plain.as<float>(), floats, out + first * kv_shape().values);
+    });
+  }
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    copy_kv(range, blocks, [&](std::int64_t first, std::int64_t floats, const CopyKv& copy) {
+      std::copy_n(in + first * kv_shape().values, floats, copies_.host_plain.as<float>());
+      const std::int64_t bytes = floats * static_cast<std::int64_t>(sizeof(float));
+      device_->upload(kTransfer, copies_.plain.get(), copies_.host_plain.get(), bytes);
+      device_->kernels().write_kv(device_->handle(kTransfer), copy);
+      static_cast<void>(device_->wait(kTransfer));
+    });
+  }
+
+ private:
+  // What decides which kernels run, and with which arguments, in a batch of single tokens: one graph each.
+  using GraphKey = std::tuple<std::int64_t, std::int64_t>;  // padded rows, splits
+  struct Graph {
+    bool seen = false;  // run once, without a graph: libraries have loaded what they need
+    int id = -1;        // of the device; negative: none yet
+  };
+
+  Result<void> take_working_memory() {
+    const std::int64_t element = bytes_of(device_->precision());
+    const std::int64_t number = sizeof(float);
+    const std::tuple<OnDevice*, std::int64_t, std::int64_t> on_device[] = {
+        {&working_.residual, sizes_.residual, number},
+        {&working_.normed, sizes_.normed, element},
+        {&working_.qkv, sizes_.qkv, element},
+        {&working_.queries, sizes_.queries, element},
+        {&working_.mixed, sizes_.mixed, element},
+        {&working_.gate_up, sizes_.gate_up, element},
+        {&working_.activated, sizes_.activated, element},
+        {&working_.last, sizes_.last, element},
+        {&working_.logits, sizes_.logits, number},
+        {&working_.partial, sizes_.partial, number},
+        {&working_.partial_stats, sizes_.partial_stats, number},
+        {&working_.batch, sizes_.batch, number},
+        {&copies_.plain, kKvCopyTokens * 2 * config_.kv_size(), number},
+        {&copies_.slots, kKvCopyTokens, number}};
+    for (const auto& [memory, elements, bytes] : on_device) {
+      WINDLASS_ASSIGN_OR_RETURN(*memory, OnDevice::make(*device_, elements * bytes));
+    }
+    const bool rows_pass = !begins() || !ends();
+    const std::pair<Pinned*, std::int64_t> pinned[] = {
+        {&working_.host_batch, sizes_.batch},
+        {&working_.host_rows, std::max(rows_pass ? sizes_.residual : 0, sizes_.logits)},
+        {&copies_.host_plain, kKvCopyTokens * 2 * config_.kv_size()},
+        {&copies_.host_slots, kKvCopyTokens}};
+    for (const auto& [memory, elements] : pinned) {
+      WINDLASS_ASSIGN_OR_RETURN(*memory, Pinned::make(*device_, elements * number));
+    }
+    const cpu::RopeTable table = cpu::make_rope_table(config_, options_.max_context_tokens);
+    Uploader uploader(*device_);
+    WINDLASS_ASSIGN_OR_RETURN(working_.cos, uploader.floats(table.cos));
+    WINDLASS_ASSIGN_OR_RETURN(working_.sin, uploader.floats(table.sin));
+    return {};
+  }
+
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                   std::int64_t skip) override {
+    std::int64_t tokens = 0;
+    std::int64_t rows = 0;
+    for (const SequenceChunk& chunk : chunks) {
+      tokens += tokens_of(chunk, config_.hidden_size);
+      rows += chunk.wants_logits && ends() ? 1 : 0;
+    }
+    if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
+      return Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
+                                                     tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
+    }
+    if (tokens == 0) return std::span<const float>();
+    const std::int64_t padded_rows = padded_rows_of(chunks, tokens, layer_done != nullptr || skip > 0);
+    const std::span<std::int32_t> packed(working_.host_batch.as<std::int32_t>(), static_cast<std::size_t>(sizes_.batch));
+    WINDLASS_ASSIGN_OR_RETURN(const PackedBatch batch, pack(chunks, config_.hidden_size, ends(), padded_rows, packed));
+    if (!begins()) take(chunks);
+    auto rows_back =
+        compute(batch, padded_rows > 0, ends() ? rows * config_.vocab_size : tokens * config_.hidden_size, layer_done, skip);
+    if (!rows_back.ok() && lost_) lost_(rows_back.error());
+    return rows_back;
+  }
+
+  // `floats`: so many come back. Errors are the device's.
+  [[nodiscard]] Result<std::span<const float>> compute(const PackedBatch& batch, bool as_graph, std::int64_t floats,
+                                                       const LayerDone& layer_done, std::int64_t skip) {
+    device_->upload(kCompute, working_.batch.get(), working_.host_batch.get(),
+                    batch.size * static_cast<std::int64_t>(sizeof(std::int32_t)));
+    const std::int64_t splits = decode_splits(config_, batch.decode_rows, batch.longest, device_->multiprocessors());
+    if (as_graph) {
+      WINDLASS_RETURN_IF_ERROR(start_as_graph(batch, splits));
+    } else {
+      start(batch, splits, skip, layer_done != nullptr);
+    }
+    const OnDevice& from = ends() ? working_.logits : working_.residual;
+    if (floats > 0)
+      device_->download(kCompute, working_.host_rows.get(), from.get(), floats * static_cast<std::int64_t>(sizeof(float)));
+    // All is on its way; the layers are told of as the device comes past them.
+    for (std::int64_t layer = skip; layer_done && layer < blocks_.size(); ++layer) {
+      WINDLASS_RETURN_IF_ERROR(device_->wait_for_mark(static_cast<int>(layer)));
+      layer_done(layer);
+    }
+    WINDLASS_RETURN_IF_ERROR(device_->wait(kCompute));
+    return std::span<const float>(working_.host_rows.as<float>(), static_cast<std::size_t>(floats));
+  }
+
+  // 0: this batch is not one for a graph.
+  [[nodiscard]] std::int64_t padded_rows_of(std::span<const SequenceChunk> chunks, std::int64_t tokens, bool watched) const {
+    if (watched || static_cast<std::int64_t>(chunks.size()) != tokens) return 0;
+    const std::int64_t padded = padded_decode_rows(tokens);
+    const bool fits =
+        padded <= kMostGraphRows && padded <= sizes_.rows && (!ends() || padded * config_.vocab_size <= sizes_.logits);
+    return fits ? padded : 0;
+  }
+
+  void take(std::span<const SequenceChunk> chunks) {
+    float* const rows = working_.host_rows.as<float>();
+    float* to = rows;
+    for (const SequenceChunk& chunk : chunks) to = std::copy(chunk.hidden.begin(), chunk.hidden.end(), to);
+    device_->upload(kCompute, working_.residual.get(), rows, (to - rows) * static_cast<std::int64_t>(sizeof(float)));
+  }
+
+  Result<void> start_as_graph(const PackedBatch& batch, std::int64_t splits) {
+    Graph& graph = graphs_[{batch.decode_rows, splits}];
+    if (!graph.seen) {
+      graph.seen = true;
+      start(batch, splits, 0, false);
+      return {};
+    }
+    if (graph.id < 0) {
+      device_->begin_capture();
+      start(batch, splits, 0, false);
+      WINDLASS_ASSIGN_OR_RETURN(graph.id, device_->end_capture());
+    }
+    device_->replay(graph.id);
+    return {};
+  }
+
+  template <typename T>
+  [[nodiscard]] const T* packed_at(std::int64_t at) const {
+    return reinterpret_cast<const T*>(working_.batch.as<std::int32_t>() + at);
+  }
+
+  // Puts the whole pass on the stream: embedding (where it is here), layers, logits (likewise).
+  void start(const PackedBatch& batch, std::int64_t splits, std::int64_t skip, bool marks) {
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    const auto tokens = static_cast<int>(batch.tokens);
+    const auto hidden = static_cast<int>(config_.hidden_size);
+    auto* residual = working_.residual.as<float>();
+    if (begins()) {
+      kernels.embed_tokens(stream, {packed_at<std::int32_t>(batch.ids_at), weights_.embedding.get(), residual, tokens, hidden});
+    }
+    for (std::int64_t i = skip; i < blocks_.size(); ++i) {
+      const DeviceLayer& layer = weights_.layers[static_cast<std::size_t>(i)];
+      norm(layer.attention_norm, nullptr, nullptr, tokens, working_.normed);
+      multiply(working_.normed, layer.qkv.get(), working_.qkv, tokens, hidden, config_.q_size() + 2 * config_.kv_size());
+      attend(batch, layer, i, splits, marks);
+      add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
+      norm(layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens, working_.normed);
+      multiply(working_.normed, layer.gate_up.get(), working_.gate_up, tokens, hidden, 2 * config_.intermediate_size);
+      kernels.swiglu(stream,
+                     {working_.gate_up.get(), working_.activated.get(), tokens, static_cast<int>(config_.intermediate_size)});
+      add_product(working_.activated, layer.down, tokens, config_.intermediate_size);
+    }
+    if (!ends() || batch.logit_rows == 0) return;
+    const auto rows = static_cast<int>(batch.logit_rows);
+    norm(weights_.final_norm, nullptr, packed_at<std::int32_t>(batch.logit_rows_at), rows, working_.last);
+    Gemm logits{working_.last.get(), weights_.output_matrix(), working_.logits.get(), rows, hidden, config_.vocab_size};
+    logits.float_out = true;
+    device_->gemm(logits);
+  }
+
+  // Rotates queries and keys, stores keys and values in the cache, then mixes: qkv -> mixed. `layer`: counted from this
+  // backend's first block.
+  void attend(const PackedBatch& batch, const DeviceLayer& weights, std::int64_t layer, std::int64_t splits, bool marks) {
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    void* const keys = keys_of(layer);
+    void* const values = values_of(layer);
+    const auto heads = static_cast<int>(config_.heads);
+    const auto kv_heads = static_cast<int>(config_.kv_heads);
+    const auto head_dim = static_cast<int>(config_.head_dim);
+    const auto padded_dim = static_cast<int>(padded_dim_of(config_.head_dim));
+    kernels.rope_store(
+        stream, {working_.qkv.get(), weights.qkv_bias.as<float>(), weights.q_norm.as<float>(), weights.k_norm.as<float>(),
+                 working_.cos.as<float>(), working_.sin.as<float>(), packed_at<std::int32_t>(batch.positions_at),
+                 packed_at<std::int32_t>(batch.slots_at), working_.queries.get(), keys, values, static_cast<int>(batch.tokens),
+                 heads, kv_heads, head_dim, padded_dim, static_cast<float>(config_.norm_eps)});
+    if (marks) device_->set_mark(static_cast<int>(layer));
+    const Attention attention{working_.queries.get(),
+                              keys,
+                              values,
+                              packed_at<std::int32_t>(batch.tables_at),
+                              working_.mixed.get(),
+                              heads,
+                              kv_heads,
+                              head_dim,
+                              padded_dim,
+                              static_cast<int>(config_.window_of(blocks_.first + layer)),
+                              1.0F / std::sqrt(static_cast<float>(head_dim))};
+    if (batch.decode_rows > 0) {
+      kernels.decode_attention(
+          stream, {attention, packed_at<DecodeRow>(batch.decode_rows_at), working_.partial.as<float>(),
+                   working_.partial_stats.as<float>(), static_cast<int>(batch.decode_rows), static_cast<int>(splits)});
+    }
+    if (batch.tiles > 0) {
+      kernels.prefill_attention(stream, {attention, packed_at<PrefillTile>(batch.tiles_at), static_cast<int>(batch.tiles)});
+    }
+  }
+
+  void norm(const OnDevice& weight, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
+    device_->kernels().rms_norm(device_->handle(kCompute),
+                                {working_.residual.as<float>(), bias, weight.as<float>(), rows, out.get(), count,
+                                 static_cast<int>(config_.hidden_size), static_cast<float>(config_.norm_eps)});
+  }
+  void multiply(const OnDevice& x, const void* w, const OnDevice& y, std::int64_t rows, std::int64_t in, std::int64_t out) {
+    device_->gemm({x.get(), w, y.get(), rows, in, out});
+  }
+  // residual += x * w^T, in FP32: no sum is rounded to the precision on its way through the layers.
+  void add_product(const OnDevice& x, const OnDevice& w, std::int64_t rows, std::int64_t in) {
+    Gemm work{x.get(), w.get(), working_.residual.get(), rows, in, config_.hidden_size};
+    work.float_out = true;
+    work.accumulate = true;
+    device_->gemm(work);
+  }
+
+  [[nodiscard]] void* of_layer(const OnDevice& cache, std::int64_t layer) const {
+    return cache.as<std::byte>() + layer * cache_layer_elements_ * bytes_of(device_->precision());
+  }
+  [[nodiscard]] void* keys_of(std::int64_t layer) const { return of_layer(keys_, layer); }
+  [[nodiscard]] void* values_of(std::int64_t layer) const { return of_layer(values_, layer); }
+
+  // Calls move(first token of the piece, floats, work) for each piece of the range.
+  template <typename Move>
+  void copy_kv(const KvRange& range, std::span<const std::int32_t> blocks, const Move& move) const {
+    const std::lock_guard lock(transfer_mutex_);
+    for (std::int64_t first = 0; first < range.tokens; first += kKvCopyTokens) {
+      const std::int64_t tokens = std::min(kKvCopyTokens, range.tokens - first);
+      auto* slots = copies_.host_slots.as<std::int32_t>();
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const std::int64_t position = range.start + first + t;
+        slots[t] = static_cast<std::int32_t>(blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens +
+                                             position % kKvBlockTokens);
+      }
+      device_->upload(kTransfer, copies_.slots.get(), slots, tokens * static_cast<std::int64_t>(sizeof(std::int32_t)));
+      move(first, tokens * kv_shape().values,
+           {copies_.slots.as<std::int32_t>(), keys_of(range.layer), values_of(range.layer), copies_.plain.as<float>(),
+            static_cast<int>(tokens), static_cast<int>(config_.kv_heads), static_cast<int>(config_.head_dim),
+            static_cast<int>(padded_dim_of(config_.head_dim))});
+    }
+  }
+
+  [[nodiscard]] bool begins() const { return blocks_.first == 0; }
+  [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
+
+  const ModelConfig config_;
+  const CudaBackendOptions options_;
+  const BlockRange blocks_;
+  const std::function<void(const Error&)> lost_;
+  const std::unique_ptr<Device> device_;  // before all memory of it: ends last
+  WorkingSizes sizes_;
+  DeviceWeights weights_;
+  Working working_;
+  OnDevice keys_, values_;  // (layers, blocks, kv_heads, kKvBlockTokens, padded_dim)
+  std::int64_t cache_layer_elements_ = 0;
+  std::map<GraphKey, Graph> graphs_;
+  mutable std::mutex transfer_mutex_;  // of the transfer stream and what follows
+  KvCopies copies_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const ModelConfig& config, const WeightSource& weights,
+                                                   std::unique_ptr<Device> device, const CudaBackendOptions& options,
+                                                   std::function<void(const Error&)> lost) {
+  auto backend = std::make_unique<CudaBackend>(config, std::move(device), options, std::move(lost));
+  WINDLASS_RETURN_IF_ERROR(backend->prepare(weights));
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+}  // namespace windlass::worker::cuda

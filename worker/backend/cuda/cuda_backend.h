@@ -1,0 +1,34 @@
+// CudaBackend: the forward pass on a Device, with weights and the paged KV cache in its memory.
+//
+// Weights, activations and cache are of the device's precision; the residual stream, sums and logits are FP32. One forward()
+// uploads one description of its batch, starts all kernels without waiting for any, and waits once, for what it reads back.
+// Batches of single tokens (decode) run as CUDA graphs from the second time on that there are so many.
+//
+// Owned by the engine's loop, used from its thread; read_kv() and write_kv() from any, on a stream of their own. After an error
+// of the device every forward() returns one: the worker should end.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "planner/base/result.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/memory_need.h"
+#include "worker/model/config.h"
+#include "worker/model/weights.h"
+
+namespace windlass::worker::cuda {
+
+// Gives the weights of some blocks, as load_weights() does. Called for one block after the other, so that the host's memory
+// holds one at a time.
+using WeightSource = std::function<Result<ModelWeights>(BlockRange)>;
+
+// lost: called, on the thread of forward(), when the device has failed, before that returns the error; may be empty.
+// Errors: of check_cuda_model(), of the source, and kResourceExhausted when something does not fit into the device's memory.
+[[nodiscard]] Result<std::unique_ptr<Backend>> make_cuda_backend(const ModelConfig& config, const WeightSource& weights,
+                                                                 std::unique_ptr<Device> device,
+                                                                 const CudaBackendOptions& options,
+                                                                 std::function<void(const Error&)> lost = nullptr);
+
+}  // namespace windlass::worker::cuda

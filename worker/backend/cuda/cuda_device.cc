@@ -1,0 +1,276 @@
+// Streams, memory and graphs by the CUDA runtime, products by cuBLASLt.
+#include "worker/backend/cuda/cuda_device.h"
+
+#include <array>
+#include <cassert>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <fmt/core.h>
+#include <nccl.h>
+
+namespace windlass::worker::cuda {
+namespace {
+
+// Compute capability from which on products and conversions of BF16 exist; the oldest that cuda.cmake compiles for.
+constexpr int kOldestMajor = 8;
+constexpr std::size_t kWorkspaceBytes = 32U << 20U;
+
+Error failed(const char* what, cudaError_t status) {
+  const ErrorCode code = status == cudaErrorMemoryAllocation ? ErrorCode::kResourceExhausted : ErrorCode::kInternal;
+  return Error{code, fmt::format("{}: {}", what, cudaGetErrorString(status))};
+}
+Error failed(const char* what, cublasStatus_t status) {
+  return Error{ErrorCode::kInternal, fmt::format("{}: {}", what, cublasLtGetStatusString(status))};
+}
+
+#define WINDLASS_RETURN_IF_CUDA_ERROR(what, call)                                      \
+  do {                                                                                 \
+    if (const auto windlass_status = (call); static_cast<int>(windlass_status) != 0) { \
+      return failed(what, windlass_status);                                            \
+    }                                                                                  \
+  } while (false)
+
+// A product of one shape: how cuBLASLt is told of it, and which of its algorithms it then chose.
+class Product {
+ public:
+  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool>;  // rows, in, out, float_out, accumulate
+  static Shape shape_of(const Gemm& work) { return {work.rows, work.in, work.out, work.float_out, work.accumulate}; }
+
+  Product() = default;
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+  ~Product() {
+    if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
+    for (cublasLtMatrixLayout_t layout : {w_, x_, y_}) {
+      if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    }
+  }
+
+  // cuBLASLt is column-major, where our row-major y (rows, out) reads as y^T (out, rows) = w (out, in) * x^T (in, rows).
+  Result<void> prepare(cublasLtHandle_t blas, Precision precision, const Gemm& work) {
+    const cudaDataType_t in_type = precision == Precision::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
+    const cudaDataType_t out_type = work.float_out ? CUDA_R_32F : in_type;
+    // Pedantic: no TF32, whose products have ten bits.
+    const cublasComputeType_t compute = precision == Precision::kBf16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const auto rows = static_cast<std::uint64_t>(work.rows);
+    const auto in = static_cast<std::uint64_t>(work.in);
+    const auto out = static_cast<std::uint64_t>(work.out);
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatmulDescCreate", cublasLtMatmulDescCreate(&operation_, compute, CUDA_R_32F));
+    WINDLASS_RETURN_IF_CUDA_ERROR(
+        "cublasLtMatmulDescSetAttribute",
+        cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate", cublasLtMatrixLayoutCreate(&w_, in_type, in, out, work.in));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate", cublasLtMatrixLayoutCreate(&x_, in_type, in, rows, work.in));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate", cublasLtMatrixLayoutCreate(&y_, out_type, out, rows, work.out));
+    cublasLtMatmulPreference_t preference = nullptr;
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&preference));
+    cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                                 &kWorkspaceBytes, sizeof(kWorkspaceBytes));
+    cublasLtMatmulHeuristicResult_t found = {};
+    int count = 0;
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = cublasLtMatmulAlgoGetHeuristic(blas, operation_, w_, x_, y_, y_, preference, 1, &found, &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    if (status == CUBLAS_STATUS_SUCCESS && count == 0) status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      return failed(fmt::format("a product of ({}, {}) by ({}, {})", work.rows, work.in, work.out, work.in).c_str(), status);
+    }
+    algorithm_ = found.algo;
+    return {};
+  }
+
+  [[nodiscard]] cublasStatus_t start(cublasLtHandle_t blas, const Gemm& work, void* workspace, cudaStream_t stream) const {
+    const float one = 1;
+    const float beta = work.accumulate ? 1 : 0;
+    return cublasLtMatmul(blas, operation_, &one, work.w, w_, work.x, x_, &beta, work.y, y_, work.y, y_, &algorithm_, workspace,
+                          kWorkspaceBytes, stream);
+  }
+
+ private:
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t w_ = nullptr;
+  cublasLtMatrixLayout_t x_ = nullptr;
+  cublasLtMatrixLayout_t y_ = nullptr;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(Precision precision) : precision_(precision) {}
+  ~CudaDevice() override {
+    for (cudaGraphExec_t graph : graphs_) cudaGraphExecDestroy(graph);
+    products_.clear();
+    if (blas_ != nullptr) cublasLtDestroy(blas_);
+    cudaFree(workspace_);
+    for (cudaEvent_t mark : marks_) {
+      if (mark != nullptr) cudaEventDestroy(mark);
+    }
+    for (cudaStream_t stream : streams_) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+  }
+
+  Result<void> open() {
+    WINDLASS_RETURN_IF_ERROR(usable());
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties_, 0));
+    for (cudaStream_t& stream : streams_) {
+      WINDLASS_RETURN_IF_CUDA_ERROR("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    for (cudaEvent_t& mark : marks_) {
+      WINDLASS_RETURN_IF_CUDA_ERROR("cudaEventCreate", cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
+    }
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtCreate", cublasLtCreate(&blas_));
+    return {};
+  }
+
+  [[nodiscard]] std::string name() const override { return properties_.name; }
+  [[nodiscard]] int multiprocessors() const override { return properties_.multiProcessorCount; }
+  [[nodiscard]] Precision precision() const override { return precision_; }
+  [[nodiscard]] Result<DeviceMemory> memory() const override {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaMemGetInfo", cudaMemGetInfo(&free_bytes, &total_bytes));
+    return DeviceMemory{static_cast<std::int64_t>(free_bytes), static_cast<std::int64_t>(total_bytes)};
+  }
+
+  [[nodiscard]] Result<void*> allocate(std::int64_t bytes) override {
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
+    if (status == cudaSuccess) return memory;
+    static_cast<void>(cudaGetLastError());  // it has been told, and is no error of what comes after it
+    return failed(fmt::format("{:.1f} GB of the device's memory", static_cast<double>(bytes) / 1e9).c_str(), status);
+  }
+  void release(void* memory) override { cudaFree(memory); }
+  [[nodiscard]] Result<void*> allocate_pinned(std::int64_t bytes) override {
+    void* memory = nullptr;
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaHostAlloc",
+                                  cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocDefault));
+    return memory;
+  }
+  void release_pinned(void* memory) override { cudaFreeHost(memory); }
+
+  void upload(Stream stream, void* to, const void* from_pinned, std::int64_t bytes) override {
+    note("a copy to the device",
+         cudaMemcpyAsync(to, from_pinned, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, of(stream)), stream);
+  }
+  void download(Stream stream, void* to_pinned, const void* from, std::int64_t bytes) override {
+    note("a copy from the device",
+         cudaMemcpyAsync(to_pinned, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, of(stream)), stream);
+  }
+  void clear(Stream stream, void* memory, std::int64_t bytes) override {
+    note("clearing memory", cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), of(stream)), stream);
+  }
+  void gemm(const Gemm& work) override {
+    const auto [product, fresh] = products_.try_emplace(Product::shape_of(work));
+    if (fresh) {
+      const auto prepared = product->second.prepare(blas_, precision_, work);
+      if (!prepared.ok()) note(prepared.error(), Stream::kCompute);
+    }
+    if (outcome(Stream::kCompute)) return;
+    const cublasStatus_t status = product->second.start(blas_, work, workspace_, of(Stream::kCompute));
+    if (status != CUBLAS_STATUS_SUCCESS) note(failed("cublasLtMatmul", status), Stream::kCompute);
+  }
+  [[nodiscard]] const Kernels& kernels() const override {
+    return precision_ == Precision::kBf16 ? bf16_kernels() : fp32_kernels();
+  }
+  [[nodiscard]] StreamHandle handle(Stream stream) const override { return of(stream); }
+
+  [[nodiscard]] Result<void> wait(Stream stream) override {
+    note("a kernel's launch", cudaGetLastError(), stream);
+    note("the device's work", cudaStreamSynchronize(of(stream)), stream);
+    if (const auto& error = outcome(stream)) return *error;
+    return {};
+  }
+  void set_mark(int mark) override {
+    assert(mark >= 0 && mark < kMarks);
+    note("cudaEventRecord", cudaEventRecord(marks_[static_cast<std::size_t>(mark)], of(Stream::kCompute)), Stream::kCompute);
+  }
+  [[nodiscard]] Result<void> wait_for_mark(int mark) override {
+    WINDLASS_RETURN_IF_CUDA_ERROR("the device's work", cudaEventSynchronize(marks_[static_cast<std::size_t>(mark)]));
+    return {};
+  }
+
+  void begin_capture() override {
+    // Of this thread alone: copies on the other stream may go on meanwhile.
+    note("cudaStreamBeginCapture", cudaStreamBeginCapture(of(Stream::kCompute), cudaStreamCaptureModeThreadLocal),
+         Stream::kCompute);
+  }
+  [[nodiscard]] Result<int> end_capture() override {
+    cudaGraph_t graph = nullptr;
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaStreamEndCapture", cudaStreamEndCapture(of(Stream::kCompute), &graph));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaGraphInstantiate", status);
+    graphs_.push_back(executable);
+    return static_cast<int>(graphs_.size()) - 1;
+  }
+  void replay(int graph) override {
+    note("cudaGraphLaunch", cudaGraphLaunch(graphs_[static_cast<std::size_t>(graph)], of(Stream::kCompute)), Stream::kCompute);
+  }
+
+ private:
+  [[nodiscard]] cudaStream_t of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)]; }
+  // The first that failed on the stream.
+  [[nodiscard]] std::optional<Error>& outcome(Stream stream) { return outcomes_[static_cast<std::size_t>(stream)]; }
+  void note(Error error, Stream stream) {
+    if (!outcome(stream)) outcome(stream) = std::move(error);
+  }
+  void note(const char* what, cudaError_t status, Stream stream) {
+    if (status != cudaSuccess) note(failed(what, status), stream);
+  }
+
+  const Precision precision_;
+  cudaDeviceProp properties_ = {};
+  std::array<cudaStream_t, 2> streams_ = {};
+  std::array<cudaEvent_t, kMarks> marks_ = {};
+  std::array<std::optional<Error>, 2> outcomes_;
+  cublasLtHandle_t blas_ = nullptr;
+  void* workspace_ = nullptr;
+  std::map<Product::Shape, Product> products_;
+  std::vector<cudaGraphExec_t> graphs_;
+};
+
+}  // namespace
+
+bool compiled() { return true; }
+
+Result<void> usable() {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status != cudaSuccess)
+    return Error{ErrorCode::kUnavailable, fmt::format("no usable device: {}", cudaGetErrorString(status))};
+  if (devices == 0) return Error{ErrorCode::kUnavailable, "no usable device: none found"};
+  int major = 0;
+  WINDLASS_RETURN_IF_CUDA_ERROR("cudaDeviceGetAttribute", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  if (major < kOldestMajor) {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("no usable device: found compute capability {}, allowed is {} and later", major, kOldestMajor)};
+  }
+  return {};
+}
+
+std::string describe() {
+  int nccl = 0;
+  const bool nccl_known = ncclGetVersion(&nccl) == ncclSuccess;
+  const auto device = usable();
+  return fmt::format("CUDA {}.{}, NCCL {}, {}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+                     nccl_known ? fmt::format("{}.{}.{}", nccl / 10000, nccl % 10000 / 100, nccl % 100) : "unknown",
+                     device.ok() ? "device found" : device.error().message);
+}
+
+Result<std::unique_ptr<Device>> open_device(Precision precision) {
+  auto device = std::make_unique<CudaDevice>(precision);
+  WINDLASS_RETURN_IF_ERROR(device->open());
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace windlass::worker::cuda

@@ -1,0 +1,161 @@
+// Kernels: what our own CUDA kernels compute, as the backend calls them. Their bodies stand in kernels/*.cuh.
+//
+// Each call puts one kernel on a stream and returns at once; all pointers are device memory that stays until it has run. A
+// pointer to void is an array of the precision's storage type (float, or Bf16); sums are FP32 in both. Two compilers make an
+// implementation each: nvcc for a GPU, the C++ compiler for the emulation (emulation/execution.h) in which tests run them.
+//
+// Two numbers pass for one thing throughout: head_dim is the model's, padded_dim the next multiple of kDimAlignment, to which
+// queries and cache are padded with zeros so that every row can be read 16 bytes at a time.
+#pragma once
+
+#include <cstdint>
+
+namespace windlass::worker::cuda {
+
+inline constexpr int kCacheBlockTokens = 16;
+inline constexpr int kDimAlignment = 8;
+inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kPrefillTileRows = 64;  // queries of one tile of prefill attention
+
+[[nodiscard]] constexpr std::int64_t padded_dim_of(std::int64_t head_dim) {
+  return (head_dim + kDimAlignment - 1) / kDimAlignment * kDimAlignment;
+}
+
+// A brain float: the upper half of a float.
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+// cudaStream_t, or the emulation's queue.
+using StreamHandle = void*;
+
+// residual (count, hidden) = embedding (vocab, hidden) at tokens (count)
+struct EmbedTokens {
+  const std::int32_t* tokens;
+  const void* embedding;
+  float* residual;
+  int count;
+  int hidden;
+};
+
+// out (count, hidden) = x / rms(x) * weight, row by row. x is residual plus bias, where there is one, and then takes residual's
+// place. With `rows` (count) it is residual at those rows and stays what it was; no bias then.
+struct RmsNorm {
+  float* residual;           // (any, hidden)
+  const float* bias;         // (hidden), or null
+  const float* weight;       // (hidden)
+  const std::int32_t* rows;  // or null
+  void* out;
+  int count;
+  int hidden;
+  float eps;
+};
+
+// Of qkv (tokens, heads + 2 kv_heads, head_dim) plus bias: the heads of queries and keys are normed (where there are norms) and
+// rotated to their positions; queries go to q (tokens, heads, padded_dim), keys and values into their cache slots. A slot is
+// block * kCacheBlockTokens + offset; tokens with a negative one leave nothing. Dimension i pairs with i + head_dim / 2.
+struct RopeStore {
+  const void* qkv;
+  const float* bias;    // (heads + 2 kv_heads, head_dim), or null
+  const float* q_norm;  // (head_dim), or null, like k_norm
+  const float* k_norm;
+  const float* cos;  // (positions, head_dim / 2)
+  const float* sin;
+  const std::int32_t* positions;  // (tokens)
+  const std::int32_t* slots;      // (tokens)
+  void* q;
+  void* keys;  // (blocks, kv_heads, kCacheBlockTokens, padded_dim)
+  void* values;
+  int tokens;
+  int heads;
+  int kv_heads;
+  int head_dim;
+  int padded_dim;
+  float eps;
+};
+
+// One token's query over its sequence's cache.
+struct DecodeRow {
+  std::int32_t row;       // of q and out
+  std::int32_t position;  // it sees up to this one; -1: nothing, its row becomes zeros
+  std::int32_t table;     // where its sequence's blocks begin in `tables`
+};
+
+// Up to kPrefillTileRows consecutive tokens of one sequence.
+struct PrefillTile {
+  std::int32_t row;  // of the first
+  std::int32_t rows;
+  std::int32_t position;  // of the first
+  std::int32_t table;
+};
+
+// Causal grouped-query attention over the paged cache: out (tokens, heads, head_dim), of q (tokens, heads, padded_dim).
+struct Attention {
+  const void* q;
+  const void* keys;  // as RopeStore's
+  const void* values;
+  const std::int32_t* tables;  // block ids, sequence after sequence
+  void* out;
+  int heads;
+  int kv_heads;
+  int head_dim;
+  int padded_dim;
+  int window;   // a token sees so many positions, its own included; 0: all
+  float scale;  // of the scores
+};
+
+// Decode: the context of each row is cut into `splits` parts that are computed beside each other and then combined.
+struct DecodeAttention {
+  Attention attention;
+  const DecodeRow* rows;
+  float* partial;        // (count, heads, splits, head_dim): sums not yet divided; unused with one split, like `stats`
+  float* partial_stats;  // (count, heads, splits, 2): greatest score and sum of weights
+  int count;
+  int splits;
+};
+
+struct PrefillAttention {
+  Attention attention;
+  const PrefillTile* tiles;
+  int count;
+};
+
+// out (rows, width) = silu(gate) * up, of gate_up (rows, 2 width): gate, then up, in each row.
+struct SwiGlu {
+  const void* gate_up;
+  void* out;
+  int rows;
+  int width;
+};
+
+// Between a layer's cache and plain (tokens, 2, kv_heads, head_dim): keys, then values; token t stands at slots[t].
+struct CopyKv {
+  const std::int32_t* slots;
+  void* keys;
+  void* values;
+  float* plain;
+  int tokens;
+  int kv_heads;
+  int head_dim;
+  int padded_dim;
+};
+
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+  virtual void embed_tokens(StreamHandle stream, const EmbedTokens& work) const = 0;
+  virtual void rms_norm(StreamHandle stream, const RmsNorm& work) const = 0;
+  virtual void rope_store(StreamHandle stream, const RopeStore& work) const = 0;
+  // The combining included.
+  virtual void decode_attention(StreamHandle stream, const DecodeAttention& work) const = 0;
+  virtual void prefill_attention(StreamHandle stream, const PrefillAttention& work) const = 0;
+  virtual void swiglu(StreamHandle stream, const SwiGlu& work) const = 0;
+  virtual void read_kv(StreamHandle stream, const CopyKv& work) const = 0;
+  virtual void write_kv(StreamHandle stream, const CopyKv& work) const = 0;
+};
+
+// Compiled by nvcc, in kernels/*.cu; the objects live as long as the program.
+[[nodiscard]] const Kernels& bf16_kernels();
+[[nodiscard]] const Kernels& fp32_kernels();
+
+}  // namespace windlass::worker::cuda

@@ -1,0 +1,165 @@
+// Kernels that look at one element, or one row, at a time: embedding lookup, RMSNorm, rotation with the write into the cache,
+// SwiGLU, and the copies between the cache and plain rows. All are bound by memory.
+#pragma once
+
+#include "worker/backend/cuda/kernels/execution.cuh"
+
+namespace windlass::worker::cuda {
+namespace {
+
+constexpr int kRowThreads = 256;
+constexpr int kRowWarps = kRowThreads / kWarp;
+
+// One row a block.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) embed_tokens_kernel(EmbedTokens work) {
+  const auto token = static_cast<long long>(work.tokens[blockIdx.x]);
+  const T* from = static_cast<const T*>(work.embedding) + token * work.hidden;
+  float* to = work.residual + static_cast<long long>(blockIdx.x) * work.hidden;
+  for (int i = static_cast<int>(threadIdx.x); i < work.hidden; i += kRowThreads) to[i] = to_float(from[i]);
+}
+
+struct RmsNormShared {
+  float squares[kRowWarps];
+};
+
+// One row a block: each thread sums its share of squares, warps sum by shuffles, then every warp sums the warps for itself.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) rms_norm_kernel(RmsNorm work) {
+  auto& shared = shared_memory<RmsNormShared>();
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto row = static_cast<long long>(work.rows == nullptr ? static_cast<int>(blockIdx.x) : work.rows[blockIdx.x]);
+  float* x = work.residual + row * work.hidden;
+  T* out = static_cast<T*>(work.out) + static_cast<long long>(blockIdx.x) * work.hidden;
+  float squares = 0;
+  for (int i = thread; i < work.hidden; i += kRowThreads) {
+    float value = x[i];
+    if (work.bias != nullptr) {
+      value += work.bias[i];
+      x[i] = value;  // read again below by this same thread
+    }
+    squares += value * value;
+  }
+  squares = sum_over<kWarp>(squares);
+  const int lane = thread % kWarp;
+  if (lane == 0) shared.squares[thread / kWarp] = squares;
+  __syncthreads();
+  const float total = sum_over<kWarp>(lane < kRowWarps ? shared.squares[lane] : 0.0F);
+  const float scale = rsqrtf(total / static_cast<float>(work.hidden) + work.eps);
+  for (int i = thread; i < work.hidden; i += kRowThreads) out[i] = from_float<T>(x[i] * scale * work.weight[i]);
+}
+
+constexpr int kRopeThreads = 128;
+constexpr int kRopeWarps = kRopeThreads / kWarp;
+constexpr int kRopePairs = kMaxHeadDim / 2 / kWarp;  // of a lane
+
+// grid (tokens, heads / kRopeWarps): one head of one token a warp; a lane has the pairs lane, lane + 32, ...
+template <typename T>
+__global__ void __launch_bounds__(kRopeThreads) rope_store_kernel(RopeStore work) {
+  const auto token = static_cast<long long>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.y) * kRopeWarps + static_cast<int>(threadIdx.x) / kWarp;
+  const int all_heads = work.heads + 2 * work.kv_heads;
+  if (head >= all_heads) return;  // a whole warp, and no barrier follows
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int half = work.head_dim / 2;
+  const T* from = static_cast<const T*>(work.qkv) + (token * all_heads + head) * work.head_dim;
+  const float* bias = work.bias == nullptr ? nullptr : work.bias + head * work.head_dim;
+  float first[kRopePairs] = {};
+  float second[kRopePairs] = {};
+#pragma unroll
+  for (int j = 0; j < kRopePairs; ++j) {
+    const int i = lane + j * kWarp;
+    if (i >= half) continue;
+    first[j] = to_float(from[i]) + (bias == nullptr ? 0.0F : bias[i]);
+    second[j] = to_float(from[i + half]) + (bias == nullptr ? 0.0F : bias[i + half]);
+  }
+  const bool query = head < work.heads;
+  const bool value = head >= work.heads + work.kv_heads;
+  const float* norm = query ? work.q_norm : work.k_norm;
+  if (!value && norm != nullptr) {
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < kRopePairs; ++j) squares += first[j] * first[j] + second[j] * second[j];
+    const float scale = rsqrtf(sum_over<kWarp>(squares) / static_cast<float>(work.head_dim) + work.eps);
+#pragma unroll
+    for (int j = 0; j < kRopePairs; ++j) {
+      const int i = lane + j * kWarp;
+      if (i >= half) continue;
+      first[j] *= scale * norm[i];
+      second[j] *= scale * norm[i + half];
+    }
+  }
+  T* to;
+  if (query) {
+    to = static_cast<T*>(work.q) + (token * work.heads + head) * work.padded_dim;
+  } else {
+    const int slot = work.slots[token];
+    if (slot < 0) return;
+    const int kv_head = (head - work.heads) % work.kv_heads;
+    const auto tile = static_cast<long long>(slot / kCacheBlockTokens) * work.kv_heads + kv_head;
+    to = static_cast<T*>(value ? work.values : work.keys) +
+         (tile * kCacheBlockTokens + slot % kCacheBlockTokens) * work.padded_dim;
+  }
+  const int position = value ? 0 : work.positions[token];
+  const auto angles = static_cast<long long>(position < 0 ? 0 : position) * half;
+#pragma unroll
+  for (int j = 0; j < kRopePairs; ++j) {
+    const int i = lane + j * kWarp;
+    if (i >= half) continue;
+    const float cos = value ? 1.0F : work.cos[angles + i];
+    const float sin = value ? 0.0F : work.sin[angles + i];
+    to[i] = from_float<T>(first[j] * cos - second[j] * sin);
+    to[i + half] = from_float<T>(second[j] * cos + first[j] * sin);
+  }
+}
+
+constexpr int kSwiGluThreads = 256;
+
+__device__ __forceinline__ float silu_times(float gate, float up) { return gate / (1.0F + expf(-gate)) * up; }
+
+// grid (rows, width / threads / kVector): 16 bytes a thread where rows are so aligned, else element by element.
+template <typename T>
+__global__ void __launch_bounds__(kSwiGluThreads) swiglu_kernel(SwiGlu work) {
+  const auto row = static_cast<long long>(blockIdx.x);
+  const T* gate = static_cast<const T*>(work.gate_up) + row * 2 * work.width;
+  const T* up = gate + work.width;
+  T* out = static_cast<T*>(work.out) + row * work.width;
+  const int first = (static_cast<int>(blockIdx.y) * kSwiGluThreads + static_cast<int>(threadIdx.x)) * kVector<T>;
+  if (first >= work.width) return;
+  if (work.width % kVector<T> == 0) {
+    float gates[kVector<T>];
+    float ups[kVector<T>];
+    unpack(load_16(gate + first), gates);
+    unpack(load_16(up + first), ups);
+#pragma unroll
+    for (int i = 0; i < kVector<T>; ++i) gates[i] = silu_times(gates[i], ups[i]);
+    store_16(out + first, pack(gates));
+    return;
+  }
+  const int end = first + kVector<T> < work.width ? first + kVector<T> : work.width;
+  for (int i = first; i < end; ++i) out[i] = from_float<T>(silu_times(to_float(gate[i]), to_float(up[i])));
+}
+
+constexpr int kCopyKvThreads = 256;
+
+// One token a block.
+template <typename T, bool out_of_cache>
+__global__ void __launch_bounds__(kCopyKvThreads) copy_kv_kernel(CopyKv work) {
+  const int slot = work.slots[blockIdx.x];
+  const int size = work.kv_heads * work.head_dim;
+  float* plain = work.plain + static_cast<long long>(blockIdx.x) * 2 * size;
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * size; i += kCopyKvThreads) {
+    const int head = i % size / work.head_dim;
+    const auto tile = static_cast<long long>(slot / kCacheBlockTokens) * work.kv_heads + head;
+    T* cached = static_cast<T*>(i < size ? work.keys : work.values) +
+                (tile * kCacheBlockTokens + slot % kCacheBlockTokens) * work.padded_dim + i % work.head_dim;
+    if (out_of_cache) {
+      plain[i] = to_float(*cached);
+    } else {
+      *cached = from_float<T>(plain[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker::cuda

@@ -1,0 +1,97 @@
+// KernelSet: Kernels for one storage type: which grid each kernel is launched with.
+#pragma once
+
+#include <type_traits>
+
+#include "worker/backend/cuda/kernels/decode_attention.cuh"
+#include "worker/backend/cuda/kernels/elementwise.cuh"
+#include "worker/backend/cuda/kernels/execution.cuh"
+#include "worker/backend/cuda/kernels/prefill_attention.cuh"
+#include "worker/backend/cuda/kernels/prefill_tensor_cores.cuh"
+
+namespace windlass::worker::cuda {
+namespace {
+
+constexpr unsigned ceil_div(int amount, int by) { return static_cast<unsigned>((amount + by - 1) / by); }
+
+#if defined(__CUDACC__)
+// A launch that fails is seen by the device's next wait, as cudaGetLastError().
+template <typename Work>
+void launch(StreamHandle stream, void (*kernel)(Work), dim3 grid, int threads, std::size_t shared_bytes, const Work& work) {
+  constexpr std::size_t kWithoutAsking = 48U << 10U;
+  if (shared_bytes > kWithoutAsking) {
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared_bytes));
+  }
+  kernel<<<grid, static_cast<unsigned>(threads), shared_bytes, static_cast<cudaStream_t>(stream)>>>(work);
+}
+#endif
+
+template <typename T>
+class KernelSet final : public Kernels {
+ public:
+  void embed_tokens(StreamHandle stream, const EmbedTokens& work) const override {
+    launch(stream, embed_tokens_kernel<T>, dim3(static_cast<unsigned>(work.count)), kRowThreads, 0, work);
+  }
+  void rms_norm(StreamHandle stream, const RmsNorm& work) const override {
+    launch(stream, rms_norm_kernel<T>, dim3(static_cast<unsigned>(work.count)), kRowThreads, sizeof(RmsNormShared), work);
+  }
+  void rope_store(StreamHandle stream, const RopeStore& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.tokens), ceil_div(work.heads + 2 * work.kv_heads, kRopeWarps));
+    launch(stream, rope_store_kernel<T>, grid, kRopeThreads, 0, work);
+  }
+  void decode_attention(StreamHandle stream, const DecodeAttention& work) const override {
+    const Attention& a = work.attention;
+    if (a.padded_dim <= 64) {
+      decode<64>(stream, work);
+    } else if (a.padded_dim <= 128) {
+      decode<128>(stream, work);
+    } else {
+      decode<256>(stream, work);
+    }
+    if (work.splits == 1) return;
+    launch(stream, combine_splits_kernel<T>, dim3(static_cast<unsigned>(work.count), static_cast<unsigned>(a.heads)),
+           kDecodeThreads, 0, work);
+  }
+  void prefill_attention(StreamHandle stream, const PrefillAttention& work) const override {
+    if (work.attention.padded_dim <= 64) {
+      prefill<64>(stream, work);
+    } else if (work.attention.padded_dim <= 128) {
+      prefill<128>(stream, work);
+    } else {
+      prefill<256>(stream, work);
+    }
+  }
+  void swiglu(StreamHandle stream, const SwiGlu& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.width, kSwiGluThreads * kVector<T>));
+    launch(stream, swiglu_kernel<T>, grid, kSwiGluThreads, 0, work);
+  }
+  void read_kv(StreamHandle stream, const CopyKv& work) const override {
+    launch(stream, copy_kv_kernel<T, true>, dim3(static_cast<unsigned>(work.tokens)), kCopyKvThreads, 0, work);
+  }
+  void write_kv(StreamHandle stream, const CopyKv& work) const override {
+    launch(stream, copy_kv_kernel<T, false>, dim3(static_cast<unsigned>(work.tokens)), kCopyKvThreads, 0, work);
+  }
+
+ private:
+  template <int kDims>
+  void decode(StreamHandle stream, const DecodeAttention& work) const {
+    const Attention& a = work.attention;
+    const dim3 grid(static_cast<unsigned>(work.count),
+                    static_cast<unsigned>(a.kv_heads) * ceil_div(a.heads / a.kv_heads, kDecodeHeads),
+                    static_cast<unsigned>(work.splits));
+    launch(stream, decode_attention_kernel<T, kDims>, grid, kDecodeThreads, sizeof(DecodeShared<kDims>), work);
+  }
+  template <int kDims>
+  void prefill(StreamHandle stream, const PrefillAttention& work) const {
+    const dim3 grid(static_cast<unsigned>(work.count), static_cast<unsigned>(work.attention.heads));
+    if constexpr (std::is_same_v<T, Bf16> && kDims <= 128) {
+      launch(stream, prefill_tensor_cores_kernel<kDims>, grid, kTensorThreads, sizeof(TensorShared<kDims>), work);
+    } else {
+      launch(stream, prefill_attention_kernel<T, kDims>, grid, kPrefillThreads, sizeof(PrefillShared<kDims>), work);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace windlass::worker::cuda

@@ -1,0 +1,124 @@
+// Sums of sizes.
+#include "worker/backend/cuda/memory_need.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/batch.h"
+
+namespace windlass::worker::cuda {
+namespace {
+
+constexpr std::int64_t kHeadsOfABlock = 4;       // as decode_attention.cuh
+constexpr std::int64_t kBlocksPerProcessor = 4;  // thread blocks that a multiprocessor should have to choose from
+constexpr std::int64_t kLeastSplitTokens = 128;  // a part of a context that is worth its combining
+constexpr std::int64_t kFloat = sizeof(float);
+
+// Thread blocks of decode attention for one row and one split.
+std::int64_t blocks_of_row(const ModelConfig& config) {
+  const std::int64_t group = config.heads / config.kv_heads;
+  return config.kv_heads * ((group + kHeadsOfABlock - 1) / kHeadsOfABlock);
+}
+
+double gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+}  // namespace
+
+std::int64_t padded_decode_rows(std::int64_t rows) {
+  for (std::int64_t small = 1; small < 8; small *= 2) {
+    if (rows <= small) return small;
+  }
+  const std::int64_t step = rows <= 64 ? 8 : 32;
+  return (rows + step - 1) / step * step;
+}
+
+std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens, int multiprocessors) {
+  const std::int64_t room = kBlocksPerProcessor * multiprocessors / std::max<std::int64_t>(1, rows * blocks_of_row(config));
+  const std::int64_t worth = longest_tokens / kLeastSplitTokens;
+  const std::int64_t most = std::min({room, worth, kMostSplits});
+  std::int64_t splits = 1;
+  while (splits * 2 <= most) splits *= 2;
+  return splits;
+}
+
+WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& options, int multiprocessors) {
+  const BlockRange blocks = options.blocks.value_or(config.all_blocks());
+  const bool ends = blocks.end == config.layers;
+  WorkingSizes sizes;
+  sizes.rows =
+      std::max(options.max_batch_tokens, padded_decode_rows(std::min(options.max_batch_tokens, options.max_logit_rows)));
+  const std::int64_t logit_rows = ends ? padded_decode_rows(options.max_logit_rows) : 0;
+  sizes.residual = sizes.rows * config.hidden_size;
+  sizes.normed = sizes.rows * config.hidden_size;
+  sizes.qkv = sizes.rows * (config.q_size() + 2 * config.kv_size());
+  sizes.queries = sizes.rows * config.heads * padded_dim_of(config.head_dim);
+  sizes.mixed = sizes.rows * config.q_size();
+  sizes.gate_up = sizes.rows * 2 * config.intermediate_size;
+  sizes.activated = sizes.rows * config.intermediate_size;
+  sizes.last = logit_rows * config.hidden_size;
+  sizes.logits = logit_rows * config.vocab_size;
+  // With more than one split, rows * splits is at most what decode_splits() lets them be.
+  const std::int64_t split_rows = kBlocksPerProcessor * multiprocessors / blocks_of_row(config) + 1;
+  sizes.partial = split_rows * config.heads * config.head_dim;
+  sizes.partial_stats = split_rows * config.heads * 2;
+  sizes.angles = options.max_context_tokens * (config.head_dim / 2);
+  sizes.batch = most_packed(sizes.rows, logit_rows, sizes.rows * blocks_for(options.max_context_tokens));
+  sizes.kv_copy = kKvCopyTokens * (2 * config.kv_size() + 1);
+  return sizes;
+}
+
+MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& options, Precision precision, int multiprocessors) {
+  const BlockRange blocks = options.blocks.value_or(config.all_blocks());
+  const bool begins = blocks.first == 0;
+  const bool ends = blocks.end == config.layers;
+  const std::int64_t element = bytes_of(precision);
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t layer = hidden * (2 * config.q_size() + 2 * config.kv_size() + 3 * config.intermediate_size);
+  const std::int64_t layer_floats = 3 * hidden + config.q_size() + 2 * config.kv_size() + 2 * config.head_dim;
+  const std::int64_t tables = (begins ? 1 : 0) + (ends && !(begins && config.tie_word_embeddings) ? 1 : 0);
+  MemoryNeed need;
+  need.weights_bytes = blocks.size() * (layer * element + layer_floats * kFloat) +
+                       tables * config.vocab_size * hidden * element + hidden * kFloat;
+  const WorkingSizes sizes = working_sizes(config, options, multiprocessors);
+  need.working_bytes =
+      kFloat * (sizes.residual + sizes.logits + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
+                sizes.kv_copy) +
+      element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.gate_up + sizes.activated + sizes.last);
+  need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
+  return need;
+}
+
+Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMemory& memory, double share, std::int64_t wanted,
+                                          std::int64_t least) {
+  const auto within = static_cast<std::int64_t>(share * static_cast<double>(memory.total_bytes));
+  const std::int64_t budget = std::min(memory.free_bytes, within);
+  const std::int64_t left = budget - need.weights_bytes - need.working_bytes;
+  if (left >= least * need.kv_block_bytes) return std::min(wanted, left / need.kv_block_bytes);
+  return Error{
+      ErrorCode::kResourceExhausted,
+      fmt::format("the device's memory: {:.1f} GB are missing: weights take {:.1f} GB, working memory {:.1f} GB and a KV "
+                  "cache of {} tokens {:.1f} GB, of {:.1f} GB ({:.1f} GB are free, of {:.1f} GB --gpu-memory-share {} "
+                  "may be used)",
+                  gb(least * need.kv_block_bytes - left), gb(need.weights_bytes), gb(need.working_bytes),
+                  least * kKvBlockTokens, gb(least * need.kv_block_bytes), gb(budget), gb(memory.free_bytes),
+                  gb(memory.total_bytes), share)};
+}
+
+Result<void> check_cuda_model(const ModelConfig& config) {
+  constexpr std::array kServed = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2, Architecture::kQwen3};
+  if (std::find(kServed.begin(), kServed.end(), config.architecture) == kServed.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("model_type: found {}, allowed with --backend cuda are llama, mistral, qwen2 and qwen3",
+                             to_string(config.architecture))};
+  }
+  if (config.head_dim > kMaxHeadDim) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("head_dim: found {}, allowed with --backend cuda is at most {}", config.head_dim, kMaxHeadDim)};
+  }
+  return {};
+}
+
+}  // namespace windlass::worker::cuda

@@ -1,0 +1,71 @@
+// What a model takes of a device's memory, and how large a KV cache that leaves. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "planner/base/result.h"
+#include "worker/backend/cuda/device.h"
+#include "worker/model/config.h"
+
+namespace windlass::worker::cuda {
+
+struct CudaBackendOptions {
+  std::int64_t kv_blocks = 0;             // of kKvBlockTokens positions
+  std::int64_t max_batch_tokens = 2048;   // per forward()
+  std::int64_t max_logit_rows = 8;        // chunks that want logits, per forward()
+  std::int64_t max_context_tokens = 0;    // positions that exist
+  std::optional<BlockRange> blocks = {};  // nullopt: all of the model's
+};
+
+// Elements of the working memory's arrays; float where not said otherwise.
+struct WorkingSizes {
+  std::int64_t rows = 0;  // of tokens, that the following have
+  std::int64_t residual = 0;
+  std::int64_t normed = 0;  // of the precision, like these:
+  std::int64_t qkv = 0;
+  std::int64_t queries = 0;
+  std::int64_t mixed = 0;
+  std::int64_t gate_up = 0;
+  std::int64_t activated = 0;
+  std::int64_t last = 0;  // to here
+  std::int64_t logits = 0;
+  std::int64_t partial = 0;
+  std::int64_t partial_stats = 0;
+  std::int64_t angles = 0;   // of cos, and of sin
+  std::int64_t batch = 0;    // int32
+  std::int64_t kv_copy = 0;  // of read_kv() and write_kv(), once
+};
+
+struct MemoryNeed {
+  std::int64_t weights_bytes = 0;
+  std::int64_t working_bytes = 0;
+  std::int64_t kv_block_bytes = 0;
+};
+
+// Rows of a decode batch are filled up to one of few numbers, for each of which there may be a graph: the least that is enough.
+[[nodiscard]] std::int64_t padded_decode_rows(std::int64_t rows);
+
+// Tokens that one piece of read_kv() and write_kv() moves.
+inline constexpr std::int64_t kKvCopyTokens = 256;
+
+// Parts of a context that decode attention runs beside each other, so that `rows` of them fill the device: a power of two, at
+// most kMostSplits.
+inline constexpr std::int64_t kMostSplits = 64;
+[[nodiscard]] std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens,
+                                         int multiprocessors);
+
+[[nodiscard]] WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& options, int multiprocessors);
+
+[[nodiscard]] MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& options, Precision precision,
+                                     int multiprocessors);
+
+// As many blocks as fit into `share` of the device's memory beside weights and working memory, at most `wanted`.
+// Error: kResourceExhausted when not even `least` fit; names what there is, what is needed and the GB that are missing.
+[[nodiscard]] Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMemory& memory, double share,
+                                                        std::int64_t wanted, std::int64_t least);
+
+// Whether the CUDA backend computes this model. Error: kInvalidArgument naming the field, what was found and what is allowed.
+[[nodiscard]] Result<void> check_cuda_model(const ModelConfig& config);
+
+}  // namespace windlass::worker::cuda
