@@ -80,6 +80,7 @@ Actions Router::accepted(double now_s, RequestId id) {
   if (found == requests_.end() || found->second.at() == nullptr) return {};
   Actions actions;
   const SlotPtr slot = found->second.at();
+  if (slot->blocked_until_s > 0 && slot->refused_for == Refusal::kDraining) return {};  // it finishes what it has, no more
   slot->refusals = 0;
   if (std::exchange(slot->blocked_until_s, 0) > 0) slots_freed(now_s, found->second.record.model, {slot}, actions);
   return actions;

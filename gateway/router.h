@@ -157,7 +157,7 @@ class Router {
   // The worker refused it before doing any work: it may go elsewhere.
   [[nodiscard]] Actions refused(double now_s, RequestId id, Refusal why);
   // The worker answers it (the head of a response came, whatever its status): where it had refused others it is sent requests
-  // again.
+  // again, unless it drains.
   [[nodiscard]] Actions accepted(double now_s, RequestId id);
   // The prefill worker took it, and said where its keys and values will be: the second step may begin.
   [[nodiscard]] Actions prefilled(double now_s, RequestId id);

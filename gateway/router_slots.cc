@@ -141,6 +141,7 @@ void Router::empty_queue_of(Model& model, ChainSlot& slot) {
 void Router::block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why) {
   const bool was_blocked = slot->blocked_until_s > 0;
   ++slot->refusals;
+  slot->refused_for = why;
   slot->blocked_until_s = now_s + backoff_s(why, slot->refusals);
   const auto found = models_.find(model);
   if (found == models_.end() || !found->second->listed) return;

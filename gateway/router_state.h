@@ -55,10 +55,11 @@ class ChainTurns {
       indices_.push_back(one.index);
     }
     if (keys == keys_ && values == values_) return;
+    const std::vector<double> earned_before = turns_.earned();
     std::vector<double> earned(keys.size(), 0);
     for (std::size_t place = 0; place < keys.size(); ++place) {
       const auto before = std::find(keys_.begin(), keys_.end(), keys[place]);
-      if (before != keys_.end()) earned[place] = turns_.earned()[static_cast<std::size_t>(before - keys_.begin())];
+      if (before != keys_.end()) earned[place] = earned_before[static_cast<std::size_t>(before - keys_.begin())];
     }
     keys_ = std::move(keys);
     values_ = std::move(values);
@@ -103,8 +104,9 @@ struct Router::ChainSlot {
   ChainTurns decode_turns;                        // who takes its requests over: of a prefill chain, while it is listed
   bool listed = false;
   int in_flight = 0;
-  int refusals = 0;            // in a row
-  double blocked_until_s = 0;  // it refused us: no new request before this; 0: it may have one
+  int refusals = 0;                         // in a row
+  Refusal refused_for = Refusal::kConnect;  // the last of these
+  double blocked_until_s = 0;               // it refused us: no new request before this; 0: it may have one
   Contact contact = Contact::kAnswers;
   dispatch::WaitingLine waiting;  // for a slot of this chain; only while it is open
 

@@ -31,7 +31,9 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
       kv_cache_usage_ratio(registry.gauges("windlass_worker_kv_cache_usage_ratio", "Share of the KV cache in use, 0 to 1.")
                                .with({{"model", model}})),
       prompt_tokens(
-          registry.counters("windlass_worker_prompt_tokens_total", "Prompt tokens processed.").with({{"model", model}})),
+          registry
+              .counters("windlass_worker_prompt_tokens_total", "Tokens of prompts, those that were in the KV cache included.")
+              .with({{"model", model}})),
       generation_tokens(
           registry.counters("windlass_worker_generation_tokens_total", "Tokens generated.").with({{"model", model}})),
       time_to_first_token(registry

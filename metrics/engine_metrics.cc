@@ -85,7 +85,7 @@ struct CommonNames {
   std::string_view running = "num_requests_running", waiting = "num_requests_waiting";
   std::vector<std::string_view> kv_share, token_time;  // the first that is there is read
   TokenTime kind = TokenTime::kGap;
-  std::string_view finished = "request_success_total";
+  std::string_view finished = "request_success_total", cached = "prefix_cache_hits_total";
 };
 
 // What earlier names gave stays.
@@ -100,6 +100,7 @@ void read_common(const Exposition& page, const std::string& prefix, const Common
   first(read.ttft, latency(page, named("time_to_first_token_seconds")));
   for (const std::string_view name : names.token_time) set_token_time(read, latency(page, named(name)), names.kind);
   first(read.prompt_tokens, counter(page, named("prompt_tokens_total")));
+  first(read.cached_tokens, counter(page, named(names.cached)));
   first(read.generation_tokens, counter(page, named("generation_tokens_total")));
   first(read.requests_finished, counter(page, named(names.finished)));
 }
@@ -131,6 +132,7 @@ void read_sglang(const Exposition& page, EngineMetrics& read) {
   names.kv_share = {"token_usage"};
   names.token_time = kNewAndOldGaps;
   names.finished = "num_requests_total";
+  names.cached = "cached_tokens_total";
   read_common(page, "sglang:", names, read);
 }
 

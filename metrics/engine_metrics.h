@@ -78,6 +78,7 @@ struct EngineMetrics {
   std::optional<EngineLatency> time_per_token;
   std::optional<TokenTime> token_time;      // set with time_per_token
   std::optional<double> prompt_tokens;      // counter
+  std::optional<double> cached_tokens;      // counter: tokens of prompts that were in the KV cache, and not computed
   std::optional<double> generation_tokens;  // counter; SGLang and TGI count a request's tokens when it finishes
   std::optional<double> requests_finished;  // counter
   std::optional<double> start_time_s;       // of the process, Unix time: another one is another run, whatever the counters say

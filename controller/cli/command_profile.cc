@@ -1,6 +1,7 @@
 // `windlass profile`: measures a running worker over a grid of prompts and batches and writes a PerformanceProfile.
 #include <algorithm>
 #include <ostream>
+#include <random>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -61,6 +62,7 @@ Result<void> profile(ProfileFlags& flags, Console& console) {
   flags.grid.prompts = in_order(std::move(flags.grid.prompts));
   flags.grid.batches = in_order(std::move(flags.grid.batches));
   flags.target.max_tokens = flags.grid.max_tokens;
+  flags.target.seed = std::random_device{}();  // other prompts each time: the worker may have kept those of the last one
   const planner::ProfileKey key{flags.target.model, flags.accelerator, flags.gpus};
   WINDLASS_ASSIGN_OR_RETURN(ProfiledRows measured, measure(flags, key, console));
   // Kept before anything can go wrong with the fit.

@@ -38,7 +38,7 @@ Result<planner::ProfileRow> profile_row(const load::LoadResult& result, const pl
       return Error{ErrorCode::kFailedPrecondition,
                    fmt::format("an answer ended after {} tokens, which show no time per token", request.tokens)};
     }
-    row.prompt_tokens += request.prompt_tokens / row.batch_size;
+    row.prompt_tokens += (request.prompt_tokens - request.cached_tokens) / row.batch_size;
     row.end_to_end_s = std::max(row.end_to_end_s, request.finished_s);
     if (last == nullptr || *request.ttft_s > *last->ttft_s) last = &request;
   }

@@ -138,7 +138,10 @@ WindowReader::Step WindowReader::take(const WorkerPage& page) {
     window.ttft_s = ttft->value;
     window.prefills = ttft->count;
     const auto prompts = grown(before.prompt_tokens, now.prompt_tokens);
-    if (prompts && *prompts >= ttft->count) window.prompt_tokens = *prompts / ttft->count;
+    if (prompts && *prompts >= ttft->count) {
+      const double computed = *prompts - grown(before.cached_tokens, now.cached_tokens).value_or(0);
+      window.prompt_tokens = std::max(1.0, computed / ttft->count);
+    }
   }
   if (busy_ >= 3) {
     window.batch = running_squares_ / running_sum_;

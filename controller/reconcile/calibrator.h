@@ -46,7 +46,7 @@ struct WorkerWindow {
   double token_gap_s = 0;    // mean; 0: unknown
   double ttft_s = 0;         // mean; 0: unknown
   double prefills = 0;       // requests that got their first token
-  double prompt_tokens = 0;  // mean of these; 0: unknown
+  double prompt_tokens = 0;  // mean of these, without what the KV cache had of them; 0: unknown
   bool cold = false;
 };
 

@@ -8,6 +8,7 @@
 
 #include <cassert>
 #include <cstddef>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,11 +19,12 @@ class WeightedTurns {
  public:
   // REQUIRES: weights above 0.
   explicit WeightedTurns(std::vector<double> weights) : WeightedTurns(std::move(weights), {}) {}
-  // `earned`: of each place, where it has taken turns before with weights like these; none: nothing yet.
+  // `earned`: of each place what earned() said of it among others or with other weights; none: nothing yet.
   WeightedTurns(std::vector<double> weights, std::vector<double> earned)
       : weights_(std::move(weights)), earned_(std::move(earned)) {
     for (const double weight : weights_) assert(weight > 0);
     earned_.resize(weights_.size(), 0);
+    for (double& each : earned_) each *= together();
   }
 
   // Whose turn it is among the places that pass; none: none passes. Of equals the first.
@@ -40,10 +42,16 @@ class WeightedTurns {
     return best;
   }
 
-  // By place.
-  [[nodiscard]] const std::vector<double>& earned() const { return earned_; }
+  // By place, in turns: how far it is behind its share of those so far.
+  [[nodiscard]] std::vector<double> earned() const {
+    std::vector<double> turns = earned_;
+    for (double& each : turns) each /= together();
+    return turns;
+  }
 
  private:
+  [[nodiscard]] double together() const { return std::accumulate(weights_.begin(), weights_.end(), 0.0); }
+
   std::vector<double> weights_;
   std::vector<double> earned_;  // turns do not change their sum
 };

@@ -567,8 +567,11 @@ ConfigurationChoice choose_either(const ConfigurationInput& given) {
 
   ConfigurationChoice whole = choose_whole(given);
   ConfigurationChoice parts = choose_split(given);
-  if (parts.chosen) {
-    if (Reason objection = objection_to_smallest_pair(service, *parts.chosen, *parts.prefill); !objection.code.empty()) {
+  // Where whole workers hold, phases are split with room for a pair in its proportion, and stay split with room for any.
+  if (parts.chosen && whole.chosen) {
+    const int prompt_workers = split ? 1 : parts.prefill->workers(1);
+    Reason objection = objection_to_pair(service, *parts.chosen, *parts.prefill, prompt_workers);
+    if (!objection.code.empty()) {
       parts = {};
       parts.feasible = Hint{Truth::kFalse, objection.code, objection.message};
       parts.reasons.push_back(std::move(objection));

@@ -63,7 +63,7 @@ Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const
 }
 
 // The service's own limit that so many workers of both sides exceed and how; empty: none.
-std::pair<const char*, std::string> objection_to_pair(const Service& service, const Configuration& answering,
+std::pair<const char*, std::string> objection_to_both(const Service& service, const Configuration& answering,
                                                       const Configuration& prompts, const Retiring& retiring, int workers,
                                                       int beside) {
   const std::string both = fmt::format("{} workers that answer and {} that compute prompts", workers, beside);
@@ -219,8 +219,9 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   return choice;
 }
 
-Reason objection_to_smallest_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill) {
-  auto [code, message] = objection_to_pair(service, answering, prefill.configuration, Retiring{}, 1, prefill.workers(1));
+Reason objection_to_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill,
+                         int prompt_workers) {
+  auto [code, message] = objection_to_both(service, answering, prefill.configuration, Retiring{}, 1, prompt_workers);
   return Reason{code, std::move(message), {}};
 }
 
@@ -240,7 +241,7 @@ Service answering_side(const Service& service, const PrefillSide& prefill) {
 int limit_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill, const Retiring& retiring,
                Target& target) {
   const auto objection = [&](int workers, int beside) {
-    return objection_to_pair(service, answering, prefill.configuration, retiring, workers, beside);
+    return objection_to_both(service, answering, prefill.configuration, retiring, workers, beside);
   };
   // The most for which there is no objection, of those below `too_many`; 0 counts as none.
   const auto most_of = [](int too_many, const auto& objects) {

@@ -27,9 +27,9 @@ namespace windlass::planner {
 // transfers are left out, so that this errs towards asking. `classes`: those with GPUs.
 [[nodiscard]] bool split_may_pay(const Service& service, std::span<const AcceleratorState> classes);
 
-// The service's own limit that one worker that answers and those that compute its prompts exceed; empty: none.
-[[nodiscard]] Reason objection_to_smallest_pair(const Service& service, const Configuration& answering,
-                                                const PrefillSide& prefill);
+// The service's own limit that one worker that answers and so many that compute its prompts exceed; empty: none.
+[[nodiscard]] Reason objection_to_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill,
+                                       int prompt_workers);
 
 // The service as decide_target() is to see it: without its prefill workers, its counts of workers being of those that answer.
 [[nodiscard]] Service answering_side(const Service& service, const PrefillSide& prefill);

@@ -166,6 +166,10 @@ Scenario draw_scenario(std::uint64_t seed) {
   for (ServiceScenario& service : scenario.services) {
     if (split.uniform() < 0.15) set_split_phases(service.spec, true);
   }
+  // Caches that are slow between nodes: tables weigh the pairs of prefill and decode workers.
+  if (split.uniform() < 0.5) {
+    for (json& one : scenario.classes) one["spec"]["interNodeLink"] = {{"bandwidthBytesPerSecond", "1G"}};
+  }
   if (services > 2 && random.uniform() < 0.15) scenario.services.back().broken_image = true;
   scenario.faults = draw_faults(seed);
   scenario.faults_from_s = random.uniform() < 0.3 ? 0 : random.uniform(5, 60);

@@ -153,7 +153,8 @@ Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes
   // Not shm_open(): its names outlive a killed process, and a container's /dev/shm has 64 MiB.
   const int descriptor = ::memfd_create("windlass-ranks", MFD_CLOEXEC);
   if (descriptor < 0) return call_failed("memfd_create");
-  // Not ftruncate(): the kernel would promise more than there is, and end a process when it is used.
+  // Not ftruncate(): the kernel would promise more than there is, and end a process in the middle of its work. In a container
+  // with too little memory it ends this one here.
   int status = 0;
   do {
     status = ::posix_fallocate(descriptor, 0, bytes);

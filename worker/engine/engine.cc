@@ -44,6 +44,7 @@ struct Engine::Sequence {
   bool finished = false;   // to be dropped at the end of this step
   bool receiving = false;  // its prompt comes from another worker: no work until then
   bool sending = false;    // the transfer knows of its blocks
+  bool foreign = false;    // it holds what another worker says are its prompt's keys and values
 
   [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
   [[nodiscard]] const KvSession& kv() const { return request.kv; }
@@ -107,6 +108,7 @@ void Engine::release(Sequence& sequence) {
   kv_.give_back(sequence.blocks);
   sequence.blocks.clear();
   sequence.cached = sequence.named = 0;
+  sequence.foreign = false;
   sequence.prefix = KvAllocator::kBeginning;
 }
 
@@ -162,7 +164,7 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
     return std::nullopt;
   }
   sequence.cached = static_cast<std::int64_t>(sequence.tokens.size());
-  name_blocks(sequence);
+  sequence.foreign = true;
   sequence.sampler.adopt(first->id);
   TokenEvent event = extend(sequence, *first, clock_.now_s());
   drop_finished();
@@ -264,7 +266,9 @@ bool Engine::reserve(Sequence& next) {
   return true;
 }
 
-bool Engine::shares_prefix(const Sequence& sequence) const { return options_.prefix_caching && sequence.request.chain.empty(); }
+bool Engine::shares_prefix(const Sequence& sequence) const {
+  return options_.prefix_caching && sequence.request.chain.empty() && !sequence.foreign;
+}
 
 // Those that have become full, for who begins alike.
 void Engine::name_blocks(Sequence& sequence) {

@@ -13,7 +13,9 @@
 //
 // Prompts that begin alike share what is in the cache of their common full blocks, also after the first of them is over, until
 // the room is needed (kv_allocator.h); the last token of a prompt is always computed, for its logits. A preempted sequence
-// finds its own blocks again that way. Requests of chains of workers do without: the later workers have caches of their own.
+// finds its own blocks again that way. Prompts that come in one step share nothing yet. Requests of chains of workers do
+// without: the later workers have caches of their own; so do prompts that another worker computes, and what it sends is nobody
+// else's.
 //
 // Pure logic over Backend and Clock: no threads, no I/O. One thread at a time.
 #pragma once

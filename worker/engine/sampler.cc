@@ -33,7 +33,8 @@ std::int32_t best_of(std::span<const float> logits) {
   return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
-// e^x to two units in the last place, for x from -87, below which it does not go, to 0: 2^k e^r with |r| at most half of ln 2.
+// e^x to a few units in the last place, for x from -87, below which it does not go, to 0: 2^k e^r with |r| at most half of
+// ln 2.
 float exp_of(float x) {
   x = x > -87.0F ? x : -87.0F;
   const int k = static_cast<int>(x * 1.44269504F - 0.5F);
@@ -104,16 +105,16 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
   candidates_.clear();
   if (cuts_number) {
     // The likeliest so far as a heap with the least likely on top: most tokens are compared with that one alone.
-    float least = 0;
+    std::optional<float> least;
     for (std::size_t id = 0; id < weights_.size(); ++id) {
-      if (!(weights_[id] > least)) continue;  // of equals the first ones stay
+      if (weights_[id] == 0 || (least && logits[id] <= *least)) continue;  // of equals the first ones stay
       if (candidates_.size() == most) {
         std::pop_heap(candidates_.begin(), candidates_.end(), likelier);
         candidates_.pop_back();
       }
       candidates_.push_back({weights_[id], static_cast<std::int32_t>(id)});
       std::push_heap(candidates_.begin(), candidates_.end(), likelier);
-      if (candidates_.size() == most) least = weights_[static_cast<std::size_t>(candidates_.front().id)];
+      if (candidates_.size() == most) least = logits[static_cast<std::size_t>(candidates_.front().id)];
     }
     total = 0;
     for (const Candidate& candidate : candidates_) total += candidate.weight;
@@ -147,12 +148,15 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
 std::int32_t Sampler::draw_of_all(double total) {
   double left = rng_.uniform() * total;
   std::size_t block = 0;
+  bool within = false;
   for (std::size_t each = 0; each < block_sums_.size(); ++each) {
     if (block_sums_[each] == 0) continue;
     block = each;
-    if (left < block_sums_[each]) break;
+    within = left < block_sums_[each];
+    if (within) break;
     left -= block_sums_[each];
   }
+  if (!within) left = block_sums_[block];
   std::size_t drawn = 0;
   for (std::size_t id = block * kBlock; id < std::min((block + 1) * kBlock, weights_.size()); ++id) {
     if (weights_[id] == 0) continue;

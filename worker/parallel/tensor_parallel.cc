@@ -151,12 +151,13 @@ class TensorParallelBackend final : public Backend {
 RankGroupSizes tensor_parallel_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks) {
   RankGroupSizes sizes = rank_group_sizes(config, options, ranks);
   const bool begins = !options.blocks || options.blocks->first == 0;
-  // A chunk has a token at least, and a cache block is in one chunk at most.
+  // A chunk has a token at least, and the blocks of its sequence, which other chunks may have, too.
   const auto each =
       static_cast<std::int64_t>(sizeof(ChunkHead)) + (begins ? static_cast<std::int64_t>(sizeof(std::int32_t))
                                                              : config.hidden_size * static_cast<std::int64_t>(sizeof(float)));
-  sizes.message_bytes = static_cast<std::int64_t>(sizeof(StepHead)) + options.max_batch_tokens * each +
-                        options.kv_blocks * static_cast<std::int64_t>(sizeof(std::int32_t));
+  sizes.message_bytes =
+      static_cast<std::int64_t>(sizeof(StepHead)) + options.max_batch_tokens * each +
+      options.max_batch_tokens * blocks_for(options.max_context_tokens) * static_cast<std::int64_t>(sizeof(std::int32_t));
   return sizes;
 }
 

@@ -89,7 +89,7 @@ struct AnswerReader {
   bool events = false;  // text/event-stream
   int done = 0;
   int texts = 0;
-  int prompt_tokens = -1, tokens = -1;
+  int prompt_tokens = -1, tokens = -1, cached_tokens = 0;
   bool error_event = false;
   std::string error_text;
   std::string partial;
@@ -99,6 +99,8 @@ struct AnswerReader {
     if (!json.is_object() || !json.contains("usage") || !json["usage"].is_object()) return;
     prompt_tokens = json["usage"].value("prompt_tokens", -1);
     tokens = json["usage"].value("completion_tokens", -1);
+    const nlohmann::json details = json["usage"].value("prompt_tokens_details", nlohmann::json());
+    if (details.is_object()) cached_tokens = details.value("cached_tokens", 0);
   }
 
   // Returns how many events with text were among the bytes.
@@ -300,6 +302,7 @@ class Generator {
     if (!reader.events && result.status == 200) reader.read_usage(reader.partial);
     result.tokens = reader.tokens >= 0 ? reader.tokens : reader.texts;
     result.prompt_tokens = std::max(0, reader.prompt_tokens);
+    result.cached_tokens = std::clamp(reader.cached_tokens, 0, result.prompt_tokens);
     if (first_s.has_value()) {
       result.ttft_s = *first_s - result.scheduled_s;
       if (result.tokens > 1) result.tpot_s = (last_s - *first_s) / (result.tokens - 1);

@@ -25,7 +25,8 @@ struct RequestResult {
   Outcome outcome = Outcome::kLost;
   int status = 0;  // of the last answer; 0: none
   int prompt_tokens = 0;
-  int tokens = 0;  // from usage where it came, else events with text
+  int cached_tokens = 0;  // of these, as the usage says: the worker had them already
+  int tokens = 0;         // from usage where it came, else events with text
   int retries = 0;
   bool duplicated = false;
   std::string chain;    // X-Windlass-Worker

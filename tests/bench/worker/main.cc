@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Of matrix products")->capture_default_str()->check(CLI::Range(1, 1024));
   app.add_option("--repeats", options.repeats, "Of each measurement; the median counts")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100));
+      ->check(CLI::Range(1, 40));
   app.add_option("--layers", options.layers, "Of the model; 16 as Llama 3.2 1B has")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));

@@ -96,7 +96,8 @@ TEST_F(ChainOfWorkers, AnswersAsOneWorkerWould) {
         EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
         EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
       }
-      EXPECT_EQ(found["usage"], expected["usage"]);
+      EXPECT_EQ(found["usage"]["prompt_tokens"], expected["usage"]["prompt_tokens"]);
+      EXPECT_EQ(found["usage"]["total_tokens"], expected["usage"]["total_tokens"]);
     }
   }
   json streamed = request();

@@ -98,7 +98,8 @@ TEST_F(Split, AnswersAsOneWorkerWould) {
         EXPECT_EQ(here["top_logprobs"][0].size(), there["top_logprobs"][0].size());
       }
     }
-    EXPECT_EQ(found["usage"], expected["usage"]);
+    EXPECT_EQ(found["usage"]["prompt_tokens"], expected["usage"]["prompt_tokens"]);
+    EXPECT_EQ(found["usage"]["total_tokens"], expected["usage"]["total_tokens"]);
   }
   json streamed = request();
   streamed["stream"] = true;

@@ -131,11 +131,15 @@ class Play {
     const bool held = holds_.contains(pick);
     if (what < 65) {
       if (held && started_.contains(pick)) return;  // a worker cannot refuse what it has begun to answer
-      if (held) refused_at_[holds_.at(pick).address] = now_s_;
+      const auto why = static_cast<Refusal>(rng_.integer(0, 2));
+      if (held) {
+        refused_at_[holds_.at(pick).address] = now_s_;
+        refused_for_[holds_.at(pick).address] = why;
+      }
       if (held) holds_.erase(pick);
-      take(router_.refused(now_s_, pick, static_cast<Refusal>(rng_.integer(0, 2))));
+      take(router_.refused(now_s_, pick, why));
     } else if (what < 70) {
-      if (held) refused_at_.erase(holds_.at(pick).address);
+      if (held && refused_for_[holds_.at(pick).address] != Refusal::kDraining) refused_at_.erase(holds_.at(pick).address);
       take(router_.accepted(now_s_, pick));
     } else if (what < 75) {
       if (!held) return;
@@ -148,6 +152,7 @@ class Play {
       if (moves) {
         moved_.insert(pick);
         refused_at_[holds_.at(pick).address] = now_s_;
+        refused_for_[holds_.at(pick).address] = Refusal::kConnect;
         holds_.erase(pick);
       }
       take(router_.failed(now_s_, pick, "broken", may_move));
@@ -427,6 +432,7 @@ class Play {
   std::set<RequestId> moved_;  // a worker may have worked on it in vain
   std::map<std::string, Contact> contacts_;
   std::map<std::string, double> refused_at_;
+  std::map<std::string, Refusal> refused_for_;
 };
 
 // Given 3,000 seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models and

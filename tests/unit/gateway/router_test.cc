@@ -321,11 +321,14 @@ TEST_F(RouterTest, AnAnswerEndsThePause) {
   use(0, table(1, {chain("a", 9, 2)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).size(), 1U);
-  EXPECT_TRUE(router.refused(0.01, 2, Refusal::kDraining).empty());
+  EXPECT_TRUE(router.refused(0.01, 2, Refusal::kFull).empty());
   const auto actions = router.accepted(0.02, 1);
   ASSERT_EQ(actions.size(), 1U);
   EXPECT_EQ(all<Dispatch>(actions).at(0).id, 2U);
   EXPECT_TRUE(router.accepted(0.03, 1).empty());
+  EXPECT_TRUE(router.refused(0.04, 2, Refusal::kDraining).empty());
+  EXPECT_TRUE(router.accepted(0.05, 1).empty()) << "it finishes what it has, no more";
+  EXPECT_EQ(all<Dispatch>(router.tick(1.1)).at(0).id, 2U);
 }
 
 // Given a worker that breaks, in exchanges that may not move; before a byte was sent it is a 502, after that the stream is

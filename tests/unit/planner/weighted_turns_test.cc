@@ -42,15 +42,20 @@ TEST(WeightedTurns, StaysNearTheShares) {
   }
 }
 
-// Given other weights for the same places after every other turn, expect the shares of their mean all the same: what was earned
-// goes on.
+// Given other weights for the same places after every other turn, on another scale each time, expect the shares of their mean
+// all the same, and near it at any time: what was earned goes on.
 TEST(WeightedTurns, GoOnWithOtherWeights) {
   WeightedTurns turns({0.5, 0.3, 0.2});
   std::vector<double> taken(3, 0);
   for (int turn = 1; turn <= 600; ++turn) {
     ++taken[*turns.next(kAll)];
     const double more = turn % 4 < 2 ? 0.1 : -0.1;
-    if (turn % 2 == 0) turns = WeightedTurns({0.5 + more, 0.3 - more, 0.2}, turns.earned());
+    const double scale = turn % 8 < 4 ? 1 : 0.01;
+    if (turn % 2 == 0) {
+      turns = WeightedTurns({scale * (0.5 + more), scale * (0.3 - more), scale * 0.2}, turns.earned());
+    }
+    ASSERT_NEAR(taken[0], 0.5 * turn, 3) << turn;
+    ASSERT_NEAR(taken[2], 0.2 * turn, 3) << turn;
   }
   EXPECT_NEAR(taken[0], 300, 3);
   EXPECT_NEAR(taken[1], 180, 3);

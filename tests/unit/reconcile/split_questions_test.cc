@@ -25,6 +25,7 @@ planner::Snapshot snapshot(const std::string& name = "chat") {
   planner::Snapshot out;
   out.accelerators = {with_gpus(h100(), 8), with_gpus(a100(), 8)};
   out.services = {chat_service(name)};
+  out.services[0].accelerators.push_back({"a100", std::nullopt});
   out.services[0].scaling.strategy = planner::Strategy::kDisaggregated;
   return out;
 }

@@ -110,7 +110,7 @@ EngineOptions small_options() {
   options.max_waiting = 100;
   options.max_context_tokens = 100;
   options.max_batch_tokens = 24;
-  options.prefix_caching = false;  // chains do without, and are compared step by step with engines over the whole model
+  options.prefix_caching = false;  // chains have none: preempted sequences would take other steps in a whole model
   return options;
 }
 

@@ -139,10 +139,11 @@ class Pair {
 };
 
 // Given hundreds of random runs of a pair (caches so small that prompts lose their blocks on either side, answers that come in
-// any order, break, or never come because the prefill worker gave the prompt up, requests cancelled midway), every request's
-// tokens are those it has alone; each prefill ends once; all blocks come back; both come to rest. Most prompts do arrive.
+// any order, break, or never come because the prefill worker gave the prompt up, requests cancelled midway; most prompts begin
+// alike), every request's tokens are those it has alone; each prefill ends once; all blocks come back; both come to rest. Most
+// prompts do arrive.
 TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
-  std::int64_t received = 0, recomputed = 0, given_up = 0, preemptions = 0;
+  std::int64_t received = 0, recomputed = 0, given_up = 0, preemptions = 0, found = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Rng rng(seed, "pair");
     EngineOptions options;
@@ -159,8 +160,10 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
       GenerationRequest request;
     };
     std::map<RequestId, Planned> planned;
+    const std::vector<std::int32_t> common(120, static_cast<std::int32_t>(seed % kVocabulary));
     for (RequestId id = 1; id <= 8; ++id) {
       auto prompt = random_prompt(rng, options.max_context_tokens - 1);
+      if (rng.uniform() < 0.6) std::copy_n(common.begin(), rng.integer(0, std::ssize(prompt)), prompt.begin());
       planned[id] = {rng.integer(0, 30), rng.uniform() < 0.2, greedy(std::move(prompt), rng.integer(1, 30))};
     }
     // One whole request runs on the prefill worker, too, and wants its room.
@@ -236,11 +239,35 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
     EXPECT_EQ(pair.decode.load().kv_blocks_used, 0) << "seed " << seed;
     for (const auto& [id, end] : pair.prefill_ends) given_up += end == FinishReason::kCancelled && id != cancelled ? 1 : 0;
     preemptions += pair.decode.preemptions();
+    found += pair.prefill.prefix_counts().found;
   }
+  EXPECT_GT(found, 3000);
   EXPECT_GT(received, 1300);
   EXPECT_GT(recomputed, 80);
   EXPECT_GT(given_up, 80);
   EXPECT_GT(preemptions, 25);
+}
+
+// Given a prompt that another worker computed and a later one that begins alike; nothing of what was sent serves the second: it
+// is what the other worker said it is, and that only for who asked for it.
+TEST(KvTransfer, WhatWasSentIsNobodyElses) {
+  EngineOptions options;
+  options.max_running = 2;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = 100;
+  Pair pair(options, 8, 8);
+  const GenerationRequest request = greedy(std::vector<std::int32_t>(50, 7), 3);
+  pair.begin(1, request);
+  pair.record_prefill(pair.prefill.step());
+  pair.go_on(1, request);
+  static_cast<void>(pair.decode.step());
+  while (!pair.questions.empty()) pair.answer(0, false);
+  EXPECT_EQ(pair.deliver().size(), 1U);
+  while (!pair.decode.idle()) static_cast<void>(pair.decode.step());
+  ASSERT_TRUE(pair.decode.submit(2, request, 0).ok());
+  static_cast<void>(pair.decode.step());
+  EXPECT_EQ(pair.decode.last_iteration().tokens, 50);
+  EXPECT_EQ(pair.decode.prefix_counts().found, 0);
 }
 
 // Given a long prompt in several iterations, pieces can be read while later ones are not computed yet, and the first token is

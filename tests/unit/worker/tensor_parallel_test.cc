@@ -235,8 +235,9 @@ class Both final : public Backend {
   Backend* second_;
 };
 
-// Requests that come, are computed in chunks beside each other and lose their blocks to one another.
-std::int64_t run_schedule(Rng& rng, const ModelConfig& config, Backend& backend) {
+// Requests that come, are computed in chunks beside each other, share the blocks of a common beginning and lose their blocks to
+// one another. `found`: grows by the tokens that they shared.
+std::int64_t run_schedule(Rng& rng, const ModelConfig& config, Backend& backend, std::int64_t* found = nullptr) {
   EngineOptions options;
   options.max_running = 4;
   options.max_waiting = 100;
@@ -245,16 +246,45 @@ std::int64_t run_schedule(Rng& rng, const ModelConfig& config, Backend& backend)
   const testing::ManualClock clock;
   Engine engine(options, backend, testing::letter, clock);
   RequestId next = 0;
+  const auto common = random_tokens(rng, config, 70);
   for (int step = 0; next < 10 || !engine.idle(); ++step) {
     for (; next < 10 && rng.uniform() < 0.4; ++next) {
-      EXPECT_TRUE(
-          engine.submit(next, testing::greedy(random_tokens(rng, config, rng.integer(1, 70)), rng.integer(1, 30)), 0).ok());
+      auto prompt = random_tokens(rng, config, rng.integer(1, 70));
+      if (rng.uniform() < 0.5) std::copy_n(common.begin(), prompt.size() - 1, prompt.begin());
+      EXPECT_TRUE(engine.submit(next, testing::greedy(std::move(prompt), rng.integer(1, 30)), 0).ok());
     }
     for (const TokenEvent& event : engine.step()) {
       EXPECT_NE(event.finish, FinishReason::kError) << event.error;
     }
   }
+  if (found != nullptr) *found += engine.prefix_counts().found;
   return engine.preemptions();
+}
+
+// Given a cache of seven blocks and four requests that share all but one of theirs, so that the batch names far more blocks
+// than there are, expect ranks to be told of all of them.
+TEST(TensorParallel, ABatchMayNameABlockManyTimes) {
+  Rng rng(1, "shared");
+  const ModelConfig config = config_for(rng, 2);
+  const ModelWeights weights = random_weights(config, 1);
+  const CpuBackendOptions options = options_for(config, 10);
+  const Ranks ranks(config, weights, options, 2);
+  EngineOptions of_engine;
+  of_engine.max_running = 4;
+  of_engine.max_waiting = 10;
+  of_engine.max_context_tokens = 100;
+  of_engine.max_batch_tokens = options.max_batch_tokens;
+  const testing::ManualClock clock;
+  Engine engine(of_engine, *ranks.backend, testing::letter, clock);
+  const auto prompt = random_tokens(rng, config, 81);
+  RequestId next = 0;
+  ASSERT_TRUE(engine.submit(++next, testing::greedy(prompt, 1), 0).ok());
+  while (!engine.idle()) (void)engine.step();
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(engine.submit(++next, testing::greedy(prompt, 5), 0).ok());
+  while (!engine.idle()) {
+    for (const TokenEvent& event : engine.step()) ASSERT_NE(event.finish, FinishReason::kError) << event.error;
+  }
+  EXPECT_EQ(engine.prefix_counts().found, 4 * 80);
 }
 
 class TensorParallelSchedules : public ::testing::TestWithParam<int> {};
@@ -264,7 +294,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallelSchedules, ::testing::Values(2, 4)
 // and schedules of batches, chunks and preemptions, several ranks give the logits of one within 1e-4 and its greedy tokens, but
 // where the top two lie closer than that.
 TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
-  std::int64_t preemptions = 0;
+  std::int64_t preemptions = 0, found = 0;
   Compared counts;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -275,12 +305,13 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
     const auto reference = alone(config, weights, options);
     const Ranks ranks(config, weights, options, GetParam());
     Both both(config, *reference, *ranks.backend, nullptr);
-    preemptions += run_schedule(rng, config, both);
+    preemptions += run_schedule(rng, config, both, &found);
     counts.rows += both.counts.rows;
     counts.close += both.counts.close;
     if (::testing::Test::HasFatalFailure()) return;
   }
   EXPECT_GT(preemptions, 10);
+  EXPECT_GT(found, 200);
   EXPECT_GT(counts.rows, 800);
   EXPECT_LE(counts.close, counts.rows / 100);
 }
