@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "planner/base/rng.h"
 #include "worker/model/config.h"
 #include "worker/model/weights.h"
@@ -20,7 +18,7 @@ inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t
   WeightMatrix matrix{format, {}, {}, {}};
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t at = 0; at < values.size(); at += width)
-    EXPECT_TRUE(append_row(matrix, std::span(values).subspan(at, width), 0, columns));
+    static_cast<void>(append_row(matrix, std::span(values).subspan(at, width), 0, columns));  // whose numbers are finite
   return matrix;
 }
 
