@@ -58,7 +58,7 @@ Result<ModelWeights> weights_of(const ModelConfig& config, const LayerWeights& l
   weights.layers.push_back(layer);
   if (blocks.first == 0) weights.embedding = numbers(config.vocab_size * config.hidden_size, 1);
   if (blocks.end == config.layers) {
-    weights.final_norm.assign(static_cast<std::size_t>(config.hidden_size), 1);
+    weights.final_norm.weight.assign(static_cast<std::size_t>(config.hidden_size), 1);
     weights.lm_head = numbers(config.vocab_size * config.hidden_size, 0.02F);
   }
   return weights;
@@ -67,12 +67,12 @@ Result<ModelWeights> weights_of(const ModelConfig& config, const LayerWeights& l
 Result<std::unique_ptr<Backend>> make_backend(const ModelConfig& config) {
   LayerWeights layer;
   const std::int64_t hidden = config.hidden_size;
-  layer.attention_norm.assign(static_cast<std::size_t>(hidden), 1);
+  layer.attention_norm.weight.assign(static_cast<std::size_t>(hidden), 1);
   layer.mlp_norm = layer.attention_norm;
-  layer.qkv = numbers((config.q_size() + 2 * config.kv_size()) * hidden, 0.02F);
-  layer.attention_out = numbers(hidden * config.q_size(), 0.02F);
-  layer.gate_up = numbers(2 * config.intermediate_size * hidden, 0.02F);
-  layer.down = numbers(hidden * config.intermediate_size, 0.02F);
+  layer.qkv.values = numbers((config.q_size() + 2 * config.kv_size()) * hidden, 0.02F);
+  layer.attention_out.values = numbers(hidden * config.q_size(), 0.02F);
+  layer.mlp.in.values = numbers(2 * config.intermediate_size * hidden, 0.02F);
+  layer.mlp.out.values = numbers(hidden * config.intermediate_size, 0.02F);
   worker::cuda::CudaBackendOptions options;
   options.kv_blocks = worker::blocks_for(kContext) * kMostSequences;
   options.max_batch_tokens = kPromptTokens;
