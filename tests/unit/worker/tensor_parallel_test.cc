@@ -422,8 +422,6 @@ TEST(TensorParallel, RefusedBatchesDoNoHarm) {
   expect_same_rows(*found, *expected, config.vocab_size, counts);
 }
 
-// Given a folder of weights, each rank loads exactly its slice of every matrix, and together they have each number once but for
-// norms.
 class TensorParallelFiles : public ::testing::TestWithParam<std::tuple<Architecture, WeightFormat>> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
                          ::testing::Combine(::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
@@ -432,6 +430,8 @@ INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
                          [](const auto& made) {
                            return fmt::format("{}_{}", to_string(std::get<0>(made.param)), to_string(std::get<1>(made.param)));
                          });
+// Given a folder of weights, taken in each format, each rank loads exactly its slice of every matrix, and together they have
+// each number once but for norms.
 TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   const testing::TemporaryFolder folder;
   ModelShape shape = testing::tiny_shape(std::get<0>(GetParam()));

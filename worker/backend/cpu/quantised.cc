@@ -18,12 +18,15 @@ inline __attribute__((always_inline)) float float_from_int8(std::uint8_t code) {
   return static_cast<float>(static_cast<std::int8_t>(code));
 }
 
-// e4m3: the bits of a normal number, moved to where FP32 has them, have the wrong bias alone; the others are eighths of 2^-6.
+// e4m3: the bits of a normal number, moved to where FP32 has them, have the wrong bias alone. The others, eighths of 2^-6
+// without a leading one, come out as 2^-7 and half of them; twice that less 2^-6 is smaller for these alone. No branch, so that
+// the loop is vectorised.
 inline __attribute__((always_inline)) float float_from_fp8(std::uint8_t code) {
   const std::int32_t bits = code;
-  const std::int32_t normal = ((bits & 0x7F) << 20) + ((127 - 7) << 23);
-  const auto small = std::bit_cast<std::int32_t>(static_cast<float>(bits & 0x07) * 0x1p-9F);
-  return std::bit_cast<float>(((bits & 0x78) == 0 ? small : normal) | ((bits & 0x80) << 24));
+  const auto normal = std::bit_cast<float>(((bits & 0x7F) << 20) + ((127 - 7) << 23));
+  const float small = 2 * normal - 0x1p-6F;
+  const float magnitude = small < normal ? small : normal;
+  return std::bit_cast<float>(std::bit_cast<std::int32_t>(magnitude) | ((bits & 0x80) << 24));
 }
 
 template <float (*FromCode)(std::uint8_t)>
