@@ -45,6 +45,7 @@ class Search {
       WINDLASS_RETURN_IF_ERROR(improve(start, worth));
     }
     if (served_) WINDLASS_RETURN_IF_ERROR(lift());
+    if (!served_) WINDLASS_RETURN_IF_ERROR(lift());  // as little unserved as was found, for less
     WINDLASS_ASSIGN_OR_RETURN(Mix mix, mix_of(columns_, best_));
     const bool all = all_served(best_worth_);
     if (all) mix.bound_per_hour = std::min(bound_, mix.cost_per_hour);
@@ -284,11 +285,13 @@ class Search {
     return false;
   }
 
-  // The least cost of whole workers that no cut forbids: a bound, and counts that are another cut or the answer.
+  // The least cost of whole workers that no cut forbids to serve everything, or else as much as the best mix so far: a bound,
+  // and counts that are another cut or the answer.
   Result<void> lift() {
+    const bool all = served_;
     for (int round = 0; round < options_.bound_rounds && go_on(); ++round) {
-      const bool have = all_served(best_worth_);
-      if (have && best_worth_.cost <= bound_ + kCostStep * (1 + bound_)) return {};
+      const bool have = !all || all_served(best_worth_);
+      if (all && have && best_worth_.cost <= bound_ + kCostStep * (1 + bound_)) return {};
       mip::MixedIntegerProgram program;
       for (std::size_t c = 0; c < columns_.columns.size(); ++c) {
         const MixColumns::Column& column = columns_.columns[c];
@@ -299,24 +302,35 @@ class Search {
         }
         program.add_variable({0, std::max<double>(std::ceil(work), have ? best_[c] : 0), column.price, true});
       }
+      add_budgets(columns_, program);
+      std::vector<double> known(best_.begin(), best_.end());
+      // What of each model goes unserved, beyond what no kind serves.
+      std::vector<std::vector<mip::Term>> of_class(static_cast<std::size_t>(columns_.classes));
       for (std::size_t m = 0; m < cuts_.size(); ++m) {
+        WINDLASS_ASSIGN_OR_RETURN(const double per_s, unserved(m, best_));
+        known.push_back(std::max(0.0, per_s - columns_.hopeless_per_s[m]));
+        const int beyond = program.add_variable({0, std::max(columns_.all_per_s, known.back()), 0, false});
+        of_class[static_cast<std::size_t>(columns_.ranks[m])].push_back({beyond, -1});
         for (const MixCut& cut : cuts_[m]) {
-          std::vector<mip::Term> terms;
+          std::vector<mip::Term> terms = {{beyond, 1}};
           for (std::size_t k = 0; k < cut.price.size(); ++k) {
             if (cut.price[k] > 0) terms.push_back({static_cast<int>(columns_.first[m] + k), cut.price[k]});
           }
-          program.add_at_least(std::move(terms), cut.constant - columns_.hopeless_per_s[m] - tolerance());
+          program.add_at_least(std::move(terms), cut.constant - columns_.hopeless_per_s[m]);
         }
       }
-      add_budgets(columns_, program);
-      const std::vector<double> known(best_.begin(), best_.end());
+      const std::vector<double> no_kind = hopeless();
+      for (std::size_t c = 0; c < of_class.size(); ++c) {
+        const double most = all ? 0 : std::max(0.0, best_worth_.unserved[c] - no_kind[c]);
+        program.add_at_least(std::move(of_class[c]), -most - tolerance());
+      }
       WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution,
                                 solve(program, options_.nodes_of_a_round, have ? std::span(known) : std::span<const double>()));
       if (solution.status == mip::Status::kInfeasible) {  // whole workers inside the budgets do not carry it
         served_ = false;
         return {};
       }
-      bound_ = std::max(bound_, solution.best_bound);
+      if (all) bound_ = std::max(bound_, solution.best_bound);
       if (solution.values.empty()) return {};
       Counts counts;
       for (std::size_t c = 0; c < columns_.columns.size(); ++c)
