@@ -21,9 +21,20 @@ namespace {
 
 using cuda::CudaBackendOptions;
 using ::testing::HasSubstr;
-using testing::random_config;
 using testing::random_tokens;
 using testing::random_weights;
+
+// Of what the backend serves.
+ModelConfig dense_config(Rng& rng) {
+  ModelConfig config = testing::random_config(rng);
+  config.experts = 0;
+  config.dense_mlp.clear();
+  config.norm = Norm::kRms;
+  config.positions = Positions::kRotary;
+  config.activation = Activation::kSwiGlu;
+  config.mlp_bias = false;
+  return config;
+}
 
 // As load_weights() gives them, block by block.
 cuda::WeightSource source_of(const ModelConfig& config, const ModelWeights& weights) {
@@ -100,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaBackend, ::testing::ValuesIn(backend_cases
 TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "cuda forward");
   for (int round = 0; round < 5; ++round) {
-    const ModelConfig config = random_config(rng);
+    const ModelConfig config = dense_config(rng);
     ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
     if (bf16()) weights = rounded(std::move(weights));
     CudaBackendOptions options;
@@ -200,7 +211,7 @@ TEST_P(CudaBackend, LongContexts) {
 // batches between, the logits are the same bits each time; a shorter batch in the same graph too.
 TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
   Rng rng(8, "cuda graphs");
-  ModelConfig config = random_config(rng);
+  ModelConfig config = dense_config(rng);
   const ModelWeights weights = rounded(random_weights(config, 3));
   CudaBackendOptions options;
   options.kv_blocks = 8;
@@ -235,7 +246,7 @@ TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
 TEST_P(CudaBackend, PartsOfAModel) {
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     Rng rng(seed, "cuda parts");
-    ModelConfig config = random_config(rng);
+    ModelConfig config = dense_config(rng);
     config.layers = 3;
     config.windows = {0, 9, 0};
     const ModelWeights weights = rounded(random_weights(config, seed));
@@ -272,7 +283,7 @@ TEST_P(CudaBackend, PartsOfAModel) {
 TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng(seed, "cuda move");
-    const ModelConfig config = random_config(rng);
+    const ModelConfig config = dense_config(rng);
     const ModelWeights weights = rounded(random_weights(config, seed));
     CudaBackendOptions options;
     options.kv_blocks = 6;
@@ -319,7 +330,7 @@ TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
 // Given more tokens than the backend was made for, heads larger than the kernels take, and a source that fails, it says so.
 TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   Rng rng(1, "cuda large");
-  ModelConfig config = random_config(rng);
+  ModelConfig config = dense_config(rng);
   const ModelWeights weights = random_weights(config, 1);
   CudaBackendOptions options;
   options.kv_blocks = 4;
@@ -352,7 +363,7 @@ TEST(CudaMemory, IsTakenAsSaid) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
     Rng rng(seed, "cuda memory");
-    const ModelConfig config = random_config(rng);
+    const ModelConfig config = dense_config(rng);
     const ModelWeights weights = random_weights(config, seed);
     CudaBackendOptions options;
     options.kv_blocks = 10;
@@ -374,7 +385,7 @@ TEST(CudaMemory, IsTakenAsSaid) {
 // Given a device that breaks, forward() says so, and tells who is to know, each time from then on; copies do no harm.
 TEST(CudaDeviceLost, IsToldOf) {
   Rng rng(1, "cuda lost");
-  const ModelConfig config = random_config(rng);
+  const ModelConfig config = dense_config(rng);
   const ModelWeights weights = random_weights(config, 1);
   std::atomic<bool> broken = false;
   cuda::emulation::DeviceOptions device;

@@ -109,10 +109,12 @@ Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMe
 
 Result<void> check_cuda_model(const ModelConfig& config) {
   constexpr std::array kServed = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2, Architecture::kQwen3};
-  if (std::find(kServed.begin(), kServed.end(), config.architecture) == kServed.end()) {
+  const bool dense = config.norm == Norm::kRms && config.positions == Positions::kRotary &&
+                     config.activation == Activation::kSwiGlu && config.experts == 0 && !config.mlp_bias;
+  if (!dense || std::find(kServed.begin(), kServed.end(), config.architecture) == kServed.end()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("model_type: found {}, allowed with --backend cuda are llama, mistral, qwen2 and qwen3",
-                             to_string(config.architecture))};
+                 fmt::format("model_type: found {}{}, allowed with --backend cuda are llama, mistral, qwen2 and qwen3",
+                             to_string(config.architecture), dense ? "" : " with layers of another kind")};
   }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,
