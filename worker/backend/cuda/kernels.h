@@ -15,6 +15,7 @@ namespace windlass::worker::cuda {
 inline constexpr int kCacheBlockTokens = 16;
 inline constexpr int kDimAlignment = 8;
 inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kDecodeHeads = 4;       // query heads of one thread block of decode attention
 inline constexpr int kPrefillTileRows = 64;  // queries of one tile of prefill attention
 
 [[nodiscard]] constexpr std::int64_t padded_dim_of(std::int64_t head_dim) {

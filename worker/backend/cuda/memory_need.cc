@@ -12,7 +12,6 @@
 namespace windlass::worker::cuda {
 namespace {
 
-constexpr std::int64_t kHeadsOfABlock = 4;       // as decode_attention.cuh
 constexpr std::int64_t kBlocksPerProcessor = 4;  // thread blocks that a multiprocessor should have to choose from
 constexpr std::int64_t kLeastSplitTokens = 128;  // a part of a context that is worth its combining
 constexpr std::int64_t kFloat = sizeof(float);
@@ -20,7 +19,7 @@ constexpr std::int64_t kFloat = sizeof(float);
 // Thread blocks of decode attention for one row and one split.
 std::int64_t blocks_of_row(const ModelConfig& config) {
   const std::int64_t group = config.heads / config.kv_heads;
-  return config.kv_heads * ((group + kHeadsOfABlock - 1) / kHeadsOfABlock);
+  return config.kv_heads * ((group + kDecodeHeads - 1) / kDecodeHeads);
 }
 
 double gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }

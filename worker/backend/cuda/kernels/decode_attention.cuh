@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kDecodeThreads = 128;
 constexpr int kDecodeWarps = kDecodeThreads / kWarp;
-constexpr int kDecodeHeads = 4;
 
 template <int kDims>
 struct DecodeShared {
