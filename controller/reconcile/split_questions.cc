@@ -14,11 +14,6 @@ bool has_gpus(const planner::AcceleratorState& state) {
   return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
 }
 
-bool may_use(const planner::Service& service, const std::string& accelerator) {
-  return service.accelerators.empty() || std::any_of(service.accelerators.begin(), service.accelerators.end(),
-                                                     [&](const auto& allowed) { return allowed.accelerator == accelerator; });
-}
-
 // What does not follow from the load, nor from who uses what.
 SplitQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
   SplitQuestion question;
@@ -33,7 +28,7 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.accelerators = service.accelerators;
   asked.scaling.strategy = service.scaling.strategy;
   for (const planner::AcceleratorState& state : snapshot.accelerators) {
-    if (!has_gpus(state) || !may_use(service, state.spec.name)) continue;
+    if (!has_gpus(state) || !planner::may_use(service, state.spec.name)) continue;
     question.classes.push_back({state.spec, state.mode, 0, 0, std::nullopt});
   }
   return question;
@@ -77,8 +72,7 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
       // Another spec: what was said of the old one is no answer. Other classes: it stands until there is a new one.
       if (is_new || entry.question.service != question.service) entry.advice.reset();
       entry.question = std::move(question);
-      entry.keeps_place = entry.waiting;
-      entry.asked = entry.waiting = false;
+      entry.asked = false;
       entry.worth = !either || planner::split_may_pay(service, entry.question.classes);
       if (!entry.worth && !planner::runs_split(service, service.memory)) entry.advice.reset();
       entry.due = true;
@@ -86,8 +80,8 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
     // What is split already must hear what to do with it.
     if (entry.due && (entry.worth || planner::runs_split(service, service.memory))) {
       entry.due = false;
-      entry.asked = entry.waiting = news = true;
-      if (!std::exchange(entry.keeps_place, false)) entry.order = ++asked_;
+      entry.asked = news = true;
+      if (entry.place == 0) entry.place = ++asked_;  // else the question before waited: this one has its place
       entry.stands_still = !either || planner::runs_split(service, service.memory);
     }
     service.split = entry.advice;
@@ -100,14 +94,14 @@ std::optional<SplitQuestion> SplitQuestions::next() {
   const std::lock_guard lock(mutex_);
   Entry* oldest = nullptr;
   for (auto& [uid, entry] : entries_) {
-    if (!entry.waiting) continue;
+    if (!entry.waits()) continue;
     const auto before = [](const Entry& one, const Entry& other) {
-      return one.stands_still != other.stands_still ? one.stands_still : one.order < other.order;
+      return one.stands_still != other.stands_still ? one.stands_still : one.place < other.place;
     };
     if (oldest == nullptr || before(entry, *oldest)) oldest = &entry;
   }
   if (oldest == nullptr) return std::nullopt;
-  oldest->waiting = false;
+  oldest->place = 0;
   return oldest->question;
 }
 

@@ -42,10 +42,10 @@ class SplitQuestions {
     bool worth = false;         // asking: always but with Auto (split_may_pay)
     bool due = false;           // the question is new
     bool asked = false;         // and not answered
-    bool waiting = false;       // for somebody to take it
-    bool keeps_place = false;   // a question of before waited: the new one has its place in the line
     bool stands_still = false;  // its service does not scale without an answer: it goes before those that would only save
-    std::uint64_t order = 0;
+    std::uint64_t place = 0;    // in the line of those that nobody has taken yet; 0: in none
+
+    [[nodiscard]] bool waits() const { return asked && place > 0; }
   };
 
   std::mutex mutex_;

@@ -24,7 +24,8 @@ class WeightedTurns {
       : weights_(std::move(weights)), earned_(std::move(earned)) {
     for (const double weight : weights_) assert(weight > 0);
     earned_.resize(weights_.size(), 0);
-    for (double& each : earned_) each *= together();
+    const double all = together();
+    for (double& each : earned_) each *= all;
   }
 
   // Whose turn it is among the places that pass; none: none passes. Of equals the first.
@@ -45,7 +46,8 @@ class WeightedTurns {
   // By place, in turns: how far it is behind its share of those so far.
   [[nodiscard]] std::vector<double> earned() const {
     std::vector<double> turns = earned_;
-    for (double& each : turns) each /= together();
+    const double all = together();
+    for (double& each : turns) each /= all;
     return turns;
   }
 

@@ -28,13 +28,6 @@ Objective objective_of(const Service& service) {
   return Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
 }
 
-// As the spec has it; of workers whose class is not even named nothing says that they must go.
-bool may_use(const Service& service, const std::string& accelerator) {
-  return accelerator.empty() || service.accelerators.empty() ||
-         std::any_of(service.accelerators.begin(), service.accelerators.end(),
-                     [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
-}
-
 // GPUs that this service could hold: what the class has, less what other services' workers hold.
 int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
   const ClassCapacity& capacity = capacities.at(accelerator);
@@ -148,6 +141,12 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
     fit_to_phase(configuration, input, corrected);
   }
   return configuration;
+}
+
+bool may_use(const Service& service, const std::string& accelerator) {
+  return accelerator.empty() || service.accelerators.empty() ||
+         std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                     [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
 }
 
 std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapshot& snapshot) {

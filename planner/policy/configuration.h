@@ -88,6 +88,8 @@ struct ConfigurationInput {
 [[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus,
                                                int batch, std::string pool, dispatch::Role role = dispatch::Role::kUnified);
 
+// As the spec has it; of workers whose class is not even named nothing says that they must go.
+[[nodiscard]] bool may_use(const Service& service, const std::string& accelerator);
 // The classes that the spec allows, or all.
 [[nodiscard]] std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapshot& snapshot);
 

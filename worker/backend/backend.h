@@ -34,6 +34,12 @@ struct SequenceChunk {
   std::string_view chain_session = {};
 };
 
+// How many: as they have ids, or rows of hidden states.
+[[nodiscard]] inline std::int64_t tokens_of(const SequenceChunk& chunk, std::int64_t hidden_size) {
+  if (chunk.hidden.empty()) return static_cast<std::int64_t>(chunk.tokens.size());
+  return static_cast<std::int64_t>(chunk.hidden.size()) / hidden_size;
+}
+
 // What a token leaves in the cache: `values` floats in each of `layers` layers, the keys of all heads and then their values.
 struct KvShape {
   std::int64_t layers = 0;

@@ -44,7 +44,6 @@ struct Engine::Sequence {
   bool finished = false;   // to be dropped at the end of this step
   bool receiving = false;  // its prompt comes from another worker: no work until then
   bool sending = false;    // the transfer knows of its blocks
-  bool foreign = false;    // it holds what another worker says are its prompt's keys and values
 
   [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
   [[nodiscard]] const KvSession& kv() const { return request.kv; }
@@ -108,7 +107,6 @@ void Engine::release(Sequence& sequence) {
   kv_.give_back(sequence.blocks);
   sequence.blocks.clear();
   sequence.cached = sequence.named = 0;
-  sequence.foreign = false;
   sequence.prefix = KvAllocator::kBeginning;
 }
 
@@ -164,7 +162,6 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
     return std::nullopt;
   }
   sequence.cached = static_cast<std::int64_t>(sequence.tokens.size());
-  sequence.foreign = true;
   sequence.sampler.adopt(first->id);
   TokenEvent event = extend(sequence, *first, clock_.now_s());
   drop_finished();
@@ -243,10 +240,9 @@ void Engine::admit() {
 // it already is its own from then on.
 bool Engine::reserve(Sequence& next) {
   const auto length = static_cast<std::int64_t>(next.tokens.size());
+  const bool shares = shares_prefix(next);
   KvAllocator::Prefix prefix;
-  if (shares_prefix(next) && !next.kv().receives()) {
-    prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)));
-  }
+  if (shares) prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)));
   kv_.share(prefix.blocks);
   const std::int64_t needed = blocks_for(length + 1) - static_cast<std::int64_t>(prefix.blocks.size());
   if (!next.kv().sends()) take_from_held(needed);
@@ -258,7 +254,7 @@ bool Engine::reserve(Sequence& next) {
   next.prefix = prefix.name;
   next.named = static_cast<std::int64_t>(next.blocks.size());
   next.cached = next.named * kKvBlockTokens;
-  if (next.times.started_s == 0 && shares_prefix(next) && !next.kv().receives()) {
+  if (next.times.started_s == 0 && shares) {
     next.found = next.cached;
     prefix_counts_.prompt_tokens += length;
     prefix_counts_.found += next.found;
@@ -266,8 +262,9 @@ bool Engine::reserve(Sequence& next) {
   return true;
 }
 
+// What a sequence receives, or has received, is what another worker says are its prompt's keys and values.
 bool Engine::shares_prefix(const Sequence& sequence) const {
-  return options_.prefix_caching && sequence.request.chain.empty() && !sequence.foreign;
+  return options_.prefix_caching && sequence.request.chain.empty() && !sequence.kv().receives();
 }
 
 // Those that have become full, for who begins alike.

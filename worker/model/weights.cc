@@ -68,6 +68,14 @@ class TensorCopier {
                    std::int64_t end_row, std::int64_t first_column, std::int64_t end_column) {
     const TensorView* tensor = checked(name, expected);
     if (tensor == nullptr) return;
+    if (to.format == WeightFormat::kFp32) {  // straight to its place, and at once where rows are whole
+      const std::int64_t columns = end_column - first_column;
+      const std::int64_t at_once = columns == expected[1] ? end_row - first_row : 1;
+      for (std::int64_t row = first_row; row < end_row; row += at_once) {
+        copy(*tensor, row * expected[1] + first_column, at_once * columns, to.values);
+      }
+      return;
+    }
     row_.resize(static_cast<std::size_t>(expected[1]));
     for (std::int64_t row = first_row; row < end_row; ++row) {
       copy_as_float(*tensor, row_, row * expected[1]);

@@ -97,14 +97,13 @@ Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::functio
   parts.shape.options.group = group;
   const Shape& shape = parts.shape;
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
-  parts.fingerprint = store.fingerprint();
+  parts.fingerprint = fingerprint_of(store, flags.weights);
   if (flags.backend == "cuda") {
     WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, std::move(lost)));
     return parts;
   }
   const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
   WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice, flags.weights));
-  parts.fingerprint = fingerprint_of(store, flags.weights);
   parts.weights = bytes_of(weights);
   WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, std::move(weights), shape.options));
   if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));

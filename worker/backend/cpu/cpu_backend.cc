@@ -70,7 +70,7 @@ class CpuBackend final : public Backend {
     std::int64_t tokens = 0;
     std::int64_t rows = 0;
     for (const SequenceChunk& chunk : chunks) {
-      tokens += tokens_of(chunk);
+      tokens += tokens_of(chunk, config_.hidden_size);
       rows += chunk.wants_logits && ends() ? 1 : 0;
     }
     if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
@@ -99,7 +99,7 @@ class CpuBackend final : public Backend {
     std::int64_t row = 0;
     std::int64_t end = 0;
     for (const SequenceChunk& chunk : chunks) {
-      end += tokens_of(chunk);
+      end += tokens_of(chunk, config_.hidden_size);
       if (chunk.wants_logits) std::copy_n(residual_.data() + (end - 1) * hidden, hidden, last_.data() + hidden * row++);
     }
     if (rows > 0) {
@@ -208,10 +208,6 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
   [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
-  [[nodiscard]] std::int64_t tokens_of(const SequenceChunk& chunk) const {
-    if (begins()) return static_cast<std::int64_t>(chunk.tokens.size());
-    return static_cast<std::int64_t>(chunk.hidden.size()) / config_.hidden_size;
-  }
 
   void take(std::span<const SequenceChunk> chunks) {
     float* to = residual_.data();
@@ -262,7 +258,7 @@ class CpuBackend final : public Backend {
     float* values = cache_.values(layer);
     std::int64_t first = 0;
     for (const SequenceChunk& chunk : chunks) {
-      const std::int64_t count = tokens_of(chunk);
+      const std::int64_t count = tokens_of(chunk, config_.hidden_size);
       for (std::int64_t t = 0; t < count; ++t) {
         const std::int64_t position = chunk.start + t;
         float* row = qkv_.data() + (first + t) * qkv_width();

@@ -10,31 +10,31 @@
 namespace windlass::worker::cpu {
 namespace {
 
-float dot(const float* a, const float* b, std::int64_t n) {
+// Of term(0) to term(n - 1).
+template <class Term>
+float sum_of(std::int64_t n, const Term& term) {
   float sums[8] = {};
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    for (int lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+    for (int lane = 0; lane < 8; ++lane) sums[lane] += term(i + lane);
   }
   float total = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-  for (; i < n; ++i) total += a[i] * b[i];
+  for (; i < n; ++i) total += term(i);
   return total;
 }
 
+float dot(const float* a, const float* b, std::int64_t n) {
+  return sum_of(n, [=](std::int64_t i) { return a[i] * b[i]; });
+}
+
 float sum(const float* a, std::int64_t n) {
-  float sums[8] = {};
-  std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    for (int lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane];
-  }
-  float total = ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-  for (; i < n; ++i) total += a[i];
-  return total;
+  return sum_of(n, [=](std::int64_t i) { return a[i]; });
 }
 
 }  // namespace
 
-void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out, bool accumulate) {
+void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out, bool accumulate,
+            std::int64_t y_stride) {
   const float beta = accumulate ? 1.0F : 0.0F;
   if (tokens == 1) {
     cblas_sgemv(CblasRowMajor, CblasNoTrans, static_cast<int>(out), static_cast<int>(in), 1.0F, w, static_cast<int>(in), x, 1,
@@ -42,7 +42,8 @@ void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::
     return;
   }
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(out), static_cast<int>(in),
-              1.0F, x, static_cast<int>(in), w, static_cast<int>(in), beta, y, static_cast<int>(out));
+              1.0F, x, static_cast<int>(in), w, static_cast<int>(in), beta, y,
+              static_cast<int>(y_stride > 0 ? y_stride : out));
 }
 
 void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out) {

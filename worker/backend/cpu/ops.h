@@ -12,9 +12,9 @@
 
 namespace windlass::worker::cpu {
 
-// y (T, out) = x (T, in) * w (out, in)^T, or y += that.
+// y (T, out) = x (T, in) * w (out, in)^T, or y += that. `y_stride`: from one row of y to the next; 0: out.
 void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
-            bool accumulate = false);
+            bool accumulate = false, std::int64_t y_stride = 0);
 
 // y (T, out) = x (T, in) * w (out, in)^T, each number as a sum in one order, whatever T and the number of threads: for products
 // that decide something. Slower than matmul().

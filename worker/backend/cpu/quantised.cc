@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include <cblas.h>
-
 #include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker::cpu {
@@ -87,18 +85,10 @@ void matmul(const float* x, const WeightMatrix& w, float* y, std::int64_t tokens
   if (w.format == WeightFormat::kFp32) return matmul(x, w.values.data(), y, tokens, in, out, accumulate);
   const std::int64_t at_once = std::clamp<std::int64_t>(kScratchElements / in, 1, out);
   if (static_cast<std::int64_t>(scratch.size()) < at_once * in) scratch.resize(static_cast<std::size_t>(at_once * in));
-  const float beta = accumulate ? 1.0F : 0.0F;
   for (std::int64_t first = 0; first < out; first += at_once) {
     const std::int64_t rows = std::min(at_once, out - first);
     dequantise(w, in, first, first + rows, scratch.data());
-    if (tokens == 1) {
-      cblas_sgemv(CblasRowMajor, CblasNoTrans, static_cast<int>(rows), static_cast<int>(in), 1.0F, scratch.data(),
-                  static_cast<int>(in), x, 1, beta, y + first, 1);
-    } else {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(rows),
-                  static_cast<int>(in), 1.0F, x, static_cast<int>(in), scratch.data(), static_cast<int>(in), beta, y + first,
-                  static_cast<int>(out));
-    }
+    matmul(x, scratch.data(), y + first, tokens, in, rows, accumulate, out);
   }
 }
 

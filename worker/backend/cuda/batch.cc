@@ -21,11 +21,6 @@ std::int64_t tiles_of(std::int64_t tokens) { return (tokens + kPrefillTileRows -
 
 }  // namespace
 
-std::int64_t tokens_of(const SequenceChunk& chunk, std::int64_t hidden_size) {
-  if (chunk.hidden.empty()) return static_cast<std::int64_t>(chunk.tokens.size());
-  return static_cast<std::int64_t>(chunk.hidden.size()) / hidden_size;
-}
-
 std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks) {
   return tokens * (3 + std::max(kDecodeRowNumbers, kTileNumbers)) + logit_rows + blocks;
 }
@@ -61,8 +56,7 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
   batch.size = batch.tables_at + table_blocks;
   if (batch.size > static_cast<std::int64_t>(to.size())) {
     return Error{ErrorCode::kInternal,
-                 fmt::format("forward: found a batch of {} numbers, allowed are {}: sequences that share blocks?", batch.size,
-                             to.size())};
+                 fmt::format("forward: found a batch of {} numbers, allowed are {}", batch.size, to.size())};
   }
   std::int32_t* ids = to.data() + batch.ids_at;
   std::int32_t* positions = to.data() + batch.positions_at;
@@ -79,8 +73,7 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
       const std::int64_t position = chunk.start + t;
       ids[row + t] = chunk.tokens.empty() ? 0 : chunk.tokens[static_cast<std::size_t>(t)];
       positions[row + t] = number(position);
-      slots[row + t] = number(chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens +
-                              position % kKvBlockTokens);
+      slots[row + t] = slot_of(chunk.blocks, position);
     }
     if (tokens == 1) *decode_row++ = {number(row), number(chunk.start), number(table)};
     for (std::int64_t t = 0; t < tokens && tokens > 1; t += kPrefillTileRows) {

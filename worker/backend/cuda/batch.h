@@ -30,8 +30,11 @@ struct PackedBatch {
   std::int64_t size = 0;
 };
 
-// Tokens of a chunk: as it has ids, or rows of hidden states.
-[[nodiscard]] std::int64_t tokens_of(const SequenceChunk& chunk, std::int64_t hidden_size);
+// Where a sequence's position is in a layer's cache, as kernels count: RopeStore::slots.
+[[nodiscard]] inline std::int32_t slot_of(std::span<const std::int32_t> blocks, std::int64_t position) {
+  return static_cast<std::int32_t>(blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens +
+                                   position % kKvBlockTokens);
+}
 
 // What pack() may need for so many tokens and cache blocks of all sequences together; a block that several share counts for
 // each.

@@ -402,11 +402,7 @@ class CudaBackend final : public Backend {
     for (std::int64_t first = 0; first < range.tokens; first += kKvCopyTokens) {
       const std::int64_t tokens = std::min(kKvCopyTokens, range.tokens - first);
       auto* slots = copies_.host_slots.as<std::int32_t>();
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        const std::int64_t position = range.start + first + t;
-        slots[t] = static_cast<std::int32_t>(blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens +
-                                             position % kKvBlockTokens);
-      }
+      for (std::int64_t t = 0; t < tokens; ++t) slots[t] = slot_of(blocks, range.start + first + t);
       device_->upload(kTransfer, copies_.slots.get(), slots, tokens * static_cast<std::int64_t>(sizeof(std::int32_t)));
       move(first, tokens * kv_shape().values,
            {copies_.slots.as<std::int32_t>(), keys_of(range.layer), values_of(range.layer), copies_.plain.as<float>(),
