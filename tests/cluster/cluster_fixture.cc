@@ -91,8 +91,9 @@ void ClusterTest::SetUp() {
   name_space_ = fmt::format("test-{}", ++number);
   const HttpAnswer answer = all.plane->send("POST", "/api/v1/namespaces", {{"metadata", {{"name", name_space_}}}});
   ASSERT_EQ(answer.status, 201) << answer.describe();
-  // Pods are refused until the namespace has its default ServiceAccount.
-  ASSERT_TRUE(eventually(seconds(30), [&] {
+  // Pods are refused until the namespace has its default ServiceAccount. After an API server's restart the controller manager
+  // lists again at up to a minute's distance: its informers wait longer after each loss.
+  ASSERT_TRUE(eventually(seconds(120), [&] {
     return all.plane->get(fmt::format("/api/v1/namespaces/{}/serviceaccounts/default", name_space_)).status == 200;
   })) << all.plane->tails();
 }
