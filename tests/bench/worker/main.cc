@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/matrix_product.h"
 #include "worker/engine/engine.h"
+#include "worker/model/large_memory.h"
 
 namespace windlass::worker {
 namespace {
@@ -46,26 +48,40 @@ double median_s(int repeats, const std::function<void()>& work) {
   return times[static_cast<std::size_t>(repeats / 2)];
 }
 
-// All threads together, each its part of 1 GiB, which no cache holds.
+using Lanes = float __attribute__((vector_size(16 * sizeof(float)), aligned(alignof(float)), may_alias));
+
+// So many equal runs of memory, read beside each other: some processors read several faster than one.
+template <std::size_t kRuns>
+float sum_of(const float* memory, std::size_t count) {
+  Lanes sums[kRuns] = {};
+  const std::size_t run = count / kRuns;
+  for (std::size_t i = 0; i + 16 <= run; i += 16) {
+    for (std::size_t r = 0; r < kRuns; ++r) sums[r] += *reinterpret_cast<const Lanes*>(memory + r * run + i);
+  }
+  float total = 0;
+  for (const Lanes& sum : sums) {
+    for (int lane = 0; lane < 16; ++lane) total += sum[lane];
+  }
+  return total;
+}
+
+// All threads together, each its part of 1 GiB in large pages, which no cache holds; the fastest way of some.
 double read_bytes_per_s(const Options& options) {
-  const std::vector<float> memory(std::size_t{1} << 28U, 1.0F);
+  std::vector<float> memory;
+  reserve_large(memory, std::size_t{1} << 28U);
+  memory.assign(memory.capacity(), 1.0F);
   std::vector<float> sums(static_cast<std::size_t>(options.threads));
-  const double seconds = median_s(options.repeats, [&] {
-    std::vector<std::jthread> threads;
-    const std::size_t part = memory.size() / sums.size();
-    for (std::size_t t = 0; t < sums.size(); ++t) {
-      threads.emplace_back([&, t] {
-        constexpr std::size_t kLanes = 64;  // independent sums, so that no addition waits for another
-        float lanes[kLanes] = {};
-        const float* at = memory.data() + t * part;
-        for (std::size_t i = 0; i + kLanes <= part; i += kLanes) {
-          for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += at[i + lane];
-        }
-        for (const float lane : lanes) sums[t] += lane;
-      });
-    }
-  });
-  return static_cast<double>(memory.size() * sizeof(float)) / seconds;
+  double best_s = std::numeric_limits<double>::infinity();
+  for (const auto read : {sum_of<1>, sum_of<2>, sum_of<4>}) {
+    best_s = std::min(best_s, median_s(options.repeats, [&] {
+                        std::vector<std::jthread> threads;
+                        const std::size_t part = memory.size() / sums.size();
+                        for (std::size_t t = 0; t < sums.size(); ++t) {
+                          threads.emplace_back([&, t] { sums[t] += read(memory.data() + t * part, part); });
+                        }
+                      }));
+  }
+  return static_cast<double>(memory.size() * sizeof(float)) / best_s;
 }
 
 double product_flops(const Options& options) {
