@@ -145,7 +145,9 @@ class CpuBackend final : public Backend {
       cpu::relu(mlp_in_.data(), tokens, width);
       return mlp_in_;
     }
-    cpu::swiglu(mlp_in_.data(), activated_.data(), tokens, width);
+    team_.run(tokens, [&](std::int64_t t, int /*member*/) {
+      cpu::swiglu(mlp_in_.data() + t * 2 * width, activated_.data() + t * width, 1, width);
+    });
     return activated_;
   }
 
