@@ -16,10 +16,16 @@ static_assert(kLogitBlock % kWidth == 0);
 
 inline __attribute__((always_inline)) const Lanes& at(const float* floats) { return *reinterpret_cast<const Lanes*>(floats); }
 
-inline __attribute__((always_inline)) void raise(Lanes& highest, const Lanes& logits) {
+// Minus infinity for what is not finite. By `<` alone: gcc 12 takes `==` of wide vectors apart, lane by lane.
+inline __attribute__((always_inline)) void keep_finite(Lanes& logits) {
   const Lanes none = Lanes{} + kNone;
-  const Lanes finite = logits - logits == 0.0F ? logits : none;
-  highest = finite > highest ? finite : highest;
+  const Lanes infinity = -none;
+  logits = logits < infinity ? logits : none;
+}
+
+inline __attribute__((always_inline)) void raise(Lanes& highest, Lanes logits) {
+  keep_finite(logits);
+  highest = highest < logits ? logits : highest;
 }
 
 inline __attribute__((always_inline)) float maximum_of(const float* logits, std::size_t count) {
@@ -49,13 +55,12 @@ struct Scale {
   float highest, steepness, least;
 };
 
-inline __attribute__((always_inline)) void weigh_lanes(const Lanes& logits, const Scale& scale, float* weights) {
-  const Lanes zero = {};
-  const auto finite = logits - logits == 0.0F;
+inline __attribute__((always_inline)) void weigh_lanes(Lanes logits, const Scale& scale, float* weights) {
+  const Lanes zero = {}, none = zero + kNone;
+  keep_finite(logits);
   Lanes weight = (logits - scale.highest) * scale.steepness;
-  weight = finite ? weight : zero;
   exp_lanes(weight);
-  weight = finite ? weight : zero;
+  weight = none < logits ? weight : zero;
   *reinterpret_cast<Lanes*>(weights) = weight < scale.least ? zero : weight;
 }
 
