@@ -54,6 +54,12 @@ PhaseTexts texts_of(Phase phase) {
   return {"", "", ""};
 }
 
+// What who asks for other blocks is told then.
+ApiError no_change(Phase phase) {
+  const PhaseTexts texts = texts_of(phase);
+  return {503, fmt::format("blocks: this worker {}", texts.why), "server_error", "", texts.rejected};
+}
+
 // What is served, for who meets it: as long as one is held, it is there.
 using Lease = std::shared_ptr<const Served>;
 
@@ -585,7 +591,7 @@ void HttpServer::Impl::change_blocks(const http_request& request, const std::str
                    "invalid_request_error", "blocks"},
                   token);
   }
-  if (const auto error = take_up(*wanted, request, token)) refuse(request, *error, token, error->code);
+  if (const auto error = take_up(*wanted, request, token)) refuse(request, *error, token);
 }
 
 // Leaves it to main's thread, which answers; or answers at once where the blocks are those already.
@@ -594,7 +600,7 @@ std::optional<ApiError> HttpServer::Impl::take_up(BlockRange wanted, const http_
     const std::scoped_lock lock(mutex);
     const Phase now = phase.load();
     if (now == Phase::kLoading || now == Phase::kDraining) {
-      return ApiError{503, fmt::format("this worker {}", texts_of(now).why), "server_error", "", texts_of(now).rejected};
+      return no_change(now);
     }
     if (asked) {
       return ApiError{409, fmt::format("blocks: found {}, allowed is nothing until this worker has changed to {}",
@@ -699,7 +705,7 @@ void HttpServer::drain() {
     const std::scoped_lock lock(impl_->mutex);
     asked.swap(impl_->asked);
   }
-  if (asked) impl_->refuse_for_phase(asked->request, Phase::kDraining, asked->token);
+  if (asked) impl_->refuse(asked->request, no_change(Phase::kDraining), asked->token);
 }
 
 void HttpServer::tick(const Served* served) {

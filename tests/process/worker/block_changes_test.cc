@@ -61,6 +61,19 @@ class ChangingBlocks : public testing::Worker {
     return metric(ask(one.port, "GET", "/metrics").body, series);
   }
 
+  // Writes something that is no number into a block, in place, between the pieces that the fingerprint looks at.
+  void damage(int block) const {
+    std::fstream file(model() / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    std::uint64_t header = 0;
+    file.read(reinterpret_cast<char*>(&header), sizeof(header));
+    std::string text(header, ' ');
+    file.read(text.data(), static_cast<std::streamsize>(header));
+    const json at = json::parse(text).at("model.layers." + std::to_string(block) + ".mlp.down_proj.weight").at("data_offsets");
+    const std::uint64_t size = at[1].get<std::uint64_t>() - at[0].get<std::uint64_t>();
+    file.seekp(static_cast<std::streamoff>(8 + header + at[0].get<std::uint64_t>() + size / 16 + 64));
+    file.write("\xFF\xFF\xFF\xFF", 4);
+  }
+
   static constexpr const char* kRight = "Authorization: Bearer the-token-of-this-installation\r\n";
 };
 
@@ -252,6 +265,39 @@ TEST_F(ChangingBlocks, OtherWeights) {
   EXPECT_EQ(change(one, "0:2").status, 500);
   std::filesystem::rename(folder_ / "was", model());
   EXPECT_EQ(change(one, "0:2").status, 200);
+}
+
+// Given blocks that turn out to be damaged once the old ones are gone, the worker has the old ones again and says why; given
+// damage to these, too, there is nothing left to serve: who asked hears both reasons, and the worker ends.
+TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
+  const One one = with({"--blocks", "0:2", "--weights", "int8"});
+  const One last = with({"--blocks", "2:3", "--weights", "int8"});
+  const std::string chain = "X-Windlass-Chain: " + address(last) + "\r\n";
+  const std::string before = text_of(ask(one.port, "POST", "/v1/completions", request(10), chain));
+  const auto change_while = [&](Connection& asking, int damaged) {
+    Connection running(one.port);
+    running.send("POST", "/v1/completions", request(1000, true), chain);
+    ASSERT_TRUE(running.read_until("data: "));
+    asking.send("POST", "/blocks", R"({"blocks":"1:3"})", kRight);
+    ASSERT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+    damage(damaged);
+    EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  };
+  Connection first(one.port);
+  change_while(first, 2);
+  const Answer back = testing::parse_answer(first.read_all());
+  EXPECT_EQ(back.status, 500);
+  EXPECT_THAT(back.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
+  EXPECT_THAT(back.body, HasSubstr("this worker goes on with 0:2"));
+  EXPECT_EQ(text_of(ask(one.port, "POST", "/v1/completions", request(10), chain)), before);
+  Connection second(one.port);
+  change_while(second, 0);
+  const Answer end = testing::parse_answer(second.read_all());
+  EXPECT_EQ(end.status, 500);
+  EXPECT_THAT(end.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
+  EXPECT_THAT(end.body, HasSubstr("those before, 0:2"));
+  EXPECT_EQ(one.process->wait(), 1);
+  EXPECT_THAT(one.process->log(), HasSubstr("this worker has nothing to serve"));
 }
 
 // Given a worker whose memory has no room for the KV cache of more blocks, it goes on with those that it has.

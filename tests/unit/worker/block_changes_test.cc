@@ -4,6 +4,7 @@
 #include <fstream>
 #include <future>
 #include <set>
+#include <shared_mutex>
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -152,6 +153,7 @@ struct ChangingWorker {
     return change_now(std::move(change).value());
   }
   Result<void> change_now(ModelHost::Change change) {
+    const std::unique_lock nobody_calls(calls);
     served.reset();
     auto changed = host.change(std::move(change));
     if (!changed.ok()) return changed.error();
@@ -162,6 +164,7 @@ struct ChangingWorker {
   Measured measured;
   ModelHost host;
   std::optional<Served> served;
+  std::shared_mutex calls;  // held by who calls, as the HTTP side's lease
 };
 
 struct Generated {
@@ -237,6 +240,7 @@ TEST(BlockChanges, ChainsGiveWhatTheUncutModelGives) {
     std::vector<std::unique_ptr<ChangingWorker>> workers(3);
     const ChainPost post = [&](ChainCall call, const ChainAnswered& answered) {
       const std::size_t to = static_cast<std::size_t>(call.address[1] - '0');  // "w0:1"
+      const std::shared_lock lease(workers[to]->calls);
       ASSERT_TRUE(workers[to]->served && workers[to]->served->blocks) << call.address;
       workers[to]->served->blocks->stage->call(call.verb, std::move(call.body), answered);
     };
