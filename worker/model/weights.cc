@@ -9,6 +9,8 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include "worker/model/large_memory.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -90,6 +92,7 @@ class TensorCopier {
 
   static void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
     const std::size_t before = to.size();
+    reserve_large(to, before + static_cast<std::size_t>(count));
     to.resize(before + static_cast<std::size_t>(count));
     copy_as_float(tensor, std::span<float>(to).subspan(before), first);
   }
@@ -190,12 +193,14 @@ class ModelLoader {
   // With room for so many numbers, and none of them.
   [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t columns) const {
     const auto count = static_cast<std::size_t>(rows * columns);
-    WeightMatrix matrix{format_, {}, {}, {}};
+    WeightMatrix matrix{format_};
     if (reading_ == Reading::kShapesAlone) return matrix;
     if (format_ == WeightFormat::kFp32) {
-      matrix.values.reserve(count);
+      reserve_large(matrix.values, count);
+    } else if (format_ == WeightFormat::kBf16) {
+      reserve_large(matrix.halves, count);
     } else {
-      matrix.codes.reserve(count);
+      reserve_large(matrix.codes, count);
       matrix.scales.reserve(static_cast<std::size_t>(rows));
     }
     return matrix;

@@ -25,7 +25,7 @@ using testing::read_bytes;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
-constexpr WeightFormat kBlockFormats[] = {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8};
+constexpr WeightFormat kBlockFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8};
 
 BlockRange random_range(Rng& rng, std::int64_t layers) {
   const std::int64_t first = rng.integer(0, layers - 1);
@@ -49,8 +49,9 @@ void make_folder(const TemporaryFolder& folder, Architecture architecture, std::
 std::set<const void*> places_of(const LayerWeights& layer) {
   std::set<const void*> places;
   const auto add = [&](const WeightMatrix& matrix) {
-    if (!matrix.empty())
-      places.insert(matrix.values.empty() ? static_cast<const void*>(matrix.codes.data()) : matrix.values.data());
+    if (!matrix.values.empty()) places.insert(matrix.values.data());
+    if (!matrix.halves.empty()) places.insert(matrix.halves.data());
+    if (!matrix.codes.empty()) places.insert(matrix.codes.data());
   };
   add(layer.qkv);
   add(layer.attention_out);
@@ -69,7 +70,7 @@ std::set<const void*> places_of(const LayerWeights& layer) {
 TEST(BlockWeights, AnyChangeIsAFreshLoadOfWhatIsMissing) {
   std::int64_t kept = 0;
   std::int64_t read = 0;
-  for (std::uint64_t round = 0; round < 21; ++round) {
+  for (std::uint64_t round = 0; round < 28; ++round) {
     Rng rng(round, "ranges");
     const TemporaryFolder folder;
     const std::int64_t layers = rng.integer(1, 6);
@@ -245,7 +246,7 @@ TEST(BlockChanges, ChainsGiveWhatTheUncutModelGives) {
       workers[to]->served->blocks->stage->call(call.verb, std::move(call.body), answered);
     };
     ServeFlags flags = flags_of(folder, {0, layers});
-    flags.weights = kBlockFormats[round % 3];
+    flags.weights = kBlockFormats[round % 4];
     ChangingWorker uncut(flags, clock, post);
     for (auto& worker : workers) {
       flags.blocks = random_range(rng, layers);

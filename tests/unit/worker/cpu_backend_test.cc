@@ -33,7 +33,7 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   for (int round = 0; round < 40; ++round) {
     const ModelConfig config = random_config(rng);
     const ModelWeights weights =
-        random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 3));
+        random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 4));
     CpuBackendOptions options;
     options.kv_blocks = 40;
     options.max_batch_tokens = 96;
@@ -185,14 +185,18 @@ TEST(CpuBackend, RefusesTooLargeBatches) {
 TEST(Quantised, CodesBecomeWhatTheyStandFor) {
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
     for (const std::int64_t columns : {1, 7, 16, 33, 256}) {
-      WeightMatrix matrix{format, {}, {}, {}};
+      WeightMatrix matrix{format};
       for (int code = 0; code < 256; ++code)
         matrix.codes.push_back(format == WeightFormat::kFp8 && (code & 0x7F) == 0x7F ? 0 : static_cast<std::uint8_t>(code));
       matrix.codes.resize(static_cast<std::size_t>(256 / columns * columns));
       for (std::int64_t row = 0; row < 256 / columns; ++row)
         matrix.scales.push_back(std::ldexp(1.0F, static_cast<int>(row % 9)));
       std::vector<float> found(matrix.codes.size());
-      cpu::dequantise(matrix, columns, 0, 256 / columns, found.data());
+      for (std::int64_t row = 0; row < 256 / columns; ++row) {
+        const std::int64_t cut = columns / 2;  // in two pieces
+        cpu::dequantise(matrix, columns, row, 0, cut, found.data() + row * columns);
+        cpu::dequantise(matrix, columns, row, cut, columns - cut, found.data() + row * columns + cut);
+      }
       for (std::size_t i = 0; i < found.size(); ++i) {
         const auto scale = static_cast<double>(matrix.scales[i / static_cast<std::size_t>(columns)]);
         ASSERT_EQ(found[i], testing::meaning(matrix.codes[i], format) * scale) << to_string(format) << " " << i;
@@ -201,25 +205,32 @@ TEST(Quantised, CodesBecomeWhatTheyStandFor) {
   }
 }
 
-// Given matrices of more rows than become FP32 at once, products with one token and with several are those of FP32 numbers.
-TEST(Quantised, LargeProducts) {
-  Rng rng(3, "large products");
-  const std::int64_t in = 3001, out = 300;
-  std::vector<float> numbers(static_cast<std::size_t>(in * out));
-  for (float& number : numbers) number = static_cast<float>(rng.uniform(-1, 1));
-  std::vector<float> x(static_cast<std::size_t>(5 * in));
-  for (float& number : x) number = static_cast<float>(rng.uniform(-1, 1));
-  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
-    WeightMatrix matrix = testing::weight_matrix(numbers, in, format);
-    if (format != WeightFormat::kFp32) cpu::dequantise(matrix, in, 0, out, numbers.data());
-    std::vector<float> scratch;
-    for (const std::int64_t tokens : {1, 5}) {
-      std::vector<float> expected(static_cast<std::size_t>(tokens * out), 1.0F), found = expected;
-      cpu::matmul(x.data(), numbers.data(), expected.data(), tokens, in, out, true);
-      cpu::matmul(x.data(), matrix, found.data(), tokens, in, out, true, scratch);
-      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-4);
-      cpu::matmul(x.data(), matrix, found.data(), tokens, in, out, false, scratch);
-      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i] - 1, 2e-4);
+// Given every BF16 number that is finite, in pieces, FP32's bits are its bits and sixteen zeros.
+TEST(Quantised, HalvesBecomeWhatTheyAre) {
+  WeightMatrix matrix{WeightFormat::kBf16};
+  for (std::uint32_t half = 0; half < 0x10000; ++half) {
+    if ((half & 0x7F80U) != 0x7F80U) matrix.halves.push_back(static_cast<std::uint16_t>(half));
+  }
+  const auto count = static_cast<std::int64_t>(matrix.halves.size());
+  std::vector<float> found(matrix.halves.size());
+  cpu::dequantise(matrix, count, 0, 0, 37, found.data());
+  cpu::dequantise(matrix, count, 0, 37, count - 37, found.data() + 37);
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], testing::meaning(matrix.halves[i])) << i;
+}
+
+// Given gates from far below to far above zero, in rows of every width, the product is silu(gate) * up, to a millionth of it.
+TEST(Ops, SwiGlu) {
+  Rng rng(4, "swiglu");
+  for (std::int64_t width = 1; width <= 40; ++width) {
+    const std::int64_t rows = 3;
+    std::vector<float> gate_up(static_cast<std::size_t>(rows * 2 * width)), out(static_cast<std::size_t>(rows * width));
+    for (float& number : gate_up) number = static_cast<float>(rng.uniform(-1, 1) * std::pow(10.0, rng.uniform(-3, 3)));
+    cpu::swiglu(gate_up.data(), out.data(), rows, width);
+    for (std::int64_t i = 0; i < rows * width; ++i) {
+      const auto gate = static_cast<double>(gate_up[static_cast<std::size_t>(i / width * 2 * width + i % width)]);
+      const auto up = static_cast<double>(gate_up[static_cast<std::size_t>(i / width * 2 * width + width + i % width)]);
+      const double expected = gate / (1 + std::exp(-gate)) * up;
+      ASSERT_NEAR(out[static_cast<std::size_t>(i)], expected, 1e-6 * std::abs(expected) + 1e-30) << gate << " " << up;
     }
   }
 }

@@ -46,16 +46,17 @@ std::vector<T> columns_of(const std::vector<T>& from, TensorSlice slice, std::in
   return out;
 }
 WeightMatrix rows_of(const WeightMatrix& from, TensorSlice slice, std::int64_t first, std::int64_t rows, std::int64_t columns) {
-  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.codes, slice, first, rows, columns),
-          rows_of(from.scales, slice, first, rows, 1)};
+  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.halves, slice, first, rows, columns),
+          rows_of(from.codes, slice, first, rows, columns), rows_of(from.scales, slice, first, rows, 1)};
 }
 // Each row's scale is that of all its columns.
 WeightMatrix columns_of(const WeightMatrix& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
-  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.codes, slice, rows, columns),
-          from.scales};
+  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.halves, slice, rows, columns),
+          columns_of(from.codes, slice, rows, columns), from.scales};
 }
 void append(WeightMatrix& to, const WeightMatrix& more) {
   to.values.insert(to.values.end(), more.values.begin(), more.values.end());
+  to.halves.insert(to.halves.end(), more.halves.begin(), more.halves.end());
   to.codes.insert(to.codes.end(), more.codes.begin(), more.codes.end());
   to.scales.insert(to.scales.end(), more.scales.begin(), more.scales.end());
 }
@@ -300,7 +301,7 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed, "tensor parallel");
     const ModelConfig config = config_for(rng, GetParam());
-    const ModelWeights weights = random_weights(config, seed, static_cast<WeightFormat>(seed % 3));
+    const ModelWeights weights = random_weights(config, seed, static_cast<WeightFormat>(seed % 4));
     const CpuBackendOptions options = options_for(config, 7);
     const auto reference = alone(config, weights, options);
     const Ranks ranks(config, weights, options, GetParam());
@@ -426,7 +427,8 @@ class TensorParallelFiles : public ::testing::TestWithParam<std::tuple<Architect
 INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
                          ::testing::Combine(::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
                                                               Architecture::kQwen3Moe),
-                                            ::testing::Values(WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8)),
+                                            ::testing::Values(WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8,
+                                                              WeightFormat::kFp8)),
                          [](const auto& made) {
                            return fmt::format("{}_{}", to_string(std::get<0>(made.param)), to_string(std::get<1>(made.param)));
                          });

@@ -1,16 +1,10 @@
 // Rows become floats in a loop that is compiled for what the processor has, as attention's tiles are.
 #include "worker/backend/cpu/quantised.h"
 
-#include <algorithm>
 #include <bit>
-
-#include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker::cpu {
 namespace {
-
-// Of FP32 at once: a megabyte, which stays in the second-level cache until the product has read it.
-constexpr std::int64_t kScratchElements = 1 << 18;
 
 inline __attribute__((always_inline)) float float_from_int8(std::uint8_t code) {
   return static_cast<float>(static_cast<std::int8_t>(code));
@@ -33,11 +27,18 @@ inline __attribute__((always_inline)) void dequantise_row(const std::uint8_t* fr
   for (std::int64_t i = 0; i < count; ++i) to[i] = FromCode(from[i]) * scale;
 }
 
+// BF16 is the upper half of FP32.
+inline __attribute__((always_inline)) void widen_row(const std::uint16_t* from, std::int64_t count, float* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16U);
+}
+
 struct RowKernels {
+  void (*bf16)(const std::uint16_t*, std::int64_t, float*);
   void (*int8)(const std::uint8_t*, float, std::int64_t, float*);
   void (*fp8)(const std::uint8_t*, float, std::int64_t, float*);
 };
 
+void bf16_row_any(const std::uint16_t* from, std::int64_t count, float* to) { widen_row(from, count, to); }
 void int8_row_any(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
   dequantise_row<float_from_int8>(from, scale, count, to);
 }
@@ -46,6 +47,13 @@ void fp8_row_any(const std::uint8_t* from, float scale, std::int64_t count, floa
 }
 
 #if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void bf16_row_avx2(const std::uint16_t* from, std::int64_t count, float* to) {
+  widen_row(from, count, to);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void bf16_row_avx512(const std::uint16_t* from, std::int64_t count,
+                                                                                float* to) {
+  widen_row(from, count, to);
+}
 __attribute__((target("avx2,fma"))) void int8_row_avx2(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
   dequantise_row<float_from_int8>(from, scale, count, to);
 }
@@ -62,34 +70,21 @@ __attribute__((target("avx512f,prefer-vector-width=512"))) void fp8_row_avx512(c
 }
 
 RowKernels choose_row_kernels() {
-  if (__builtin_cpu_supports("avx512f")) return {int8_row_avx512, fp8_row_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {int8_row_avx2, fp8_row_avx2};
-  return {int8_row_any, fp8_row_any};
+  if (__builtin_cpu_supports("avx512f")) return {bf16_row_avx512, int8_row_avx512, fp8_row_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {bf16_row_avx2, int8_row_avx2, fp8_row_avx2};
+  return {bf16_row_any, int8_row_any, fp8_row_any};
 }
 #else
-RowKernels choose_row_kernels() { return {int8_row_any, fp8_row_any}; }
+RowKernels choose_row_kernels() { return {bf16_row_any, int8_row_any, fp8_row_any}; }
 #endif
 
 }  // namespace
 
-void dequantise(const WeightMatrix& w, std::int64_t in, std::int64_t first, std::int64_t end, float* to) {
+void dequantise(const WeightMatrix& w, std::int64_t in, std::int64_t row, std::int64_t first, std::int64_t count, float* to) {
   static const RowKernels kChosen = choose_row_kernels();
+  if (w.format == WeightFormat::kBf16) return kChosen.bf16(w.halves.data() + row * in + first, count, to);
   const auto row_kernel = w.format == WeightFormat::kInt8 ? kChosen.int8 : kChosen.fp8;
-  for (std::int64_t row = first; row < end; ++row) {
-    row_kernel(w.codes.data() + row * in, w.scales[static_cast<std::size_t>(row)], in, to + (row - first) * in);
-  }
-}
-
-void matmul(const float* x, const WeightMatrix& w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
-            bool accumulate, std::vector<float>& scratch) {
-  if (w.format == WeightFormat::kFp32) return matmul(x, w.values.data(), y, tokens, in, out, accumulate);
-  const std::int64_t at_once = std::clamp<std::int64_t>(kScratchElements / in, 1, out);
-  if (static_cast<std::int64_t>(scratch.size()) < at_once * in) scratch.resize(static_cast<std::size_t>(at_once * in));
-  for (std::int64_t first = 0; first < out; first += at_once) {
-    const std::int64_t rows = std::min(at_once, out - first);
-    dequantise(w, in, first, first + rows, scratch.data());
-    matmul(x, scratch.data(), y + first, tokens, in, rows, accumulate, out);
-  }
+  row_kernel(w.codes.data() + row * in + first, w.scales[static_cast<std::size_t>(row)], count, to);
 }
 
 }  // namespace windlass::worker::cpu
