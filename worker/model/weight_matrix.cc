@@ -2,13 +2,14 @@
 #include "worker/model/weight_matrix.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <string>
 
 #include <fmt/core.h>
+
+#include "worker/model/safetensors.h"
 
 namespace windlass::worker {
 namespace {
@@ -79,11 +80,6 @@ bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first
     to.codes.push_back(zero ? std::uint8_t{0} : int8 ? int8_from_float(value / scale) : fp8_from_float(value / scale));
   }
   return true;
-}
-
-std::uint16_t bf16_from_float(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16U & 1U)) >> 16U);
 }
 
 std::uint8_t fp8_from_float(float value) {

@@ -41,8 +41,6 @@ struct WeightMatrix {
 // is not kFp32.
 [[nodiscard]] bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first, std::int64_t end);
 
-// To nearest, ties to even. REQUIRES: not a NaN.
-[[nodiscard]] std::uint16_t bf16_from_float(float value);
 // e4m3 of a number from -448 to 448: to nearest, ties to even.
 [[nodiscard]] std::uint8_t fp8_from_float(float value);
 

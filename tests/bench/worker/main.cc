@@ -266,7 +266,6 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
 
   const double parameters = matrix_parameters(config);
   const auto kv_bytes = static_cast<double>(kContext * kv_bytes_per_token(config, config.layers));
-  const bool whole = format == WeightFormat::kFp32;
   double step_s = 0;
   for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMostSequences}) {
     progress(fmt::format("decode of {}", sequences));
@@ -277,7 +276,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
                      fmt::format("{}, {}", table.of_memory(weight_bytes + count * kv_bytes, step_s),
                                  table.of_products(2 * parameters * count, step_s)));
   }
-  if (!whole) return step_s;
+  if (format != WeightFormat::kFp32) return step_s;
   progress("prefill");
   Batch batch(backend, config, 1);
   const double prefill_s = median_s(options.repeats, [&] { batch.prefill(); });

@@ -16,9 +16,11 @@ using testing::kGoldenSteps;
 struct Nearness {
   WeightFormat format;
   double most_difference;
+  double with_experts;
   std::size_t same_of;  // greedy tokens: all but one of so many
 };
-constexpr Nearness kNear[] = {{WeightFormat::kBf16, 0.03, 32}, {WeightFormat::kInt8, 0.1, 12}, {WeightFormat::kFp8, 0.5, 8}};
+constexpr Nearness kNear[] = {
+    {WeightFormat::kBf16, 0.02, 0.1, 32}, {WeightFormat::kInt8, 0.1, 0.1, 12}, {WeightFormat::kFp8, 0.5, 0.5, 8}};
 
 Result<std::unique_ptr<Backend>> cpu_backend(const ModelConfig& config, const ModelWeights& weights) {
   CpuBackendOptions options;
@@ -41,7 +43,7 @@ TEST_P(Parity, LogitsAreThoseOfTransformers) { EXPECT_NO_FATAL_FAILURE(testing::
 // experts the bound holds but for one row in ten: a token that is close between two experts may go to the other one.
 TEST_P(Parity, QuantisedWeightsStayNear) {
   const std::size_t vocab = model_.vocab();
-  for (const auto& [format, most_difference, same_of] : kNear) {
+  for (const auto& [format, most_difference, with_experts, same_of] : kNear) {
     SCOPED_TRACE(to_string(format));
     auto backend = cpu_backend(model_.config, model_.weights(format));
     ASSERT_TRUE(backend.ok()) << backend.error().message;
@@ -57,7 +59,7 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
     std::sort(differences.begin(), differences.end());
     const std::size_t rerouted = model_.config.experts > 0 ? differences.size() / 10 : 0;
     const double most = differences[differences.size() - 1 - rerouted];
-    EXPECT_LE(most, most_difference);
+    EXPECT_LE(most, model_.config.experts > 0 ? with_experts : most_difference);
     EXPECT_LE(others, kGoldenSteps / same_of);
     RecordProperty(fmt::format("most_difference_{}", to_string(format)), std::to_string(most));
     RecordProperty(fmt::format("other_tokens_{}", to_string(format)), std::to_string(others));

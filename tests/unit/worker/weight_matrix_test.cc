@@ -10,6 +10,7 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
+#include "worker/model/safetensors.h"
 
 namespace windlass::worker {
 namespace {
