@@ -188,7 +188,7 @@ TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
 TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
   const One one = with({});
   Connection running(one.port);
-  running.send("POST", "/v1/completions", request(4000, true));
+  running.send("POST", "/v1/completions", request(2000, true));
   ASSERT_TRUE(running.read_until("data: "));
   Connection asking(one.port);
   asking.send("POST", "/blocks", R"({"blocks":"0:2"})", kRight);
@@ -201,7 +201,7 @@ TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
   EXPECT_EQ(change(one, "1:3").status, 409);
   EXPECT_THAT(change(one, "1:3").body, HasSubstr("until this worker has changed to 0:2"));
   const auto stream = testing::parse_stream(testing::parse_answer(running.read_all()).body);
-  EXPECT_EQ(stream.tokens, 4000);
+  EXPECT_EQ(stream.tokens, 2000);
   EXPECT_EQ(stream.done, 1);
   EXPECT_EQ(testing::parse_answer(asking.read_all()).status, 200);
   EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
@@ -212,7 +212,7 @@ TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
 TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
   const One hasty = with({"--drain-timeout", "0s"});
   Connection cut(hasty.port);
-  cut.send("POST", "/v1/completions", request(4000, true));
+  cut.send("POST", "/v1/completions", request(2000, true));
   ASSERT_TRUE(cut.read_until("data: "));
   EXPECT_EQ(change(hasty, "0:2").status, 200);
   EXPECT_THAT(cut.read_all(), HasSubstr("this worker's blocks changed before the answer was complete"));
@@ -220,7 +220,7 @@ TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
 
   const One ending = with({});
   Connection running(ending.port);
-  running.send("POST", "/v1/completions", request(4000, true));
+  running.send("POST", "/v1/completions", request(2000, true));
   ASSERT_TRUE(running.read_until("data: "));
   Connection asking(ending.port);
   asking.send("POST", "/blocks", R"({"blocks":"0:2"})", kRight);
@@ -238,7 +238,7 @@ TEST_F(ChangingBlocks, SessionsOfOtherWorkers) {
     const One second = with({"--blocks", "1:3", "--drain-timeout", patient ? "30m" : "0s"});
     const One first = with({"--blocks", "0:2", "--next", address(second)});
     Connection running(first.port);
-    running.send("POST", "/v1/completions", request(patient ? 600 : 4000, true));
+    running.send("POST", "/v1/completions", request(patient ? 600 : 3000, true));
     ASSERT_TRUE(running.read_until("data: "));
     EXPECT_EQ(change(second, "2:3").status, 200);
     EXPECT_THAT(running.read_all(), HasSubstr(patient ? "data: [DONE]" : "a later worker of the request's chain is lost"));
