@@ -6,8 +6,8 @@
 #include <cblas.h>
 
 #include "worker/backend/backend.h"
-#include "worker/backend/lanes.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/vectors.h"
 
 namespace windlass::worker::cpu {
 namespace {
@@ -20,7 +20,9 @@ constexpr std::int64_t kScoreElements = 1 << 20;
 constexpr std::int64_t kWorthSharing = 1 << 17;
 constexpr std::int64_t kTile = kKvBlockTokens;
 
-static_assert(kTile == kLanes);
+// A tile's worth: these loops only add and multiply.
+using Lanes = Vector<kTile>;
+constexpr std::int64_t kLanes = kTile;
 
 // out (kTile) = q (dim) * keys (dim, kTile)
 inline __attribute__((always_inline)) void score_tile(const float* q, const float* keys, std::int64_t dim, float* out) {
@@ -48,33 +50,34 @@ inline __attribute__((always_inline)) void mix_tile(const float* weights, std::i
 }
 
 // Softmax of scale * scores (count), in place.
+template <int kWidth>
 inline __attribute__((always_inline)) void softmax_row(float* scores, float scale, std::int64_t count) {
   float highest = -std::numeric_limits<float>::infinity();
   std::int64_t i = 0;
-  if (count >= kLanes) {
-    Lanes most = *reinterpret_cast<const Lanes*>(scores);
-    for (i = kLanes; i + kLanes <= count; i += kLanes) {
-      const Lanes next = *reinterpret_cast<const Lanes*>(scores + i);
+  if (count >= kWidth) {
+    Vector<kWidth> most = at<kWidth>(scores);
+    for (i = kWidth; i + kWidth <= count; i += kWidth) {
+      const Vector<kWidth> next = at<kWidth>(scores + i);
       most = next > most ? next : most;
     }
-    for (int lane = 0; lane < kLanes; ++lane) highest = std::max(highest, most[lane]);
+    for (int lane = 0; lane < kWidth; ++lane) highest = std::max(highest, most[lane]);
   }
   for (; i < count; ++i) highest = std::max(highest, scores[i]);
-  Lanes sums = {};
-  for (i = 0; i + kLanes <= count; i += kLanes) {
-    Lanes e = (*reinterpret_cast<const Lanes*>(scores + i) - highest) * scale;
-    exp_lanes(e);
+  Vector<kWidth> sums = {};
+  for (i = 0; i + kWidth <= count; i += kWidth) {
+    Vector<kWidth> e = (at<kWidth>(scores + i) - highest) * scale;
+    exp_of<kWidth>(e);
     sums += e;
-    *reinterpret_cast<Lanes*>(scores + i) = e;
+    at<kWidth>(scores + i) = e;
   }
   float total = 0;
-  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
+  for (int lane = 0; lane < kWidth; ++lane) total += sums[lane];
   for (; i < count; ++i) {
     scores[i] = std::exp((scores[i] - highest) * scale);
     total += scores[i];
   }
   const float share = 1.0F / total;
-  for (i = 0; i + kLanes <= count; i += kLanes) *reinterpret_cast<Lanes*>(scores + i) *= share;
+  for (i = 0; i + kWidth <= count; i += kWidth) at<kWidth>(scores + i) *= share;
   for (; i < count; ++i) scores[i] *= share;
 }
 
@@ -91,7 +94,7 @@ void mix_any(const float* w, std::int64_t count, const float* v, std::int64_t di
   mix_tile(w, count, v, dim, out);
 }
 
-void softmax_any(float* scores, float scale, std::int64_t count) { softmax_row(scores, scale, count); }
+void softmax_any(float* scores, float scale, std::int64_t count) { softmax_row<4>(scores, scale, count); }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void score_avx2(const float* q, const float* keys, std::int64_t dim, float* out) {
@@ -111,10 +114,10 @@ __attribute__((target("avx512f,prefer-vector-width=512"))) void mix_avx512(const
 }
 
 __attribute__((target("avx2,fma"))) void softmax_avx2(float* scores, float scale, std::int64_t count) {
-  softmax_row(scores, scale, count);
+  softmax_row<8>(scores, scale, count);
 }
 __attribute__((target("avx512f,prefer-vector-width=512"))) void softmax_avx512(float* scores, float scale, std::int64_t count) {
-  softmax_row(scores, scale, count);
+  softmax_row<16>(scores, scale, count);
 }
 
 TileKernels choose_kernels() {

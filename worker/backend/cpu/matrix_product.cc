@@ -11,6 +11,7 @@
 #include <cblas.h>
 
 #include "worker/backend/cpu/quantised.h"
+#include "worker/backend/vectors.h"
 
 namespace windlass::worker::cpu {
 namespace {
@@ -61,16 +62,6 @@ void put_in_order(const float* from, std::int64_t count, std::int64_t lanes, std
 }
 
 template <int kLanes>
-using Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias)) = float;
-template <int kLanes>
-using Words __attribute__((vector_size(kLanes * sizeof(std::int32_t)), aligned(1), may_alias)) = std::int32_t;
-
-template <int kLanes>
-inline __attribute__((always_inline)) const Vector<kLanes>& at(const float* floats) {
-  return *reinterpret_cast<const Vector<kLanes>*>(floats);
-}
-
-template <int kLanes>
 inline __attribute__((always_inline)) void put_bits(const Words<kLanes>& bits, float* to) {
   *reinterpret_cast<Words<kLanes>*>(to) = bits;
 }
@@ -90,7 +81,7 @@ struct FromInt8 {
   static inline __attribute__((always_inline)) void put(const Words<kLanes>& words, float scale, float* to) {
     for (int n = 0; n < kOfWord; ++n) {
       const Words<kLanes> whole = (words << (24 - 8 * n)) >> 24;
-      *reinterpret_cast<Vector<kLanes>*>(to + n * kLanes) = __builtin_convertvector(whole, Vector<kLanes>) * scale;
+      at<kLanes>(to + n * kLanes) = __builtin_convertvector(whole, Vector<kLanes>) * scale;
     }
   }
 };
