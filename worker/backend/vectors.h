@@ -22,11 +22,11 @@ inline __attribute__((always_inline)) Vector<kLanes>& at(float* floats) {
   return *reinterpret_cast<Vector<kLanes>*>(floats);
 }
 
-// e^x for x <= 0, to about two units in the last place: Cephes' expf (Moshier 1992). Below -87 it stays at e^-87, which is as
-// good as nothing.
+// e^x for x <= 0, to about two units in the last place: Cephes' expf (Moshier 1992). Below -87 it is 0.
 template <int kLanes>
 inline __attribute__((always_inline)) void exp_of(Vector<kLanes>& x) {
   const Vector<kLanes> lowest = Vector<kLanes>{} - 87.0F;
+  const Vector<kLanes> exact = x;
   x = x < lowest ? lowest : x;
   const float round = 0x1.8p23F;  // adding and taking away leaves a whole number
   const Vector<kLanes> whole = (x * 1.44269504F + round) - round;
@@ -40,7 +40,7 @@ inline __attribute__((always_inline)) void exp_of(Vector<kLanes>& x) {
   const Words<kLanes> exponent = (__builtin_convertvector(whole, Words<kLanes>) + 127) << 23;
   Vector<kLanes> power;
   std::memcpy(&power, &exponent, sizeof(power));
-  x = p * power;
+  x = exact < lowest ? Vector<kLanes>{} : p * power;
 }
 
 }  // namespace windlass::worker

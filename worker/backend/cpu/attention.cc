@@ -16,8 +16,6 @@ namespace {
 constexpr std::int64_t kDirectRows = 16;
 // Bound on the scores held at once by the gathered path.
 constexpr std::int64_t kScoreElements = 1 << 20;
-// Multiplications below which calling other threads takes longer than what they would save.
-constexpr std::int64_t kWorthSharing = 1 << 17;
 constexpr std::int64_t kTile = kKvBlockTokens;
 
 // A tile's worth: these loops only add and multiply.
@@ -156,13 +154,13 @@ std::int64_t tile_offset(const ModelConfig& config, std::int32_t block, std::int
 }
 
 // Decode, or a few tokens: one query row after the other; the tiles of kv head g are shared by the query heads of its group.
+// `scores`: room for a row of whole tiles for each of them.
 void direct_attention(const ModelConfig& config, std::int64_t window, const AttentionRows& rows, std::int64_t q_stride,
-                      std::int64_t g, std::vector<float>& scratch) {
+                      std::int64_t g, float* scores) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const std::int64_t padded = blocks_for(rows.start + rows.tokens) * kTile;
-  float* scores = grown(scratch, group * padded);
   const TileKernels& tile = kernels();
   for (std::int64_t t = 0; t < rows.tokens; ++t) {
     const std::int64_t visible = rows.start + t + 1;
@@ -265,15 +263,18 @@ void attention(const ModelConfig& config, std::int64_t window, std::span<const A
   scratch.scores.resize(static_cast<std::size_t>(team.size()));
   scratch.direct.clear();
   std::int64_t positions = 0;  // that direct rows look at
+  std::int64_t longest = 0;
   for (const AttentionRows& rows : sequences) {
     if (rows.tokens >= kDirectRows) continue;
     scratch.direct.push_back(&rows);
     positions += rows.tokens * (rows.start + rows.tokens);
+    longest = std::max(longest, blocks_for(rows.start + rows.tokens) * kTile);
   }
+  for (std::vector<float>& scores : scratch.scores) grown(scores, config.heads / config.kv_heads * longest);
   const auto heads = static_cast<std::int64_t>(scratch.direct.size()) * config.kv_heads;
   const auto head = [&](std::int64_t part, int member) {
     direct_attention(config, window, *scratch.direct[static_cast<std::size_t>(part / config.kv_heads)], q_stride,
-                     part % config.kv_heads, scratch.scores[static_cast<std::size_t>(member)]);
+                     part % config.kv_heads, scratch.scores[static_cast<std::size_t>(member)].data());
   };
   if (positions * config.q_size() < kWorthSharing) {
     for (std::int64_t part = 0; part < heads; ++part) head(part, 0);
