@@ -93,6 +93,12 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
                       .with({{"model", model}})),
       model_load(
           registry.gauges("windlass_worker_model_load_seconds", "Time it took to load the model.").with({{"model", model}})),
+      model_blocks_first(
+          registry.gauges("windlass_worker_model_blocks_first", "The first of the model's blocks that is served.")
+              .with({{"model", model}})),
+      model_blocks_end(
+          registry.gauges("windlass_worker_model_blocks_end", "The block after the last of the model's blocks that are served.")
+              .with({{"model", model}})),
       chain_step(registry
                      .histograms("windlass_worker_chain_step_seconds",
                                  "Time from sending a step to the next worker of a chain until its logits are back.",

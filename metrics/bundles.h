@@ -54,6 +54,8 @@ struct WorkerMetrics {
   Gauge kv_blocks_used;             // windlass_worker_kv_cache_blocks_used{model}
   Histogram kv_transfer;            // windlass_worker_kv_transfer_seconds{model}: from the first question to the last answer
   Gauge model_load;                 // windlass_worker_model_load_seconds{model}
+  Gauge model_blocks_first;         // windlass_worker_model_blocks_first{model}: of the blocks A:B that are served, A
+  Gauge model_blocks_end;           // windlass_worker_model_blocks_end{model}: and B
   Histogram chain_step;             // windlass_worker_chain_step_seconds{model}: from a step's leave to the logits' arrival
   Gauge chain_sessions;             // windlass_worker_chain_sessions{model}: of other workers' requests that have room here
   Counter chain_sessions_expired;   // windlass_worker_chain_sessions_expired_total{model}: nobody told of them any more

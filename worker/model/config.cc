@@ -309,6 +309,8 @@ void read_opt(FieldReader& fields, const json& root, ModelConfig& config) {
 
 }  // namespace
 
+std::string to_string(BlockRange blocks) { return fmt::format("{}:{}", blocks.first, blocks.end); }
+
 const char* to_string(Architecture architecture) { return known(architecture).model_type; }
 const char* class_name(Architecture architecture) { return known(architecture).class_name; }
 bool has_experts(Architecture architecture) {

@@ -38,6 +38,8 @@ struct BlockRange {
   [[nodiscard]] std::int64_t size() const { return end - first; }
   bool operator==(const BlockRange&) const = default;
 };
+// "A:B", as flags have it.
+[[nodiscard]] std::string to_string(BlockRange blocks);
 
 enum class Architecture { kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen3Moe, kOpt };
 // As config.json has it under model_type: "llama", ...

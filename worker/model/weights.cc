@@ -14,10 +14,13 @@
 namespace windlass::worker {
 namespace {
 
+enum class Reading { kNumbers, kShapesAlone };
+
 // Copies tensors that are as they should be, and remembers those that are not.
 class TensorCopier {
  public:
-  TensorCopier(const TensorStore& store, TensorSlice slice) : store_(store), slice_(slice) {}
+  TensorCopier(const TensorStore& store, TensorSlice slice, Reading reading)
+      : store_(store), slice_(slice), reading_(reading) {}
 
   // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing, or not
   // all, and remember why.
@@ -49,7 +52,7 @@ class TensorCopier {
  private:
   void complain(std::string text) { complaints_.push_back(std::move(text)); }
 
-  // Null, and a complaint, where it is not what is expected.
+  // Null where it is not what is expected, with a complaint, or is not to be read.
   [[nodiscard]] const TensorView* checked(const std::string& name, const std::vector<std::int64_t>& expected) {
     const TensorView* tensor = store_.find(name);
     if (tensor == nullptr) {
@@ -60,7 +63,7 @@ class TensorCopier {
     } else if (tensor->dtype == Dtype::kOther) {
       complain(fmt::format("{}: tensor '{}': found dtype {}, allowed are F32, F16 and BF16", tensor->file, name,
                            tensor->dtype_name));
-    } else {
+    } else if (reading_ == Reading::kNumbers) {
       return tensor;
     }
     return nullptr;
@@ -96,6 +99,7 @@ class TensorCopier {
 
   const TensorStore& store_;
   const TensorSlice slice_;
+  const Reading reading_;
   std::vector<std::string> complaints_;
   std::vector<float> row_;
 };
@@ -154,24 +158,32 @@ TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
 // The parts of a model, each with the shape that the config says.
 class ModelLoader {
  public:
-  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format)
-      : config_(config), names_(names_of(config, store)), slice_(slice), format_(format), tensors_(store, slice) {}
+  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format,
+              Reading reading = Reading::kNumbers)
+      : config_(config),
+        names_(names_of(config, store)),
+        slice_(slice),
+        format_(format),
+        reading_(reading),
+        tensors_(store, slice, reading) {}
 
-  [[nodiscard]] Result<ModelWeights> load(BlockRange blocks) {
+  // Without what `have` has already, and the layers of `held`.
+  [[nodiscard]] Result<ModelWeights> load(BlockRange blocks, const ModelWeights& have = {}, BlockRange held = {}) {
     ModelWeights weights;
     const std::int64_t hidden = config_.hidden_size;
-    const bool begins = blocks.first == 0;
-    const bool ends = blocks.end == config_.layers;
-    if (begins || (ends && config_.tie_word_embeddings))
+    const WeightEnds ends = ends_of(config_, blocks);
+    if (ends.embedding && have.embedding.empty())
       tensors_.append_rows(weights.embedding, names_.model + "embed_tokens.weight", {config_.vocab_size, hidden});
-    if (begins && config_.positions == Positions::kLearned) {
+    if (ends.positions && have.positions.empty()) {
       tensors_.append(weights.positions, names_.model + "embed_positions.weight",
                       {config_.max_context_tokens + kLearnedPositionsOffset, hidden});
     }
-    for (std::int64_t i = blocks.first; i < blocks.end; ++i)
+    for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
+      if (i >= held.first && i < held.end) continue;
       weights.layers.push_back(layer(fmt::format("{}layers.{}.", names_.model, i), config_.has_experts(i)));
-    if (ends) weights.final_norm = norm(names_.model + names_.final_norm);
-    if (ends && !config_.tie_word_embeddings)
+    }
+    if (ends.final_norm && have.final_norm.weight.empty()) weights.final_norm = norm(names_.model + names_.final_norm);
+    if (ends.lm_head && have.lm_head.empty())
       tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, hidden});
     WINDLASS_RETURN_IF_ERROR(tensors_.outcome());
     return weights;
@@ -182,6 +194,7 @@ class ModelLoader {
   [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t columns) const {
     const auto count = static_cast<std::size_t>(rows * columns);
     WeightMatrix matrix{format_};
+    if (reading_ == Reading::kShapesAlone) return matrix;
     if (format_ == WeightFormat::kFp32) {
       reserve_large(matrix.values, count);
     } else if (format_ == WeightFormat::kBf16) {
@@ -250,6 +263,7 @@ class ModelLoader {
   const TensorNames names_;
   const TensorSlice slice_;
   const WeightFormat format_;
+  const Reading reading_;
   TensorCopier tensors_;
 };
 
@@ -284,14 +298,32 @@ WeightBytes bytes_of(const ModelWeights& weights) {
   return bytes;
 }
 
+WeightEnds ends_of(const ModelConfig& config, BlockRange blocks) {
+  const bool begins = blocks.first == 0;
+  const bool ends = blocks.end == config.layers;
+  return {begins || (ends && config.tie_word_embeddings), begins && config.positions == Positions::kLearned, ends,
+          ends && !config.tie_word_embeddings};
+}
+
 Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice,
                                   WeightFormat format) {
+  return load_missing_weights(config, store, blocks, {}, {}, slice, format);
+}
+
+Result<ModelWeights> load_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                          const ModelWeights& have, BlockRange held, TensorSlice slice, WeightFormat format) {
   try {
-    return ModelLoader(config, store, slice, format).load(blocks);
+    return ModelLoader(config, store, slice, format).load(blocks, have, held);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
                  fmt::format("{}: the weights do not fit into this machine's memory as {}", store.file(), to_string(format))};
   }
+}
+
+Result<void> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice,
+                           WeightFormat format) {
+  const auto found = ModelLoader(config, store, slice, format, Reading::kShapesAlone).load(blocks);
+  return found.ok() ? Result<void>() : found.error();
 }
 
 }  // namespace windlass::worker

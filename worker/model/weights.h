@@ -41,6 +41,7 @@ struct LayerWeights {
   MlpWeights mlp;                   // empty where there are experts
   std::vector<float> router;        // (experts, hidden); empty without
   std::vector<MlpWeights> experts;  // so wide as experts are, without biases
+  bool operator==(const LayerWeights&) const = default;
 };
 
 // Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
@@ -55,7 +56,17 @@ struct ModelWeights {
   std::vector<float> lm_head;  // (vocab, hidden); empty when tied to the embedding
 
   [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
+  bool operator==(const ModelWeights&) const = default;
 };
+
+// What ModelWeights of a range have beside its layers.
+struct WeightEnds {
+  bool embedding = false;
+  bool positions = false;
+  bool final_norm = false;
+  bool lm_head = false;
+};
+[[nodiscard]] WeightEnds ends_of(const ModelConfig& config, BlockRange blocks);
 
 // Bytes of all numbers and scales, and what they would be in FP32.
 struct WeightBytes {
@@ -72,5 +83,14 @@ struct WeightBytes {
 [[nodiscard]] inline Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
   return load_weights(config, store, config.all_blocks());
 }
+
+// Of what load_weights() would give of `blocks`, that alone which `have` has not, whose layers are those of `held`.
+[[nodiscard]] Result<ModelWeights> load_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                                        const ModelWeights& have, BlockRange held, TensorSlice slice,
+                                                        WeightFormat format);
+
+// Whether load_weights() would find every tensor as it should be; no number is read. Error: as there.
+[[nodiscard]] Result<void> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                         TensorSlice slice, WeightFormat format);
 
 }  // namespace windlass::worker

@@ -78,7 +78,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   }
 
   const ChainStageOptions options;
-  const std::unique_ptr<Backend> backend;
+  std::unique_ptr<Backend> backend;  // gone with the stage, though answers from further on may still come
   const ChainPost post;
   const Clock& clock;
   const metrics::WorkerMetrics& metrics;
@@ -473,6 +473,8 @@ ChainStage::~ChainStage() {
   }
   impl_->changed.notify_all();
   thread_.join();
+  impl_->backend.reset();
+  impl_->metrics.chain_sessions.set(0);
   std::deque<Impl::Entry> left;
   {
     const std::scoped_lock lock(impl_->mutex);

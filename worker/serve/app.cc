@@ -101,7 +101,143 @@ Result<Ranks> start_ranks(const ServeFlags& flags, const std::vector<std::string
   return ranks;
 }
 
+// What goes on while main's thread waits for something else: signals, ranks, housekeeping.
+class Watch {
+ public:
+  Watch(HttpServer& server, const Ranks& ranks) : server_(server), ranks_(ranks) {}
+
+  // One tick. False when asked to stop.
+  [[nodiscard]] bool goes_on(const Served* served) {
+    if (stop_signal_within_tick()) return false;
+    ranks_.look();
+    server_.tick(served);
+    return true;
+  }
+
+ private:
+  HttpServer& server_;
+  const Ranks& ranks_;
+};
+
 double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+template <class T>
+bool is_ready(const std::future<T>& future) {
+  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+// The last events are in buffers; clients should still hear them.
+void flush(const HttpServer& server, const Clock& clock) {
+  for (const double begun_s = clock.now_s(); server.open_exchanges() > 0 && clock.now_s() - begun_s < kFlushSeconds;) {
+    static_cast<void>(stop_signal_within_tick());
+  }
+}
+
+void say_what_is_served(const ServeFlags& flags, const Served& served) {
+  if (flags.weights != WeightFormat::kFp32) {
+    spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f}", to_string(flags.weights), mebibytes(served.weights.held),
+                 flags.tensor_parallel == 1 ? "" : " at each rank", mebibytes(served.weights.as_fp32));
+  }
+  if (served.model) {
+    const ServedModel& model = *served.model;
+    spdlog::info("serving '{}': blocks {} of {}, hidden {}, vocabulary {}, context {}, {} concurrent", flags.served_name,
+                 to_string(model.blocks), model.config.layers, model.config.hidden_size, model.config.vocab_size,
+                 model.engine->options().max_context_tokens, flags.max_concurrent);
+    return;
+  }
+  const ChainStageOptions& options = served.blocks->stage->options();
+  spdlog::info("serving blocks {} of {} of '{}' to other workers: hidden {}, sessions of up to {} tokens",
+               to_string(options.blocks), options.model.layers, flags.served_name, options.model.hidden_size,
+               options.max_tokens);
+}
+
+// From the blocks that are served to those that POST /blocks asked for. What is served is taken apart only once nobody has it
+// any more, and on this thread, so that between two ranges there is no engine that could see either.
+class BlockChange {
+ public:
+  BlockChange(const ServeFlags& flags, const Clock& clock, Watch& watch, HttpServer& server, ModelHost& host)
+      : flags_(flags), clock_(clock), watch_(watch), server_(server), host_(host) {}
+
+  // False when the worker was asked to stop meanwhile; `served` is then as it was, perhaps drained. REQUIRES: `served` is
+  // something, as it is afterwards.
+  [[nodiscard]] bool run(BlockRange to, std::optional<Served>& served) {
+    const std::string from = to_string(served->range());
+    spdlog::info("blocks: {} are asked for, {} are served", to_string(to), from);
+    preparing_ = std::async(std::launch::async, [this, to] { return host_.prepare(to); });
+    while (!is_ready(preparing_)) {
+      if (!watch_.goes_on(&*served)) return false;
+    }
+    auto change = preparing_.get();
+    if (!change.ok()) {
+      fail(change.error(), from);
+      return true;
+    }
+    if (!empty(*served)) return false;
+    served.reset();
+    take_up(std::move(change).value(), from, served);
+    return true;
+  }
+
+  // Whether something of it still runs, which cannot be ended.
+  [[nodiscard]] bool under_way() const { return preparing_.valid() && !is_ready(preparing_); }
+
+ private:
+  // Until nothing of what is served is in use. False when asked to stop.
+  [[nodiscard]] bool empty(const Served& served) {
+    server_.begin_change();
+    served.drain();
+    const double begun_s = clock_.now_s();
+    bool cut = false;
+    while (served.in_flight() > 0 && !(cut && served.blocks)) {
+      if (!watch_.goes_on(&served)) return false;
+      if (cut || clock_.now_s() - begun_s <= flags_.drain_timeout_s) continue;
+      cut = true;
+      spdlog::warn("blocks: {} requests in flight are cut", served.in_flight());
+      if (served.model) served.model->engine->cancel_all("this worker's blocks changed before the answer was complete");
+    }
+    const std::future<void> given_back = server_.withdraw();
+    while (!is_ready(given_back)) {
+      if (!watch_.goes_on(&served)) return false;
+    }
+    return true;
+  }
+
+  void take_up(ModelHost::Change change, const std::string& from, std::optional<Served>& served) {
+    const double begun_s = clock_.now_s();
+    auto changing = std::async(std::launch::async, [&] { return host_.change(std::move(change)); });
+    while (!is_ready(changing)) {
+      if (watch_.goes_on(nullptr)) continue;
+      spdlog::info("asked to stop while blocks change");
+      spdlog::shutdown();
+      std::_Exit(0);
+    }
+    auto changed = changing.get();
+    if (!changed.ok()) {
+      server_.changed(changed.error());
+      flush(server_, clock_);
+      end_at_once(fmt::format("{}; this worker has nothing to serve", changed.error().message));
+    }
+    served.emplace(std::move(changed->served));
+    server_.serve(*served);
+    if (changed->failure) return fail(*changed->failure, from);
+    server_.changed(std::nullopt);
+    spdlog::info("blocks: {} were served before; nothing was for {:.3f} s", from, clock_.now_s() - begun_s);
+    say_what_is_served(flags_, *served);
+  }
+
+  void fail(const Error& error, const std::string& from) {
+    const Error why{error.code, fmt::format("{}; this worker goes on with {}", error.message, from)};
+    spdlog::error("blocks: {}", why.message);
+    server_.changed(why);
+  }
+
+  const ServeFlags& flags_;
+  const Clock& clock_;
+  Watch& watch_;
+  HttpServer& server_;
+  ModelHost& host_;
+  std::future<Result<ModelHost::Change>> preparing_;
+};
 
 // Waits until everything in flight is answered. False when the time ran out or a second signal came.
 bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const Clock& clock, double limit_s) {
@@ -111,7 +247,7 @@ bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const
     const bool again = stop_signal_within_tick();
     const double now_s = clock.now_s();
     ranks.look();
-    server.tick();
+    server.tick(&served);
     if (served.in_flight() == 0) {
       if (idle_since_s < 0) idle_since_s = now_s;
       const bool flushed = server.open_exchanges() == 0 || now_s - idle_since_s > kFlushSeconds;
@@ -176,7 +312,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   }
   for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file,
-                     flags.blocks.has_value()},
+                     flags.blocks.has_value(), fixed_blocks(flags)},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     if (ranks.processes != nullptr) ranks.processes->kill();  // they load for nobody
@@ -192,7 +328,8 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
                             },
                             call_over_http()};
   const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};
-  auto loading = std::async(std::launch::async, [&] { return load_served(flags, clock, metrics, others, others_of_model); });
+  ModelHost host(flags, clock, metrics, others, others_of_model);
+  auto loading = std::async(std::launch::async, [&] { return host.load(); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     // Where all ends because loading failed, loading says it better.
     if (const auto why = ranks.ended(); why && loading.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
@@ -210,51 +347,34 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     spdlog::shutdown();
     std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
   }
-  const Served served = std::move(loaded).value();
-  if (flags.weights != WeightFormat::kFp32) {
-    spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f}", to_string(flags.weights), mebibytes(served.weights.held),
-                 ranks.group == nullptr ? "" : " at each rank", mebibytes(served.weights.as_fp32));
-  }
+  std::optional<Served> served = std::move(loaded).value();
+  say_what_is_served(flags, *served);
   if (ranks.group != nullptr) spdlog::info("{} ranks compute every layer together", ranks.group->ranks());
-  if (served.model) {
-    const ServedModel& model = *served.model;
-    server.serve(model);
-    spdlog::info("serving '{}': blocks {}:{} of {}, hidden {}, vocabulary {}, context {}, {} concurrent", flags.served_name,
-                 model.blocks.first, model.blocks.end, model.config.layers, model.config.hidden_size, model.config.vocab_size,
-                 model.engine->options().max_context_tokens, flags.max_concurrent);
-  } else {
-    const ChainStageOptions& options = served.blocks->stage->options();
-    server.serve(*served.blocks);
-    spdlog::info("serving blocks {}:{} of {} of '{}' to other workers: hidden {}, sessions of up to {} tokens",
-                 options.blocks.first, options.blocks.end, options.model.layers, flags.served_name, options.model.hidden_size,
-                 options.max_tokens);
-  }
+  server.serve(*served);
 
-  while (!stop_signal_within_tick()) {
-    ranks.look();
-    server.tick();
+  Watch watch(server, ranks);
+  BlockChange change(flags, clock, watch, server, host);
+  while (watch.goes_on(&*served)) {
+    if (const auto wanted = server.wanted_blocks(); wanted && !change.run(*wanted, served)) break;
   }
 
   server.drain();
-  served.drain();
-  spdlog::info("draining: {} requests in flight, at most {} s", served.in_flight(), flags.drain_timeout_s);
-  const bool whole = drained(server, served, ranks, clock, flags.drain_timeout_s);
+  served->drain();
+  spdlog::info("draining: {} requests in flight, at most {} s", served->in_flight(), flags.drain_timeout_s);
+  const bool whole = drained(server, *served, ranks, clock, flags.drain_timeout_s);
   bool settled = true;
   if (!whole) {
-    spdlog::warn("drain ended early: {} requests in flight are cut", served.in_flight());
-    if (served.model) {
-      served.model->engine->cancel_all("this worker was stopped before the answer was complete");
-      settled = served.model->engine->wait_idle(kFlushSeconds);
+    spdlog::warn("drain ended early: {} requests in flight are cut", served->in_flight());
+    if (served->model) {
+      served->model->engine->cancel_all("this worker was stopped before the answer was complete");
+      settled = served->model->engine->wait_idle(kFlushSeconds);
     }
-    // The last events are in buffers; clients should still hear them.
-    for (const double cut_s = clock.now_s(); server.open_exchanges() > 0 && clock.now_s() - cut_s < kFlushSeconds;) {
-      static_cast<void>(stop_signal_within_tick());
-    }
+    flush(server, clock);
   }
   const bool closed = server.close(kFlushSeconds);
   spdlog::info("stopped");
   const int code = whole ? 0 : 1;
-  if (!closed || !settled || server.open_exchanges() > 0) {
+  if (!closed || !settled || change.under_way() || server.open_exchanges() > 0) {
     // Somebody may still hold what destructors would take apart.
     spdlog::shutdown();
     std::_Exit(code);

@@ -2,6 +2,7 @@
 #include "worker/serve/exchange.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
@@ -88,7 +89,7 @@ void Exchange::accepted(std::function<void()> cancel) {
   bool unwanted = false;  // already: the client left, or a choice has failed
   {
     const std::scoped_lock lock(mutex_);
-    cancel_ = cancel;
+    if (!finished_) cancel_ = cancel;
     if (parts_.stream && !buffer_) start_body("text/event-stream");
     unwanted = failed_ || (left_ && !finished_);
   }
@@ -132,7 +133,8 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     } else {
       finish_whole(failed ? &event : nullptr);
     }
-    if (failed && answers_.size() > 1) cancel = cancel_;
+    cancel = std::exchange(cancel_, nullptr);  // it keeps the engine
+    if (!failed || answers_.size() == 1) cancel = nullptr;
   }
   if (cancel) cancel();
 }

@@ -46,7 +46,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   explicit Exchange(Parts parts)
       : parts_(std::move(parts)), last_write_s_(parts_.started_s), answers_(static_cast<std::size_t>(parts_.choices)) {}
 
-  // The engine took the request: cancel ends all its choices there. A stream's status and headers leave now.
+  // The engine took the request: cancel ends all its choices there, and is forgotten once the answer is over. A stream's status
+  // and headers leave now.
   void accepted(std::function<void()> cancel);
 
   // A choice's first iteration is about to begin. Of a prefill for another worker status and headers leave with the first one.

@@ -221,7 +221,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "with --blocks 0:B: HOST:PORT[,HOST:PORT...] of the workers with the later blocks, in their order (default: "
                  "as each request's X-Windlass-Chain says)");
   app.add_option("--token-file", serve.token_file,
-                 "file of the token that may change the role while the worker runs (default: nobody may)");
+                 "file of the token that may change role and blocks while the worker runs (default: nobody may)");
   app.add_option("--threads", serve.threads,
                  "threads that compute, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");

@@ -38,9 +38,9 @@ struct ServeFlags {
   int tensor_rank = 0;                 // of this process; others than 0 are started by that one alone
   int tensor_memory = -1;              // descriptor of what the ranks share; for ranks other than 0
   Role role = Role::kUnified;          // at the start
-  std::optional<BlockRange> blocks;    // nullopt: all of the model's
+  std::optional<BlockRange> blocks;    // at the start; nullopt: all of the model's
   std::vector<std::string> next_hops;  // of requests that name no chain: the workers after this one
-  std::string token_file;              // of the installation's token, which may change the role; empty: nobody may
+  std::string token_file;              // of the installation's token, which may change role and blocks; empty: nobody may
 };
 
 struct ModelInitFlags {

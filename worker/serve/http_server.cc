@@ -36,7 +36,32 @@ constexpr std::size_t kMaxHeaderBytes = 32U << 10U;
 constexpr std::size_t kHttpThreads = 8;  // cpprestsdk's default is 40
 constexpr std::size_t kReadBytes = 16U << 10U;
 
-enum class Phase { kLoading, kReady, kDraining };
+enum class Phase { kLoading, kReady, kChanging, kDraining };
+
+// As /ready says it; when it is not ready also why requests are refused, and X-Windlass-Rejected.
+struct PhaseTexts {
+  const char* status;
+  const char* why;
+  const char* rejected;
+};
+PhaseTexts texts_of(Phase phase) {
+  switch (phase) {
+    case Phase::kLoading: return {"loading", "is loading", "loading"};
+    case Phase::kReady: return {"ready", "", ""};
+    case Phase::kChanging: return {"changing", "changes its blocks", "blocks"};
+    case Phase::kDraining: return {"draining", "is draining", "draining"};
+  }
+  return {"", "", ""};
+}
+
+// What who asks for other blocks is told then.
+ApiError no_change(Phase phase) {
+  const PhaseTexts texts = texts_of(phase);
+  return {503, fmt::format("blocks: this worker {}", texts.why), "server_error", "", texts.rejected};
+}
+
+// What is served, for who meets it: as long as one is held, it is there.
+using Lease = std::shared_ptr<const Served>;
 
 // A body as far as it is allowed; the rest is read and thrown away, because cpprestsdk answers only after the whole body came
 // in and would otherwise keep it in memory.
@@ -101,25 +126,50 @@ std::int64_t unix_now_s() {
 
 struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   Impl(HttpServerOptions o, const metrics::Registry& r, const metrics::WorkerMetrics& m, const Clock& c)
-      : options(std::move(o)), registry(r), metrics(m), clock(c), created(unix_now_s()), role(options.role) {}
+      : options(std::move(o)),
+        registry(r),
+        metrics(m),
+        clock(c),
+        created(unix_now_s()),
+        role(options.role),
+        in_parts(options.some_blocks) {}
+
+  using Token = std::shared_ptr<void>;
+  // By POST /blocks, until it is answered.
+  struct AskedBlocks {
+    BlockRange blocks;
+    http_request request;
+    Token token;
+  };
 
   const HttpServerOptions options;
   const metrics::Registry& registry;
   const metrics::WorkerMetrics& metrics;
   const Clock& clock;
   const std::int64_t created;
-  std::atomic<Role> role;
   std::atomic<Phase> phase{Phase::kLoading};
-  std::atomic<const ServedModel*> model{nullptr};  // once it is loaded; or blocks
-  std::atomic<const ServedBlocks*> blocks{nullptr};
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
-  std::mutex mutex;
+  mutable std::mutex mutex;  // of what follows
+  Role role;
+  bool in_parts;                                   // it has, or is to have, some of the model's blocks alone, and so no role
+  Lease serving;                                   // nothing while it loads
+  std::shared_ptr<std::promise<void>> given_back;  // kept by all who have met what is served
+  BlockRange range;                                // that is served, or was last
+  std::int64_t layers = 0;                         // of the model; 0 until it is loaded
+  std::optional<AskedBlocks> asked;
   std::list<std::weak_ptr<Exchange>> exchanges;
   std::mt19937_64 seeds{std::random_device{}()};
 
-  using Token = std::shared_ptr<void>;
+  [[nodiscard]] Lease current() const {
+    const std::scoped_lock lock(mutex);
+    return serving;
+  }
+  [[nodiscard]] Role current_role() const {
+    const std::scoped_lock lock(mutex);
+    return role;
+  }
   Token make_token() const {
     ++*open;
     return {nullptr, [count = open](void*) { --*count; }};
@@ -128,13 +178,18 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   void handle(const http_request& request);
   void route(const http_request& request, std::string body, const Token& token);
   void generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token);
-  void begin_chain(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
+  void begin_chain(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                    std::vector<GenerationRequest> choices, const Token& token);
-  void start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
+  void start(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
              std::vector<GenerationRequest> choices, const Token& token);
   void chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token);
+  [[nodiscard]] bool may_change(const http_request& request, const char* what, const Token& token);
   void change_role(const http_request& request, const std::string& body, const Token& token);
-  void refuse_for_blocks(const http_request& request, const Token& token);
+  void change_blocks(const http_request& request, const std::string& body, const Token& token);
+  [[nodiscard]] std::optional<ApiError> take_up(BlockRange blocks, const http_request& request, const Token& token);
+  [[nodiscard]] std::string blocks_body() const;
+  void refuse_for_blocks(const http_request& request, const ServedBlocks& loaded, const Token& token);
+  void refuse_for_phase(const http_request& request, Phase now, const Token& token);
   void tokenize(const http_request& request, bool encode, const std::string& body, const Token& token);
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
@@ -161,9 +216,9 @@ void HttpServer::Impl::handle(const http_request& request) {
   std::size_t header_bytes = 0;
   for (const auto& [name, value] : request.headers()) header_bytes += name.size() + value.size() + 4;
   auto whole = std::make_shared<Body>();
-  if (const ServedBlocks* loaded = blocks.load();
-      loaded != nullptr && chain_verb_of(request.relative_uri().path()) == ChainVerb::kStep) {
-    whole->most = std::max(kMaxBodyBytes, most_step_bytes(loaded->config.hidden_size));
+  if (const Lease lease = current();
+      lease && lease->blocks && chain_verb_of(request.relative_uri().path()) == ChainVerb::kStep) {
+    whole->most = std::max(kMaxBodyBytes, most_step_bytes(lease->blocks->config.hidden_size));
   }
   read_body(request, whole)
       .then([self = shared_from_this(), request, token, header_bytes](const pplx::task<std::shared_ptr<Body>>& read) {
@@ -195,20 +250,22 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   const auto chain = chain_verb_of(path);
   const bool tokens = path == "/tokenize" || path == "/detokenize";
   const bool role_path = path == "/role";
+  const bool blocks_path = path == "/blocks";
   const bool kv = path.compare(0, kKvPath.size(), kKvPath) == 0;
-  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens || (role_path && method == "POST") ||
-                    chain.has_value();
-  const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path || kv;
+  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens ||
+                    ((role_path || blocks_path) && method == "POST") || chain.has_value();
+  const bool get =
+      path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path || blocks_path || kv;
   if (!post && !get) {
     return refuse(request,
                   {404,
                    fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
-                               "/detokenize, /health, /ready, /metrics, /role, /kv/SESSION and /chain/VERB",
+                               "/detokenize, /health, /ready, /metrics, /role, /blocks, /kv/SESSION and /chain/VERB",
                                path),
                    "invalid_request_error", "", "not_found"},
                   token);
   }
-  const std::string allowed = role_path ? "GET, POST" : post ? "POST" : "GET";
+  const std::string allowed = role_path || blocks_path ? "GET, POST" : post ? "POST" : "GET";
   if (method != (post ? "POST" : "GET")) {
     return refuse(request,
                   {405, fmt::format("method: found {}, {} allows {}", method, path, allowed), "invalid_request_error", "",
@@ -217,78 +274,88 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   }
   if (chain) return chain_call(request, *chain, std::move(body), token);
   if (role_path && post) return change_role(request, body, token);
+  if (blocks_path && post) return change_blocks(request, body, token);
   if (tokens) return tokenize(request, path == "/tokenize", body, token);
   if (post)
     return generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
   if (kv) {
-    const ServedModel* loaded = model.load();
-    if (loaded == nullptr) return refuse(request, {404, "this worker is loading", "server_error", "", "loading"}, token);
-    // The engine outlives what is open here, as with exchanges.
-    return answer_kv(
-        request, *loaded->exports, [&engine = *loaded->engine](const std::string& session) { engine.taken(session); }, token);
+    const Lease lease = current();
+    if (!lease || !lease->model)
+      return refuse(request, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
+    const auto taken = [served = std::weak_ptr<const Served>(lease)](const std::string& session) {
+      if (const Lease still = served.lock()) still->model->engine->taken(session);
+    };
+    return answer_kv(request, {lease, lease->model->exports.get()}, taken, token);
   }
   if (role_path) {
-    return send_response(request, 200, ordered_json{{"role", to_string(role.load())}}.dump(), "application/json", {}, token);
+    return send_response(request, 200, ordered_json{{"role", to_string(current_role())}}.dump(), "application/json", {}, token);
   }
+  if (blocks_path) return send_response(request, 200, blocks_body(), "application/json", {}, token);
   if (path == "/metrics") return send_response(request, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
   if (path == "/v1/models") return send_response(request, 200, models_body(), "application/json", {}, token);
   if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
   const Phase now = phase.load();
-  const char* status = now == Phase::kReady ? "ready" : now == Phase::kLoading ? "loading" : "draining";
-  send_response(request, now == Phase::kReady ? 200 : 503, fmt::format(R"({{"status":"{}"}})", status), "application/json", {},
-                token);
+  send_response(request, now == Phase::kReady ? 200 : 503, fmt::format(R"({{"status":"{}"}})", texts_of(now).status),
+                "application/json", {}, token);
 }
 
 std::string HttpServer::Impl::models_body() const {
   ordered_json entry = {{"id", options.served_name}, {"object", "model"}, {"created", created}, {"owned_by", "windlass"}};
-  if (const ServedModel* loaded = model.load()) entry["max_model_len"] = loaded->engine->options().max_context_tokens;
-  if (const ServedBlocks* loaded = blocks.load()) entry["max_model_len"] = loaded->stage->options().max_tokens;
+  if (const Lease lease = current()) {
+    entry["max_model_len"] =
+        lease->model ? lease->model->engine->options().max_context_tokens : lease->blocks->stage->options().max_tokens;
+  }
   const ordered_json body = {{"object", "list"}, {"data", ordered_json::array({entry})}};
   return body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
-  return {loaded.served_name, loaded.tokenizer, *loaded.chat, loaded.engine->options(), loaded.config, unix_now_s()};
+  return {loaded.served_name,       loaded.texts->tokenizer, *loaded.texts->chat,
+          loaded.engine->options(), loaded.config,           unix_now_s()};
 }
 
 void HttpServer::Impl::tokenize(const http_request& request, bool encode, const std::string& body, const Token& token) {
-  const ServedModel* loaded = model.load();
-  if (blocks.load() != nullptr) return refuse_for_blocks(request, token);
-  if (loaded == nullptr) {
-    return refuse(request, {503, "this worker is loading and has no tokenizer yet", "server_error", "", "loading"}, token);
+  const Lease lease = current();
+  if (lease && lease->blocks) return refuse_for_blocks(request, *lease->blocks, token);
+  if (!lease) {
+    return refuse(request, {503, "this worker is loading and has no tokenizer now", "server_error", "", "loading"}, token);
   }
-  const auto answer = encode ? tokenize_body(body, against(*loaded)) : detokenize_body(body, against(*loaded));
+  const ApiModel model = against(*lease->model);
+  const auto answer = encode ? tokenize_body(body, model) : detokenize_body(body, model);
   if (const auto* error = std::get_if<ApiError>(&answer)) return refuse(request, *error, token);
   send_response(request, 200, std::get<std::string>(answer), "application/json", {}, token);
 }
 
 void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token) {
   const Phase now = phase.load();
-  const ServedModel* loaded = model.load();
-  if (blocks.load() != nullptr) return refuse_for_blocks(request, token);
-  if (now != Phase::kReady || loaded == nullptr) {
-    const std::string why = now == Phase::kDraining ? "draining" : "loading";
-    return refuse(request, {503, fmt::format("this worker is {} and takes no requests", why), "server_error", "", why}, token,
-                  why);
-  }
+  const Lease lease = current();
+  if (lease && lease->blocks) return refuse_for_blocks(request, *lease->blocks, token);
+  if (now != Phase::kReady || !lease) return refuse_for_phase(request, now, token);
+  const ServedModel& loaded = *lease->model;
   std::uint64_t seed = 0;
   {
     const std::scoped_lock lock(mutex);
     seed = seeds();
   }
-  auto parsed = parse_request(endpoint, body, against(*loaded), seed);
+  auto parsed = parse_request(endpoint, body, against(loaded), seed);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(request, *error, token);
   ApiRequest& api = std::get<ApiRequest>(parsed);
   const auto sessions = sessions_of(request, static_cast<std::size_t>(api.choices));
   if (const auto* error = std::get_if<ApiError>(&sessions)) return refuse(request, *error, token);
   std::vector<GenerationRequest> choices = choices_of(api);
   for (std::size_t i = 0; i < choices.size(); ++i) choices[i].kv = std::get<std::vector<KvSession>>(sessions)[i];
-  if (loaded->chains != nullptr) return begin_chain(request, endpoint, *loaded, api, std::move(choices), token);
-  start(request, endpoint, *loaded, api, std::move(choices), token);
+  if (loaded.chains != nullptr) return begin_chain(request, endpoint, lease, api, std::move(choices), token);
+  start(request, endpoint, lease, api, std::move(choices), token);
 }
 
-void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Token& token) {
-  const ChainStageOptions& is = blocks.load()->stage->options();
+void HttpServer::Impl::refuse_for_phase(const http_request& request, Phase now, const Token& token) {
+  const PhaseTexts texts = texts_of(now == Phase::kReady ? Phase::kChanging : now);  // it has just begun, or ended, to change
+  refuse(request, {503, fmt::format("this worker {} and takes no requests", texts.why), "server_error", "", texts.rejected},
+         token, texts.rejected);
+}
+
+void HttpServer::Impl::refuse_for_blocks(const http_request& request, const ServedBlocks& loaded, const Token& token) {
+  const ChainStageOptions& is = loaded.stage->options();
   refuse(request,
          {503,
           fmt::format("this worker has the blocks {}:{} of {} alone: requests go to the first worker of its chains",
@@ -298,20 +365,22 @@ void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Toke
 }
 
 void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
-  if (const ServedBlocks* loaded = blocks.load()) return answer_chain(request, *loaded->stage, verb, std::move(body), token);
-  const ServedModel* loaded = model.load();
-  if (loaded == nullptr) return send_chain_answer(request, {503, "loading", "this worker is loading"}, token);
+  const Lease lease = current();
+  if (!lease) return send_chain_answer(request, {503, "loading", "this worker is loading"}, token);
+  if (lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token);
+  const BlockRange is = lease->model->blocks;
   send_chain_answer(request,
                     {409, "",
                      fmt::format("blocks: found {}:{} here, needed are some that begin later: a chain's first worker is no "
                                  "other one's part",
-                                 loaded->blocks.first, loaded->blocks.end)},
+                                 is.first, is.end)},
                     token);
 }
 
 // Room at all workers of the chain comes before anything else of the request begins.
-void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoint, const ServedModel& loaded,
-                                   const ApiRequest& api, std::vector<GenerationRequest> choices, const Token& token) {
+void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
+                                   std::vector<GenerationRequest> choices, const Token& token) {
+  const ServedModel& loaded = *lease->model;
   const std::string header = header_of(request.headers(), kChainHeader);
   auto hops = header.empty() ? Result<std::vector<std::string>>(loaded.next_hops) : hops_from(header);
   if (!hops.ok()) return refuse(request, bad_header(kChainHeader, header, "HOST:PORT,HOST:PORT..."), token);
@@ -341,10 +410,10 @@ void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoin
     tokens = std::max(tokens, prompt + std::min(choice.max_tokens, limits.max_context_tokens - prompt));
   }
   loaded.chains->reserve(std::move(sessions), std::move(hops).value(), tokens,
-                         [self = shared_from_this(), request, endpoint, &loaded, api, choices = std::move(choices),
+                         [self = shared_from_this(), request, endpoint, lease, api, choices = std::move(choices),
                           token](const Result<void>& reserved) mutable {
                            try {
-                             if (reserved.ok()) return self->start(request, endpoint, loaded, api, std::move(choices), token);
+                             if (reserved.ok()) return self->start(request, endpoint, lease, api, std::move(choices), token);
                              const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
                              const std::string why = full ? "full" : "chain";
                              spdlog::debug("no room in the request's chain: {}", reserved.error().message);
@@ -386,8 +455,9 @@ class HeldSessions {
 
 }  // namespace
 
-void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, const ServedModel& loaded, const ApiRequest& api,
+void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                              std::vector<GenerationRequest> choices, const Token& token) {
+  const ServedModel& loaded = *lease->model;
   EngineLoop& engine = *loaded.engine;
   KvExports& exports = *loaded.exports;
   HeldSessions chained(loaded.chains.get());
@@ -395,7 +465,7 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
     if (!choice.chain.empty()) chained.add(choice.chain);
   }
   const bool sends = choices.front().kv.sends();
-  const Role is = role.load();
+  const Role is = current_role();
   if (is == (sends ? Role::kDecode : Role::kPrefill)) {
     return refuse(request,
                   {503,
@@ -421,6 +491,7 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
     if (sends) exports.open(choice.kv.id, choice.prompt, [exchange] { exchange->begun(); });
     const std::string session = sends ? choice.kv.id : "";
     const std::string chain = choice.chain;
+    // Sinks are over before the engine is.
     all.emplace_back(std::move(choice), [exchange, index, session, chain, &loaded](const TokenEvent& event) {
       if (event.finish && !session.empty()) loaded.exports->close(session);
       if (event.finish && !chain.empty()) loaded.chains->release(chain);
@@ -433,51 +504,126 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
     if (!full && !draining) return refuse(request, {400, taken.error().message}, token);
-    const std::string why = full ? "full" : "draining";
-    return refuse(request, {503, taken.error().message, "server_error", "", why}, token, why);
+    if (draining) return refuse_for_phase(request, phase.load(), token);
+    return refuse(request, {503, taken.error().message, "server_error", "", "full"}, token, "full");
   }
   chained.taken_over();  // by the sinks, which see every end
   {
     const std::scoped_lock lock(mutex);
     exchanges.push_back(exchange);
   }
-  // The engine outlives every exchange: main closes the listener before it takes the model apart.
-  exchange->accepted([&engine, ids = *taken] {
-    for (const RequestId each : ids) engine.cancel(each, "the client left or another choice failed");
+  exchange->accepted([held = std::shared_ptr<EngineLoop>(lease, &engine), ids = *taken] {
+    for (const RequestId each : ids) held->cancel(each, "the client left or another choice failed");
   });
 }
 
-void HttpServer::Impl::change_role(const http_request& request, const std::string& body, const Token& token) {
-  if (options.some_blocks) {
-    return refuse(request, {403, "this worker has some of the model's blocks alone: its role cannot be changed"}, token);
-  }
+// Whether who asks has the installation's token; answers where not.
+bool HttpServer::Impl::may_change(const http_request& request, const char* what, const Token& token) {
   if (options.token_file.empty()) {
-    return refuse(request, {403, "this worker was started without --token-file: its role cannot be changed"}, token);
+    refuse(request, {403, fmt::format("this worker was started without --token-file: its {} cannot be changed", what)}, token);
+    return false;
   }
   const auto file = security::read_file(options.token_file);
   const auto expected = file.ok() ? security::parse_token(*file) : Result<std::string>(file.error());
   if (!expected.ok()) {
     spdlog::error("--token-file: {}", expected.error().message);
-    return refuse(request, {500, "this worker cannot read its --token-file", "server_error"}, token);
+    refuse(request, {500, "this worker cannot read its --token-file", "server_error"}, token);
+    return false;
   }
   if (!security::same_secret(security::bearer(header_of(request.headers(), "Authorization")), *expected)) {
-    return refuse(request, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
+    refuse(request, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
+    return false;
   }
-  const auto asked = parse_json(body);
-  const auto wanted = asked.ok() && asked->is_object() && asked->contains("role") && asked->at("role").is_string()
-                          ? role_from(asked->at("role").get_ref<const std::string&>())
-                          : std::nullopt;
+  return true;
+}
+
+void HttpServer::Impl::change_role(const http_request& request, const std::string& body, const Token& token) {
+  const ApiError parts{403, "this worker has some of the model's blocks alone: its role cannot be changed"};
+  {
+    const std::scoped_lock lock(mutex);
+    if (in_parts) return refuse(request, parts, token);
+  }
+  if (!may_change(request, "role", token)) return;
+  const auto asked_for = parse_json(body);
+  const auto wanted =
+      asked_for.ok() && asked_for->is_object() && asked_for->contains("role") && asked_for->at("role").is_string()
+          ? role_from(asked_for->at("role").get_ref<const std::string&>())
+          : std::nullopt;
   if (!wanted) {
     return refuse(request,
                   {400,
                    fmt::format("role: found {}, allowed is {{\"role\": \"unified\", \"prefill\" or \"decode\"}}",
-                               asked.ok() ? shown(*asked) : "no JSON"),
+                               asked_for.ok() ? shown(*asked_for) : "no JSON"),
                    "invalid_request_error", "role"},
                   token);
   }
-  const Role before = role.exchange(*wanted);
+  Role before = *wanted;
+  {
+    const std::scoped_lock lock(mutex);
+    if (in_parts) return refuse(request, parts, token);  // or is about to
+    std::swap(before, role);
+  }
   if (before != *wanted) spdlog::info("role: {} from now on, {} before", to_string(*wanted), to_string(before));
   send_response(request, 200, ordered_json{{"role", to_string(*wanted)}}.dump(), "application/json", {}, token);
+}
+
+std::string HttpServer::Impl::blocks_body() const {
+  const std::scoped_lock lock(mutex);
+  if (layers == 0) return ordered_json{{"blocks", nullptr}}.dump();
+  ordered_json body = {{"blocks", to_string(range)}, {"layers", layers}};
+  if (asked) body["changing_to"] = to_string(asked->blocks);
+  return body.dump();
+}
+
+void HttpServer::Impl::change_blocks(const http_request& request, const std::string& body, const Token& token) {
+  if (!may_change(request, "blocks", token)) return;
+  if (options.fixed_blocks) return refuse(request, {403, *options.fixed_blocks}, token);
+  const auto asked_for = parse_json(body);
+  const auto wanted =
+      asked_for.ok() && asked_for->is_object() && asked_for->contains("blocks") && asked_for->at("blocks").is_string()
+          ? parse_blocks(asked_for->at("blocks").get_ref<const std::string&>())
+          : Result<BlockRange>(Error{});
+  if (!wanted.ok()) {
+    return refuse(request,
+                  {400,
+                   fmt::format("blocks: found {}, allowed is {{\"blocks\": \"A:B\"}} with whole numbers 0 <= A < B",
+                               asked_for.ok() ? shown(*asked_for) : "no JSON"),
+                   "invalid_request_error", "blocks"},
+                  token);
+  }
+  if (const auto error = take_up(*wanted, request, token)) refuse(request, *error, token);
+}
+
+// Leaves it to main's thread, which answers; or answers at once where the blocks are those already.
+std::optional<ApiError> HttpServer::Impl::take_up(BlockRange wanted, const http_request& request, const Token& token) {
+  {
+    const std::scoped_lock lock(mutex);
+    const Phase now = phase.load();
+    if (now == Phase::kLoading || now == Phase::kDraining) {
+      return no_change(now);
+    }
+    if (asked) {
+      return ApiError{409, fmt::format("blocks: found {}, allowed is nothing until this worker has changed to {}",
+                                       to_string(wanted), to_string(asked->blocks))};
+    }
+    if (wanted.end > layers) {
+      return ApiError{400,
+                      fmt::format("blocks: found {}, allowed is up to {}: the model has so many", to_string(wanted), layers),
+                      "invalid_request_error", "blocks"};
+    }
+    const bool part = wanted.size() < layers;
+    if (part && role != Role::kUnified) {
+      return ApiError{409, fmt::format("role: found {}, allowed for a worker with the blocks {} of {} alone is unified",
+                                       to_string(role), to_string(wanted), layers)};
+    }
+    if (wanted != range) {
+      in_parts = in_parts || part;
+      asked.emplace(AskedBlocks{wanted, request, token});
+      return std::nullopt;
+    }
+  }
+  send_response(request, 200, blocks_body(), "application/json", {}, token);
+  return std::nullopt;
 }
 
 HttpServer::HttpServer(HttpServerOptions options, const metrics::Registry& registry, const metrics::WorkerMetrics& metrics,
@@ -507,19 +653,62 @@ Result<void> HttpServer::open() {
   }
 }
 
-void HttpServer::serve(const ServedModel& model) {
-  impl_->model.store(&model);
+void HttpServer::serve(const Served& served) {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->given_back = std::make_shared<std::promise<void>>();
+    impl_->serving = Lease(&served, [all = impl_->given_back](const Served*) { all->set_value(); });
+    impl_->range = served.range();
+    impl_->layers = served.layers();
+    impl_->in_parts = impl_->range.size() < impl_->layers;
+  }
   impl_->phase.store(Phase::kReady);
 }
 
-void HttpServer::serve(const ServedBlocks& blocks) {
-  impl_->blocks.store(&blocks);
-  impl_->phase.store(Phase::kReady);
+std::optional<BlockRange> HttpServer::wanted_blocks() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->asked ? std::optional<BlockRange>(impl_->asked->blocks) : std::nullopt;
 }
 
-void HttpServer::drain() { impl_->phase.store(Phase::kDraining); }
+void HttpServer::begin_change() { impl_->phase.store(Phase::kChanging); }
 
-void HttpServer::tick() {
+std::future<void> HttpServer::withdraw() {
+  Lease ours;  // perhaps the last one
+  std::future<void> given_back;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    given_back = impl_->given_back->get_future();
+    ours.swap(impl_->serving);
+  }
+  return given_back;
+}
+
+void HttpServer::changed(const std::optional<Error>& failure) {
+  std::optional<Impl::AskedBlocks> asked;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    asked.swap(impl_->asked);
+    impl_->in_parts = impl_->range.size() < impl_->layers;
+  }
+  if (!asked) return;
+  if (!failure) return send_response(asked->request, 200, impl_->blocks_body(), "application/json", {}, asked->token);
+  const std::string found = to_string(asked->blocks);
+  impl_->refuse(asked->request,
+                {500, fmt::format("blocks: found {}, which cannot be served: {}", found, failure->message), "server_error"},
+                asked->token);
+}
+
+void HttpServer::drain() {
+  impl_->phase.store(Phase::kDraining);
+  std::optional<Impl::AskedBlocks> asked;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    asked.swap(impl_->asked);
+  }
+  if (asked) impl_->refuse(asked->request, no_change(Phase::kDraining), asked->token);
+}
+
+void HttpServer::tick(const Served* served) {
   std::vector<std::shared_ptr<Exchange>> live;
   {
     const std::scoped_lock lock(impl_->mutex);
@@ -531,7 +720,8 @@ void HttpServer::tick() {
     });
   }
   const double now_s = impl_->clock.now_s();
-  if (const ServedModel* model = impl_->model.load()) {
+  if (served != nullptr && served->model) {
+    const ServedModel* model = served->model.get();
     for (const std::string& session : model->exports->tick()) {
       spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session,
                    KvExports::kLeaseS);
@@ -539,7 +729,7 @@ void HttpServer::tick() {
     }
     if (model->chains != nullptr) model->chains->tick();
   }
-  if (const ServedBlocks* blocks = impl_->blocks.load()) blocks->stage->tick();
+  if (served != nullptr && served->blocks) served->blocks->stage->tick();
   for (const auto& exchange : live) exchange->tick(now_s);
 }
 

@@ -1,11 +1,13 @@
-// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, and /kv and /chain for other
+// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, /blocks, and /kv and /chain for other
 // workers, on cpprestsdk's listener.
 //
 // It is thin: it reads a bounded body, asks openai_api.h what it means, gives it to the engine and writes events back. Handlers
 // run on cpprestsdk's threads and never wait there for the engine or a network. Methods of this class belong to main's thread.
 #pragma once
 
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "metrics/bundles.h"
@@ -22,8 +24,9 @@ struct HttpServerOptions {
   std::string served_name;
   double request_timeout_s = 0;  // 0: none
   Role role = Role::kUnified;    // at the start
-  std::string token_file;        // read at each change of role; empty: it cannot be changed
-  bool some_blocks = false;      // it has some of the model's blocks alone, and so no other role
+  std::string token_file;        // read at each change of role or blocks; empty: there are none
+  bool some_blocks = false;      // it begins with some of the model's blocks alone; a worker that has these has no other role
+  std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change, where nothing else forbids it
 };
 
 class HttpServer {
@@ -36,15 +39,24 @@ class HttpServer {
   // Starts to listen: /health answers, /ready says 503 until serve(). Error: kUnavailable, naming the address.
   [[nodiscard]] Result<void> open();
 
-  // Ready from now on. REQUIRES: the model outlives close().
-  void serve(const ServedModel& model);
-  void serve(const ServedBlocks& blocks);
+  // Ready from now on. REQUIRES: it outlives close(), or until withdraw() has come true.
+  void serve(const Served& served);
+
+  // The blocks that POST /blocks asks for, until changed(): its answer waits for that. Whoever asks for others meanwhile is
+  // refused.
+  [[nodiscard]] std::optional<BlockRange> wanted_blocks() const;
+  // Not ready any more; generation requests get 503 with X-Windlass-Rejected: blocks. What is there goes on.
+  void begin_change();
+  // Nobody meets what is served from now on. Comes true once nobody who has met it still holds it.
+  [[nodiscard]] std::future<void> withdraw();
+  // Answers who asked. `failure`: why they are not what was asked for.
+  void changed(const std::optional<Error>& failure);
 
   // Not ready any more; generation requests get 503 with X-Windlass-Rejected: draining.
   void drain();
 
-  // Housekeeping; to be called several times a second.
-  void tick();
+  // Housekeeping, also of what is served; to be called several times a second. nullptr: nothing is.
+  void tick(const Served* served);
 
   // Requests whose answer is not out yet.
   [[nodiscard]] int open_exchanges() const;

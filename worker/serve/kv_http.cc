@@ -93,8 +93,8 @@ pplx::task<KvAnswer> read_answer(const http_response& response, std::size_t most
 
 }  // namespace
 
-void answer_kv(const http_request& request, KvExports& exports, std::function<void(const std::string& session)> taken,
-               const std::shared_ptr<void>& token) {
+void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& exports,
+               std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token) {
   const std::string session = request.relative_uri().path().substr(kKvPath.size());
   auto query = web::uri::split_query(request.relative_uri().query());
   const auto piece = whole_number(query["piece"]);
@@ -104,17 +104,17 @@ void answer_kv(const http_request& request, KvExports& exports, std::function<vo
                                                       request.relative_uri().to_string())}),
                          "application/json", {}, token);
   }
-  exports.when_ready(session, query["prompt"], *piece,
-                     [request, &exports, session, hash = query["prompt"], piece = *piece, taken = std::move(taken), token] {
-                       // Not here: this may be the engine's thread.
-                       pplx::create_task([=, &exports] {
-                         try {
-                           send_pieces(request, exports, session, hash, piece, taken, token);
-                         } catch (const std::exception& e) {
-                           spdlog::warn("keys and values of session {} could not be sent: {}", session, e.what());
-                         }
-                       });
-                     });
+  exports->when_ready(session, query["prompt"], *piece,
+                      [request, exports, session, hash = query["prompt"], piece = *piece, taken = std::move(taken), token] {
+                        // Not here: this may be the engine's thread.
+                        pplx::create_task([=] {
+                          try {
+                            send_pieces(request, *exports, session, hash, piece, taken, token);
+                          } catch (const std::exception& e) {
+                            spdlog::warn("keys and values of session {} could not be sent: {}", session, e.what());
+                          }
+                        });
+                      });
 }
 
 KvImports::Ask ask_over_http() {

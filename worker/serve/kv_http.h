@@ -17,8 +17,8 @@ namespace windlass::worker {
 inline constexpr std::string_view kKvPath = "/kv/";
 
 // Answers as soon as there is something, at the latest after kKvLongestWaitS. `taken`: called once a session's last piece is
-// out; `token` is held until then. REQUIRES: a GET of a path that begins with kKvPath.
-void answer_kv(const web::http::http_request& request, KvExports& exports,
+// out; `token` is held until then, exports until the piece is read. REQUIRES: a GET of a path that begins with kKvPath.
+void answer_kv(const web::http::http_request& request, const std::shared_ptr<KvExports>& exports,
                std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token);
 
 // Asks with cpprestsdk's client, over connections that are kept.

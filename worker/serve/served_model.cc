@@ -1,4 +1,4 @@
-// From a folder to a running engine.
+// From a folder to a running engine, and from its blocks to others.
 #include "worker/serve/served_model.h"
 
 #include <algorithm>
@@ -30,35 +30,33 @@ struct Shape {
   CpuBackendOptions options;
 };
 
+Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange blocks) {
+  Shape shape;
+  shape.config = std::move(config);
+  shape.blocks = blocks;
+  WINDLASS_ASSIGN_OR_RETURN(shape.sizes, engine_sizes(flags, shape.config, blocks));
+  shape.options.kv_blocks = shape.sizes.kv_blocks;
+  shape.options.max_batch_tokens = std::max(flags.backend == "cuda" ? kCudaStepTokens : kStepTokens, flags.max_concurrent);
+  shape.options.max_logit_rows = flags.max_concurrent;
+  shape.options.max_context_tokens = shape.sizes.max_context_tokens;
+  shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);
+  shape.options.blocks = blocks;
+  return shape;
+}
+
+// As the worker begins.
 Result<Shape> shape_of(const ServeFlags& flags) {
-  const bool on_cuda = flags.backend == "cuda";
-  if (on_cuda) {
+  if (flags.backend == "cuda") {
     if (const auto usable = cuda::usable(); !usable.ok()) {
       return Error{ErrorCode::kFailedPrecondition,
                    fmt::format("--backend: found cuda, allowed is cpu here: {}", usable.error().message)};
     }
   }
-  Shape shape;
-  WINDLASS_ASSIGN_OR_RETURN(shape.config, load_model_config(flags.model_folder));
-  WINDLASS_RETURN_IF_ERROR(check_tensor_parallel(shape.config, flags.tensor_parallel));
-  WINDLASS_ASSIGN_OR_RETURN(shape.blocks, blocks_of(flags, shape.config));
-  WINDLASS_ASSIGN_OR_RETURN(shape.sizes, engine_sizes(flags, shape.config));
-  shape.options.kv_blocks = shape.sizes.kv_blocks;
-  shape.options.max_batch_tokens = std::max(on_cuda ? kCudaStepTokens : kStepTokens, flags.max_concurrent);
-  shape.options.max_logit_rows = flags.max_concurrent;
-  shape.options.max_context_tokens = shape.sizes.max_context_tokens;
-  shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);
-  shape.options.blocks = shape.blocks;
-  return shape;
+  WINDLASS_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(flags.model_folder));
+  WINDLASS_RETURN_IF_ERROR(check_tensor_parallel(config, flags.tensor_parallel));
+  WINDLASS_ASSIGN_OR_RETURN(const BlockRange blocks, blocks_of(flags, config));
+  return shape_of(flags, std::move(config), blocks);
 }
-
-// What all kinds of worker, and all ranks, begin with.
-struct Parts {
-  Shape shape;
-  std::uint64_t fingerprint = 0;  // of the whole model's weights, as they are computed with
-  WeightBytes weights;
-  std::unique_ptr<Backend> backend;
-};
 
 // Workers that compute with other formats have other keys and values; they are told apart as those of other models are.
 std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
@@ -91,6 +89,15 @@ Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Sha
       std::move(lost));
 }
 
+// What all kinds of worker, and all ranks, begin with.
+struct Parts {
+  Shape shape;
+  std::uint64_t fingerprint = 0;  // of the whole model's weights, as they are computed with
+  WeightBytes bytes;
+  std::unique_ptr<BlockWeights> weights;  // null where the GPU has them
+  std::unique_ptr<Backend> backend;
+};
+
 Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::function<void(const Error&)> lost = nullptr) {
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
@@ -103,67 +110,71 @@ Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::functio
     return parts;
   }
   const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice, flags.weights));
-  parts.weights = bytes_of(weights);
-  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, std::move(weights), shape.options));
+  parts.weights = std::make_unique<BlockWeights>(shape.config, slice, flags.weights);
+  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks));
+  parts.weights->add(std::move(weights), shape.blocks);
+  parts.bytes = bytes_of(*parts.weights->weights());
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
   if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
   return parts;
 }
 
-// The tokenizer and what goes with it. What the model holds refers to one another, so it stays where it is from here on.
-Result<std::unique_ptr<ServedModel>> load_texts(const ServeFlags& flags, ModelConfig config) {
+Result<std::shared_ptr<const ModelTexts>> load_texts(const ServeFlags& flags, const ModelConfig& config) {
   WINDLASS_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(flags.model_folder));
   if (tokenizer.size() > config.vocab_size) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}/tokenizer.json: largest token id: found {}, allowed is below config.json's vocab_size ({})",
                              flags.model_folder, tokenizer.size() - 1, config.vocab_size)};
   }
-  auto model = std::make_unique<ServedModel>(flags.served_name, std::move(config), std::move(tokenizer));
-  WINDLASS_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::load(model->tokenizer, flags.model_folder, flags.chat_template));
-  model->chat.emplace(std::move(chat));
-  return model;
+  auto texts = std::make_shared<ModelTexts>(std::move(tokenizer));
+  WINDLASS_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::load(texts->tokenizer, flags.model_folder, flags.chat_template));
+  texts->chat.emplace(std::move(chat));
+  return std::shared_ptr<const ModelTexts>(std::move(texts));
 }
 
-Result<std::unique_ptr<ServedModel>> load_model(const ServeFlags& flags, Parts parts, const Clock& clock,
-                                                const metrics::WorkerMetrics& metrics, OtherWorkers others) {
-  WINDLASS_ASSIGN_OR_RETURN(auto model, load_texts(flags, std::move(parts.shape.config)));
-  model->blocks = parts.shape.blocks;
+std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, std::uint64_t fingerprint,
+                                         std::shared_ptr<const ModelTexts> texts, std::unique_ptr<Backend> backend,
+                                         const Clock& clock, const metrics::WorkerMetrics& metrics,
+                                         const OtherWorkers& others) {
+  auto model = std::make_unique<ServedModel>();
+  model->served_name = flags.served_name;
+  model->config = std::move(shape.config);
+  model->texts = std::move(texts);
+  model->blocks = shape.blocks;
   model->next_hops = flags.next_hops;
-  if (parts.shape.blocks != model->config.all_blocks()) {
-    const ChainModel chain = chain_model(model->config, parts.fingerprint);
-    model->chains = std::make_unique<ChainSessions>(chain, parts.shape.blocks.end, std::move(others.post), clock, metrics);
-    parts.backend = std::make_unique<ChainBackend>(std::move(parts.backend), chain, *model->chains, clock, metrics);
+  if (shape.blocks != model->config.all_blocks()) {
+    const ChainModel chain = chain_model(model->config, fingerprint);
+    model->chains = std::make_unique<ChainSessions>(chain, shape.blocks.end, others.post, clock, metrics);
+    backend = std::make_unique<ChainBackend>(std::move(backend), chain, *model->chains, clock, metrics);
   }
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
-  engine.max_context_tokens = parts.shape.sizes.max_context_tokens;
-  engine.max_batch_tokens = parts.shape.options.max_batch_tokens;
+  engine.max_context_tokens = shape.sizes.max_context_tokens;
+  engine.max_batch_tokens = shape.options.max_batch_tokens;
   engine.prefix_caching = flags.prefix_caching;
   engine.eos_token_ids = model->config.eos_token_ids;
-  const Tokenizer& tokens = model->tokenizer;
-  model->exports = std::make_unique<KvExports>(*parts.backend, parts.fingerprint, clock, metrics);
+  const Tokenizer& tokens = model->texts->tokenizer;
+  model->exports = std::make_unique<KvExports>(*backend, fingerprint, clock, metrics);
   model->imports = std::make_unique<KvImports>(
-      *parts.backend, parts.fingerprint, std::move(others.ask),
-      [&to = *model, failed = std::move(others.failed)](RequestId request, const KvQuestion& last,
-                                                        const Result<Sampled>& first) {
+      *backend, fingerprint, others.ask,
+      [&to = *model, failed = others.failed](RequestId request, const KvQuestion& last, const Result<Sampled>& first) {
         if (!first.ok()) failed(last, first.error());
         to.engine->received(request, first);
       },
       clock, metrics);
   const KvTransfer transfer{model->exports.get(), model->imports.get()};
   model->engine = std::make_unique<EngineLoop>(
-      std::move(engine), std::move(parts.backend), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock,
-      metrics, transfer);
+      std::move(engine), std::move(backend), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock, metrics,
+      transfer);
   return model;
 }
 
-std::unique_ptr<ServedBlocks> serve_blocks(Parts parts, const Clock& clock, const metrics::WorkerMetrics& metrics,
-                                           ChainPost post) {
-  Shape& shape = parts.shape;
-  const ChainStageOptions options{chain_model(shape.config, parts.fingerprint), shape.blocks, shape.sizes.max_context_tokens,
+std::unique_ptr<ServedBlocks> serve_blocks(Shape shape, std::uint64_t fingerprint, std::unique_ptr<Backend> backend,
+                                           const Clock& clock, const metrics::WorkerMetrics& metrics, ChainPost post) {
+  const ChainStageOptions options{chain_model(shape.config, fingerprint), shape.blocks, shape.sizes.max_context_tokens,
                                   shape.options.max_batch_tokens, shape.options.max_logit_rows};
-  auto stage = std::make_unique<ChainStage>(options, std::move(parts.backend), std::move(post), clock, metrics);
+  auto stage = std::make_unique<ChainStage>(options, std::move(backend), std::move(post), clock, metrics);
   return std::make_unique<ServedBlocks>(ServedBlocks{std::move(shape.config), std::move(stage)});
 }
 
@@ -183,8 +194,7 @@ Result<BlockRange> blocks_of(const ServeFlags& flags, const ModelConfig& config)
   return blocks;
 }
 
-Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& config) {
-  WINDLASS_ASSIGN_OR_RETURN(const BlockRange blocks, blocks_of(flags, config));
+Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& config, BlockRange blocks) {
   EngineSizes sizes;
   sizes.max_context_tokens = flags.max_context_tokens > 0 ? flags.max_context_tokens : config.max_context_tokens;
   if (sizes.max_context_tokens > config.max_context_tokens) {
@@ -208,22 +218,96 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
   return sizes;
 }
 
-Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
-                           OtherWorkers others, TensorRanks ranks) {
-  const double started_s = clock.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group, ranks.lost));
-  if (ranks.group != nullptr) {
+std::optional<std::string> fixed_blocks(const ServeFlags& flags) {
+  if (flags.backend != "cpu") {
+    return fmt::format("--backend: found {}, allowed for another range of blocks is cpu", flags.backend);
+  }
+  if (flags.tensor_parallel > 1) {
+    return fmt::format("--tensor-parallel: found {}, allowed for another range of blocks is 1", flags.tensor_parallel);
+  }
+  return std::nullopt;
+}
+
+ModelHost::ModelHost(ServeFlags flags, const Clock& clock, const metrics::WorkerMetrics& metrics, OtherWorkers others,
+                     TensorRanks ranks)
+    : flags_(std::move(flags)), clock_(clock), metrics_(metrics), others_(std::move(others)), ranks_(std::move(ranks)) {}
+
+Result<Served> ModelHost::load() {
+  const double started_s = clock_.now_s();
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_.group, ranks_.lost));
+  if (ranks_.group != nullptr) {
     parts.backend =
-        make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), std::move(ranks.lost));
+        make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), ranks_.lost);
   }
+  config_ = parts.shape.config;
+  fingerprint_ = parts.fingerprint;
+  if (!fixed_blocks(flags_)) weights_ = std::move(parts.weights);
+  WINDLASS_ASSIGN_OR_RETURN(Served served, serve(parts.shape.blocks, std::move(parts.backend)));
+  served.weights = parts.bytes;
+  metrics_.model_load.set(clock_.now_s() - started_s);
+  return served;
+}
+
+Result<Served> ModelHost::serve(BlockRange blocks, std::unique_ptr<Backend> backend) {
+  WINDLASS_ASSIGN_OR_RETURN(Shape shape, shape_of(flags_, config_, blocks));
   Served served;
-  served.weights = parts.weights;
-  if (parts.shape.blocks.first > 0) {
-    served.blocks = serve_blocks(std::move(parts), clock, metrics, std::move(others.post));
+  if (blocks.first > 0) {
+    served.blocks = serve_blocks(std::move(shape), fingerprint_, std::move(backend), clock_, metrics_, others_.post);
   } else {
-    WINDLASS_ASSIGN_OR_RETURN(served.model, load_model(flags, std::move(parts), clock, metrics, std::move(others)));
+    if (texts_ == nullptr) {
+      WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
+    }
+    served.model = serve_model(flags_, std::move(shape), fingerprint_, texts_, std::move(backend), clock_, metrics_, others_);
   }
-  metrics.model_load.set(clock.now_s() - started_s);
+  blocks_ = blocks;
+  metrics_.model_blocks_first.set(static_cast<double>(blocks.first));
+  metrics_.model_blocks_end.set(static_cast<double>(blocks.end));
+  return served;
+}
+
+Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
+  WINDLASS_ASSIGN_OR_RETURN(TensorStore store, TensorStore::open(flags_.model_folder));
+  if (const std::uint64_t found = fingerprint_of(store, flags_.weights); found != fingerprint_) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 fmt::format("{}: found weights with the fingerprint {:016x}, allowed are those that this worker began with "
+                             "({:016x})",
+                             store.file(), found, fingerprint_)};
+  }
+  WINDLASS_RETURN_IF_ERROR(check_weights(config_, store, blocks, {}, flags_.weights));
+  WINDLASS_RETURN_IF_ERROR(shape_of(flags_, config_, blocks));
+  if (blocks.first == 0 && texts_ == nullptr) {
+    WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
+  }
+  Change change{blocks, std::move(store), std::nullopt};
+  if (blocks.first <= blocks_.first && blocks.end >= blocks_.end) {
+    WINDLASS_ASSIGN_OR_RETURN(change.read, weights_->read(change.store, blocks));
+  }
+  return change;
+}
+
+Result<ModelHost::Changed> ModelHost::change(Change change) {
+  const BlockRange before = blocks_;
+  Result<Served> served = take_up(change.store, change.blocks, std::move(change.read));
+  if (served.ok()) return Changed{std::move(served).value(), std::nullopt};
+  // What both ranges have is still here, and the rest could be read once.
+  Result<Served> again = take_up(change.store, before, std::nullopt);
+  if (again.ok()) return Changed{std::move(again).value(), served.error()};
+  return Error{again.error().code, fmt::format("blocks {}: {}; and those before, {}: {}", to_string(change.blocks),
+                                               served.error().message, to_string(before), again.error().message)};
+}
+
+Result<Served> ModelHost::take_up(const TensorStore& store, BlockRange blocks, std::optional<ModelWeights> read) {
+  const double started_s = clock_.now_s();
+  weights_->keep(blocks);
+  if (!read) {
+    WINDLASS_ASSIGN_OR_RETURN(read, weights_->read(store, blocks));
+  }
+  weights_->add(std::move(*read), blocks);
+  WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags_, config_, blocks));
+  WINDLASS_ASSIGN_OR_RETURN(auto backend, make_cpu_backend(config_, weights_->weights(), shape.options));
+  WINDLASS_ASSIGN_OR_RETURN(Served served, serve(blocks, std::move(backend)));
+  served.weights = bytes_of(*weights_->weights());
+  metrics_.model_load.set(clock_.now_s() - started_s);
   return served;
 }
 

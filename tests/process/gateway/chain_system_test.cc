@@ -32,6 +32,7 @@ class ChainSystem : public worker::testing::Worker {
   void SetUp() override {
     Worker::SetUp();
     make_model();
+    std::ofstream(folder_ / "token") << "the-token-of-this-installation\n";
     const int alone = worker::testing::free_port();
     const auto reference = start_at(alone);
     for (int i = 0; i < kMany; ++i) {
@@ -42,7 +43,7 @@ class ChainSystem : public worker::testing::Worker {
       dispatch::Chain made;
       for (const std::string& blocks : parts) {
         const int port = worker::testing::free_port();
-        workers_.push_back(start_at(port, {"--blocks", blocks}));
+        workers_.push_back(start_at(port, {"--blocks", blocks, "--token-file", (folder_ / "token").string()}));
         ports_.push_back(port);
         const std::string address = "127.0.0.1:" + std::to_string(port);
         if (made.hops.empty()) {
@@ -109,6 +110,25 @@ TEST_F(ChainSystem, ALaterWorkerDiesUnderLoad) {
   expect_nothing_held({0, 1, 3, 4});
   const double broken = gateway_->metric("windlass_gateway_upstream_errors_total", {{"reason", "broken"}});
   EXPECT_GE(broken, 1);
+}
+
+// Given a chain whose cut goes to and fro while requests pass through it, every client gets its answer: what runs ends first,
+// and what is refused meanwhile is served later, or by the other chain.
+TEST_F(ChainSystem, ACutMovesUnderLoad) {
+  const auto change = [&](std::size_t i, const std::string& blocks) {
+    const auto answer = worker::testing::ask(ports_[i], "POST", "/blocks", json{{"blocks", blocks}}.dump(),
+                                             "Authorization: Bearer the-token-of-this-installation\r\n");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+  };
+  ask_all([&] {
+    EXPECT_TRUE(wait_until([&] { return metric_at(4, "windlass_worker_iteration_seconds_count") > 3; }));
+    change(4, "2:3");  // after 0:2
+    change(4, "1:3");
+    change(3, "0:1");
+    change(3, "0:2");
+  });
+  expect_nothing_held({0, 1, 2, 3, 4});
+  ask_all([] {});
 }
 
 }  // namespace

@@ -197,21 +197,20 @@ TEST(Flags, EngineSizes) {
   config.head_dim = 32;
   config.max_context_tokens = 2048;
   ServeFlags flags;
-  auto sizes = engine_sizes(flags, config);
+  auto sizes = engine_sizes(flags, config, config.all_blocks());
   ASSERT_TRUE(sizes.ok());
   EXPECT_EQ(sizes->max_context_tokens, 2048);
   EXPECT_EQ(sizes->kv_blocks * kKvBlockTokens, 8 * 2048);
   // Within 2 GiB there is room for more positions where there are fewer layers.
   flags.max_concurrent = 1024;
-  EXPECT_EQ(engine_sizes(flags, config)->kv_blocks * kKvBlockTokens, 524288);
-  flags.blocks = BlockRange{1, 3};
-  EXPECT_EQ(engine_sizes(flags, config)->kv_blocks * kKvBlockTokens, 1048576);
-  flags.blocks.reset();
+  EXPECT_EQ(engine_sizes(flags, config, config.all_blocks())->kv_blocks * kKvBlockTokens, 524288);
+  EXPECT_EQ(engine_sizes(flags, config, {1, 3})->kv_blocks * kKvBlockTokens, 1048576);
   flags.max_context_tokens = 4096;
-  EXPECT_THAT(engine_sizes(flags, config).error().message, HasSubstr("--max-context-tokens: found 4096, allowed is at most"));
+  EXPECT_THAT(engine_sizes(flags, config, config.all_blocks()).error().message,
+              HasSubstr("--max-context-tokens: found 4096, allowed is at most"));
   flags.max_context_tokens = 512;
   flags.kv_cache_tokens = 256;
-  EXPECT_THAT(engine_sizes(flags, config).error().message,
+  EXPECT_THAT(engine_sizes(flags, config, config.all_blocks()).error().message,
               HasSubstr("--kv-cache-tokens: found 256, allowed is at least one whole context (512)"));
 }
 
@@ -223,7 +222,7 @@ TEST(Flags, CudaBackendIsAnsweredHonestly) {
   const metrics::WorkerMetrics metrics(registry, "m");
   ServeFlags flags;
   flags.backend = "cuda";
-  const auto model = load_served(flags, clock, metrics, {});
+  const auto model = ModelHost(flags, clock, metrics, {}).load();
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message,
               HasSubstr("--backend: found cuda, allowed is cpu here: " + cuda::usable().error().message));

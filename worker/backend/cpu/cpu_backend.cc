@@ -38,10 +38,11 @@ BlockRange blocks_of(const ModelConfig& config, const CpuBackendOptions& options
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const ModelConfig& config, ModelWeights weights, const CpuBackendOptions& options)
+  CpuBackend(const ModelConfig& config, std::shared_ptr<const ModelWeights> weights, const CpuBackendOptions& options)
       : slice_(slice_of(options)),
         config_(config_of_rank(config, slice_.ranks)),
-        weights_(std::move(weights)),
+        shared_weights_(std::move(weights)),
+        weights_(*shared_weights_),
         options_(options),
         blocks_(blocks_of(config, options)),
         rope_(config.positions == Positions::kRotary ? cpu::make_rope_table(config, options.max_context_tokens)
@@ -304,7 +305,8 @@ class CpuBackend final : public Backend {
 
   TensorSlice slice_;
   ModelConfig config_;
-  ModelWeights weights_;
+  const std::shared_ptr<const ModelWeights> shared_weights_;
+  const ModelWeights& weights_;
   CpuBackendOptions options_;
   BlockRange blocks_;
   cpu::RopeTable rope_;
@@ -338,7 +340,7 @@ cpu::KvCache kv_cache_of_rank(const ModelConfig& config, const CpuBackendOptions
   return {config_of_rank(config, group.ranks()), blocks_of(config, options).size(), options.kv_blocks, group.own(rank)};
 }
 
-Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, ModelWeights weights,
+Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, std::shared_ptr<const ModelWeights> weights,
                                                   const CpuBackendOptions& options) {
   try {
     cpu::set_blas_threads(options.threads);

@@ -1,0 +1,323 @@
+// Real workers that change their blocks while requests go through them (docs/decisions/2026-11-23-block-range-changes.md). The
+// test plays the gateway.
+#include <atomic>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+
+#include "tests/process/worker/worker_process.h"
+
+namespace windlass::worker {
+namespace {
+
+using nlohmann::json;
+using testing::Answer;
+using testing::ask;
+using testing::Connection;
+using testing::eventually;
+using ::testing::HasSubstr;
+using testing::metric;
+using ::testing::Not;
+using testing::Process;
+
+// The model of worker_process.h has three blocks.
+class ChangingBlocks : public testing::Worker {
+ protected:
+  struct One {
+    int port = 0;
+    std::unique_ptr<Process> process;
+  };
+
+  void SetUp() override {
+    Worker::SetUp();
+    make_model();
+    std::ofstream(folder_ / "token") << "the-token-of-this-installation\n";
+  }
+  One with(std::vector<std::string> more) {
+    One one;
+    one.port = testing::free_port();
+    more.insert(more.end(), {"--token-file", (folder_ / "token").string()});
+    one.process = start_at(one.port, more);
+    return one;
+  }
+  static Answer change(const One& one, const std::string& blocks) {
+    return ask(one.port, "POST", "/blocks", json{{"blocks", blocks}}.dump(), kRight);
+  }
+  static json blocks_of(const One& one) { return json::parse(ask(one.port, "GET", "/blocks").body); }
+  static std::string request(int tokens, bool stream = false) {
+    return json{{"model", "tiny"},      {"prompt", "the anchor chain"},
+                {"max_tokens", tokens}, {"temperature", 0},
+                {"stream", stream},     {"ignore_eos", true}}
+        .dump();
+  }
+  static std::string text_of(const Answer& answer) {
+    const json whole = json::parse(answer.body, nullptr, false);
+    return whole.is_discarded() || !whole.contains("choices") ? answer.body : whole["choices"][0]["text"].get<std::string>();
+  }
+  static std::string address(const One& one) { return "127.0.0.1:" + std::to_string(one.port); }
+  static double metric_of(const One& one, const std::string& series) {
+    return metric(ask(one.port, "GET", "/metrics").body, series);
+  }
+
+  // Writes something that is no number into a block, in place, between the pieces that the fingerprint looks at.
+  void damage(int block) const {
+    std::fstream file(model() / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    std::uint64_t header = 0;
+    file.read(reinterpret_cast<char*>(&header), sizeof(header));
+    std::string text(header, ' ');
+    file.read(text.data(), static_cast<std::streamsize>(header));
+    const json at = json::parse(text).at("model.layers." + std::to_string(block) + ".mlp.down_proj.weight").at("data_offsets");
+    const std::uint64_t size = at[1].get<std::uint64_t>() - at[0].get<std::uint64_t>();
+    file.seekp(static_cast<std::streamoff>(8 + header + at[0].get<std::uint64_t>() + size / 16 + 64));
+    file.write("\xFF\xFF\xFF\xFF", 4);
+  }
+
+  static constexpr const char* kRight = "Authorization: Bearer the-token-of-this-installation\r\n";
+};
+
+// Given a chain of two whose cut goes to and fro while a client asks and asks, every answer is the text that a whole model
+// gives, or a refusal that names itself as one; the worker that gets blocks goes first, so that none is nowhere.
+TEST_F(ChangingBlocks, ACutMovesUnderRequests) {
+  const One alone = with({});
+  const One second = with({"--blocks", "1:3"});
+  const One first = with({"--blocks", "0:1", "--next", address(second)});
+  const std::string expected = text_of(ask(alone.port, "POST", "/v1/completions", request(40)));
+  std::atomic<bool> enough{false};
+  std::atomic<int> answered{0};
+  std::atomic<int> refused{0};
+  std::thread client([&] {
+    while (!enough) {
+      const Answer answer = ask(first.port, "POST", "/v1/completions", request(40));
+      if (answer.status == 200) {
+        EXPECT_EQ(text_of(answer), expected);
+        ++answered;
+        continue;
+      }
+      EXPECT_EQ(answer.status, 503) << answer.body;
+      EXPECT_THAT(answer.headers, HasSubstr("X-Windlass-Rejected: "));
+      ++refused;
+    }
+  });
+  const auto more_answers = [&] {
+    const int before = answered;
+    return eventually([&] { return answered > before + 1; });
+  };
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(more_answers());
+    EXPECT_EQ(change(first, "0:2").body, R"({"blocks":"0:2","layers":3})");
+    EXPECT_EQ(change(second, "2:3").status, 200);
+    EXPECT_TRUE(more_answers());
+    EXPECT_EQ(change(second, "1:3").status, 200);
+    EXPECT_EQ(change(first, "0:1").status, 200);
+  }
+  EXPECT_TRUE(more_answers());
+  enough = true;
+  client.join();
+  EXPECT_EQ(blocks_of(first), json({{"blocks", "0:1"}, {"layers", 3}}));
+  for (const One* each : {&first, &second}) {
+    EXPECT_TRUE(eventually([&] {
+      return metric_of(*each, "windlass_worker_kv_cache_blocks_used{") == 0 &&
+             metric_of(*each, "windlass_worker_chain_sessions{") == 0;
+    })) << each->process->log();
+  }
+  EXPECT_GT(answered, 12);
+}
+
+// Given a worker that is whole, first, last, in the middle and whole again, it serves as such each time.
+TEST_F(ChangingBlocks, EveryPlaceOfAModel) {
+  const One alone = with({});
+  const One other = with({});
+  const std::string expected = text_of(ask(alone.port, "POST", "/v1/completions", request(20)));
+  const auto chain = [](const One& first, const One& next) {
+    return ask(first.port, "POST", "/v1/completions", request(20), "X-Windlass-Chain: " + address(next) + "\r\n");
+  };
+  ASSERT_EQ(change(other, "1:3").status, 200);
+  ASSERT_EQ(change(alone, "0:1").status, 200);
+  EXPECT_EQ(text_of(chain(alone, other)), expected);
+  EXPECT_EQ(metric_of(other, "windlass_worker_model_blocks_first{"), 1);
+  EXPECT_EQ(metric_of(other, "windlass_worker_model_blocks_end{"), 3);
+  ASSERT_EQ(change(alone, "1:2").status, 200);
+  EXPECT_THAT(ask(alone.port, "POST", "/v1/completions", request(1)).headers, HasSubstr("X-Windlass-Rejected: role"));
+  ASSERT_EQ(change(alone, "2:3").status, 200);
+  ASSERT_EQ(change(other, "0:2").status, 200);
+  EXPECT_EQ(text_of(chain(other, alone)), expected);
+  ASSERT_EQ(change(alone, "0:3").status, 200);
+  EXPECT_EQ(text_of(ask(alone.port, "POST", "/v1/completions", request(20))), expected);
+  EXPECT_EQ(ask(alone.port, "POST", "/tokenize", R"({"prompt":"a"})").status, 200);
+  EXPECT_EQ(json::parse(ask(alone.port, "GET", "/v1/models").body)["data"][0]["max_model_len"], 4096);
+}
+
+// Given who may not, or does not say what is allowed, an answer that says so, and nothing changes; given the blocks that are
+// there, nothing to do.
+TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
+  const One one = with({"--blocks", "0:2"});
+  EXPECT_EQ(ask(one.port, "POST", "/blocks", R"({"blocks":"0:1"})").status, 401);
+  EXPECT_EQ(ask(one.port, "POST", "/blocks", R"({"blocks":"0:1"})", "Authorization: Bearer the-token-of-this-other\r\n").status,
+            401);
+  for (const char* wrong :
+       {"", "{}", "[]", R"({"blocks":7})", R"({"blocks":"2:2"})", R"({"blocks":"-1:2"})", R"({"blocks":"1"})"}) {
+    const Answer refused = ask(one.port, "POST", "/blocks", wrong, kRight);
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_THAT(refused.body, HasSubstr("0 <= A < B")) << wrong;
+  }
+  EXPECT_EQ(change(one, "1:4").status, 400);
+  EXPECT_THAT(change(one, "1:4").body, HasSubstr("blocks: found 1:4, allowed is up to 3"));
+  EXPECT_EQ(change(one, "0:2").body, R"({"blocks":"0:2","layers":3})");
+  EXPECT_EQ(ask(one.port, "PUT", "/blocks", "{}", kRight).status, 405);
+  EXPECT_EQ(blocks_of(one), json({{"blocks", "0:2"}, {"layers", 3}}));
+  EXPECT_EQ(ask(one.port, "POST", "/role", R"({"role":"decode"})", kRight).status, 403);
+
+  const int port = testing::free_port();
+  const auto without = start_at(port);
+  EXPECT_EQ(ask(port, "POST", "/blocks", R"({"blocks":"0:1"})", kRight).status, 403);
+  const One prefill = with({"--role", "prefill"});
+  EXPECT_EQ(change(prefill, "0:1").status, 409);
+  EXPECT_THAT(change(prefill, "0:1").body, HasSubstr("role: found prefill"));
+  ASSERT_EQ(ask(prefill.port, "POST", "/role", R"({"role":"unified"})", kRight).status, 200);
+  EXPECT_EQ(change(prefill, "0:1").status, 200);
+  EXPECT_EQ(ask(prefill.port, "POST", "/role", R"({"role":"prefill"})", kRight).status, 403);
+  const One ranks = with({"--tensor-parallel", "2"});
+  EXPECT_EQ(change(ranks, "0:1").status, 403);
+  EXPECT_THAT(change(ranks, "0:1").body, HasSubstr("--tensor-parallel: found 2"));
+}
+
+// Given a stream that runs when the change is asked for, it ends whole; meanwhile new requests and other changes are refused,
+// and the worker says what it is about.
+TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
+  const One one = with({});
+  Connection running(one.port);
+  running.send("POST", "/v1/completions", request(2000, true));
+  ASSERT_TRUE(running.read_until("data: "));
+  Connection asking(one.port);
+  asking.send("POST", "/blocks", R"({"blocks":"0:2"})", kRight);
+  ASSERT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+  EXPECT_THAT(ask(one.port, "GET", "/ready").body, HasSubstr("changing"));
+  EXPECT_EQ(blocks_of(one), json({{"blocks", "0:3"}, {"layers", 3}, {"changing_to", "0:2"}}));
+  const Answer refused = ask(one.port, "POST", "/v1/completions", request(1));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: blocks"));
+  EXPECT_EQ(change(one, "1:3").status, 409);
+  EXPECT_THAT(change(one, "1:3").body, HasSubstr("until this worker has changed to 0:2"));
+  const auto stream = testing::parse_stream(testing::parse_answer(running.read_all()).body);
+  EXPECT_EQ(stream.tokens, 2000);
+  EXPECT_EQ(stream.done, 1);
+  EXPECT_EQ(testing::parse_answer(asking.read_all()).status, 200);
+  EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
+}
+
+// Given a limit for what runs, a longer stream is cut with an error, and then the blocks change. Given SIGTERM instead, the
+// stream ends whole, who asked for the change hears that the worker ends, and it does.
+TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
+  const One hasty = with({"--drain-timeout", "0s"});
+  Connection cut(hasty.port);
+  cut.send("POST", "/v1/completions", request(2000, true));
+  ASSERT_TRUE(cut.read_until("data: "));
+  EXPECT_EQ(change(hasty, "0:2").status, 200);
+  EXPECT_THAT(cut.read_all(), HasSubstr("this worker's blocks changed before the answer was complete"));
+  EXPECT_THAT(cut.received(), Not(HasSubstr("[DONE]")));
+
+  const One ending = with({});
+  Connection running(ending.port);
+  running.send("POST", "/v1/completions", request(2000, true));
+  ASSERT_TRUE(running.read_until("data: "));
+  Connection asking(ending.port);
+  asking.send("POST", "/blocks", R"({"blocks":"0:2"})", kRight);
+  ASSERT_TRUE(eventually([&] { return ask(ending.port, "GET", "/ready").status == 503; }));
+  ending.process->signal(SIGTERM);
+  EXPECT_EQ(testing::parse_answer(asking.read_all()).status, 503);
+  EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  EXPECT_EQ(ending.process->wait(), 0) << ending.process->log();
+}
+
+// Given a later worker with sessions, these end before its blocks change; given a limit, they are cut, and the client hears
+// that its chain is lost.
+TEST_F(ChangingBlocks, SessionsOfOtherWorkers) {
+  for (const bool patient : {true, false}) {
+    const One second = with({"--blocks", "1:3", "--drain-timeout", patient ? "30m" : "0s"});
+    const One first = with({"--blocks", "0:2", "--next", address(second)});
+    Connection running(first.port);
+    running.send("POST", "/v1/completions", request(patient ? 600 : 3000, true));
+    ASSERT_TRUE(running.read_until("data: "));
+    EXPECT_EQ(change(second, "2:3").status, 200);
+    EXPECT_THAT(running.read_all(), HasSubstr(patient ? "data: [DONE]" : "a later worker of the request's chain is lost"));
+    EXPECT_EQ(ask(first.port, "POST", "/v1/completions", request(5)).status, 200);
+  }
+}
+
+// Given a folder whose weights are others by now, the change is refused with the reason and what is served goes on.
+TEST_F(ChangingBlocks, OtherWeights) {
+  const One one = with({"--blocks", "0:3"});
+  const std::string before = text_of(ask(one.port, "POST", "/v1/completions", request(10)));
+  std::filesystem::rename(model(), folder_ / "was");
+  Process init({testing::kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
+                "--intermediate", "344", "--max-context", "4096", "--seed", "2", model().string()},
+               folder_ / "init.log");
+  ASSERT_EQ(init.wait(), 0) << init.log();
+  const Answer refused = change(one, "0:2");
+  EXPECT_EQ(refused.status, 500);
+  EXPECT_THAT(refused.body, HasSubstr("allowed are those that this worker began with"));
+  EXPECT_THAT(refused.body, HasSubstr("this worker goes on with 0:3"));
+  EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
+  EXPECT_EQ(text_of(ask(one.port, "POST", "/v1/completions", request(10))), before);
+  std::filesystem::remove_all(model());
+  EXPECT_EQ(change(one, "0:2").status, 500);
+  std::filesystem::rename(folder_ / "was", model());
+  EXPECT_EQ(change(one, "0:2").status, 200);
+}
+
+// Given blocks that turn out to be damaged once the old ones are gone, the worker has the old ones again and says why; given
+// damage to these, too, there is nothing left to serve: who asked hears both reasons, and the worker ends.
+TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
+  const One one = with({"--blocks", "0:2", "--weights", "int8"});
+  const One last = with({"--blocks", "2:3", "--weights", "int8"});
+  const std::string chain = "X-Windlass-Chain: " + address(last) + "\r\n";
+  const std::string before = text_of(ask(one.port, "POST", "/v1/completions", request(10), chain));
+  const auto change_while = [&](Connection& asking, int damaged) {
+    Connection running(one.port);
+    running.send("POST", "/v1/completions", request(1000, true), chain);
+    ASSERT_TRUE(running.read_until("data: "));
+    asking.send("POST", "/blocks", R"({"blocks":"1:3"})", kRight);
+    ASSERT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+    damage(damaged);
+    EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  };
+  Connection first(one.port);
+  change_while(first, 2);
+  const Answer back = testing::parse_answer(first.read_all());
+  EXPECT_EQ(back.status, 500);
+  EXPECT_THAT(back.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
+  EXPECT_THAT(back.body, HasSubstr("this worker goes on with 0:2"));
+  EXPECT_EQ(text_of(ask(one.port, "POST", "/v1/completions", request(10), chain)), before);
+  Connection second(one.port);
+  change_while(second, 0);
+  const Answer end = testing::parse_answer(second.read_all());
+  EXPECT_EQ(end.status, 500);
+  EXPECT_THAT(end.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
+  EXPECT_THAT(end.body, HasSubstr("those before, 0:2"));
+  EXPECT_EQ(one.process->wait(), 1);
+  EXPECT_THAT(one.process->log(), HasSubstr("this worker has nothing to serve"));
+}
+
+// Given a worker whose memory has no room for the KV cache of more blocks, it goes on with those that it has.
+TEST_F(ChangingBlocks, NoRoomForTheCache) {
+  // 512 bytes of keys and values for each position and block.
+  const One one = with({"--blocks", "0:1", "--kv-cache-tokens", "400000"});
+  std::ifstream status("/proc/" + std::to_string(one.process->id()) + "/statm");
+  std::uint64_t pages = 0;
+  status >> pages;
+  const rlim_t limit = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + 250'000'000;  // cache: 205 MB a block
+  const rlimit address_space{limit, limit};
+  ASSERT_EQ(::prlimit(one.process->id(), RLIMIT_AS, &address_space, nullptr), 0);
+  const Answer refused = change(one, "0:3");
+  EXPECT_EQ(refused.status, 500) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("a KV cache of 400000 tokens"));
+  EXPECT_THAT(refused.body, HasSubstr("this worker goes on with 0:1"));
+  EXPECT_EQ(blocks_of(one), json({{"blocks", "0:1"}, {"layers", 3}}));
+  const One rest = with({"--blocks", "1:3"});
+  EXPECT_EQ(ask(one.port, "POST", "/v1/completions", request(5), "X-Windlass-Chain: " + address(rest) + "\r\n").status, 200);
+}
+
+}  // namespace
+}  // namespace windlass::worker
