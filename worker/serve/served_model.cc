@@ -9,6 +9,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/cuda_device.h"
+#include "worker/collective/rank_watch.h"
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/tensor_parallel.h"
@@ -33,10 +34,12 @@ struct Shape {
 Result<Shape> shape_of(const ServeFlags& flags) {
   const bool on_cuda = flags.backend == "cuda";
   if (on_cuda) {
-    if (const auto usable = cuda::usable(); !usable.ok()) {
+    const auto devices = cuda::usable_devices();
+    if (!devices.ok()) {
       return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("--backend: found cuda, allowed is cpu here: {}", usable.error().message)};
+                   fmt::format("--backend: found cuda, allowed is cpu here: {}", devices.error().message)};
     }
+    WINDLASS_RETURN_IF_ERROR(cuda::check_devices(flags.tensor_parallel, *devices));
   }
   Shape shape;
   WINDLASS_ASSIGN_OR_RETURN(shape.config, load_model_config(flags.model_folder));
@@ -70,28 +73,58 @@ std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   return hash.value();
 }
 
-// On the GPU, with as large a KV cache as was asked for, or as fits.
-Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
-                                              std::function<void(const Error&)> lost) {
-  WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
-  WINDLASS_ASSIGN_OR_RETURN(auto device, cuda::open_device(flags.precision));
+cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group) {
   cuda::CudaBackendOptions options;
   options.kv_blocks = shape.options.kv_blocks;
   options.max_batch_tokens = shape.options.max_batch_tokens;
   options.max_logit_rows = shape.options.max_logit_rows;
   options.max_context_tokens = shape.options.max_context_tokens;
   options.blocks = shape.blocks;
-  const cuda::MemoryNeed need = cuda::memory_need(shape.config, options, flags.precision, device->multiprocessors());
+  options.group = group;
+  return options;
+}
+
+// This rank's device, once all ranks have theirs.
+Result<std::unique_ptr<cuda::Device>> open_rank_device(const ServeFlags& flags, const TensorRanks& ranks) {
+  if (ranks.group == nullptr) return cuda::open_device(flags.precision);
+  RankGroup& group = *ranks.group;
+  cuda::DeviceRank rank{group.rank(), group.ranks(), {}};
+  if (group.rank() == 0) {
+    WINDLASS_ASSIGN_OR_RETURN(rank.network, cuda::new_network_id());
+  }
+  WINDLASS_ASSIGN_OR_RETURN(const auto told, told_by_rank_0(group, rank.network));
+  std::copy(told.begin(), told.end(), rank.network.begin());
+  RankWatch watch(group, RankGroup::kNoLimit, nullptr, ranks.lost);
+  const RankWatch::Step opening(watch);
+  return cuda::open_device(flags.precision, rank);
+}
+
+// On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks.
+Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
+                                              const TensorRanks& ranks) {
+  WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
+  WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
+  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group);
+  options.multiprocessors = device->multiprocessors();
+  if (ranks.group != nullptr) {
+    WINDLASS_ASSIGN_OR_RETURN(const std::int64_t least, least_of_ranks(*ranks.group, options.multiprocessors));
+    options.multiprocessors = static_cast<int>(least);
+  }
+  const cuda::MemoryNeed need = cuda::memory_need(shape.config, options, flags.precision, options.multiprocessors);
   WINDLASS_ASSIGN_OR_RETURN(const cuda::DeviceMemory memory, device->memory());
   const std::int64_t least = flags.kv_cache_tokens > 0 ? options.kv_blocks : blocks_for(options.max_context_tokens);
   WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks,
                             cuda::affordable_kv_blocks(need, memory, flags.gpu_memory_share, options.kv_blocks, least));
+  if (ranks.group != nullptr) {
+    WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
+  }
   return cuda::make_cuda_backend(
-      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks); }, std::move(device), options,
-      std::move(lost));
+      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice()); },
+      std::move(device), options, ranks.lost);
 }
 
-Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::function<void(const Error&)> lost = nullptr) {
+Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
+  RankGroup* const group = ranks.group;
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
   parts.shape.options.group = group;
@@ -99,13 +132,13 @@ Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::functio
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   parts.fingerprint = fingerprint_of(store, flags.weights);
   if (flags.backend == "cuda") {
-    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, std::move(lost)));
-    return parts;
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, ranks));
+  } else {
+    const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
+    WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice, flags.weights));
+    parts.weights = bytes_of(weights);
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, std::move(weights), shape.options));
   }
-  const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(shape.config, store, shape.blocks, slice, flags.weights));
-  parts.weights = bytes_of(weights);
-  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, std::move(weights), shape.options));
   if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
   return parts;
 }
@@ -211,10 +244,13 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
 Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const metrics::WorkerMetrics& metrics,
                            OtherWorkers others, TensorRanks ranks) {
   const double started_s = clock.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks.group, ranks.lost));
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags, ranks));
   if (ranks.group != nullptr) {
-    parts.backend =
-        make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), std::move(ranks.lost));
+    const ModelConfig& config = parts.shape.config;
+    auto own = std::move(parts.backend);
+    parts.backend = flags.backend == "cuda"
+                        ? make_tensor_parallel_backend(config, *ranks.group, std::move(own))
+                        : make_tensor_parallel_backend(config, parts.shape.options, std::move(own), std::move(ranks.lost));
   }
   Served served;
   served.weights = parts.weights;
@@ -229,13 +265,16 @@ Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const me
 
 Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags));
-  const RankGroupSizes sizes = tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
+  const RankGroupSizes sizes = flags.backend == "cuda"
+                                   ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr), flags.tensor_parallel)
+                                   : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
   return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
 }
 
-Result<void> serve_rank_part(const ServeFlags& flags, RankGroup& group) {
-  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, &group));
-  return serve_tensor_rank(group, *parts.backend);
+Result<void> serve_rank_part(const ServeFlags& flags, TensorRanks ranks) {
+  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, ranks));
+  return flags.backend == "cuda" ? serve_device_rank(*ranks.group, *parts.backend)
+                                 : serve_tensor_rank(*ranks.group, *parts.backend);
 }
 
 }  // namespace windlass::worker

@@ -428,7 +428,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, CudaGolden,
 TEST_P(CudaGolden, LogitsAreThoseOfTransformers) {
   const auto [name, gpu] = GetParam();
   if (gpu) {
-    if (const auto usable = cuda::usable(); !usable.ok()) GTEST_SKIP() << "no GPU: " << usable.error().message;
+    if (const auto usable = cuda::usable_devices(); !usable.ok()) GTEST_SKIP() << "no GPU: " << usable.error().message;
   }
   const auto make = [gpu = gpu](const ModelConfig& config, const ModelWeights& weights) -> Result<std::unique_ptr<Backend>> {
     CudaBackendOptions options;

@@ -216,7 +216,7 @@ TEST(Flags, EngineSizes) {
 
 // Given --backend cuda where no GPU is, loading says so and why.
 TEST(Flags, CudaBackendIsAnsweredHonestly) {
-  if (cuda::usable().ok()) GTEST_SKIP() << "this machine has a GPU: " << cuda::describe();
+  if (cuda::usable_devices().ok()) GTEST_SKIP() << "this machine has a GPU: " << cuda::describe();
   SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, "m");
@@ -225,7 +225,7 @@ TEST(Flags, CudaBackendIsAnsweredHonestly) {
   const auto model = load_served(flags, clock, metrics, {});
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message,
-              HasSubstr("--backend: found cuda, allowed is cpu here: " + cuda::usable().error().message));
+              HasSubstr("--backend: found cuda, allowed is cpu here: " + cuda::usable_devices().error().message));
 }
 
 }  // namespace
