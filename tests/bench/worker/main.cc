@@ -19,7 +19,7 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/matrix_product.h"
 #include "worker/engine/engine.h"
 
 namespace windlass::worker {
@@ -71,9 +71,12 @@ double read_bytes_per_s(const Options& options) {
 double product_flops(const Options& options) {
   constexpr std::int64_t kSide = 2048;
   cpu::set_blas_threads(options.threads);
+  cpu::ThreadTeam team(options.threads);
+  cpu::MatrixProduct product(team);
   const std::vector<float> x(kSide * kSide, 0.5F), w(kSide * kSide, 0.25F);
   std::vector<float> y(kSide * kSide);
-  const double seconds = median_s(options.repeats, [&] { cpu::matmul(x.data(), w.data(), y.data(), kSide, kSide, kSide); });
+  const double seconds =
+      median_s(options.repeats, [&] { product.multiply(x.data(), w.data(), y.data(), kSide, kSide, kSide); });
   return 2.0 * kSide * kSide * kSide / seconds;
 }
 

@@ -17,7 +17,7 @@ using cuda::OnDevice;
 class CudaParity : public testing::OnCudaDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, CudaParity, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
 
-// Given random matrices of uneven sizes, products are OpenBLAS's, to 1e-4 of sums of up to 700 products below 1; as the storage
+// Given random matrices of uneven sizes, products are the CPU's, to 1e-4 of sums of up to 700 products below 1; as the storage
 // type, as floats, and added to what was there.
 TEST_P(CudaParity, Gemm) {
   Rng rng(21, "cuda gemm");
@@ -26,7 +26,7 @@ TEST_P(CudaParity, Gemm) {
     const auto w = random(rng, out * in);
     const auto before = random(rng, rows * out);
     std::vector<float> expected(before.size());
-    cpu::matmul(x.data(), w.data(), expected.data(), rows, in, out);
+    cpu::matmul_by_dots(x.data(), w.data(), expected.data(), rows, in, out);
     const OnDevice on_x = put(x), on_w = put(w), on_y = zeros(rows * out), on_float = put_plain(before);
     cuda::Gemm gemm{on_x.get(), on_w.get(), on_y.get(), rows, in, out};
     device_->gemm(gemm);
@@ -263,12 +263,17 @@ class CudaAttention : public CudaParity {
   }
   [[nodiscard]] std::vector<float> expected(int window) const {
     std::vector<float> out(static_cast<std::size_t>(rows_ * config_.q_size()));
-    cpu::AttentionScratch scratch;
+    std::vector<cpu::AttentionRows> sequences;
     for (const Sequence& sequence : sequences_) {
-      cpu::attention(config_, window, queries_.data() + sequence.row * config_.q_size(), config_.q_size(), sequence.tokens,
-                     sequence.start, {cpu_keys_.data(), cpu_values_.data(), sequence.blocks},
-                     out.data() + sequence.row * config_.q_size(), scratch);
+      sequences.push_back({queries_.data() + sequence.row * config_.q_size(),
+                           sequence.tokens,
+                           sequence.start,
+                           {cpu_keys_.data(), cpu_values_.data(), sequence.blocks},
+                           out.data() + sequence.row * config_.q_size()});
     }
+    cpu::ThreadTeam team(1);
+    cpu::AttentionScratch scratch;
+    cpu::attention(config_, window, sequences, config_.q_size(), team, scratch);
     return out;
   }
 

@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t kDirectRows = 16;
 // Bound on the scores held at once by the gathered path.
 constexpr std::int64_t kScoreElements = 1 << 20;
+// Multiplications below which calling other threads takes longer than what they would save.
+constexpr std::int64_t kWorthSharing = 1 << 17;
 constexpr std::int64_t kTile = kKvBlockTokens;
 
 // Sixteen floats as one value: the compiler maps them to what the target has. Left to itself it vectorises the wrong loop.
@@ -174,45 +176,44 @@ std::int64_t tile_offset(const ModelConfig& config, std::int32_t block, std::int
   return (block * config.kv_heads + kv_head) * config.head_dim * kTile;
 }
 
-// Decode, or a few tokens: one query row after the other, a kv head's tiles shared by the query heads of its group.
-void direct_attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride,
-                      std::int64_t tokens, std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
+// Decode, or a few tokens: one query row after the other; the tiles of kv head g are shared by the query heads of its group.
+void direct_attention(const ModelConfig& config, std::int64_t window, const AttentionRows& rows, std::int64_t q_stride,
+                      std::int64_t g, std::vector<float>& scratch) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  const std::int64_t padded = blocks_for(start + tokens) * kTile;
-  float* scores = grown(scratch.scores, group * padded);
+  const std::int64_t padded = blocks_for(rows.start + rows.tokens) * kTile;
+  float* scores = grown(scratch, group * padded);
   const TileKernels& tile = kernels();
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const std::int64_t visible = start + t + 1;
-    const std::int64_t seen = first_seen(window, start + t);
+  for (std::int64_t t = 0; t < rows.tokens; ++t) {
+    const std::int64_t visible = rows.start + t + 1;
+    const std::int64_t seen = first_seen(window, rows.start + t);
     const std::int64_t blocks = blocks_for(visible);
     const std::int64_t first_block = seen / kTile;
-    for (std::int64_t g = 0; g < config.kv_heads; ++g) {
-      const float* query = q + t * q_stride + g * group * dim;
-      float* mixed = out + t * config.q_size() + g * group * dim;
-      for (std::int64_t b = first_block; b < blocks; ++b) {
-        const float* keys = kv.keys + tile_offset(config, kv.blocks[static_cast<std::size_t>(b)], g);
-        for (std::int64_t h = 0; h < group; ++h) tile.score(query + h * dim, keys, dim, scores + h * padded + b * kTile);
-      }
-      const std::int64_t from = first_block * kTile;
-      for (std::int64_t h = 0; h < group; ++h) {
-        masked_softmax(scores + h * padded + from, scale, seen - from, visible - from, visible - from);
-      }
-      std::fill(mixed, mixed + group * dim, 0.0F);
-      for (std::int64_t b = first_block; b < blocks; ++b) {
-        const float* values = kv.values + tile_offset(config, kv.blocks[static_cast<std::size_t>(b)], g);
-        const std::int64_t count = std::min(kTile, visible - b * kTile);
-        for (std::int64_t h = 0; h < group; ++h) tile.mix(scores + h * padded + b * kTile, count, values, dim, mixed + h * dim);
-      }
+    const float* query = rows.q + t * q_stride + g * group * dim;
+    float* mixed = rows.out + t * config.q_size() + g * group * dim;
+    for (std::int64_t b = first_block; b < blocks; ++b) {
+      const float* keys = rows.kv.keys + tile_offset(config, rows.kv.blocks[static_cast<std::size_t>(b)], g);
+      for (std::int64_t h = 0; h < group; ++h) tile.score(query + h * dim, keys, dim, scores + h * padded + b * kTile);
+    }
+    const std::int64_t from = first_block * kTile;
+    for (std::int64_t h = 0; h < group; ++h) {
+      masked_softmax(scores + h * padded + from, scale, seen - from, visible - from, visible - from);
+    }
+    std::fill(mixed, mixed + group * dim, 0.0F);
+    for (std::int64_t b = first_block; b < blocks; ++b) {
+      const float* values = rows.kv.values + tile_offset(config, rows.kv.blocks[static_cast<std::size_t>(b)], g);
+      const std::int64_t count = std::min(kTile, visible - b * kTile);
+      for (std::int64_t h = 0; h < group; ++h) tile.mix(scores + h * padded + b * kTile, count, values, dim, mixed + h * dim);
     }
   }
 }
 
 // Prefill: gathers one kv head at a time and lets BLAS do the two products for all query heads of its group. Positions count
 // from the first tile that any of the tokens sees.
-void gathered_attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride,
-                        std::int64_t tokens, std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
+void gathered_attention(const ModelConfig& config, std::int64_t window, const AttentionRows& sequence, std::int64_t q_stride,
+                        ThreadTeam& team, AttentionScratch& scratch) {
+  const auto& [q, tokens, start, kv, out] = sequence;
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.kv_heads;
   const std::int64_t base = first_seen(window, start) / kTile * kTile;
@@ -223,7 +224,7 @@ void gathered_attention(const ModelConfig& config, std::int64_t window, const fl
   float* values = grown(scratch.values, length * dim);  // (length, dim)
   float* queries = grown(scratch.queries, rows_at_once * group * dim);
   float* mixed = grown(scratch.mixed, rows_at_once * group * dim);
-  float* scores = grown(scratch.scores, rows_at_once * group * length);
+  float* scores = grown(scratch.scores.front(), rows_at_once * group * length);
   for (std::int64_t g = 0; g < config.kv_heads; ++g) {
     for (std::int64_t p = 0; p < length; p += kTile) {
       const std::int64_t from = tile_offset(config, kv.blocks[static_cast<std::size_t>((base + p) / kTile)], g);
@@ -241,13 +242,13 @@ void gathered_attention(const ModelConfig& config, std::int64_t window, const fl
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows * group), static_cast<int>(seen),
                   static_cast<int>(dim), 1.0F, queries, static_cast<int>(dim), keys, static_cast<int>(length), 0.0F, scores,
                   static_cast<int>(seen));
-      for (std::int64_t t = 0; t < rows; ++t) {
+      team.run(rows, [&](std::int64_t t, int /*member*/) {
         const std::int64_t position = start + first + t;
         for (std::int64_t h = 0; h < group; ++h) {
           masked_softmax(scores + (t * group + h) * seen, scale, first_seen(window, position) - base, position + 1 - base,
                          seen);
         }
-      }
+      });
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(rows * group), static_cast<int>(dim),
                   static_cast<int>(seen), 1.0F, scores, static_cast<int>(seen), values, static_cast<int>(dim), 0.0F, mixed,
                   static_cast<int>(dim));
@@ -280,12 +281,28 @@ void load_kv(const ModelConfig& config, const float* keys, const float* values, 
   }
 }
 
-void attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride, std::int64_t tokens,
-               std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch) {
-  if (tokens < kDirectRows) {
-    direct_attention(config, window, q, q_stride, tokens, start, kv, out, scratch);
+void attention(const ModelConfig& config, std::int64_t window, std::span<const AttentionRows> sequences, std::int64_t q_stride,
+               ThreadTeam& team, AttentionScratch& scratch) {
+  scratch.scores.resize(static_cast<std::size_t>(team.size()));
+  scratch.direct.clear();
+  std::int64_t positions = 0;  // that direct rows look at
+  for (const AttentionRows& rows : sequences) {
+    if (rows.tokens >= kDirectRows) continue;
+    scratch.direct.push_back(&rows);
+    positions += rows.tokens * (rows.start + rows.tokens);
+  }
+  const auto heads = static_cast<std::int64_t>(scratch.direct.size()) * config.kv_heads;
+  const auto head = [&](std::int64_t part, int member) {
+    direct_attention(config, window, *scratch.direct[static_cast<std::size_t>(part / config.kv_heads)], q_stride,
+                     part % config.kv_heads, scratch.scores[static_cast<std::size_t>(member)]);
+  };
+  if (positions * config.q_size() < kWorthSharing) {
+    for (std::int64_t part = 0; part < heads; ++part) head(part, 0);
   } else {
-    gathered_attention(config, window, q, q_stride, tokens, start, kv, out, scratch);
+    team.run(heads, head);
+  }
+  for (const AttentionRows& rows : sequences) {
+    if (rows.tokens >= kDirectRows) gathered_attention(config, window, rows, q_stride, team, scratch);
   }
 }
 

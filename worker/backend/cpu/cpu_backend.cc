@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "worker/backend/cpu/experts.h"
+#include "worker/backend/cpu/matrix_product.h"
 #include "worker/backend/cpu/ops.h"
-#include "worker/backend/cpu/quantised.h"
+#include "worker/backend/cpu/thread_team.h"
 
 namespace windlass::worker {
 namespace {
@@ -47,7 +49,8 @@ class CpuBackend final : public Backend {
         activated_(floats(config_.activation == Activation::kSwiGlu ? options.max_batch_tokens * widest_mlp() : 0)),
         expert_rows_(floats(config_.experts > 0 ? options.max_batch_tokens * config.hidden_size : 0)),
         last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
-        logits_(floats(ends() ? options.max_logit_rows * slice_.size(config.vocab_size) : 0)) {
+        logits_(floats(ends() ? options.max_logit_rows * slice_.size(config.vocab_size) : 0)),
+        team_(options.threads) {
     assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config.layers);
     assert(static_cast<std::int64_t>(weights_.layers.size()) == blocks_.size());
   }
@@ -104,7 +107,8 @@ class CpuBackend final : public Backend {
     }
     if (rows > 0) {
       norm(weights_.final_norm, last_, last_, rows);
-      cpu::matmul(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden, slice_.size(config_.vocab_size));
+      product_.multiply(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden,
+                        slice_.size(config_.vocab_size));
     }
     if (options_.group != nullptr) return gathered(rows);
     return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
@@ -125,7 +129,7 @@ class CpuBackend final : public Backend {
   void project(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias, std::vector<float>& y,
                std::int64_t tokens, std::int64_t out) {
     if (!bias.empty()) cpu::set_bias(bias.data(), y.data(), tokens, out);
-    cpu::matmul(x.data(), w, y.data(), tokens, config_.hidden_size, out, !bias.empty(), dequantised_);
+    product_.multiply(x.data(), w, y.data(), tokens, config_.hidden_size, out, !bias.empty());
   }
 
   // An MLP so wide up to its second matrix: (tokens, width) of x (tokens, hidden).
@@ -164,7 +168,7 @@ class CpuBackend final : public Backend {
       for (const auto& [token, weight] : routed) row = std::copy_n(normed_.data() + token * hidden, hidden, row);
       const MlpWeights& mlp = layer.experts[static_cast<std::size_t>(expert)];
       const std::vector<float>& wide = widen(mlp, expert_rows_, count, width);
-      cpu::matmul(wide.data(), mlp.out, expert_rows_.data(), count, width, hidden, false, dequantised_);
+      product_.multiply(wide.data(), mlp.out, expert_rows_.data(), count, width, hidden);
       row = expert_rows_.data();
       for (const auto& [token, weight] : routed) {
         for (std::int64_t i = 0; i < hidden; ++i) to[token * hidden + i] += weight * row[i];
@@ -180,10 +184,10 @@ class CpuBackend final : public Backend {
     const std::int64_t hidden = config_.hidden_size;
     if (!bias.empty()) cpu::add_bias(bias.data(), residual_.data(), tokens, hidden);
     if (options_.group == nullptr) {
-      cpu::matmul(x.data(), w, residual_.data(), tokens, in, hidden, true, dequantised_);
+      product_.multiply(x.data(), w, residual_.data(), tokens, in, hidden, true);
       return {};
     }
-    cpu::matmul(x.data(), w, options_.group->addend(tokens * hidden).data(), tokens, in, hidden, false, dequantised_);
+    product_.multiply(x.data(), w, options_.group->addend(tokens * hidden).data(), tokens, in, hidden);
     return options_.group->add_sum(residual_.data(), tokens * hidden);
   }
 
@@ -256,6 +260,7 @@ class CpuBackend final : public Backend {
     const auto eps = static_cast<float>(config_.norm_eps);
     float* keys = cache_.keys(layer);
     float* values = cache_.values(layer);
+    rows_.clear();
     std::int64_t first = 0;
     for (const SequenceChunk& chunk : chunks) {
       const std::int64_t count = tokens_of(chunk, config_.hidden_size);
@@ -273,10 +278,14 @@ class CpuBackend final : public Backend {
                       chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, keys,
                       values);
       }
-      cpu::attention(config_, config_.window_of(blocks_.first + layer), qkv_.data() + first * qkv_width(), qkv_width(), count,
-                     chunk.start, {keys, values, chunk.blocks}, mixed_.data() + first * config_.q_size(), scratch_);
+      rows_.push_back({qkv_.data() + first * qkv_width(),
+                       count,
+                       chunk.start,
+                       {keys, values, chunk.blocks},
+                       mixed_.data() + first * config_.q_size()});
       first += count;
     }
+    cpu::attention(config_, config_.window_of(blocks_.first + layer), rows_, qkv_width(), team_, scratch_);
   }
 
   TensorSlice slice_;
@@ -288,9 +297,11 @@ class CpuBackend final : public Backend {
   std::vector<float> own_cache_;  // empty where the group has it
   cpu::KvCache cache_;
   std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, activated_, expert_rows_, last_, logits_;
-  std::vector<float> dequantised_;
+  cpu::ThreadTeam team_;
+  cpu::MatrixProduct product_{team_};
   cpu::ExpertRouting routing_;
   cpu::AttentionScratch scratch_;
+  std::vector<cpu::AttentionRows> rows_;
 };
 
 }  // namespace
@@ -318,6 +329,9 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, Mod
   try {
     cpu::set_blas_threads(options.threads);
     return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(config, std::move(weights), options));
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("--threads: found {}, and the system starts no more: {}", options.threads, error.what())};
   } catch (const std::exception&) {
     const auto cache_bytes = static_cast<double>(
         options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config, options.blocks.value_or(config.all_blocks()).size()));

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include <cblas.h>
-
 namespace windlass::worker::cpu {
 namespace {
 
@@ -32,19 +30,6 @@ float sum(const float* a, std::int64_t n) {
 }
 
 }  // namespace
-
-void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out, bool accumulate,
-            std::int64_t y_stride) {
-  const float beta = accumulate ? 1.0F : 0.0F;
-  if (tokens == 1) {
-    cblas_sgemv(CblasRowMajor, CblasNoTrans, static_cast<int>(out), static_cast<int>(in), 1.0F, w, static_cast<int>(in), x, 1,
-                beta, y, 1);
-    return;
-  }
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(out), static_cast<int>(in),
-              1.0F, x, static_cast<int>(in), w, static_cast<int>(in), beta, y,
-              static_cast<int>(y_stride > 0 ? y_stride : out));
-}
 
 void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out) {
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -152,7 +137,5 @@ void rope(float* row, std::int64_t heads, const RopeTable& table, std::int64_t p
     }
   }
 }
-
-void set_blas_threads(int threads) { openblas_set_num_threads(threads); }
 
 }  // namespace windlass::worker::cpu

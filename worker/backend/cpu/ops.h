@@ -1,23 +1,20 @@
 // The operations of a decoder layer on the CPU, FP32: the reference for every other backend.
 //
-// Pure functions over row-major arrays; shapes stand at each one. matmul() runs in OpenBLAS with the process's BLAS thread
-// count; the rest runs on the caller's thread.
+// Pure functions over row-major arrays; shapes stand at each one. Products with a model's matrices: matrix_product.h.
+// attention() runs on a team's threads and, for long prompts, in OpenBLAS; the rest runs on the caller's thread.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "worker/backend/cpu/thread_team.h"
 #include "worker/model/config.h"
 
 namespace windlass::worker::cpu {
 
-// y (T, out) = x (T, in) * w (out, in)^T, or y += that. `y_stride`: from one row of y to the next; 0: out.
-void matmul(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
-            bool accumulate = false, std::int64_t y_stride = 0);
-
 // y (T, out) = x (T, in) * w (out, in)^T, each number as a sum in one order, whatever T and the number of threads: for products
-// that decide something. Slower than matmul().
+// that decide something. Slower than MatrixProduct.
 void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out);
 
 // y (T, out): each row becomes the bias (out), or is added to by it.
@@ -66,22 +63,28 @@ void store_kv(const ModelConfig& config, const float* key, const float* value, s
 void load_kv(const ModelConfig& config, const float* keys, const float* values, std::int32_t block, std::int64_t offset,
              float* key, float* value);
 
+// A sequence's new tokens, T of them at positions start ... start + T - 1, whose keys and values are in the cache.
+struct AttentionRows {
+  const float* q = nullptr;  // (T, heads * head_dim) with a row stride
+  std::int64_t tokens = 0;
+  std::int64_t start = 0;
+  PagedKv kv;
+  float* out = nullptr;  // (T, heads * head_dim), dense
+};
+
 // Memory that attention() needs; kept by the caller so that a step allocates nothing once it has grown.
 struct AttentionScratch {
-  std::vector<float> scores;
+  std::vector<std::vector<float>> scores;  // by member of the team
   std::vector<float> keys;
   std::vector<float> values;
   std::vector<float> queries;
   std::vector<float> mixed;
+  std::vector<const AttentionRows*> direct;
 };
 
-// Causal grouped-query attention for T new tokens at positions start ... start + T - 1 whose keys and values are in the cache.
-// A token sees the last `window` positions, its own included; 0: all.
-// q (T, heads * head_dim) with row stride q_stride; out (T, heads * head_dim), dense.
-void attention(const ModelConfig& config, std::int64_t window, const float* q, std::int64_t q_stride, std::int64_t tokens,
-               std::int64_t start, const PagedKv& kv, float* out, AttentionScratch& scratch);
-
-// Number of threads for matmul(), for the whole process.
-void set_blas_threads(int threads);
+// Causal grouped-query attention of each sequence's new tokens. A token sees the last `window` positions, its own included;
+// 0: all. A token's result does not depend on the other sequences nor on the team.
+void attention(const ModelConfig& config, std::int64_t window, std::span<const AttentionRows> sequences, std::int64_t q_stride,
+               ThreadTeam& team, AttentionScratch& scratch);
 
 }  // namespace windlass::worker::cpu

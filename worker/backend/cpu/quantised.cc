@@ -1,16 +1,10 @@
 // Rows become floats in a loop that is compiled for what the processor has, as attention's tiles are.
 #include "worker/backend/cpu/quantised.h"
 
-#include <algorithm>
 #include <bit>
-
-#include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker::cpu {
 namespace {
-
-// Of FP32 at once: a megabyte, which stays in the second-level cache until the product has read it.
-constexpr std::int64_t kScratchElements = 1 << 18;
 
 inline __attribute__((always_inline)) float float_from_int8(std::uint8_t code) {
   return static_cast<float>(static_cast<std::int8_t>(code));
@@ -72,24 +66,10 @@ RowKernels choose_row_kernels() { return {int8_row_any, fp8_row_any}; }
 
 }  // namespace
 
-void dequantise(const WeightMatrix& w, std::int64_t in, std::int64_t first, std::int64_t end, float* to) {
+void dequantise(const WeightMatrix& w, std::int64_t in, std::int64_t row, std::int64_t first, std::int64_t count, float* to) {
   static const RowKernels kChosen = choose_row_kernels();
   const auto row_kernel = w.format == WeightFormat::kInt8 ? kChosen.int8 : kChosen.fp8;
-  for (std::int64_t row = first; row < end; ++row) {
-    row_kernel(w.codes.data() + row * in, w.scales[static_cast<std::size_t>(row)], in, to + (row - first) * in);
-  }
-}
-
-void matmul(const float* x, const WeightMatrix& w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
-            bool accumulate, std::vector<float>& scratch) {
-  if (w.format == WeightFormat::kFp32) return matmul(x, w.values.data(), y, tokens, in, out, accumulate);
-  const std::int64_t at_once = std::clamp<std::int64_t>(kScratchElements / in, 1, out);
-  if (static_cast<std::int64_t>(scratch.size()) < at_once * in) scratch.resize(static_cast<std::size_t>(at_once * in));
-  for (std::int64_t first = 0; first < out; first += at_once) {
-    const std::int64_t rows = std::min(at_once, out - first);
-    dequantise(w, in, first, first + rows, scratch.data());
-    matmul(x, scratch.data(), y + first, tokens, in, rows, accumulate, out);
-  }
+  row_kernel(w.codes.data() + row * in + first, w.scales[static_cast<std::size_t>(row)], count, to);
 }
 
 }  // namespace windlass::worker::cpu

@@ -1,0 +1,129 @@
+// Products with matrices against sums in double, and their indifference to batches and threads; the team that computes them.
+#include "worker/backend/cpu/matrix_product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/random_model.h"
+#include "worker/backend/cpu/quantised.h"
+
+namespace windlass::worker {
+namespace {
+
+using cpu::MatrixProduct;
+using cpu::ThreadTeam;
+
+std::vector<float> drawn(Rng& rng, std::int64_t count) {
+  std::vector<float> numbers(static_cast<std::size_t>(count));
+  for (float& number : numbers) number = static_cast<float>(rng.uniform(-1, 1));
+  return numbers;
+}
+
+// A matrix in a format, and the numbers that it stands for.
+struct Drawn {
+  WeightMatrix matrix;
+  std::vector<float> numbers;
+};
+
+Drawn drawn_matrix(Rng& rng, std::int64_t in, std::int64_t out, WeightFormat format) {
+  Drawn made;
+  made.numbers = drawn(rng, in * out);
+  made.matrix = testing::weight_matrix(made.numbers, in, format);
+  if (format == WeightFormat::kFp32) return made;
+  for (std::int64_t row = 0; row < out; ++row) cpu::dequantise(made.matrix, in, row, 0, in, made.numbers.data() + row * in);
+  return made;
+}
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8};
+
+// Given random shapes, more tokens than few ones among them, matrices in every format, teams of several sizes and each way that
+// this processor has, products are the sums that they should be, alone and added to what was there.
+TEST(MatrixProduct, IsTheSumOfProducts) {
+  Rng rng(3, "matrix products");
+  for (int round = 0; round < 90; ++round) {
+    const std::int64_t in = rng.integer(1, round % 3 == 0 ? 3000 : 90), out = rng.integer(1, 120);
+    const std::int64_t tokens = rng.integer(1, round % 5 == 0 ? 2 * cpu::kFewTokens : 9);
+    const Drawn w = drawn_matrix(rng, in, out, kFormats[round % 3]);
+    const std::vector<float> x = drawn(rng, tokens * in), before = drawn(rng, tokens * out);
+    ThreadTeam team(1 + round % 4);
+    for (const cpu::FewTokensKernel* kernel : cpu::few_tokens_kernels()) {
+      MatrixProduct product(team, *kernel);
+      std::vector<float> y(before.size(), std::nanf("")), added = before;
+      product.multiply(x.data(), w.matrix, y.data(), tokens, in, out);
+      product.multiply(x.data(), w.matrix, added.data(), tokens, in, out, true);
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        for (std::int64_t o = 0; o < out; ++o) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < in; ++i) {
+            sum += static_cast<double>(x[static_cast<std::size_t>(t * in + i)]) *
+                   static_cast<double>(w.numbers[static_cast<std::size_t>(o * in + i)]);
+          }
+          const auto at = static_cast<std::size_t>(t * out + o);
+          ASSERT_NEAR(y[at], sum, 2e-4) << cpu::name_of(*kernel) << " " << tokens << " x " << in << " x " << out;
+          ASSERT_NEAR(added[at], static_cast<double>(before[at]) + sum, 2e-4) << cpu::name_of(*kernel);
+        }
+      }
+    }
+  }
+}
+
+// Given a token, its results are the same bits alone, among as many others as may be, and on any number of threads.
+TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
+  Rng rng(4, "batches");
+  const std::int64_t in = 1100, out = 205;
+  for (const WeightFormat format : kFormats) {
+    const Drawn w = drawn_matrix(rng, in, out, format);
+    const std::vector<float> x = drawn(rng, cpu::kFewTokens * in);
+    for (const cpu::FewTokensKernel* kernel : cpu::few_tokens_kernels()) {
+      ThreadTeam one(1), three(3);
+      MatrixProduct all_product(three, *kernel), product(one, *kernel);
+      std::vector<float> all(static_cast<std::size_t>(cpu::kFewTokens * out));
+      all_product.multiply(x.data(), w.matrix, all.data(), cpu::kFewTokens, in, out);
+      for (const auto& [first, tokens] : {std::pair{0, 1}, std::pair{5, 3}, std::pair{64, 64}, std::pair{126, 2}}) {
+        std::vector<float> some(static_cast<std::size_t>(tokens * out));
+        product.multiply(x.data() + first * in, w.matrix, some.data(), tokens, in, out);
+        EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
+            << cpu::name_of(*kernel) << " " << to_string(format) << " " << first << " " << tokens;
+      }
+    }
+  }
+}
+
+// Given pieces of any number of parts, one after the other, each part is done once, what the parts wrote is there when run()
+// returns, and members have numbers below the team's size.
+TEST(ThreadTeam, DoesEachPartOnce) {
+  Rng rng(5, "pieces");
+  for (const int size : {1, 2, 5}) {
+    ThreadTeam team(size);
+    ASSERT_EQ(team.size(), size);
+    for (int piece = 0; piece < 500; ++piece) {
+      std::vector<int> done(static_cast<std::size_t>(rng.integer(0, 40)));
+      std::atomic<bool> known_members = true;
+      team.run(static_cast<std::int64_t>(done.size()), [&](std::int64_t part, int member) {
+        ++done[static_cast<std::size_t>(part)];
+        if (member < 0 || member >= size) known_members = false;
+      });
+      ASSERT_EQ(std::count(done.begin(), done.end(), 1), static_cast<std::ptrdiff_t>(done.size()));
+      ASSERT_TRUE(known_members);
+    }
+  }
+}
+
+// Given parts that wait for each other, as many as there are members, all members take part: none sleeps while there is work.
+TEST(ThreadTeam, AllMembersWorkAtOnce) {
+  ThreadTeam team(3);
+  std::atomic<int> here = 0;
+  team.run(3, [&](std::int64_t /*part*/, int /*member*/) {
+    here.fetch_add(1);
+    here.notify_all();
+    for (int seen = here.load(); seen < 3; seen = here.load()) here.wait(seen);
+  });
+  EXPECT_EQ(here.load(), 3);
+}
+
+}  // namespace
+}  // namespace windlass::worker

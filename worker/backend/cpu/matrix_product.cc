@@ -1,0 +1,218 @@
+// Few tokens: a tile of some rows of the matrix and four tokens stays in registers over a block of columns. What the tile reads
+// lies in the first-level cache but for the matrix itself, which streams in from memory, or the tokens, from the second level.
+#include "worker/backend/cpu/matrix_product.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include <cblas.h>
+
+#include "worker/backend/cpu/quantised.h"
+
+namespace windlass::worker::cpu {
+namespace {
+
+// Columns of a block: sums go into y block by block, in this order for any number of tokens.
+constexpr std::int64_t kDepth = 512;
+constexpr std::int64_t kTokensOfTile = 4;
+// Tokens of which more stay near than this are taken block by block for many rows, others row by row for all columns.
+constexpr std::int64_t kNearFloats = 1 << 16;
+// Rows that a thread takes at once, at most: enough to read memory in long runs.
+constexpr std::int64_t kMostRowsOfPart = 96;
+// Multiplications below which calling other threads takes longer than what they would save.
+constexpr std::int64_t kWorthSharing = 1 << 17;
+// Of FP32 at once, for OpenBLAS: a megabyte, which stays in the second-level cache until the product has read it.
+constexpr std::int64_t kDequantisedFloats = 1 << 18;
+
+struct FewTokens {
+  const float* x;             // (blocks of kDepth columns, tokens, kDepth)
+  const float* values;        // (out, in), or
+  const WeightMatrix* codes;  // the same
+  float* y;                   // (tokens, out)
+  std::int64_t tokens, in, out;
+  bool accumulate;
+};
+
+template <int kLanes>
+using Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias)) = float;
+
+template <int kLanes>
+inline __attribute__((always_inline)) const Vector<kLanes>& at(const float* floats) {
+  return *reinterpret_cast<const Vector<kLanes>*>(floats);
+}
+
+template <int kLanes, std::size_t... kLane>
+inline __attribute__((always_inline)) void add_halves(const Vector<kLanes>& whole, Vector<kLanes / 2>& half,
+                                                      std::index_sequence<kLane...> /*lanes*/) {
+  half = __builtin_shufflevector(whole, whole, static_cast<int>(kLane)...) +
+         __builtin_shufflevector(whole, whole, static_cast<int>(kLane) + kLanes / 2 ...);
+}
+
+template <int kLanes>
+inline __attribute__((always_inline)) float sum_of_lanes(const Vector<kLanes>& lanes) {
+  if constexpr (kLanes == 2) {
+    return lanes[0] + lanes[1];
+  } else {
+    Vector<kLanes / 2> half;
+    add_halves<kLanes>(lanes, half, std::make_index_sequence<kLanes / 2>());
+    return sum_of_lanes<kLanes / 2>(half);
+  }
+}
+
+// y[t * y_stride + r] = or += the sum over `count` columns of w[r * w_stride + column] * x[t * kDepth + column].
+template <int kLanes, int kRows, std::size_t... kSum>
+inline __attribute__((always_inline)) void tile(const float* w, std::int64_t w_stride, const float* x, std::int64_t count,
+                                                float* y, std::int64_t y_stride, bool add,
+                                                std::index_sequence<kSum...> /*row by row of a token*/) {
+  Vector<kLanes> lanes[sizeof...(kSum)] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    ((lanes[kSum] += at<kLanes>(w + (kSum % kRows) * w_stride + i) * at<kLanes>(x + (kSum / kRows) * kDepth + i)), ...);
+  }
+  float sums[] = {sum_of_lanes<kLanes>(lanes[kSum])...};
+  for (; i < count; ++i) ((sums[kSum] += w[(kSum % kRows) * w_stride + i] * x[(kSum / kRows) * kDepth + i]), ...);
+  if (add) {
+    ((y[(kSum / kRows) * y_stride + kSum % kRows] += sums[kSum]), ...);
+  } else {
+    ((y[(kSum / kRows) * y_stride + kSum % kRows] = sums[kSum]), ...);
+  }
+}
+
+// kRows rows from `row` on, of a block of columns, with all tokens.
+template <int kLanes, int kRows>
+inline __attribute__((always_inline)) void block_of_rows(const FewTokens& job, std::int64_t row, std::int64_t column) {
+  const std::int64_t count = std::min(kDepth, job.in - column);
+  float dequantised[kRows * kDepth];
+  const float* w = dequantised;
+  std::int64_t w_stride = kDepth;
+  if (job.values != nullptr) {
+    w = job.values + row * job.in + column;
+    w_stride = job.in;
+  } else {
+    for (int r = 0; r < kRows; ++r) dequantise(*job.codes, job.in, row + r, column, count, dequantised + r * kDepth);
+  }
+  const float* x = job.x + column * job.tokens;
+  float* y = job.y + row;
+  const bool add = job.accumulate || column > 0;
+  std::int64_t t = 0;
+  for (; t + kTokensOfTile <= job.tokens; t += kTokensOfTile) {
+    tile<kLanes, kRows>(w, w_stride, x + t * kDepth, count, y + t * job.out, job.out, add,
+                        std::make_index_sequence<kRows * kTokensOfTile>());
+  }
+  x += t * kDepth;
+  y += t * job.out;
+  switch (job.tokens - t) {
+    case 3: return tile<kLanes, kRows>(w, w_stride, x, count, y, job.out, add, std::make_index_sequence<kRows * 3>());
+    case 2: return tile<kLanes, kRows>(w, w_stride, x, count, y, job.out, add, std::make_index_sequence<kRows * 2>());
+    case 1: return tile<kLanes, kRows>(w, w_stride, x, count, y, job.out, add, std::make_index_sequence<kRows>());
+    default: return;
+  }
+}
+
+template <int kLanes, int kRows>
+inline __attribute__((always_inline)) void rows(const FewTokens& job, std::int64_t first, std::int64_t end) {
+  const std::int64_t end_of_tiles = first + (end - first) / kRows * kRows;
+  const std::int64_t at_once = job.tokens * job.in > kNearFloats ? kDepth : job.in;
+  for (std::int64_t from = 0; from < job.in; from += at_once) {
+    const std::int64_t to = std::min(from + at_once, job.in);
+    for (std::int64_t row = first; row < end_of_tiles; row += kRows) {
+      for (std::int64_t column = from; column < to; column += kDepth) block_of_rows<kLanes, kRows>(job, row, column);
+    }
+    for (std::int64_t row = end_of_tiles; row < end; ++row) {
+      for (std::int64_t column = from; column < to; column += kDepth) block_of_rows<kLanes, 1>(job, row, column);
+    }
+  }
+}
+
+// From one row of y to the next there are y_stride floats.
+void many_tokens(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
+                 std::int64_t y_stride, bool accumulate) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(out), static_cast<int>(in),
+              1.0F, x, static_cast<int>(in), w, static_cast<int>(in), accumulate ? 1.0F : 0.0F, y, static_cast<int>(y_stride));
+}
+
+// Four lanes are what every processor has, or does without much loss.
+void rows_any(const FewTokens& job, std::int64_t first, std::int64_t end) { rows<4, 3>(job, first, end); }
+#if defined(__x86_64__)
+// Twelve sums, three of the matrix and one of the tokens make sixteen registers.
+__attribute__((target("avx2,fma"))) void rows_avx2(const FewTokens& job, std::int64_t first, std::int64_t end) {
+  rows<8, 3>(job, first, end);
+}
+// Twenty-four, six and one of thirty-two.
+__attribute__((target("avx512f,prefer-vector-width=512"))) void rows_avx512(const FewTokens& job, std::int64_t first,
+                                                                            std::int64_t end) {
+  rows<16, 6>(job, first, end);
+}
+#endif
+
+}  // namespace
+
+struct FewTokensKernel {
+  const char* name;
+  std::int64_t rows_of_tile;
+  void (*rows)(const FewTokens& job, std::int64_t first, std::int64_t end);
+};
+
+std::span<const FewTokensKernel* const> few_tokens_kernels() {
+  static const FewTokensKernel kAny{"any", 3, rows_any};
+  static const std::vector<const FewTokensKernel*> kUsable = [] {
+    std::vector<const FewTokensKernel*> usable;
+#if defined(__x86_64__)
+    static const FewTokensKernel kAvx2{"avx2", 3, rows_avx2};
+    static const FewTokensKernel kAvx512{"avx512", 6, rows_avx512};
+    if (__builtin_cpu_supports("avx512f")) usable.push_back(&kAvx512);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) usable.push_back(&kAvx2);
+#endif
+    usable.push_back(&kAny);
+    return usable;
+  }();
+  return kUsable;
+}
+
+const char* name_of(const FewTokensKernel& kernel) { return kernel.name; }
+
+void MatrixProduct::few_tokens(const float* x, const float* values, const WeightMatrix* codes, float* y, std::int64_t tokens,
+                               std::int64_t in, std::int64_t out, bool accumulate) {
+  const std::int64_t blocks = (in + kDepth - 1) / kDepth;
+  x_.resize(std::max(x_.size(), static_cast<std::size_t>(blocks * tokens * kDepth)));
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t column = block * kDepth;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::copy_n(x + t * in + column, std::min(kDepth, in - column), x_.data() + (block * tokens + t) * kDepth);
+    }
+  }
+  const FewTokens job{x_.data(), values, codes, y, tokens, in, out, accumulate};
+  if (tokens * in * out < kWorthSharing) return kernel_->rows(job, 0, out);
+  const std::int64_t tiles = out / (kernel_->rows_of_tile * team_->size() * 4);  // several parts for each thread
+  const std::int64_t most = kMostRowsOfPart / kernel_->rows_of_tile;
+  const std::int64_t rows_of_part = kernel_->rows_of_tile * std::clamp<std::int64_t>(tiles, 1, most);
+  team_->run((out + rows_of_part - 1) / rows_of_part, [&](std::int64_t part, int /*member*/) {
+    kernel_->rows(job, part * rows_of_part, std::min((part + 1) * rows_of_part, out));
+  });
+}
+
+void MatrixProduct::multiply(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
+                             bool accumulate) {
+  if (tokens <= kFewTokens) return few_tokens(x, w, nullptr, y, tokens, in, out, accumulate);
+  many_tokens(x, w, y, tokens, in, out, out, accumulate);
+}
+
+void MatrixProduct::multiply(const float* x, const WeightMatrix& w, float* y, std::int64_t tokens, std::int64_t in,
+                             std::int64_t out, bool accumulate) {
+  if (w.format == WeightFormat::kFp32) return multiply(x, w.values.data(), y, tokens, in, out, accumulate);
+  if (tokens <= kFewTokens) return few_tokens(x, nullptr, &w, y, tokens, in, out, accumulate);
+  const std::int64_t at_once = std::clamp<std::int64_t>(kDequantisedFloats / in, 1, out);
+  dequantised_.resize(std::max(dequantised_.size(), static_cast<std::size_t>(at_once * in)));
+  for (std::int64_t first = 0; first < out; first += at_once) {
+    const std::int64_t count = std::min(at_once, out - first);
+    team_->run(count, [&](std::int64_t row, int /*member*/) {
+      dequantise(w, in, first + row, 0, in, dequantised_.data() + row * in);
+    });
+    many_tokens(x, dequantised_.data(), y + first, tokens, in, count, out, accumulate);
+  }
+}
+
+void set_blas_threads(int threads) { openblas_set_num_threads(threads); }
+
+}  // namespace windlass::worker::cpu

@@ -1,0 +1,51 @@
+// Waiting is std::atomic's: a few looks, then the kernel.
+#include "worker/backend/cpu/thread_team.h"
+
+#include <cassert>
+
+namespace windlass::worker::cpu {
+
+ThreadTeam::ThreadTeam(int threads) {
+  assert(threads >= 1);
+  for (int member = 1; member < threads; ++member) {
+    threads_.emplace_back([this, member] { serve(member); });
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  ended_ = true;
+  pieces_.fetch_add(1, std::memory_order_release);
+  pieces_.notify_all();
+}
+
+void ThreadTeam::share(const Piece& piece) {
+  piece_ = piece;
+  next_.store(0, std::memory_order_relaxed);
+  working_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
+  pieces_.fetch_add(1, std::memory_order_release);
+  pieces_.notify_all();
+  take_parts(0);
+  // Each thread comes to each piece, if only to see that nothing is left: nobody can take from the next one by mistake.
+  for (std::uint32_t left = working_.load(std::memory_order_acquire); left > 0;
+       left = working_.load(std::memory_order_acquire)) {
+    working_.wait(left, std::memory_order_acquire);
+  }
+}
+
+void ThreadTeam::take_parts(int member) {
+  for (std::int64_t part = next_.fetch_add(1, std::memory_order_relaxed); part < piece_.parts;
+       part = next_.fetch_add(1, std::memory_order_relaxed)) {
+    piece_.call(piece_.what, part, member);
+  }
+}
+
+void ThreadTeam::serve(int member) {
+  for (std::uint32_t seen = 0;; ++seen) {
+    pieces_.wait(seen, std::memory_order_acquire);
+    if (ended_) return;
+    take_parts(member);
+    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+  }
+}
+
+}  // namespace windlass::worker::cpu
