@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "worker/model/tensor_slice.h"
@@ -63,8 +64,8 @@ void run_errand(const KvErrand& errand, RankGroup& group, Backend& own) {
 
 class DeviceRankKv final : public RankKv {
  public:
-  DeviceRankKv(const ModelConfig& config, RankGroup& group, Backend& own)
-      : kv_size_(config.kv_size()), part_(kv_size_ / group.ranks()), group_(group), own_(own) {
+  DeviceRankKv(const ModelConfig& config, RankGroup& group, Backend& own, std::function<void(const Error&)> lost)
+      : kv_size_(config.kv_size()), part_(kv_size_ / group.ranks()), group_(group), own_(own), lost_(std::move(lost)) {
     assert(group.rank() == 0);
   }
   ~DeviceRankKv() override { give({}); }
@@ -112,7 +113,9 @@ class DeviceRankKv final : public RankKv {
   [[nodiscard]] bool run(const KvErrand& errand) {
     give(errand);
     run_errand(errand, group_, own_);
-    return group_.wait_for_errand().ok();
+    const auto done = group_.wait_for_errand();
+    if (!done.ok() && lost_) lost_(done.error());
+    return done.ok();
   }
 
   // Calls copy(a rank's keys, or values, of a position, the position, where they stand among those of all heads).
@@ -135,6 +138,7 @@ class DeviceRankKv final : public RankKv {
   std::mutex mutex_;         // of errands
   RankGroup& group_;
   Backend& own_;
+  const std::function<void(const Error&)> lost_;
 };
 
 }  // namespace
@@ -143,8 +147,9 @@ std::unique_ptr<RankKv> shared_rank_kv(const ModelConfig& config, const CpuBacke
   return std::make_unique<SharedRankKv>(config, options);
 }
 
-std::unique_ptr<RankKv> device_rank_kv(const ModelConfig& config, RankGroup& group, Backend& own) {
-  return std::make_unique<DeviceRankKv>(config, group, own);
+std::unique_ptr<RankKv> device_rank_kv(const ModelConfig& config, RankGroup& group, Backend& own,
+                                       std::function<void(const Error&)> lost) {
+  return std::make_unique<DeviceRankKv>(config, group, own, std::move(lost));
 }
 
 Result<void> serve_rank_kv(RankGroup& group, Backend& own) {

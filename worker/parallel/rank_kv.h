@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -28,8 +29,10 @@ class RankKv {
 // REQUIRES here and below: what is given outlives what is made.
 [[nodiscard]] std::unique_ptr<RankKv> shared_rank_kv(const ModelConfig& config, const CpuBackendOptions& options);
 
-// `own`: rank 0's part. When it is destroyed serve_rank_kv() ends at the others.
-[[nodiscard]] std::unique_ptr<RankKv> device_rank_kv(const ModelConfig& config, RankGroup& group, Backend& own);
+// `own`: rank 0's part. lost: called when a rank is lost, on the thread that copies; what is copied then says nothing. May be
+// empty. When it is destroyed serve_rank_kv() ends at the others.
+[[nodiscard]] std::unique_ptr<RankKv> device_rank_kv(const ModelConfig& config, RankGroup& group, Backend& own,
+                                                     std::function<void(const Error&)> lost);
 
 // Another rank: copies what rank 0 says until that ends it. Error: kUnavailable when a rank is lost.
 [[nodiscard]] Result<void> serve_rank_kv(RankGroup& group, Backend& own);

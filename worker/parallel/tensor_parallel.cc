@@ -172,9 +172,9 @@ std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config,
                                                  std::move(lost));
 }
 
-std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config, RankGroup& group,
-                                                      std::unique_ptr<Backend> own) {
-  auto kv = device_rank_kv(config, group, *own);
+std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config, RankGroup& group, std::unique_ptr<Backend> own,
+                                                      std::function<void(const Error&)> lost) {
+  auto kv = device_rank_kv(config, group, *own, std::move(lost));
   return std::make_unique<TensorParallelBackend>(config, group, std::move(own), std::move(kv), nullptr);
 }
 

@@ -31,9 +31,11 @@ namespace windlass::worker {
 [[nodiscard]] std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config, const CpuBackendOptions& options,
                                                                     std::unique_ptr<Backend> own,
                                                                     std::function<void(const Error&)> lost);
-// The same of ranks with a device each. `own` says itself when one is lost.
+// The same of ranks with a device each. `own` says itself when one is lost in a forward(); `lost` is told of one that is lost
+// while keys and values are copied, on the thread that copies.
 [[nodiscard]] std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config, RankGroup& group,
-                                                                    std::unique_ptr<Backend> own);
+                                                                    std::unique_ptr<Backend> own,
+                                                                    std::function<void(const Error&)> lost);
 
 // Another rank: computes what rank 0 says until that ends it. Error: kUnavailable when a rank is lost.
 // `own`: its part, made with the same config and options and this group.

@@ -249,7 +249,7 @@ Result<Served> load_served(const ServeFlags& flags, const Clock& clock, const me
     const ModelConfig& config = parts.shape.config;
     auto own = std::move(parts.backend);
     parts.backend = flags.backend == "cuda"
-                        ? make_tensor_parallel_backend(config, *ranks.group, std::move(own))
+                        ? make_tensor_parallel_backend(config, *ranks.group, std::move(own), std::move(ranks.lost))
                         : make_tensor_parallel_backend(config, parts.shape.options, std::move(own), std::move(ranks.lost));
   }
   Served served;

@@ -257,7 +257,11 @@ class CudaBackend final : public Backend {
       rows_back = compute(*batch, padded_rows > 0, floats, layer_done, skip);
     }
     if (rows_back.ok() && options_.group != nullptr) rows_back = met(*rows_back, batch.ok() && ends() ? rows : 0);
-    if (!rows_back.ok()) return given_up(rows_back.error());
+    if (!rows_back.ok()) {
+      const Error why = named(rows_back.error());
+      if (lost_) lost_(why);
+      return why;
+    }
     if (!batch.ok()) return batch.error();
     return rows_back;
   }
@@ -276,13 +280,10 @@ class CudaBackend final : public Backend {
     return slice_.rank == 0 ? own : std::span<const float>();
   }
 
-  // The device, or a rank, is of no more use.
-  [[nodiscard]] Error given_up(Error why) const {
-    if (options_.group != nullptr && why.code != ErrorCode::kUnavailable) {
-      why = {ErrorCode::kUnavailable, fmt::format("rank {} of {}: {}", slice_.rank, slice_.ranks, why.message)};
-    }
-    if (lost_) lost_(why);
-    return why;
+  // An error of the device, as other ranks should see it.
+  [[nodiscard]] Error named(const Error& why) const {
+    if (options_.group == nullptr || why.code == ErrorCode::kUnavailable) return why;
+    return {ErrorCode::kUnavailable, fmt::format("rank {} of {}: {}", slice_.rank, slice_.ranks, why.message)};
   }
 
   // `floats`: so many come back. Errors are the device's.
