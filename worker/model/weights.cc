@@ -9,6 +9,8 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include "worker/model/large_memory.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -87,6 +89,7 @@ class TensorCopier {
 
   static void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
     const std::size_t before = to.size();
+    reserve_large(to, before + static_cast<std::size_t>(count));
     to.resize(before + static_cast<std::size_t>(count));
     copy_as_float(tensor, std::span<float>(to).subspan(before), first);
   }
@@ -180,9 +183,9 @@ class ModelLoader {
     const auto count = static_cast<std::size_t>(rows * columns);
     WeightMatrix matrix{format_, {}, {}, {}};
     if (format_ == WeightFormat::kFp32) {
-      matrix.values.reserve(count);
+      reserve_large(matrix.values, count);
     } else {
-      matrix.codes.reserve(count);
+      reserve_large(matrix.codes, count);
       matrix.scales.reserve(static_cast<std::size_t>(rows));
     }
     return matrix;

@@ -8,7 +8,9 @@
 namespace windlass::controller {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 WorkerSpec spec(const char* engine, int gpus = 4) {
   WorkerSpec s;
@@ -42,6 +44,20 @@ TEST(EngineArgs, EachEngineInItsOwnWords) {
   EXPECT_EQ(command(spec("Windlass"), {"/models/llama", "", false}),
             " | --model=/models/llama --listen=$(POD_IP):8000 --name=chat --max-concurrent=32 --drain-timeout=600s "
             "--max-context-tokens=8192");
+}
+
+// Given: our own engine on GPUs of NVIDIA's, and on a class that counts something else. Expected: on GPUs it is told to compute
+// there, on all of them; the user's word stands.
+TEST(EngineArgs, OwnEngineUsesTheGpusItHolds) {
+  WorkerSpec s = spec("Windlass");
+  EXPECT_THAT(command(s), Not(HasSubstr("--backend")));
+  s.resource_name = "nvidia.com/gpu";
+  EXPECT_THAT(command(s), HasSubstr(" --backend=cuda --tensor-parallel=4 "));
+  s.extra_args = {"--backend", "cpu", "--tensor-parallel", "1"};
+  EXPECT_THAT(command(s), Not(HasSubstr("cuda")));
+  s = spec("Windlass", 1);
+  s.resource_name = "nvidia.com/mig-3g.40gb";
+  EXPECT_THAT(command(s), AllOf(HasSubstr(" --backend=cuda"), Not(HasSubstr("--tensor-parallel"))));
 }
 
 // Given: llama.cpp, whose --ctx-size is shared by all slots. Expected: 32 slots of 8192 tokens each; every layer on the GPUs,

@@ -10,6 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "worker/model/config.h"
+#include "worker/model/large_memory.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker::testing {
@@ -17,6 +18,7 @@ namespace windlass::worker::testing {
 inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t columns, WeightFormat format) {
   WeightMatrix matrix{format, {}, {}, {}};
   const auto width = static_cast<std::size_t>(columns);
+  format == WeightFormat::kFp32 ? reserve_large(matrix.values, values.size()) : reserve_large(matrix.codes, values.size());
   for (std::size_t at = 0; at < values.size(); at += width)
     static_cast<void>(append_row(matrix, std::span(values).subspan(at, width), 0, columns));  // whose numbers are finite
   return matrix;
@@ -25,7 +27,9 @@ inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t
 inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed, WeightFormat format = WeightFormat::kFp32) {
   Rng rng(seed, "weights");
   const auto fill = [&](std::int64_t count, double scale, double around = 0) {
-    std::vector<float> values(static_cast<std::size_t>(count));
+    std::vector<float> values;
+    reserve_large(values, static_cast<std::size_t>(count));
+    values.resize(static_cast<std::size_t>(count));
     for (float& value : values) value = static_cast<float>(around + rng.uniform(-scale, scale));
     return values;
   };

@@ -14,11 +14,17 @@
 #include "worker/backend/cpu/matrix_product.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/thread_team.h"
+#include "worker/model/large_memory.h"
 
 namespace windlass::worker {
 namespace {
 
-std::vector<float> floats(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); }
+std::vector<float> floats(std::int64_t count) {
+  std::vector<float> zeros;
+  reserve_large(zeros, static_cast<std::size_t>(count));
+  zeros.resize(static_cast<std::size_t>(count));
+  return zeros;
+}
 
 TensorSlice slice_of(const CpuBackendOptions& options) {
   return options.group == nullptr ? TensorSlice{} : TensorSlice{options.group->rank(), options.group->ranks()};
@@ -139,7 +145,9 @@ class CpuBackend final : public Backend {
       cpu::relu(mlp_in_.data(), tokens, width);
       return mlp_in_;
     }
-    cpu::swiglu(mlp_in_.data(), activated_.data(), tokens, width);
+    team_.run(tokens, [&](std::int64_t t, int /*member*/) {
+      cpu::swiglu(mlp_in_.data() + t * 2 * width, activated_.data() + t * width, 1, width);
+    });
     return activated_;
   }
 

@@ -16,6 +16,7 @@ namespace {
 // Columns of a block: sums go into y block by block, in this order for any number of tokens.
 constexpr std::int64_t kDepth = 512;
 constexpr std::int64_t kTokensOfTile = 4;
+constexpr std::int64_t kMostLanes = 16;
 // Tokens of which more stay near than this are taken block by block for many rows, others row by row for all columns.
 constexpr std::int64_t kNearFloats = 1 << 16;
 // Rows that a thread takes at once, at most: enough to read memory in long runs.
@@ -60,7 +61,9 @@ inline __attribute__((always_inline)) float sum_of_lanes(const Vector<kLanes>& l
   }
 }
 
-// y[t * y_stride + r] = or += the sum over `count` columns of w[r * w_stride + column] * x[t * kDepth + column].
+// y[t * y_stride + r] = or += the sum over `count` columns of w[r * w_stride + column] * x[t * kDepth + column]. What is left
+// at the end becomes a vector with zeros: all columns are computed in the same way, so that a sum does not depend on the tile.
+// REQUIRES: zeros behind x's columns up to a multiple of kLanes.
 template <int kLanes, int kRows, std::size_t... kSum>
 inline __attribute__((always_inline)) void tile(const float* w, std::int64_t w_stride, const float* x, std::int64_t count,
                                                 float* y, std::int64_t y_stride, bool add,
@@ -70,8 +73,12 @@ inline __attribute__((always_inline)) void tile(const float* w, std::int64_t w_s
   for (; i + kLanes <= count; i += kLanes) {
     ((lanes[kSum] += at<kLanes>(w + (kSum % kRows) * w_stride + i) * at<kLanes>(x + (kSum / kRows) * kDepth + i)), ...);
   }
-  float sums[] = {sum_of_lanes<kLanes>(lanes[kSum])...};
-  for (; i < count; ++i) ((sums[kSum] += w[(kSum % kRows) * w_stride + i] * x[(kSum / kRows) * kDepth + i]), ...);
+  if (i < count) {
+    float rest[kRows * kLanes] = {};
+    for (int r = 0; r < kRows; ++r) std::copy(w + r * w_stride + i, w + r * w_stride + count, rest + r * kLanes);
+    ((lanes[kSum] += at<kLanes>(rest + (kSum % kRows) * kLanes) * at<kLanes>(x + (kSum / kRows) * kDepth + i)), ...);
+  }
+  const float sums[] = {sum_of_lanes<kLanes>(lanes[kSum])...};
   if (add) {
     ((y[(kSum / kRows) * y_stride + kSum % kRows] += sums[kSum]), ...);
   } else {
@@ -178,8 +185,10 @@ void MatrixProduct::few_tokens(const float* x, const float* values, const Weight
   x_.resize(std::max(x_.size(), static_cast<std::size_t>(blocks * tokens * kDepth)));
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t column = block * kDepth;
+    const std::int64_t count = std::min(kDepth, in - column);
     for (std::int64_t t = 0; t < tokens; ++t) {
-      std::copy_n(x + t * in + column, std::min(kDepth, in - column), x_.data() + (block * tokens + t) * kDepth);
+      float* to = std::copy_n(x + t * in + column, count, x_.data() + (block * tokens + t) * kDepth);
+      std::fill_n(to, std::min(kDepth - count, kMostLanes), 0.0F);
     }
   }
   const FewTokens job{x_.data(), values, codes, y, tokens, in, out, accumulate};

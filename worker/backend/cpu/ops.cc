@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "worker/backend/cpu/lanes.h"
+
 namespace windlass::worker::cpu {
 namespace {
 
@@ -27,6 +29,45 @@ float dot(const float* a, const float* b, std::int64_t n) {
 
 float sum(const float* a, std::int64_t n) {
   return sum_of(n, [=](std::int64_t i) { return a[i]; });
+}
+
+// silu(g) = g * e^g / (1 + e^g) = g / (1 + e^-g): of the two the one whose exponent is not above 0.
+inline __attribute__((always_inline)) void swiglu_lanes(const float* gate, const float* up, float* out) {
+  const Lanes g = *reinterpret_cast<const Lanes*>(gate);
+  const Lanes zero = {};
+  Lanes e = g < zero ? g : -g;
+  exp_lanes(e);
+  *reinterpret_cast<Lanes*>(out) = (g < zero ? g * e : g) / (e + 1.0F) * *reinterpret_cast<const Lanes*>(up);
+}
+
+inline __attribute__((always_inline)) void swiglu_row(const float* gate, const float* up, float* out, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) swiglu_lanes(gate + i, up + i, out + i);
+  if (i == count) return;
+  float rest[3][kLanes] = {};
+  std::copy(gate + i, gate + count, rest[0]);
+  std::copy(up + i, up + count, rest[1]);
+  swiglu_lanes(rest[0], rest[1], rest[2]);
+  std::copy_n(rest[2], count - i, out + i);
+}
+
+void swiglu_row_any(const float* gate, const float* up, float* out, std::int64_t count) { swiglu_row(gate, up, out, count); }
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void swiglu_row_avx2(const float* gate, const float* up, float* out, std::int64_t count) {
+  swiglu_row(gate, up, out, count);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) void swiglu_row_avx512(const float* gate, const float* up,
+                                                                                  float* out, std::int64_t count) {
+  swiglu_row(gate, up, out, count);
+}
+#endif
+
+auto choose_swiglu_row() -> decltype(&swiglu_row_any) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return swiglu_row_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return swiglu_row_avx2;
+#endif
+  return swiglu_row_any;
 }
 
 }  // namespace
@@ -74,11 +115,10 @@ void relu(float* y, std::int64_t tokens, std::int64_t intermediate) {
 }
 
 void swiglu(const float* gate_up, float* out, std::int64_t tokens, std::int64_t intermediate) {
+  static const auto kRow = choose_swiglu_row();
   for (std::int64_t t = 0; t < tokens; ++t) {
     const float* gate = gate_up + t * 2 * intermediate;
-    const float* up = gate + intermediate;
-    float* to = out + t * intermediate;
-    for (std::int64_t i = 0; i < intermediate; ++i) to[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
+    kRow(gate, gate + intermediate, out + t * intermediate, intermediate);
   }
 }
 
