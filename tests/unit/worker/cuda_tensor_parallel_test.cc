@@ -205,10 +205,10 @@ TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
   std::iota(blocks.begin(), blocks.end(), 0);
   std::vector<SequenceChunk> chunks;
   for (std::size_t i = 0; i < 4; ++i)  // as many as a graph's rows: then products are of one shape in all
-    chunks.push_back({std::span(tokens).subspan(i, 1), 0, std::span(blocks).subspan(i, 1), i != 1, {}, {}});
+    chunks.push_back({std::span(tokens).subspan(i, 1), 0, std::span(blocks).subspan(i, 1), true, {}, {}});
   std::vector<float> first;
   const auto expect_first = [&](std::span<const float> found) {
-    ASSERT_EQ(found.size(), 3 * static_cast<std::size_t>(config.vocab_size));
+    ASSERT_EQ(found.size(), 4 * static_cast<std::size_t>(config.vocab_size));
     if (first.empty()) first.assign(found.begin(), found.end());
     Compared counts{bf16()};
     expect_same_rows(found, first, config.vocab_size, counts);
