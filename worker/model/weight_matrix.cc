@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 
 #include <fmt/core.h>
+
+#include "worker/model/safetensors.h"
 
 namespace windlass::worker {
 namespace {
@@ -16,18 +19,22 @@ constexpr float kFp8Largest = 448;
 constexpr int kFp8Bias = 7;
 constexpr std::uint8_t kFp8LargestCode = 0x7E;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8};
+constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8};
 
 std::uint8_t int8_from_float(float value) {
   const float whole = std::clamp(std::nearbyint(value), -kInt8Largest, kInt8Largest);
   return static_cast<std::uint8_t>(static_cast<std::int8_t>(whole));
 }
 
+// Numbers above BF16's largest become infinite there.
+bool finite_as_bf16(float value) { return std::isfinite(value) && (bf16_from_float(value) & 0x7F80U) != 0x7F80U; }
+
 }  // namespace
 
 const char* to_string(WeightFormat format) {
   switch (format) {
     case WeightFormat::kFp32: return "fp32";
+    case WeightFormat::kBf16: return "bf16";
     case WeightFormat::kInt8: return "int8";
     case WeightFormat::kFp8: return "fp8";
   }
@@ -44,13 +51,19 @@ Result<WeightFormat> weight_format_from_string(std::string_view name) {
 }
 
 std::int64_t WeightMatrix::bytes() const {
-  return static_cast<std::int64_t>(values.size() * sizeof(float) + codes.size() + scales.size() * sizeof(float));
+  return static_cast<std::int64_t>((values.size() + scales.size()) * sizeof(float) + halves.size() * sizeof(std::uint16_t) +
+                                   codes.size());
 }
 
 bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first, std::int64_t end) {
   const auto part = row.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
   if (to.format == WeightFormat::kFp32) {
     to.values.insert(to.values.end(), part.begin(), part.end());
+    return true;
+  }
+  if (to.format == WeightFormat::kBf16) {
+    if (!std::all_of(row.begin(), row.end(), finite_as_bf16)) return false;
+    std::transform(part.begin(), part.end(), std::back_inserter(to.halves), bf16_from_float);
     return true;
   }
   float largest = 0;

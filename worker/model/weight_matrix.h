@@ -1,8 +1,9 @@
-// WeightMatrix: a matrix of a model's weights (out, in), as FP32, or with eight bits a number and one FP32 scale a row.
+// WeightMatrix: a matrix of a model's weights (out, in), as FP32, as BF16, or with eight bits a number and one FP32 scale a
+// row.
 //
-// A row is what makes one output channel. Its scale is that of its largest number, so that none is cut off: INT8 has steps of
-// 1/127 of it, FP8 (e4m3; Micikevicius et al. 2022) three bits of mantissa for numbers down to 1/28672 of it. Activations stay
-// FP32. Plain data; pure functions; any thread.
+// BF16 keeps what a checkpoint in BF16 has, bit for bit. A row is what makes one output channel. Its scale is that of its
+// largest number, so that none is cut off: INT8 has steps of 1/127 of it, FP8 (e4m3; Micikevicius et al. 2022) three bits of
+// mantissa for numbers down to 1/28672 of it. Activations stay FP32. Plain data; pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace windlass::worker {
 
-enum class WeightFormat { kFp32, kInt8, kFp8 };
+enum class WeightFormat { kFp32, kBf16, kInt8, kFp8 };
 // As the flag has it: "fp32", ...
 [[nodiscard]] const char* to_string(WeightFormat format);
 // The error names what was found and what is allowed.
@@ -22,19 +23,22 @@ enum class WeightFormat { kFp32, kInt8, kFp8 };
 
 struct WeightMatrix {
   WeightFormat format = WeightFormat::kFp32;
-  std::vector<float> values;        // kFp32 alone: (out, in)
-  std::vector<std::uint8_t> codes;  // else: (out, in), of two's complement for kInt8
-  std::vector<float> scales;        // else: (out)
+  std::vector<float> values = {};          // kFp32 alone: (out, in)
+  std::vector<std::uint16_t> halves = {};  // kBf16 alone: (out, in)
+  std::vector<std::uint8_t> codes = {};    // else: (out, in), of two's complement for kInt8
+  std::vector<float> scales = {};          // else: (out)
 
-  [[nodiscard]] std::int64_t elements() const { return static_cast<std::int64_t>(values.size() + codes.size()); }
+  [[nodiscard]] std::int64_t elements() const {
+    return static_cast<std::int64_t>(values.size() + halves.size() + codes.size());
+  }
   [[nodiscard]] bool empty() const { return elements() == 0; }
   [[nodiscard]] std::int64_t bytes() const;
   bool operator==(const WeightMatrix&) const = default;
 };
 
 // Appends a row's columns from `first` to before `end`, with the scale of the whole row: a part of a matrix holds the same
-// numbers as the whole. False, and nothing is appended, where the row has a number that is not finite and the format is not
-// kFp32.
+// numbers as the whole. False, and nothing is appended, where the row has a number that is not finite, in the format, and that
+// is not kFp32.
 [[nodiscard]] bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first, std::int64_t end);
 
 // e4m3 of a number from -448 to 448: to nearest, ties to even.

@@ -181,9 +181,11 @@ class ModelLoader {
   // With room for so many numbers, and none of them.
   [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t columns) const {
     const auto count = static_cast<std::size_t>(rows * columns);
-    WeightMatrix matrix{format_, {}, {}, {}};
+    WeightMatrix matrix{format_};
     if (format_ == WeightFormat::kFp32) {
       reserve_large(matrix.values, count);
+    } else if (format_ == WeightFormat::kBf16) {
+      reserve_large(matrix.halves, count);
     } else {
       reserve_large(matrix.codes, count);
       matrix.scales.reserve(static_cast<std::size_t>(rows));

@@ -221,9 +221,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads,
                  "threads for matrix products, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
-  app.add_option("--weights", raw.weights,
-                 "fp32, or int8 or fp8: the layers' matrices with eight bits a number and a scale for each output channel, a "
-                 "quarter of their memory, and answers somewhat different (default fp32)");
+  app.add_option(
+      "--weights", raw.weights,
+      "how the CPU backend holds the layers' matrices: fp32; bf16, half of that and the same numbers where the files "
+      "have BF16; int8 or fp8, eight bits a number and a scale for each output channel, a quarter of it and answers "
+      "somewhat different (default fp32)");
   app.add_option(
       "--tensor-parallel", serve.tensor_parallel,
       "cut every layer among so many processes on this machine, which compute it together; with --backend cuda the first has "

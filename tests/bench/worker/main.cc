@@ -131,27 +131,22 @@ class Batch {
       for (std::int64_t b = 0; b < blocks; ++b) own.push_back(static_cast<std::int32_t>(s * blocks + b));
     }
   }
-  void prefill(std::int64_t chunk) {
-    for (std::size_t s = 0; s < prompts_.size(); ++s) {
-      for (std::int64_t at = 0; at < kContext; at += chunk) {
-        const std::int64_t tokens = std::min(chunk, kContext - at);
-        run({part(s, at, tokens, at + tokens == kContext)});
-      }
-    }
+  void prefill() {
+    for (std::size_t s = 0; s < prompts_.size(); ++s) run({part(s, 0, kContext)});
   }
   void decode() {
     std::vector<SequenceChunk> chunks;
-    for (std::size_t s = 0; s < prompts_.size(); ++s) chunks.push_back(part(s, kContext, 1, true));
+    for (std::size_t s = 0; s < prompts_.size(); ++s) chunks.push_back(part(s, kContext, 1));
     run(chunks);
   }
 
  private:
-  [[nodiscard]] SequenceChunk part(std::size_t s, std::int64_t at, std::int64_t tokens, bool last) const {
+  [[nodiscard]] SequenceChunk part(std::size_t s, std::int64_t at, std::int64_t tokens) const {
     SequenceChunk chunk;
     chunk.tokens = std::span(prompts_[s]).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(tokens));
     chunk.start = at;
     chunk.blocks = blocks_[s];
-    chunk.wants_logits = last;
+    chunk.wants_logits = true;
     return chunk;
   }
   void run(const std::vector<SequenceChunk>& chunks) {
@@ -222,66 +217,101 @@ double engine_iteration_s(const Options& options, const ModelConfig& config, con
          kSteps;
 }
 
-int run(const Options& options) {
-  const auto progress = [](const std::string& what) { std::cerr << what << '\n'; };
-  progress("the machine");
-  const double machine_bytes_per_s = read_bytes_per_s(options);
-  const double machine_flops = product_flops(options);
-  progress(fmt::format("a model of {} layers", options.layers));
-  const ModelConfig config = llama_1b(options.layers);
-  const double parameters = matrix_parameters(config);
+struct Machine {
+  double bytes_per_s, flops;
+};
+
+// The rows of the table.
+class Table {
+ public:
+  explicit Table(const Machine& machine) : machine_(machine) {}
+
+  void add(const std::string& what, double seconds, const std::string& rate, const std::string& share) {
+    rows_ += fmt::format("| {} | {:.4g} ms | {} | {} |\n", what, seconds * 1e3, rate, share);
+  }
+  void add_tokens(const std::string& what, double seconds, double tokens, const std::string& share) {
+    add(what, seconds, fmt::format("{:.4g} tokens/s", tokens / seconds), share);
+  }
+  [[nodiscard]] std::string of_memory(double bytes, double seconds) const {
+    return fmt::format("{:.0f} % of the memory's", 100 * bytes / seconds / machine_.bytes_per_s);
+  }
+  [[nodiscard]] std::string of_products(double flops, double seconds) const {
+    return fmt::format("{:.0f} % of a product's", 100 * flops / seconds / machine_.flops);
+  }
+  [[nodiscard]] const std::string& rows() const { return rows_; }
+
+ private:
+  Machine machine_;
+  std::string rows_;
+};
+
+// A model's rows, and how long a step of kMostSequences takes where that is among them.
+double add_model(Table& table, const Options& options, const ModelConfig& config, WeightFormat format) {
+  const auto progress = [&](const std::string& what) { std::cerr << to_string(format) << ": " << what << '\n'; };
+  progress(fmt::format("a model of {} layers", config.layers));
   CpuBackendOptions backend_options;
   backend_options.kv_blocks = kMostSequences * blocks_for(kContext + 1);
   backend_options.max_batch_tokens = kContext;
   backend_options.max_logit_rows = kMostSequences;
   backend_options.max_context_tokens = kContext + 1;
   backend_options.threads = options.threads;
-  auto made = make_cpu_backend(config, testing::random_weights(config, 1), backend_options);
+  ModelWeights weights = testing::random_weights(config, 1, format);
+  const auto weight_bytes = static_cast<double>(bytes_of(weights).held);
+  auto made = make_cpu_backend(config, std::move(weights), backend_options);
   if (!made.ok()) {
     std::cerr << "worker_benchmark: " << made.error().message << '\n';
-    return 1;
+    std::exit(1);
   }
   Backend& backend = **made;
 
-  std::string rows;
-  const auto row = [&rows](const std::string& what, double seconds, const std::string& rate, const std::string& share) {
-    rows += fmt::format("| {} | {:.4g} ms | {} | {} |\n", what, seconds * 1e3, rate, share);
-  };
+  const double parameters = matrix_parameters(config);
   const auto kv_bytes = static_cast<double>(kContext * kv_bytes_per_token(config, config.layers));
-  double step_of_64_s = 0;
+  double step_s = 0;
   for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMostSequences}) {
     progress(fmt::format("decode of {}", sequences));
     Batch batch(backend, config, sequences);  // how long it takes does not depend on what is in the cache
-    const double seconds = median_s(options.repeats, [&] { batch.decode(); });
-    const double bytes = parameters * sizeof(float) + static_cast<double>(sequences) * kv_bytes;
-    row(fmt::format("decode, batch {}", sequences), seconds,
-        fmt::format("{:.4g} tokens/s", static_cast<double>(sequences) / seconds),
-        fmt::format("{:.0f} % of the memory's", 100 * bytes / seconds / machine_bytes_per_s));
-    step_of_64_s = seconds;
+    step_s = median_s(options.repeats, [&] { batch.decode(); });
+    const auto count = static_cast<double>(sequences);
+    table.add_tokens(fmt::format("{}: decode, batch {}", to_string(format), sequences), step_s, count,
+                     fmt::format("{}, {}", table.of_memory(weight_bytes + count * kv_bytes, step_s),
+                                 table.of_products(2 * parameters * count, step_s)));
   }
+  if (format != WeightFormat::kFp32) return step_s;
   progress("prefill");
   Batch batch(backend, config, 1);
-  const double prefill_s = median_s(options.repeats, [&] { batch.prefill(kContext); });
+  const double prefill_s = median_s(options.repeats, [&] { batch.prefill(); });
   const double inner = parameters - static_cast<double>(config.hidden_size * config.vocab_size);
   const double attention =
       2.0 * kContext * kContext * static_cast<double>(config.q_size() * config.layers);  // causal: half of 4
-  row(fmt::format("prefill, {} tokens", kContext), prefill_s, fmt::format("{:.4g} tokens/s", kContext / prefill_s),
-      fmt::format("{:.0f} % of a product's", 100 * (2 * inner * kContext + attention) / prefill_s / machine_flops));
-  progress("the engine");
+  table.add_tokens(fmt::format("{}: prefill, {} tokens", to_string(format), kContext), prefill_s, kContext,
+                   table.of_products(2 * inner * kContext + attention, prefill_s));
+  return step_s;
+}
+
+int run(const Options& options) {
+  std::cerr << "the machine\n";
+  const Machine machine{read_bytes_per_s(options), product_flops(options)};
+  const ModelConfig config = llama_1b(options.layers);
+  Table table(machine);
+  const double step_s = add_model(table, options, config, WeightFormat::kFp32);
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8})
+    add_model(table, options, config, format);
+  std::cerr << "the engine\n";
   SamplingParams greedy, drawn;
   greedy.temperature = 0;
   drawn.top_p = 0.95;
   drawn.top_k = 50;
   for (const auto& [name, sampling] : {std::pair{"greedy", greedy}, std::pair{"top-k 50, top-p 0.95", drawn}}) {
     const double seconds = engine_iteration_s(options, config, sampling);
-    row(fmt::format("engine alone, batch {}, {}", kMostSequences, name), seconds,
-        fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
-        fmt::format("{:.2g} % of the iteration", 100 * seconds / step_of_64_s));
+    table.add(fmt::format("engine alone, batch {}, {}", kMostSequences, name), seconds,
+              fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
+              fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
   }
   fmt::print(
       "{} threads; memory read at {:.3g} GB/s, a product of 2,048 x 2,048 matrices computed at {:.3g} GFLOP/s.\n\n"
-      "| {} layers, {:.3g} G parameters in FP32, {} tokens of context | median time | rate | share |\n|---|---:|---:|---:|\n{}",
-      options.threads, machine_bytes_per_s / 1e9, machine_flops / 1e9, config.layers, parameters / 1e9, kContext, rows);
+      "| {} layers, {:.3g} G parameters, {} tokens of context | median time | rate | share |\n|---|---:|---:|---:|\n{}",
+      options.threads, machine.bytes_per_s / 1e9, machine.flops / 1e9, config.layers, matrix_parameters(config) / 1e9, kContext,
+      table.rows());
   return 0;
 }
 

@@ -33,7 +33,7 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   for (int round = 0; round < 40; ++round) {
     const ModelConfig config = random_config(rng);
     const ModelWeights weights =
-        random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 3));
+        random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 4));
     CpuBackendOptions options;
     options.kv_blocks = 40;
     options.max_batch_tokens = 96;
@@ -185,7 +185,7 @@ TEST(CpuBackend, RefusesTooLargeBatches) {
 TEST(Quantised, CodesBecomeWhatTheyStandFor) {
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
     for (const std::int64_t columns : {1, 7, 16, 33, 256}) {
-      WeightMatrix matrix{format, {}, {}, {}};
+      WeightMatrix matrix{format};
       for (int code = 0; code < 256; ++code)
         matrix.codes.push_back(format == WeightFormat::kFp8 && (code & 0x7F) == 0x7F ? 0 : static_cast<std::uint8_t>(code));
       matrix.codes.resize(static_cast<std::size_t>(256 / columns * columns));
@@ -203,6 +203,19 @@ TEST(Quantised, CodesBecomeWhatTheyStandFor) {
       }
     }
   }
+}
+
+// Given every BF16 number that is finite, in pieces, FP32's bits are its bits and sixteen zeros.
+TEST(Quantised, HalvesBecomeWhatTheyAre) {
+  WeightMatrix matrix{WeightFormat::kBf16};
+  for (std::uint32_t half = 0; half < 0x10000; ++half) {
+    if ((half & 0x7F80U) != 0x7F80U) matrix.halves.push_back(static_cast<std::uint16_t>(half));
+  }
+  const auto count = static_cast<std::int64_t>(matrix.halves.size());
+  std::vector<float> found(matrix.halves.size());
+  cpu::dequantise(matrix, count, 0, 0, 37, found.data());
+  cpu::dequantise(matrix, count, 0, 37, count - 37, found.data() + 37);
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], testing::meaning(matrix.halves[i])) << i;
 }
 
 // Given gates from far below to far above zero, in rows of every width, the product is silu(gate) * up, to a millionth of it.

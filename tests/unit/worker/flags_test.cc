@@ -143,10 +143,11 @@ TEST(Flags, Weights) {
     return std::get<ServeFlags>(*parse_flags(words, "v")).weights;
   };
   EXPECT_EQ(weights_of({}), WeightFormat::kFp32);
+  EXPECT_EQ(weights_of({"--weights", "bf16"}), WeightFormat::kBf16);
   EXPECT_EQ(weights_of({"--weights", "int8"}), WeightFormat::kInt8);
   EXPECT_EQ(weights_of({"--weights", "fp8"}), WeightFormat::kFp8);
   EXPECT_EQ(flags_error({"--model", "/tmp/m", "--port", "1", "--weights", "int4"}),
-            "--weights: found 'int4', allowed are fp32, int8, fp8");
+            "--weights: found 'int4', allowed are fp32, bf16, int8, fp8");
 }
 
 // Given --help and --version, there is text to print.

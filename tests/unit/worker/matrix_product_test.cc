@@ -38,7 +38,7 @@ Drawn drawn_matrix(Rng& rng, std::int64_t in, std::int64_t out, WeightFormat for
   return made;
 }
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8};
+constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8};
 
 // Given random shapes, more tokens than few ones among them, matrices in every format, teams of several sizes and each way that
 // this processor has, products are the sums that they should be, alone and added to what was there.
@@ -47,9 +47,9 @@ TEST(MatrixProduct, IsTheSumOfProducts) {
   for (int round = 0; round < 90; ++round) {
     const std::int64_t in = rng.integer(1, round % 3 == 0 ? 3000 : 90), out = rng.integer(1, 120);
     const std::int64_t tokens = rng.integer(1, round % 5 == 0 ? 2 * cpu::kFewTokens : 9);
-    const Drawn w = drawn_matrix(rng, in, out, kFormats[round % 3]);
+    const Drawn w = drawn_matrix(rng, in, out, kFormats[round % 4]);
     const std::vector<float> x = drawn(rng, tokens * in), before = drawn(rng, tokens * out);
-    ThreadTeam team(1 + round % 4);
+    ThreadTeam team(1 + round % 3);
     for (const cpu::FewTokensKernel* kernel : cpu::few_tokens_kernels()) {
       MatrixProduct product(team, *kernel);
       std::vector<float> y(before.size(), std::nanf("")), added = before;
@@ -71,7 +71,8 @@ TEST(MatrixProduct, IsTheSumOfProducts) {
   }
 }
 
-// Given a token, its results are the same bits alone, among as many others as may be, and on any number of threads.
+// Given a token, its results are the same bits alone, among as many others as may be, on any number of threads, and whatever
+// holds the numbers.
 TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
   Rng rng(4, "batches");
   const std::int64_t in = 1100, out = 205;
@@ -85,7 +86,7 @@ TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
       all_product.multiply(x.data(), w.matrix, all.data(), cpu::kFewTokens, in, out);
       for (const auto& [first, tokens] : {std::pair{0, 1}, std::pair{5, 3}, std::pair{64, 64}, std::pair{126, 2}}) {
         std::vector<float> some(static_cast<std::size_t>(tokens * out));
-        product.multiply(x.data() + first * in, w.matrix, some.data(), tokens, in, out);
+        product.multiply(x.data() + first * in, w.numbers.data(), some.data(), tokens, in, out);
         EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
             << cpu::name_of(*kernel) << " " << to_string(format) << " " << first << " " << tokens;
       }

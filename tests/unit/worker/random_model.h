@@ -16,9 +16,13 @@
 namespace windlass::worker::testing {
 
 inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t columns, WeightFormat format) {
-  WeightMatrix matrix{format, {}, {}, {}};
+  WeightMatrix matrix{format};
   const auto width = static_cast<std::size_t>(columns);
-  format == WeightFormat::kFp32 ? reserve_large(matrix.values, values.size()) : reserve_large(matrix.codes, values.size());
+  switch (format) {
+    case WeightFormat::kFp32: reserve_large(matrix.values, values.size()); break;
+    case WeightFormat::kBf16: reserve_large(matrix.halves, values.size()); break;
+    default: reserve_large(matrix.codes, values.size());
+  }
   for (std::size_t at = 0; at < values.size(); at += width)
     static_cast<void>(append_row(matrix, std::span(values).subspan(at, width), 0, columns));  // whose numbers are finite
   return matrix;

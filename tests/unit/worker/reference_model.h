@@ -33,8 +33,20 @@ inline double meaning(std::uint8_t code, WeightFormat format) {
   return code < 128 ? magnitude : -magnitude;
 }
 
+// A BF16 number: a sign, eight bits of exponent, seven of mantissa.
+inline double meaning(std::uint16_t half) {
+  const int exponent = half >> 7U & 255;
+  const double magnitude = std::ldexp(exponent == 0 ? half & 127 : 128 + (half & 127), std::max(exponent, 1) - 134);
+  return half < 0x8000 ? magnitude : -magnitude;
+}
+
 inline Row times(const WeightMatrix& matrix, std::int64_t first_row, std::int64_t rows, const Row& x) {
   if (matrix.format == WeightFormat::kFp32) return times(matrix.values, first_row, rows, x);
+  if (matrix.format == WeightFormat::kBf16) {
+    std::vector<float> numbers(matrix.halves.size());  // which FP32 holds exactly
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(meaning(matrix.halves[i]));
+    return times(numbers, first_row, rows, x);
+  }
   Row y(static_cast<std::size_t>(rows), 0.0);
   for (std::size_t r = 0; r < y.size(); ++r) {
     const std::size_t row = static_cast<std::size_t>(first_row) + r;

@@ -10,6 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "tests/unit/worker/model_files.h"
+#include "tests/unit/worker/reference_model.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker {
@@ -163,6 +164,30 @@ TEST_F(Weights, LoadsAWholeModel) {
   EXPECT_EQ(weights->layers[1].qkv.elements(), (32 + 2 * 16) * 32);
   EXPECT_EQ(weights->layers[1].mlp.in.elements(), 2 * 48 * 32);
   EXPECT_EQ(&weights->output_matrix(), &weights->lm_head);
+}
+
+// Given BF16, the layers' matrices hold the files' numbers as they are there, in half of the memory; all else is as it was.
+TEST_F(Weights, KeepsTheHalvesOfTheFiles) {
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  const auto whole = load_weights(config_, *store);
+  const auto found = load_weights(config_, *store, config_.all_blocks(), {}, WeightFormat::kBf16);
+  ASSERT_TRUE(whole.ok() && found.ok());
+  EXPECT_EQ(found->embedding, whole->embedding);
+  std::int64_t halves = 0;
+  for (std::size_t i = 0; i < whole->layers.size(); ++i) {
+    const LayerWeights &plain = whole->layers[i], &layer = found->layers[i];
+    for (const auto matrix : {&LayerWeights::qkv, &LayerWeights::attention_out}) {
+      EXPECT_TRUE((layer.*matrix).values.empty());
+      ASSERT_EQ((layer.*matrix).halves.size(), (plain.*matrix).values.size());
+      for (std::size_t n = 0; n < (plain.*matrix).values.size(); ++n) {
+        ASSERT_EQ(testing::meaning((layer.*matrix).halves[n]), (plain.*matrix).values[n]);
+      }
+    }
+    for (const WeightMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.mlp.in, &layer.mlp.out})
+      halves += matrix->elements();
+  }
+  EXPECT_EQ(bytes_of(*found).held, bytes_of(*whole).held - 2 * halves);
 }
 
 // Given a format of eight bits, the layers' matrices are in it, with a scale for each row, and take a quarter of the memory;

@@ -41,20 +41,20 @@ std::vector<T> columns_of(const std::vector<T>& from, TensorSlice slice, std::in
 }
 inline WeightMatrix rows_of(const WeightMatrix& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
                             std::int64_t columns) {
-  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.codes, slice, first, rows, columns),
-          rows_of(from.scales, slice, first, rows, 1)};
+  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.halves, slice, first, rows, columns),
+          rows_of(from.codes, slice, first, rows, columns), rows_of(from.scales, slice, first, rows, 1)};
 }
 // Each row's scale is that of all its columns.
 inline WeightMatrix columns_of(const WeightMatrix& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
-  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.codes, slice, rows, columns),
-          from.scales};
+  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.halves, slice, rows, columns),
+          columns_of(from.codes, slice, rows, columns), from.scales};
 }
 inline void append(WeightMatrix& to, const WeightMatrix& more) {
   to.values.insert(to.values.end(), more.values.begin(), more.values.end());
+  to.halves.insert(to.halves.end(), more.halves.begin(), more.halves.end());
   to.codes.insert(to.codes.end(), more.codes.begin(), more.codes.end());
   to.scales.insert(to.scales.end(), more.scales.begin(), more.scales.end());
 }
-
 inline void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
 // What a rank is to have of an MLP so wide.

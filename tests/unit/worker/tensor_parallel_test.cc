@@ -139,7 +139,7 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed, "tensor parallel");
     const ModelConfig config = config_for(rng, GetParam());
-    const ModelWeights weights = random_weights(config, seed, static_cast<WeightFormat>(seed % 3));
+    const ModelWeights weights = random_weights(config, seed, static_cast<WeightFormat>(seed % 4));
     const CpuBackendOptions options = options_for(config, 7);
     const auto reference = alone(config, weights, options);
     const Ranks ranks(config, weights, options, GetParam());
@@ -265,7 +265,8 @@ class TensorParallelFiles : public ::testing::TestWithParam<std::tuple<Architect
 INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
                          ::testing::Combine(::testing::Values(Architecture::kQwen2, Architecture::kOpt, Architecture::kMixtral,
                                                               Architecture::kQwen3Moe),
-                                            ::testing::Values(WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8)),
+                                            ::testing::Values(WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8,
+                                                              WeightFormat::kFp8)),
                          [](const auto& made) {
                            return fmt::format("{}_{}", to_string(std::get<0>(made.param)), to_string(std::get<1>(made.param)));
                          });

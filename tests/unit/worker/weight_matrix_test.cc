@@ -1,4 +1,5 @@
-// Weights of eight bits: the code that is nearest, a scale that cuts nothing off, and parts that are those of the whole.
+// Weights of eight and sixteen bits: the code that is nearest, a scale that cuts nothing off, and parts that are those of the
+// whole.
 #include "worker/model/weight_matrix.h"
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
+#include "worker/model/safetensors.h"
 
 namespace windlass::worker {
 namespace {
@@ -30,6 +32,24 @@ TEST(WeightMatrix, Fp8IsTheNearestCode) {
   }
   EXPECT_EQ(value_of(0x7E), 448);
   EXPECT_EQ(fp8_from_float(1e-30F), 0);
+}
+
+// Given numbers that BF16 has, those; given numbers between two of them, the nearest, and of two that are as near the even one;
+// given what would become infinite there, nothing.
+TEST(WeightMatrix, Bf16IsTheNearestHalf) {
+  for (std::uint32_t half = 0; half < 0x7F7FU; half += 7) {
+    const double low = meaning(static_cast<std::uint16_t>(half)), high = meaning(static_cast<std::uint16_t>(half + 1));
+    const auto middle = static_cast<float>((low + high) / 2);  // exact in FP32
+    EXPECT_EQ(bf16_from_float(static_cast<float>(low)), half);
+    EXPECT_EQ(bf16_from_float(static_cast<float>(-low)), half | 0x8000U);
+    EXPECT_EQ(bf16_from_float(middle), half % 2 == 0 ? half : half + 1);
+    EXPECT_EQ(bf16_from_float(std::nextafterf(middle, std::numeric_limits<float>::infinity())), half + 1);
+    EXPECT_EQ(bf16_from_float(std::nextafterf(middle, 0)), half);
+  }
+  WeightMatrix matrix{WeightFormat::kBf16};
+  EXPECT_TRUE(append_row(matrix, std::vector<float>{3.38e38F}, 0, 1));
+  EXPECT_FALSE(append_row(matrix, std::vector<float>{std::numeric_limits<float>::max()}, 0, 1));
+  EXPECT_EQ(matrix.halves.size(), 1U);
 }
 
 // Given random rows, each number differs from what its code stands for by half a step at most: of 1/127 of the row's largest
@@ -64,19 +84,20 @@ TEST(WeightMatrix, RowsKeepTheirNumbers) {
 // not finite, nothing is appended, but as FP32 it is.
 TEST(WeightMatrix, PartsAndOddRows) {
   const std::vector<float> row{0.5F, -3, 1, 2};
-  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
+  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
     const WeightMatrix whole = testing::weight_matrix(row, 4, format);
-    WeightMatrix part{format, {}, {}, {}};
+    WeightMatrix part{format};
     ASSERT_TRUE(append_row(part, row, 2, 4));
     EXPECT_EQ(part.scales, whole.scales);
     EXPECT_EQ(part.elements(), 2);
     for (std::size_t i = 0; i < part.codes.size(); ++i) EXPECT_EQ(part.codes[i], whole.codes[2 + i]);
+    for (std::size_t i = 0; i < part.halves.size(); ++i) EXPECT_EQ(part.halves[i], whole.halves[2 + i]);
     for (const float odd : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-      WeightMatrix none{format, {}, {}, {}};
+      WeightMatrix none{format};
       EXPECT_EQ(append_row(none, std::vector<float>{1, odd}, 0, 1), format == WeightFormat::kFp32);
       EXPECT_EQ(none.empty(), format != WeightFormat::kFp32);
     }
-    if (format == WeightFormat::kFp32) continue;
+    if (format == WeightFormat::kFp32 || format == WeightFormat::kBf16) continue;
     const WeightMatrix zeros = testing::weight_matrix({0, 0, 1e-42F, -1e-40F}, 2, format);
     EXPECT_EQ(zeros.codes, (std::vector<std::uint8_t>{0, 0, 0, 0}));
     EXPECT_EQ(zeros.scales, (std::vector<float>{0, 0}));

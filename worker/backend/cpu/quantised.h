@@ -1,6 +1,6 @@
-// Weights of eight bits as FP32: what products with them compute with (matrix_product.h).
+// Weights of sixteen or eight bits as FP32: what products with them compute with (matrix_product.h).
 //
-// So these are the products of a model in FP32 whose numbers are what the eight bits stand for. Pure functions; any thread.
+// So these are the products of a model in FP32 whose numbers are what the bits stand for. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
