@@ -37,8 +37,8 @@ using testing::source_of;
 
 ModelConfig cut_config(Rng& rng, int ranks) {
   ModelConfig config = dense_config(rng);
-  config.kv_heads = ranks * rng.integer(1, 2);
-  config.heads = config.kv_heads * rng.integer(1, 2);
+  config.kv_heads = ranks;
+  config.heads = ranks * rng.integer(1, 2);
   config.head_dim = 2 * rng.integer(1, 5);
   config.intermediate_size = ranks * rng.integer(3, 9);
   return config;
