@@ -71,8 +71,7 @@ TEST(MatrixProduct, IsTheSumOfProducts) {
   }
 }
 
-// Given a token, its results are the same bits alone, among as many others as may be, on any number of threads, and whatever
-// holds the numbers.
+// Given a token, its results are the same bits alone, among as many others as may be, and on any number of threads.
 TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
   Rng rng(4, "batches");
   const std::int64_t in = 1100, out = 205;
@@ -86,7 +85,7 @@ TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
       all_product.multiply(x.data(), w.matrix, all.data(), cpu::kFewTokens, in, out);
       for (const auto& [first, tokens] : {std::pair{0, 1}, std::pair{5, 3}, std::pair{64, 64}, std::pair{126, 2}}) {
         std::vector<float> some(static_cast<std::size_t>(tokens * out));
-        product.multiply(x.data() + first * in, w.numbers.data(), some.data(), tokens, in, out);
+        product.multiply(x.data() + first * in, w.matrix, some.data(), tokens, in, out);
         EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
             << cpu::name_of(*kernel) << " " << to_string(format) << " " << first << " " << tokens;
       }

@@ -3,7 +3,9 @@
 #include "worker/backend/cpu/matrix_product.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include <cblas.h>
@@ -16,9 +18,10 @@ namespace {
 // Columns of a block: sums go into y block by block, in this order for any number of tokens.
 constexpr std::int64_t kDepth = 512;
 constexpr std::int64_t kTokensOfTile = 4;
-constexpr std::int64_t kMostLanes = 16;
 // Tokens of which more stay near than this are taken block by block for many rows, others row by row for all columns.
 constexpr std::int64_t kNearFloats = 1 << 16;
+// Of codes, which are read row by row, where the memory of several rows would be read side by side as FP32.
+constexpr std::int64_t kBytesAhead = 1024;
 // Rows that a thread takes at once, at most: enough to read memory in long runs.
 constexpr std::int64_t kMostRowsOfPart = 96;
 // Multiplications below which calling other threads takes longer than what they would save.
@@ -27,7 +30,7 @@ constexpr std::int64_t kWorthSharing = 1 << 17;
 constexpr std::int64_t kDequantisedFloats = 1 << 18;
 
 struct FewTokens {
-  const float* x;             // (blocks of kDepth columns, tokens, kDepth)
+  const float* x;             // (blocks of kDepth columns, tokens, kDepth), in the matrix's order
   const float* values;        // (out, in), or
   const WeightMatrix* codes;  // the same
   float* y;                   // (tokens, out)
@@ -35,12 +38,105 @@ struct FewTokens {
   bool accumulate;
 };
 
+static_assert(std::endian::native == std::endian::little);
+
+// Numbers of less than 32 bits become floats in an order in which it takes no shuffling: of a vector of 32-bit words first the
+// lowest numbers of all words, then the next ones. x is brought into the same order.
+std::int64_t numbers_of_word(const WeightMatrix* codes) {
+  if (codes == nullptr) return 1;
+  return codes->format == WeightFormat::kBf16 ? 2 : 4;
+}
+
+// `count` numbers, in the order of vectors of so many words, with zeros up to whole vectors.
+void put_in_order(const float* from, std::int64_t count, std::int64_t lanes, std::int64_t of_word, float* to) {
+  const std::int64_t vectors = lanes * of_word;
+  for (std::int64_t first = 0; first < count; first += vectors) {
+    for (std::int64_t n = 0; n < of_word; ++n) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const std::int64_t at = first + lane * of_word + n;
+        *to++ = at < count ? from[at] : 0;
+      }
+    }
+  }
+}
+
 template <int kLanes>
 using Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias)) = float;
+template <int kLanes>
+using Words __attribute__((vector_size(kLanes * sizeof(std::int32_t)), aligned(1), may_alias)) = std::int32_t;
 
 template <int kLanes>
 inline __attribute__((always_inline)) const Vector<kLanes>& at(const float* floats) {
   return *reinterpret_cast<const Vector<kLanes>*>(floats);
+}
+
+template <int kLanes>
+inline __attribute__((always_inline)) void put_bits(const Words<kLanes>& bits, float* to) {
+  *reinterpret_cast<Words<kLanes>*>(to) = bits;
+}
+
+// Each of these makes floats of a vector of words, in order.
+struct FromBf16 {
+  static constexpr int kOfWord = 2;
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void put(const Words<kLanes>& words, float /*scale*/, float* to) {
+    put_bits<kLanes>(words << 16, to);
+    put_bits<kLanes>((words >> 16) << 16, to + kLanes);
+  }
+};
+struct FromInt8 {
+  static constexpr int kOfWord = 4;
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void put(const Words<kLanes>& words, float scale, float* to) {
+    for (int n = 0; n < kOfWord; ++n) {
+      const Words<kLanes> whole = (words << (24 - 8 * n)) >> 24;
+      *reinterpret_cast<Vector<kLanes>*>(to + n * kLanes) = __builtin_convertvector(whole, Vector<kLanes>) * scale;
+    }
+  }
+};
+// As float_from_fp8 in quantised.cc.
+struct FromFp8 {
+  static constexpr int kOfWord = 4;
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void put(const Words<kLanes>& words, float scale, float* to) {
+    for (int n = 0; n < kOfWord; ++n) {
+      const Words<kLanes> code = words >> (8 * n);
+      const Words<kLanes> bits = ((code & 0x7F) << 20) + ((127 - 7) << 23);
+      Vector<kLanes> normal;
+      std::memcpy(&normal, &bits, sizeof(bits));
+      const Vector<kLanes> small = 2 * normal - 0x1p-6F;
+      const Vector<kLanes> magnitude = (small < normal ? small : normal) * scale;
+      Words<kLanes> found;
+      std::memcpy(&found, &magnitude, sizeof(found));
+      put_bits<kLanes>(found | ((code & 0x80) << 24), to + n * kLanes);
+    }
+  }
+};
+
+// `count` numbers from `codes` on, as floats, in order and with zeros up to whole vectors.
+template <class From, int kLanes, class Code>
+inline __attribute__((always_inline)) void unpack(const Code* codes, std::int64_t count, float scale, float* to) {
+  constexpr std::int64_t kNumbers = kLanes * From::kOfWord;
+  std::int64_t i = 0;
+  for (; i + kNumbers <= count; i += kNumbers) {
+    __builtin_prefetch(reinterpret_cast<const char*>(codes + i) + kBytesAhead);
+    From::template put<kLanes>(*reinterpret_cast<const Words<kLanes>*>(codes + i), scale, to + i);
+  }
+  if (i == count) return;
+  Words<kLanes> rest = {};
+  std::memcpy(&rest, codes + i, static_cast<std::size_t>(count - i) * sizeof(Code));
+  From::template put<kLanes>(rest, scale, to + i);
+}
+
+// A row's columns from `column` on, as floats.
+template <int kLanes>
+inline __attribute__((always_inline)) void unpack_row(const WeightMatrix& w, std::int64_t in, std::int64_t row,
+                                                      std::int64_t column, std::int64_t count, float* to) {
+  const std::int64_t first = row * in + column;
+  if (w.format == WeightFormat::kBf16) return unpack<FromBf16, kLanes>(w.halves.data() + first, count, 1, to);
+  const float scale = w.scales[static_cast<std::size_t>(row)];
+  if (w.format == WeightFormat::kInt8) return unpack<FromInt8, kLanes>(w.codes.data() + first, count, scale, to);
+  unpack<FromFp8, kLanes>(w.codes.data() + first, count, scale, to);
 }
 
 template <int kLanes, std::size_t... kLane>
@@ -89,15 +185,17 @@ inline __attribute__((always_inline)) void tile(const float* w, std::int64_t w_s
 // kRows rows from `row` on, of a block of columns, with all tokens.
 template <int kLanes, int kRows>
 inline __attribute__((always_inline)) void block_of_rows(const FewTokens& job, std::int64_t row, std::int64_t column) {
-  const std::int64_t count = std::min(kDepth, job.in - column);
-  float dequantised[kRows * kDepth];
-  const float* w = dequantised;
+  std::int64_t count = std::min(kDepth, job.in - column);
+  float floats[kRows * kDepth];
+  const float* w = floats;
   std::int64_t w_stride = kDepth;
   if (job.values != nullptr) {
     w = job.values + row * job.in + column;
     w_stride = job.in;
   } else {
-    for (int r = 0; r < kRows; ++r) dequantise(*job.codes, job.in, row + r, column, count, dequantised + r * kDepth);
+    for (int r = 0; r < kRows; ++r) unpack_row<kLanes>(*job.codes, job.in, row + r, column, count, floats + r * kDepth);
+    const std::int64_t whole = kLanes * numbers_of_word(job.codes);
+    count = (count + whole - 1) / whole * whole;
   }
   const float* x = job.x + column * job.tokens;
   float* y = job.y + row;
@@ -157,17 +255,18 @@ __attribute__((target("avx512f,prefer-vector-width=512"))) void rows_avx512(cons
 
 struct FewTokensKernel {
   const char* name;
+  std::int64_t lanes;
   std::int64_t rows_of_tile;
   void (*rows)(const FewTokens& job, std::int64_t first, std::int64_t end);
 };
 
 std::span<const FewTokensKernel* const> few_tokens_kernels() {
-  static const FewTokensKernel kAny{"any", 3, rows_any};
+  static const FewTokensKernel kAny{"any", 4, 3, rows_any};
   static const std::vector<const FewTokensKernel*> kUsable = [] {
     std::vector<const FewTokensKernel*> usable;
 #if defined(__x86_64__)
-    static const FewTokensKernel kAvx2{"avx2", 3, rows_avx2};
-    static const FewTokensKernel kAvx512{"avx512", 6, rows_avx512};
+    static const FewTokensKernel kAvx2{"avx2", 8, 3, rows_avx2};
+    static const FewTokensKernel kAvx512{"avx512", 16, 6, rows_avx512};
     if (__builtin_cpu_supports("avx512f")) usable.push_back(&kAvx512);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) usable.push_back(&kAvx2);
 #endif
@@ -187,8 +286,8 @@ void MatrixProduct::few_tokens(const float* x, const float* values, const Weight
     const std::int64_t column = block * kDepth;
     const std::int64_t count = std::min(kDepth, in - column);
     for (std::int64_t t = 0; t < tokens; ++t) {
-      float* to = std::copy_n(x + t * in + column, count, x_.data() + (block * tokens + t) * kDepth);
-      std::fill_n(to, std::min(kDepth - count, kMostLanes), 0.0F);
+      put_in_order(x + t * in + column, count, kernel_->lanes, numbers_of_word(codes),
+                   x_.data() + (block * tokens + t) * kDepth);
     }
   }
   const FewTokens job{x_.data(), values, codes, y, tokens, in, out, accumulate};
