@@ -2,46 +2,23 @@
 #include "worker/engine/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
+
+#include "worker/engine/logit_row.h"
 
 namespace windlass::worker {
 namespace {
 
-constexpr std::size_t kLanes = 8;    // running results side by side, for the compiler to vectorise
-constexpr std::size_t kBlock = 256;  // weights that have one sum
-
-// std::isfinite() would keep loops from being vectorised.
 bool is_finite(float value) { return value - value == 0; }
 
 // The id of the largest finite logit, the lowest among equals; -1 where none is finite.
-std::int32_t best_of(std::span<const float> logits) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  float lanes[kLanes];
-  std::fill(std::begin(lanes), std::end(lanes), kNone);
-  std::size_t id = 0;
-  for (; id + kLanes <= logits.size(); id += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const float logit = is_finite(logits[id + lane]) ? logits[id + lane] : kNone;
-      lanes[lane] = lanes[lane] < logit ? logit : lanes[lane];
-    }
-  }
-  float best = *std::max_element(std::begin(lanes), std::end(lanes));
-  for (; id < logits.size(); ++id) best = is_finite(logits[id]) ? std::max(best, logits[id]) : best;
-  if (best == kNone) return -1;
-  return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), best) - logits.begin());
-}
-
-// e^x to a few units in the last place, for x from -87, below which it does not go, to 0: 2^k e^r with |r| at most half of
-// ln 2.
-float exp_of(float x) {
-  x = x > -87.0F ? x : -87.0F;
-  const int k = static_cast<int>(x * 1.44269504F - 0.5F);
-  const auto whole = static_cast<float>(k);
-  const float r = x - whole * 0.693359375F + whole * 2.12194440e-4F;  // ln 2 in two parts, the first one exact
-  const float p = 1 + r * (1 + r * (1.0F / 2 + r * (1.0F / 6 + r * (1.0F / 24 + r * (1.0F / 120 + r * (1.0F / 720))))));
-  return p * std::bit_cast<float>((k + 127) << 23);
+std::int32_t best_of(std::span<const float> logits, const std::vector<float>& maxima) {
+  const auto highest = std::max_element(maxima.begin(), maxima.end());
+  if (highest == maxima.end() || !is_finite(*highest)) return -1;
+  const auto block = logits.begin() + (highest - maxima.begin()) * static_cast<std::ptrdiff_t>(kLogitBlock);
+  return static_cast<std::int32_t>(std::find(block, logits.end(), *highest) - logits.begin());
 }
 
 }  // namespace
@@ -71,62 +48,87 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits) {
   return adjusted_;
 }
 
-// What each token weighs beside the likeliest, which weighs 1; nothing where min-p leaves it out. Returns the sum.
-double Sampler::weigh(std::span<const float> logits, float highest) {
-  const auto steepness = static_cast<float>(std::min(1 / params_.temperature, 1e30));
-  const auto least = static_cast<float>(params_.min_p);
-  weights_.resize(logits.size());
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    const bool finite = is_finite(logits[id]);
-    const float weight = exp_of(finite ? (logits[id] - highest) * steepness : 0);
-    weights_[id] = finite && weight >= least ? weight : 0;
+// The `most` likeliest tokens, of equals the first ones, in any order, with their logits as weights.
+void Sampler::choose_likeliest(std::span<const float> logits, std::size_t most) {
+  // Of so many blocks each has one that is at least this.
+  float least = -std::numeric_limits<float>::infinity();
+  if (most < maxima_.size()) {
+    highest_maxima_ = maxima_;
+    const auto last = highest_maxima_.begin() + static_cast<std::ptrdiff_t>(most) - 1;
+    std::nth_element(highest_maxima_.begin(), last, highest_maxima_.end(), std::greater<>());
+    least = *last;
   }
+  candidates_.clear();
+  for (std::size_t block = 0; block < maxima_.size(); ++block) {
+    if (!(maxima_[block] >= least)) continue;
+    for (std::size_t id = block * kLogitBlock; id < std::min((block + 1) * kLogitBlock, logits.size()); ++id) {
+      if (logits[id] >= least && is_finite(logits[id])) {
+        candidates_.push_back({static_cast<double>(logits[id]), static_cast<std::int32_t>(id)});
+      }
+    }
+  }
+  if (candidates_.size() <= most) return;
+  std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(most), candidates_.end(), likelier);
+  candidates_.resize(most);
+}
+
+// The `most` likeliest with what they weigh, but for those that min-p leaves out. Returns the sum.
+double Sampler::weigh_likeliest(std::span<const float> logits, const Weighing& how, std::size_t most) {
+  choose_likeliest(logits, most);
+  chosen_.clear();
+  for (const Candidate& candidate : candidates_) chosen_.push_back(logits[static_cast<std::size_t>(candidate.id)]);
+  weights_.resize(chosen_.size());
+  const double total = weigh(chosen_, how.highest, how.steepness, how.least, weights_.data());
+  for (std::size_t i = 0; i < candidates_.size(); ++i) candidates_[i].weight = static_cast<double>(weights_[i]);
+  std::erase_if(candidates_, [](const Candidate& candidate) { return candidate.weight == 0; });
+  return total;
+}
+
+// All that weigh anything, into weights_. Returns the sum.
+double Sampler::weigh_all(std::span<const float> logits, const Weighing& how) {
+  weights_.resize(logits.size());
   block_sums_.clear();
   double total = 0;
-  for (std::size_t first = 0; first < weights_.size(); first += kBlock) {
-    double sum = 0;
-    for (std::size_t id = first; id < std::min(first + kBlock, weights_.size()); ++id) sum += static_cast<double>(weights_[id]);
-    block_sums_.push_back(sum);
-    total += sum;
+  for (std::size_t first = 0; first < logits.size(); first += kLogitBlock) {
+    const auto block = logits.subspan(first, std::min(kLogitBlock, logits.size() - first));
+    block_sums_.push_back(weigh(block, how.highest, how.steepness, how.least, weights_.data() + first));
+    total += block_sums_.back();
   }
   return total;
 }
 
-std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
-  double total = weigh(logits, logits[static_cast<std::size_t>(best)]);
-  const auto most = static_cast<std::size_t>(params_.top_k);
-  const bool cuts_number = params_.top_k > 0 && most < logits.size();
-  if (!cuts_number && params_.top_p >= 1) return draw_of_all(total);
-
-  const auto likelier = [&](const Candidate& a, const Candidate& b) {
-    const float one = logits[static_cast<std::size_t>(a.id)], other = logits[static_cast<std::size_t>(b.id)];
-    return one != other ? one > other : a.id < b.id;
-  };
+// Those that are enough for top-p, of all that are in weights_.
+void Sampler::choose_heavy(const Weighing& how, double total) {
+  // All that weigh less than this weigh less than 1 - top_p together: the others are enough.
+  const double least = (1 - params_.top_p) * total / static_cast<double>(weights_.size());
+  chosen_.resize(maxima_.size());
+  weigh(maxima_, how.highest, how.steepness, how.least, chosen_.data());
   candidates_.clear();
-  if (cuts_number) {
-    // The likeliest so far as a heap with the least likely on top: most tokens are compared with that one alone.
-    std::optional<float> least;
-    for (std::size_t id = 0; id < weights_.size(); ++id) {
-      if (weights_[id] == 0 || (least && logits[id] <= *least)) continue;  // of equals the first ones stay
-      if (candidates_.size() == most) {
-        std::pop_heap(candidates_.begin(), candidates_.end(), likelier);
-        candidates_.pop_back();
-      }
-      candidates_.push_back({weights_[id], static_cast<std::int32_t>(id)});
-      std::push_heap(candidates_.begin(), candidates_.end(), likelier);
-      if (candidates_.size() == most) least = logits[static_cast<std::size_t>(candidates_.front().id)];
-    }
-    total = 0;
-    for (const Candidate& candidate : candidates_) total += candidate.weight;
-  } else {
-    // All that weigh less than this weigh less than 1 - top_p together: the others are enough.
-    const double least = (1 - params_.top_p) * total / static_cast<double>(weights_.size());
-    for (std::size_t id = 0; id < weights_.size(); ++id) {
+  for (std::size_t block = 0; block < maxima_.size(); ++block) {
+    if (static_cast<double>(chosen_[block]) < least) continue;
+    for (std::size_t id = block * kLogitBlock; id < std::min((block + 1) * kLogitBlock, weights_.size()); ++id) {
       if (weights_[id] > 0 && weights_[id] >= least) candidates_.push_back({weights_[id], static_cast<std::int32_t>(id)});
     }
   }
+}
+
+std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
+  const Weighing how{logits[static_cast<std::size_t>(best)], static_cast<float>(std::min(1 / params_.temperature, 1e30)),
+                     static_cast<float>(params_.min_p)};
+  const auto most = static_cast<std::size_t>(params_.top_k);
+  double total = 0;
+  if (params_.top_k > 0 && most < logits.size()) {
+    total = weigh_likeliest(logits, how, most);
+  } else {
+    total = weigh_all(logits, how);
+    if (params_.top_p >= 1) return draw_of_all(total);
+    choose_heavy(how, total);
+  }
   // A heap gives up the likeliest one by one: few of a large vocabulary are kept, and the others need no order.
-  const auto less_likely = [&](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+  const auto less_likely = [&](const Candidate& a, const Candidate& b) {
+    const float one = logits[static_cast<std::size_t>(a.id)], other = logits[static_cast<std::size_t>(b.id)];
+    return one != other ? one < other : a.id > b.id;
+  };
   std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
   double kept = 0;
   auto first = candidates_.end();
@@ -158,7 +160,7 @@ std::int32_t Sampler::draw_of_all(double total) {
   }
   if (!within) left = block_sums_[block];
   std::size_t drawn = 0;
-  for (std::size_t id = block * kBlock; id < std::min((block + 1) * kBlock, weights_.size()); ++id) {
+  for (std::size_t id = block * kLogitBlock; id < std::min((block + 1) * kLogitBlock, weights_.size()); ++id) {
     if (weights_[id] == 0) continue;
     drawn = id;
     left -= static_cast<double>(weights_[id]);
@@ -168,26 +170,20 @@ std::int32_t Sampler::draw_of_all(double total) {
 }
 
 void Sampler::tell(std::span<const float> logits, Sampled& sampled) {
-  const double highest = logits[static_cast<std::size_t>(best_of(logits))];
-  double total = 0;
-  candidates_.clear();
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (!std::isfinite(logits[id])) continue;
-    total += std::exp(logits[id] - highest);
-    candidates_.push_back({logits[id], static_cast<std::int32_t>(id)});
-  }
-  const double log_total = highest + std::log(total);
+  find_maxima(logits, maxima_);  // of the model's own, whatever was added to them
+  const float highest = *std::max_element(maxima_.begin(), maxima_.end());
+  const double log_total = static_cast<double>(highest) + std::log(weigh_all(logits, {highest, 1, 0}));
   sampled.logprob = logits[static_cast<std::size_t>(sampled.id)] - log_total;
-  const std::size_t count = std::min(static_cast<std::size_t>(*params_.logprobs), candidates_.size());
-  std::partial_sort(
-      candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end(),
-      [](const Candidate& a, const Candidate& b) { return a.weight != b.weight ? a.weight > b.weight : a.id < b.id; });
-  for (std::size_t i = 0; i < count; ++i) sampled.top.push_back({candidates_[i].id, candidates_[i].weight - log_total});
+  if (*params_.logprobs == 0) return;
+  choose_likeliest(logits, static_cast<std::size_t>(*params_.logprobs));
+  std::sort(candidates_.begin(), candidates_.end(), likelier);
+  for (const Candidate& candidate : candidates_) sampled.top.push_back({candidate.id, candidate.weight - log_total});
 }
 
 Result<Sampled> Sampler::sample(std::span<const float> logits) {
   const std::span<const float> weighed = adjusted(logits);
-  const std::int32_t best = best_of(weighed);
+  find_maxima(weighed, maxima_);
+  const std::int32_t best = best_of(weighed, maxima_);
   if (best < 0) return Error{ErrorCode::kInternal, "the model gave no finite logit; its weights are damaged"};
   Sampled sampled;
   sampled.id = params_.temperature <= 0 ? best : draw(weighed, best);

@@ -61,8 +61,20 @@ class Sampler {
     std::int32_t id;
   };
 
+  // By weight, the first among equals.
+  static bool likelier(const Candidate& a, const Candidate& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  }
+  // What a logit weighs beside the highest, which weighs 1; what weighs less than `least` weighs nothing.
+  struct Weighing {
+    float highest, steepness, least;
+  };
+
   [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
-  [[nodiscard]] double weigh(std::span<const float> logits, float highest);
+  void choose_likeliest(std::span<const float> logits, std::size_t most);
+  [[nodiscard]] double weigh_likeliest(std::span<const float> logits, const Weighing& how, std::size_t most);
+  [[nodiscard]] double weigh_all(std::span<const float> logits, const Weighing& how);
+  void choose_heavy(const Weighing& how, double total);
   [[nodiscard]] std::int32_t draw(std::span<const float> logits, std::int32_t best);
   [[nodiscard]] std::int32_t draw_of_all(double total);
   void tell(std::span<const float> logits, Sampled& sampled);
@@ -73,7 +85,10 @@ class Sampler {
   std::unordered_map<std::int32_t, std::int64_t> seen_;  // in prompt or output: how often generated; only where a penalty asks
   // Kept between tokens to save the allocations.
   std::vector<float> adjusted_;
-  std::vector<float> weights_;      // by token
+  std::vector<float> maxima_;  // of the logits' blocks
+  std::vector<float> highest_maxima_;
+  std::vector<float> chosen_;
+  std::vector<float> weights_;      // by token, or by candidate
   std::vector<double> block_sums_;  // of consecutive weights
   std::vector<Candidate> candidates_;
 };

@@ -6,7 +6,7 @@
 #include <cblas.h>
 
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/lanes.h"
+#include "worker/backend/lanes.h"
 #include "worker/backend/cpu/ops.h"
 
 namespace windlass::worker::cpu {

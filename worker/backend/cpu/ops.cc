@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "worker/backend/cpu/lanes.h"
+#include "worker/backend/lanes.h"
 
 namespace windlass::worker::cpu {
 namespace {

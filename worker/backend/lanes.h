@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace windlass::worker::cpu {
+namespace windlass::worker {
 
 using Lanes = float __attribute__((vector_size(16 * sizeof(float)), aligned(alignof(float)), may_alias));
 constexpr std::int64_t kLanes = 16;
@@ -31,4 +31,4 @@ inline __attribute__((always_inline)) void exp_lanes(Lanes& x) {
   x = p * power;
 }
 
-}  // namespace windlass::worker::cpu
+}  // namespace windlass::worker
