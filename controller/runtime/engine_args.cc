@@ -48,6 +48,8 @@ bool named(const Option& option, const std::string& name) {
   return std::any_of(option.names.begin(), option.names.end(), [&](const std::string& one) { return plain(one) == name; });
 }
 
+constexpr const char* kWholeGpus = "nvidia.com/gpu";
+
 // Units of such a resource are NVIDIA's GPUs, or slices of one, as its device plugin names them.
 bool runs_cuda(const std::string& resource_name) { return resource_name.rfind("nvidia.com/", 0) == 0; }
 
@@ -67,9 +69,12 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model) {
                    {{"--max-concurrent"}, batch},
                    {{"--drain-timeout"}, fmt::format("{:.0f}s", spec.drain_timeout_s)}};
     if (spec.role == "prefill" || spec.role == "decode") out.options.push_back({{"--role"}, spec.role, true});
-    if (runs_cuda(spec.resource_name)) {
+    const bool says_backend = std::any_of(spec.extra_args.begin(), spec.extra_args.end(),
+                                          [](const std::string& word) { return name_of(word) == "--backend"; });
+    if (runs_cuda(spec.resource_name) && !says_backend) {
       out.options.push_back({{"--backend"}, "cuda"});
-      if (spec.gpus > 1) out.options.push_back({{"--tensor-parallel"}, gpus});
+      // Slices have no collectives between them.
+      if (spec.gpus > 1 && spec.resource_name == kWholeGpus) out.options.push_back({{"--tensor-parallel"}, gpus});
     }
     if (bounded) out.options.push_back({{"--max-context-tokens"}, context});
   } else if (spec.engine == "VLLM") {

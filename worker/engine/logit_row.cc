@@ -5,49 +5,56 @@
 #include <algorithm>
 #include <limits>
 
-#include "worker/backend/lanes.h"
+#include "worker/backend/vectors.h"
 
 namespace windlass::worker {
 namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
-constexpr auto kWidth = static_cast<std::size_t>(kLanes);
-static_assert(kLogitBlock % kWidth == 0);
 
-inline __attribute__((always_inline)) const Lanes& at(const float* floats) { return *reinterpret_cast<const Lanes*>(floats); }
-
-// Minus infinity for what is not finite. By `<` alone: gcc 12 takes `==` of wide vectors apart, lane by lane.
-inline __attribute__((always_inline)) void keep_finite(Lanes& logits) {
-  const Lanes none = Lanes{} + kNone;
-  const Lanes infinity = -none;
+// Minus infinity for what is not finite.
+template <int kLanes>
+inline __attribute__((always_inline)) void keep_finite(Vector<kLanes>& logits) {
+  const Vector<kLanes> none = Vector<kLanes>{} + kNone;
+  const Vector<kLanes> infinity = -none;
   logits = logits < infinity ? logits : none;
 }
 
-inline __attribute__((always_inline)) void raise(Lanes& highest, Lanes logits) {
-  keep_finite(logits);
+// The rest of a row as a vector.
+template <int kLanes>
+inline __attribute__((always_inline)) void take_rest(const float* logits, std::size_t count, float* rest) {
+  std::fill(std::copy_n(logits, count, rest), rest + kLanes, kNone);
+}
+
+template <int kLanes>
+inline __attribute__((always_inline)) void raise(Vector<kLanes>& highest, const float* from) {
+  Vector<kLanes> logits = at<kLanes>(from);
+  keep_finite<kLanes>(logits);
   highest = highest < logits ? logits : highest;
 }
 
+template <int kLanes>
 inline __attribute__((always_inline)) float maximum_of(const float* logits, std::size_t count) {
-  Lanes even = Lanes{} + kNone, odd = even;  // two, so that one need not wait for the other
+  Vector<kLanes> even = Vector<kLanes>{} + kNone, odd = even;  // two, so that one need not wait for the other
   std::size_t i = 0;
-  for (; i + 2 * kWidth <= count; i += 2 * kWidth) {
-    raise(even, at(logits + i));
-    raise(odd, at(logits + i + kWidth));
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    raise<kLanes>(even, logits + i);
+    raise<kLanes>(odd, logits + i + kLanes);
   }
-  raise(even, odd);
-  float rest[2 * kWidth];
-  std::fill(std::copy(logits + i, logits + count, rest), rest + 2 * kWidth, kNone);
-  raise(even, at(rest));
-  raise(even, at(rest + kWidth));
-  float highest = kNone;
-  for (std::size_t lane = 0; lane < kWidth; ++lane) highest = std::max(highest, even[lane]);
-  return highest;
+  even = even < odd ? odd : even;
+  float rest[kLanes];
+  for (; i < count; i += kLanes) {
+    take_rest<kLanes>(logits + i, std::min<std::size_t>(kLanes, count - i), rest);
+    raise<kLanes>(even, rest);
+  }
+  at<kLanes>(rest) = even;
+  return *std::max_element(rest, rest + kLanes);
 }
 
+template <int kLanes>
 inline __attribute__((always_inline)) void maxima_of(const float* logits, std::size_t count, float* maxima) {
   for (std::size_t first = 0; first < count; first += kLogitBlock) {
-    *maxima++ = maximum_of(logits + first, std::min(kLogitBlock, count - first));
+    *maxima++ = maximum_of<kLanes>(logits + first, std::min(kLogitBlock, count - first));
   }
 }
 
@@ -55,34 +62,37 @@ struct Scale {
   float highest, steepness, least;
 };
 
-inline __attribute__((always_inline)) void weigh_lanes(Lanes logits, const Scale& scale, float* weights) {
-  const Lanes zero = {}, none = zero + kNone;
-  keep_finite(logits);
-  Lanes weight = (logits - scale.highest) * scale.steepness;
-  exp_lanes(weight);
+template <int kLanes>
+inline __attribute__((always_inline)) void weigh_vector(const float* from, const Scale& scale, float* weights) {
+  const Vector<kLanes> zero = {}, none = zero + kNone, least = zero + scale.least;
+  Vector<kLanes> logits = at<kLanes>(from);
+  keep_finite<kLanes>(logits);
+  Vector<kLanes> weight = (logits - scale.highest) * scale.steepness;
+  exp_of<kLanes>(weight);
   weight = none < logits ? weight : zero;
-  *reinterpret_cast<Lanes*>(weights) = weight < scale.least ? zero : weight;
+  at<kLanes>(weights) = weight < least ? zero : weight;
 }
 
+template <int kLanes>
 inline __attribute__((always_inline)) double weights_of(const float* logits, std::size_t count, const Scale& scale,
                                                         float* weights) {
   double total = 0;
+  float rest[kLanes], weights_of_rest[kLanes];
   for (std::size_t first = 0; first < count; first += kLogitBlock) {
     const std::size_t end = std::min(first + kLogitBlock, count);
-    Lanes sums = {};
+    Vector<kLanes> sums = {};
     std::size_t i = first;
-    for (; i + kWidth <= end; i += kWidth) {
-      weigh_lanes(at(logits + i), scale, weights + i);
-      sums += at(weights + i);
+    for (; i + kLanes <= end; i += kLanes) {
+      weigh_vector<kLanes>(logits + i, scale, weights + i);
+      sums += at<kLanes>(weights + i);
     }
     if (i < end) {
-      float rest[2][kWidth];
-      std::fill(std::copy(logits + i, logits + end, rest[0]), rest[0] + kWidth, kNone);
-      weigh_lanes(at(rest[0]), scale, rest[1]);
-      std::copy_n(rest[1], end - i, weights + i);
-      sums += at(rest[1]);
+      take_rest<kLanes>(logits + i, end - i, rest);
+      weigh_vector<kLanes>(rest, scale, weights_of_rest);
+      std::copy_n(weights_of_rest, end - i, weights + i);
+      sums += at<kLanes>(weights_of_rest);
     }
-    for (std::size_t lane = 0; lane < kWidth; ++lane) total += static_cast<double>(sums[lane]);
+    for (int lane = 0; lane < kLanes; ++lane) total += static_cast<double>(sums[lane]);
   }
   return total;
 }
@@ -92,26 +102,26 @@ struct Passes {
   double (*weights)(const float*, std::size_t, const Scale&, float*);
 };
 
-void maxima_any(const float* logits, std::size_t count, float* maxima) { maxima_of(logits, count, maxima); }
+void maxima_any(const float* logits, std::size_t count, float* maxima) { maxima_of<4>(logits, count, maxima); }
 double weights_any(const float* logits, std::size_t count, const Scale& scale, float* weights) {
-  return weights_of(logits, count, scale, weights);
+  return weights_of<4>(logits, count, scale, weights);
 }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void maxima_avx2(const float* logits, std::size_t count, float* maxima) {
-  maxima_of(logits, count, maxima);
+  maxima_of<8>(logits, count, maxima);
 }
 __attribute__((target("avx2,fma"))) double weights_avx2(const float* logits, std::size_t count, const Scale& scale,
                                                         float* weights) {
-  return weights_of(logits, count, scale, weights);
+  return weights_of<8>(logits, count, scale, weights);
 }
 __attribute__((target("avx512f,prefer-vector-width=512"))) void maxima_avx512(const float* logits, std::size_t count,
                                                                               float* maxima) {
-  maxima_of(logits, count, maxima);
+  maxima_of<16>(logits, count, maxima);
 }
 __attribute__((target("avx512f,prefer-vector-width=512"))) double weights_avx512(const float* logits, std::size_t count,
                                                                                  const Scale& scale, float* weights) {
-  return weights_of(logits, count, scale, weights);
+  return weights_of<16>(logits, count, scale, weights);
 }
 
 Passes choose_passes() {

@@ -12,7 +12,7 @@ namespace windlass::worker {
 // Asks for large pages in a range; no error where there are none. Any thread.
 void prefer_large_pages(void* begin, std::size_t bytes);
 
-// Makes room for `count` elements in all, with large pages where it is new.
+// Makes room for exactly `count` elements in all, with large pages where it is new. For memory that grows once.
 template <class T>
 void reserve_large(std::vector<T>& to, std::size_t count) {
   if (to.capacity() >= count) return;

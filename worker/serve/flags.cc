@@ -219,7 +219,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--token-file", serve.token_file,
                  "file of the token that may change the role while the worker runs (default: nobody may)");
   app.add_option("--threads", serve.threads,
-                 "threads for matrix products, divided among the ranks of --tensor-parallel, each of which has one at least "
+                 "threads that compute, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
   app.add_option(
       "--weights", raw.weights,

@@ -47,15 +47,17 @@ TEST(EngineArgs, EachEngineInItsOwnWords) {
 }
 
 // Given: our own engine on GPUs of NVIDIA's, and on a class that counts something else. Expected: on GPUs it is told to compute
-// there, on all of them; the user's word stands.
+// there, on all of them unless they are slices; the user's word stands.
 TEST(EngineArgs, OwnEngineUsesTheGpusItHolds) {
   WorkerSpec s = spec("Windlass");
   EXPECT_THAT(command(s), Not(HasSubstr("--backend")));
   s.resource_name = "nvidia.com/gpu";
   EXPECT_THAT(command(s), HasSubstr(" --backend=cuda --tensor-parallel=4 "));
-  s.extra_args = {"--backend", "cpu", "--tensor-parallel", "1"};
-  EXPECT_THAT(command(s), Not(HasSubstr("cuda")));
-  s = spec("Windlass", 1);
+  s.extra_args = {"--tensor-parallel=2"};
+  EXPECT_THAT(command(s), AllOf(HasSubstr(" --backend=cuda "), HasSubstr("--tensor-parallel=2"), Not(HasSubstr("=4"))));
+  s.extra_args = {"--backend", "cpu"};
+  EXPECT_THAT(command(s), AllOf(Not(HasSubstr("cuda")), Not(HasSubstr("--tensor-parallel"))));
+  s = spec("Windlass", 2);
   s.resource_name = "nvidia.com/mig-3g.40gb";
   EXPECT_THAT(command(s), AllOf(HasSubstr(" --backend=cuda"), Not(HasSubstr("--tensor-parallel"))));
 }

@@ -38,6 +38,7 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
     options.kv_blocks = 40;
     options.max_batch_tokens = 96;
     options.max_logit_rows = 4;
+    options.threads = 1 + round % 3;
     options.max_context_tokens = config.max_context_tokens;
     auto backend = make_cpu_backend(config, weights, options);
     ASSERT_TRUE(backend.ok()) << backend.error().message;
@@ -205,7 +206,7 @@ TEST(Quantised, CodesBecomeWhatTheyStandFor) {
   }
 }
 
-// Given every BF16 number that is finite, in pieces, FP32's bits are its bits and sixteen zeros.
+// Given every BF16 number that is finite, in pieces, FP32 has the same number.
 TEST(Quantised, HalvesBecomeWhatTheyAre) {
   WeightMatrix matrix{WeightFormat::kBf16};
   for (std::uint32_t half = 0; half < 0x10000; ++half) {
@@ -216,6 +217,60 @@ TEST(Quantised, HalvesBecomeWhatTheyAre) {
   cpu::dequantise(matrix, count, 0, 0, 37, found.data());
   cpu::dequantise(matrix, count, 0, 37, count - 37, found.data() + 37);
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], testing::meaning(matrix.halves[i])) << i;
+}
+
+// Given sequences that decode at contexts of up to 600 and one with a prompt, with a window and without, attention on three
+// threads has the bits that it has on one, and a sequence alone those that it has among others.
+TEST(Attention, DoesNotDependOnThreadsNorOthers) {
+  Rng rng(6, "attention");
+  ModelConfig config;
+  config.heads = 8;
+  config.kv_heads = 2;
+  config.head_dim = 32;
+  constexpr std::int64_t kSequences = 9, kBlocks = 40;
+  const std::int64_t block_floats = config.kv_size() * kKvBlockTokens;
+  std::vector<float> keys(static_cast<std::size_t>(kSequences * kBlocks * block_floats));
+  for (float& number : keys) number = static_cast<float>(rng.uniform(-1, 1));
+  std::vector<float> values = keys;
+  std::reverse(values.begin(), values.end());
+  std::vector<std::int32_t> blocks(kSequences * kBlocks);
+  std::iota(blocks.rbegin(), blocks.rend(), 0);
+  std::vector<std::int64_t> starts, tokens, rows;
+  std::int64_t all = 0;
+  for (std::int64_t s = 0; s < kSequences; ++s) {
+    tokens.push_back(s == 4 ? 30 : rng.integer(1, 3));
+    starts.push_back(rng.integer(0, 600));
+    rows.push_back(all);
+    all += tokens.back();
+  }
+  std::vector<float> queries(static_cast<std::size_t>(all * config.q_size()));
+  for (float& number : queries) number = static_cast<float>(rng.uniform(-1, 1));
+  const auto run = [&](int threads, std::int64_t window, std::int64_t first, std::int64_t count) {
+    std::vector<float> out(queries.size());
+    std::vector<cpu::AttentionRows> sequences;
+    for (std::int64_t s = first; s < first + count; ++s) {
+      const auto at = static_cast<std::size_t>(s);
+      sequences.push_back({queries.data() + rows[at] * config.q_size(),
+                           tokens[at],
+                           starts[at],
+                           {keys.data(), values.data(), std::span(blocks).subspan(at * kBlocks, kBlocks)},
+                           out.data() + rows[at] * config.q_size()});
+    }
+    cpu::ThreadTeam team(threads);
+    cpu::AttentionScratch scratch;
+    cpu::attention(config, window, sequences, config.q_size(), team, scratch);
+    return out;
+  };
+  for (const std::int64_t window : {0, 100}) {
+    const std::vector<float> one = run(1, window, 0, kSequences);
+    EXPECT_EQ(run(3, window, 0, kSequences), one);
+    for (std::int64_t s = 0; s < kSequences; ++s) {
+      const std::vector<float> alone = run(2, window, s, 1);
+      const auto first = rows[static_cast<std::size_t>(s)] * config.q_size();
+      const auto count = tokens[static_cast<std::size_t>(s)] * config.q_size();
+      EXPECT_TRUE(std::equal(alone.begin() + first, alone.begin() + first + count, one.begin() + first)) << s;
+    }
+  }
 }
 
 // Given gates from far below to far above zero, in rows of every width, the product is silu(gate) * up, to a millionth of it.

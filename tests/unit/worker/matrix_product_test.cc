@@ -9,6 +9,7 @@
 
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
+#include "tests/unit/worker/reference_model.h"
 #include "worker/backend/cpu/quantised.h"
 
 namespace windlass::worker {
@@ -65,6 +66,46 @@ TEST(MatrixProduct, IsTheSumOfProducts) {
           const auto at = static_cast<std::size_t>(t * out + o);
           ASSERT_NEAR(y[at], sum, 2e-4) << cpu::name_of(*kernel) << " " << tokens << " x " << in << " x " << out;
           ASSERT_NEAR(added[at], static_cast<double>(before[at]) + sum, 2e-4) << cpu::name_of(*kernel);
+        }
+      }
+    }
+  }
+}
+
+// Given each of the numbers that a format has, alone in its row's product, it is exactly what it stands for, in each way that
+// this processor has.
+TEST(MatrixProduct, NumbersAreWhatTheyStandFor) {
+  constexpr std::int64_t kIn = 300;
+  ThreadTeam team(1);
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    const bool bf16 = format == WeightFormat::kBf16;
+    const std::int64_t out = bf16 ? 0x10000 / kIn + 1 : 8;
+    WeightMatrix w{format};
+    std::vector<double> expected;
+    for (std::int64_t i = 0; i < out * kIn; ++i) {
+      const auto half = static_cast<std::uint16_t>(i);
+      const auto code = static_cast<std::uint8_t>(i);
+      if (bf16) {
+        const bool finite = (half & 0x7F80U) != 0x7F80U;
+        w.halves.push_back(finite ? half : std::uint16_t{0});
+        expected.push_back(testing::meaning(w.halves.back()));
+      } else {
+        const bool number = format == WeightFormat::kInt8 || (code & 0x7FU) != 0x7FU;
+        w.codes.push_back(number ? code : std::uint8_t{0});
+        expected.push_back(testing::meaning(w.codes.back(), format) * 0.5);
+      }
+    }
+    if (!bf16) w.scales.assign(static_cast<std::size_t>(out), 0.5F);
+    for (const cpu::FewTokensKernel* kernel : cpu::few_tokens_kernels()) {
+      MatrixProduct product(team, *kernel);
+      for (std::int64_t column = 0; column < kIn; ++column) {
+        std::vector<float> alone(kIn), y(static_cast<std::size_t>(out));
+        alone[static_cast<std::size_t>(column)] = 1;
+        product.multiply(alone.data(), w, y.data(), 1, kIn, out);
+        for (std::int64_t o = 0; o < out; ++o) {
+          const auto at = static_cast<std::size_t>(o);
+          ASSERT_EQ(y[at], expected[static_cast<std::size_t>(o * kIn + column)])
+              << cpu::name_of(*kernel) << " " << to_string(format) << " " << o << " " << column;
         }
       }
     }

@@ -6,8 +6,8 @@
 #include <cblas.h>
 
 #include "worker/backend/backend.h"
-#include "worker/backend/lanes.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/vectors.h"
 
 namespace windlass::worker::cpu {
 namespace {
@@ -16,11 +16,11 @@ namespace {
 constexpr std::int64_t kDirectRows = 16;
 // Bound on the scores held at once by the gathered path.
 constexpr std::int64_t kScoreElements = 1 << 20;
-// Multiplications below which calling other threads takes longer than what they would save.
-constexpr std::int64_t kWorthSharing = 1 << 17;
 constexpr std::int64_t kTile = kKvBlockTokens;
 
-static_assert(kTile == kLanes);
+// A tile's worth: these loops only add and multiply.
+using Lanes = Vector<kTile>;
+constexpr std::int64_t kLanes = kTile;
 
 // out (kTile) = q (dim) * keys (dim, kTile)
 inline __attribute__((always_inline)) void score_tile(const float* q, const float* keys, std::int64_t dim, float* out) {
@@ -48,33 +48,34 @@ inline __attribute__((always_inline)) void mix_tile(const float* weights, std::i
 }
 
 // Softmax of scale * scores (count), in place.
+template <int kWidth>
 inline __attribute__((always_inline)) void softmax_row(float* scores, float scale, std::int64_t count) {
   float highest = -std::numeric_limits<float>::infinity();
   std::int64_t i = 0;
-  if (count >= kLanes) {
-    Lanes most = *reinterpret_cast<const Lanes*>(scores);
-    for (i = kLanes; i + kLanes <= count; i += kLanes) {
-      const Lanes next = *reinterpret_cast<const Lanes*>(scores + i);
+  if (count >= kWidth) {
+    Vector<kWidth> most = at<kWidth>(scores);
+    for (i = kWidth; i + kWidth <= count; i += kWidth) {
+      const Vector<kWidth> next = at<kWidth>(scores + i);
       most = next > most ? next : most;
     }
-    for (int lane = 0; lane < kLanes; ++lane) highest = std::max(highest, most[lane]);
+    for (int lane = 0; lane < kWidth; ++lane) highest = std::max(highest, most[lane]);
   }
   for (; i < count; ++i) highest = std::max(highest, scores[i]);
-  Lanes sums = {};
-  for (i = 0; i + kLanes <= count; i += kLanes) {
-    Lanes e = (*reinterpret_cast<const Lanes*>(scores + i) - highest) * scale;
-    exp_lanes(e);
+  Vector<kWidth> sums = {};
+  for (i = 0; i + kWidth <= count; i += kWidth) {
+    Vector<kWidth> e = (at<kWidth>(scores + i) - highest) * scale;
+    exp_of<kWidth>(e);
     sums += e;
-    *reinterpret_cast<Lanes*>(scores + i) = e;
+    at<kWidth>(scores + i) = e;
   }
   float total = 0;
-  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
+  for (int lane = 0; lane < kWidth; ++lane) total += sums[lane];
   for (; i < count; ++i) {
     scores[i] = std::exp((scores[i] - highest) * scale);
     total += scores[i];
   }
   const float share = 1.0F / total;
-  for (i = 0; i + kLanes <= count; i += kLanes) *reinterpret_cast<Lanes*>(scores + i) *= share;
+  for (i = 0; i + kWidth <= count; i += kWidth) at<kWidth>(scores + i) *= share;
   for (; i < count; ++i) scores[i] *= share;
 }
 
@@ -91,7 +92,7 @@ void mix_any(const float* w, std::int64_t count, const float* v, std::int64_t di
   mix_tile(w, count, v, dim, out);
 }
 
-void softmax_any(float* scores, float scale, std::int64_t count) { softmax_row(scores, scale, count); }
+void softmax_any(float* scores, float scale, std::int64_t count) { softmax_row<4>(scores, scale, count); }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void score_avx2(const float* q, const float* keys, std::int64_t dim, float* out) {
@@ -111,10 +112,10 @@ __attribute__((target("avx512f,prefer-vector-width=512"))) void mix_avx512(const
 }
 
 __attribute__((target("avx2,fma"))) void softmax_avx2(float* scores, float scale, std::int64_t count) {
-  softmax_row(scores, scale, count);
+  softmax_row<8>(scores, scale, count);
 }
 __attribute__((target("avx512f,prefer-vector-width=512"))) void softmax_avx512(float* scores, float scale, std::int64_t count) {
-  softmax_row(scores, scale, count);
+  softmax_row<16>(scores, scale, count);
 }
 
 TileKernels choose_kernels() {
@@ -153,13 +154,13 @@ std::int64_t tile_offset(const ModelConfig& config, std::int32_t block, std::int
 }
 
 // Decode, or a few tokens: one query row after the other; the tiles of kv head g are shared by the query heads of its group.
+// `scores`: room for a row of whole tiles for each of them.
 void direct_attention(const ModelConfig& config, std::int64_t window, const AttentionRows& rows, std::int64_t q_stride,
-                      std::int64_t g, std::vector<float>& scratch) {
+                      std::int64_t g, float* scores) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t group = config.heads / config.kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const std::int64_t padded = blocks_for(rows.start + rows.tokens) * kTile;
-  float* scores = grown(scratch, group * padded);
   const TileKernels& tile = kernels();
   for (std::int64_t t = 0; t < rows.tokens; ++t) {
     const std::int64_t visible = rows.start + t + 1;
@@ -262,15 +263,18 @@ void attention(const ModelConfig& config, std::int64_t window, std::span<const A
   scratch.scores.resize(static_cast<std::size_t>(team.size()));
   scratch.direct.clear();
   std::int64_t positions = 0;  // that direct rows look at
+  std::int64_t longest = 0;
   for (const AttentionRows& rows : sequences) {
     if (rows.tokens >= kDirectRows) continue;
     scratch.direct.push_back(&rows);
     positions += rows.tokens * (rows.start + rows.tokens);
+    longest = std::max(longest, blocks_for(rows.start + rows.tokens) * kTile);
   }
+  for (std::vector<float>& scores : scratch.scores) grown(scores, config.heads / config.kv_heads * longest);
   const auto heads = static_cast<std::int64_t>(scratch.direct.size()) * config.kv_heads;
   const auto head = [&](std::int64_t part, int member) {
     direct_attention(config, window, *scratch.direct[static_cast<std::size_t>(part / config.kv_heads)], q_stride,
-                     part % config.kv_heads, scratch.scores[static_cast<std::size_t>(member)]);
+                     part % config.kv_heads, scratch.scores[static_cast<std::size_t>(member)].data());
   };
   if (positions * config.q_size() < kWorthSharing) {
     for (std::int64_t part = 0; part < heads; ++part) head(part, 0);

@@ -19,6 +19,8 @@
 namespace windlass::worker {
 namespace {
 
+constexpr std::int64_t kSwiGluOperations = 16;  // for a number, about
+
 std::vector<float> floats(std::int64_t count) {
   std::vector<float> zeros;
   reserve_large(zeros, static_cast<std::size_t>(count));
@@ -145,9 +147,13 @@ class CpuBackend final : public Backend {
       cpu::relu(mlp_in_.data(), tokens, width);
       return mlp_in_;
     }
-    team_.run(tokens, [&](std::int64_t t, int /*member*/) {
-      cpu::swiglu(mlp_in_.data() + t * 2 * width, activated_.data() + t * width, 1, width);
-    });
+    if (tokens * width * kSwiGluOperations < cpu::kWorthSharing) {
+      cpu::swiglu(mlp_in_.data(), activated_.data(), tokens, width);
+    } else {
+      team_.run(tokens, [&](std::int64_t t, int /*member*/) {
+        cpu::swiglu(mlp_in_.data() + t * 2 * width, activated_.data() + t * width, 1, width);
+      });
+    }
     return activated_;
   }
 

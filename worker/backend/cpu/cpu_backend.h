@@ -1,6 +1,7 @@
 // CpuBackend: the forward pass on the CPU in FP32, with a paged KV cache of fixed size.
 //
-// All memory is taken at make(); a step allocates nothing in steady state. Owned by the engine's loop, used from its thread.
+// The cache and the large buffers are taken at make(); a step allocates nothing in steady state. Owned by the engine's loop,
+// used from its thread.
 //
 // One of several ranks computes its slice of every layer, with the sums over a RankGroup: all ranks must run the same chunks.
 // Its KV cache, of its heads alone, lies in the group's memory.
@@ -24,7 +25,7 @@ struct CpuBackendOptions {
   std::int64_t max_batch_tokens = 256;    // per forward()
   std::int64_t max_logit_rows = 8;        // chunks that want logits, per forward()
   std::int64_t max_context_tokens = 0;    // positions that exist
-  int threads = 1;                        // for matrix products; of the whole process, as BLAS has it
+  int threads = 1;                        // of this backend's team, and of OpenBLAS in the whole process
   std::optional<BlockRange> blocks = {};  // those of the weights; nullopt: all of the model's
   RankGroup* group = nullptr;             // of rank_group_sizes(); null: there is this rank alone
 };

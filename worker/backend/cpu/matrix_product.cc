@@ -11,6 +11,7 @@
 #include <cblas.h>
 
 #include "worker/backend/cpu/quantised.h"
+#include "worker/backend/vectors.h"
 
 namespace windlass::worker::cpu {
 namespace {
@@ -20,12 +21,11 @@ constexpr std::int64_t kDepth = 512;
 constexpr std::int64_t kTokensOfTile = 4;
 // Tokens of which more stay near than this are taken block by block for many rows, others row by row for all columns.
 constexpr std::int64_t kNearFloats = 1 << 16;
-// Of codes, which are read row by row, where the memory of several rows would be read side by side as FP32.
+// How far ahead codes are fetched: they are unpacked one row after the other, too few reads at once to hide the memory's
+// latency.
 constexpr std::int64_t kBytesAhead = 1024;
 // Rows that a thread takes at once, at most: enough to read memory in long runs.
 constexpr std::int64_t kMostRowsOfPart = 96;
-// Multiplications below which calling other threads takes longer than what they would save.
-constexpr std::int64_t kWorthSharing = 1 << 17;
 // Of FP32 at once, for OpenBLAS: a megabyte, which stays in the second-level cache until the product has read it.
 constexpr std::int64_t kDequantisedFloats = 1 << 18;
 
@@ -37,8 +37,6 @@ struct FewTokens {
   std::int64_t tokens, in, out;
   bool accumulate;
 };
-
-static_assert(std::endian::native == std::endian::little);
 
 // Numbers of less than 32 bits become floats in an order in which it takes no shuffling: of a vector of 32-bit words first the
 // lowest numbers of all words, then the next ones. x is brought into the same order.
@@ -61,19 +59,11 @@ void put_in_order(const float* from, std::int64_t count, std::int64_t lanes, std
 }
 
 template <int kLanes>
-using Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias)) = float;
-template <int kLanes>
-using Words __attribute__((vector_size(kLanes * sizeof(std::int32_t)), aligned(1), may_alias)) = std::int32_t;
-
-template <int kLanes>
-inline __attribute__((always_inline)) const Vector<kLanes>& at(const float* floats) {
-  return *reinterpret_cast<const Vector<kLanes>*>(floats);
-}
-
-template <int kLanes>
 inline __attribute__((always_inline)) void put_bits(const Words<kLanes>& bits, float* to) {
   *reinterpret_cast<Words<kLanes>*>(to) = bits;
 }
+
+static_assert(std::endian::native == std::endian::little, "the first number of a word is its lowest bits");
 
 // Each of these makes floats of a vector of words, in order.
 struct FromBf16 {
@@ -90,7 +80,7 @@ struct FromInt8 {
   static inline __attribute__((always_inline)) void put(const Words<kLanes>& words, float scale, float* to) {
     for (int n = 0; n < kOfWord; ++n) {
       const Words<kLanes> whole = (words << (24 - 8 * n)) >> 24;
-      *reinterpret_cast<Vector<kLanes>*>(to + n * kLanes) = __builtin_convertvector(whole, Vector<kLanes>) * scale;
+      at<kLanes>(to + n * kLanes) = __builtin_convertvector(whole, Vector<kLanes>) * scale;
     }
   }
 };
@@ -119,7 +109,7 @@ inline __attribute__((always_inline)) void unpack(const Code* codes, std::int64_
   constexpr std::int64_t kNumbers = kLanes * From::kOfWord;
   std::int64_t i = 0;
   for (; i + kNumbers <= count; i += kNumbers) {
-    __builtin_prefetch(reinterpret_cast<const char*>(codes + i) + kBytesAhead);
+    __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(codes + i) + kBytesAhead));
     From::template put<kLanes>(*reinterpret_cast<const Words<kLanes>*>(codes + i), scale, to + i);
   }
   if (i == count) return;
@@ -280,6 +270,7 @@ const char* name_of(const FewTokensKernel& kernel) { return kernel.name; }
 
 void MatrixProduct::few_tokens(const float* x, const float* values, const WeightMatrix* codes, float* y, std::int64_t tokens,
                                std::int64_t in, std::int64_t out, bool accumulate) {
+  if (tokens == 0) return;
   const std::int64_t blocks = (in + kDepth - 1) / kDepth;
   x_.resize(std::max(x_.size(), static_cast<std::size_t>(blocks * tokens * kDepth)));
   for (std::int64_t block = 0; block < blocks; ++block) {

@@ -5,7 +5,8 @@
 // more tokens; those go into OpenBLAS, with the process's BLAS thread count. Matrices of eight bits become FP32 on the way, a
 // few hundred numbers at a time, so that memory is read for eight bits alone.
 //
-// Up to kFewTokens a token's result has the same bits whatever the other tokens, their number and the number of threads.
+// Up to kFewTokens, in one format and by one kernel, a token's result has the same bits whatever the other tokens, their number
+// and the number of threads.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "worker/backend/lanes.h"
+#include "worker/backend/vectors.h"
 
 namespace windlass::worker::cpu {
 namespace {
@@ -32,33 +32,35 @@ float sum(const float* a, std::int64_t n) {
 }
 
 // silu(g) = g * e^g / (1 + e^g) = g / (1 + e^-g): of the two the one whose exponent is not above 0.
-inline __attribute__((always_inline)) void swiglu_lanes(const float* gate, const float* up, float* out) {
-  const Lanes g = *reinterpret_cast<const Lanes*>(gate);
-  const Lanes zero = {};
-  Lanes e = g < zero ? g : -g;
-  exp_lanes(e);
-  *reinterpret_cast<Lanes*>(out) = (g < zero ? g * e : g) / (e + 1.0F) * *reinterpret_cast<const Lanes*>(up);
+template <int kLanes>
+inline __attribute__((always_inline)) void swiglu_vector(const float* gate, const float* up, float* out) {
+  const Vector<kLanes> g = at<kLanes>(gate);
+  const Vector<kLanes> zero = {};
+  Vector<kLanes> e = g < zero ? g : -g;
+  exp_of<kLanes>(e);
+  at<kLanes>(out) = (g < zero ? g * e : g) / (e + 1.0F) * at<kLanes>(up);
 }
 
+template <int kLanes>
 inline __attribute__((always_inline)) void swiglu_row(const float* gate, const float* up, float* out, std::int64_t count) {
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) swiglu_lanes(gate + i, up + i, out + i);
+  for (; i + kLanes <= count; i += kLanes) swiglu_vector<kLanes>(gate + i, up + i, out + i);
   if (i == count) return;
   float rest[3][kLanes] = {};
   std::copy(gate + i, gate + count, rest[0]);
   std::copy(up + i, up + count, rest[1]);
-  swiglu_lanes(rest[0], rest[1], rest[2]);
+  swiglu_vector<kLanes>(rest[0], rest[1], rest[2]);
   std::copy_n(rest[2], count - i, out + i);
 }
 
-void swiglu_row_any(const float* gate, const float* up, float* out, std::int64_t count) { swiglu_row(gate, up, out, count); }
+void swiglu_row_any(const float* gate, const float* up, float* out, std::int64_t count) { swiglu_row<4>(gate, up, out, count); }
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) void swiglu_row_avx2(const float* gate, const float* up, float* out, std::int64_t count) {
-  swiglu_row(gate, up, out, count);
+  swiglu_row<8>(gate, up, out, count);
 }
 __attribute__((target("avx512f,prefer-vector-width=512"))) void swiglu_row_avx512(const float* gate, const float* up,
                                                                                   float* out, std::int64_t count) {
-  swiglu_row(gate, up, out, count);
+  swiglu_row<16>(gate, up, out, count);
 }
 #endif
 

@@ -7,18 +7,26 @@ namespace windlass::worker::cpu {
 
 ThreadTeam::ThreadTeam(int threads) {
   assert(threads >= 1);
-  for (int member = 1; member < threads; ++member) {
-    threads_.emplace_back([this, member] { serve(member); });
+  try {
+    for (int member = 1; member < threads; ++member) {
+      threads_.emplace_back([this, member] { serve(member); });
+    }
+  } catch (...) {
+    end();  // those that have begun would wait for work for ever
+    throw;
   }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { end(); }
+
+void ThreadTeam::end() {
   ended_ = true;
   pieces_.fetch_add(1, std::memory_order_release);
   pieces_.notify_all();
 }
 
 void ThreadTeam::share(const Piece& piece) {
+  assert(working_.load() == 0);
   piece_ = piece;
   next_.store(0, std::memory_order_relaxed);
   working_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
@@ -32,14 +40,14 @@ void ThreadTeam::share(const Piece& piece) {
   }
 }
 
-void ThreadTeam::take_parts(int member) {
+void ThreadTeam::take_parts(int member) noexcept {
   for (std::int64_t part = next_.fetch_add(1, std::memory_order_relaxed); part < piece_.parts;
        part = next_.fetch_add(1, std::memory_order_relaxed)) {
     piece_.call(piece_.what, part, member);
   }
 }
 
-void ThreadTeam::serve(int member) {
+void ThreadTeam::serve(int member) noexcept {
   for (std::uint32_t seen = 0;; ++seen) {
     pieces_.wait(seen, std::memory_order_acquire);
     if (ended_) return;

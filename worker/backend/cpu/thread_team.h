@@ -11,9 +11,13 @@
 
 namespace windlass::worker::cpu {
 
+// Multiplications below which calling other threads takes longer than what they would save.
+constexpr std::int64_t kWorthSharing = 1 << 17;
+
 class ThreadTeam {
  public:
-  // So many members, the one that brings work among them. REQUIRES: threads >= 1.
+  // So many members, the one that brings work among them. REQUIRES: threads >= 1. Throws std::system_error where the system
+  // starts no more threads.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -22,7 +26,8 @@ class ThreadTeam {
   [[nodiscard]] int size() const { return 1 + static_cast<int>(threads_.size()); }
 
   // Calls work(part, member) once for each part from 0 to before `parts`, and returns when all are done: what they wrote is
-  // seen by the caller. Parts of one member (0 to before size()) come one after the other. `work` throws nothing.
+  // seen by the caller. Parts of one member (0 to before size()) come one after the other. REQUIRES: `work` throws nothing and
+  // brings no work itself.
   template <class Work>
   void run(std::int64_t parts, const Work& work) {
     if (parts <= 1 || threads_.empty()) {
@@ -41,8 +46,9 @@ class ThreadTeam {
   };
 
   void share(const Piece& piece);
-  void take_parts(int member);
-  void serve(int member);
+  void take_parts(int member) noexcept;
+  void serve(int member) noexcept;
+  void end();
 
   Piece piece_;
   std::atomic<std::int64_t> next_{0};     // part that nobody has taken
