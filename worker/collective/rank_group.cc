@@ -1,6 +1,6 @@
-// Layout: a head with a line of its own for each rank, the message, gather, two buffers of addends for each rank, own floats.
-// Two buffers, so that one barrier a sum is enough: who writes the buffer of two sums ago has seen all come to the last one,
-// and so done with it.
+// Layout: a head with a line of its own for each rank, the message, the errand, gather, two buffers of addends for each rank,
+// own floats. Two buffers, so that one barrier a sum is enough: who writes the buffer of two sums ago has seen all come to the
+// last one, and so done with it.
 #include "worker/collective/rank_group.h"
 
 #include <algorithm>
@@ -23,19 +23,21 @@ namespace {
 
 constexpr std::int64_t kLine = 64;  // bytes that processors pass between them
 constexpr std::size_t kMostReason = 512;
-constexpr long kLookNs = 100'000'000;  // how often a waiting rank looks for lost ones
-constexpr int kSpins = 500;            // some tens of microseconds, about what a sleep and a wake cost
+constexpr long kLookNs = static_cast<long>(RankGroup::kLookS * 1e9);
+constexpr int kSpins = 500;  // some tens of microseconds, about what a sleep and a wake cost
 
 struct alignas(kLine) RankLine {
   std::atomic<std::uint32_t> meetings;  // barriers that it has come to
   std::atomic<std::uint32_t> joined;    // 1: it holds its lock
   std::atomic<std::uint32_t> beats;     // 0: it gives no signs of life
+  std::atomic<std::uint32_t> errands;   // that it has done
   std::atomic<std::uint64_t> shown;
 };
 
 struct Head {
   RankGroupSizes sizes;
   alignas(kLine) std::atomic<std::uint32_t> messages;  // that rank 0 has sent
+  alignas(kLine) std::atomic<std::uint32_t> errands;   // that it has given
   alignas(kLine) std::atomic<std::uint32_t> failed;    // 1: somebody writes the reason, 2: it is there
   char reason[kMostReason];
   RankLine ranks[RankGroup::kMaxRanks];
@@ -47,11 +49,12 @@ constexpr std::int64_t float_bytes(std::int64_t count) { return padded(count * s
 
 // Where each part begins, in bytes.
 struct Layout {
-  std::int64_t message, gather, addends, own, end;
+  std::int64_t message, errand, gather, addends, own, end;
 
   explicit Layout(const RankGroupSizes& sizes)
       : message(padded(sizeof(Head))),
-        gather(message + padded(sizes.message_bytes)),
+        errand(message + padded(sizes.message_bytes)),
+        gather(errand + padded(sizes.errand_bytes)),
         addends(gather + float_bytes(sizes.gather_floats)),
         own(addends + 2 * sizes.ranks * float_bytes(sizes.sum_floats)),
         end(own + sizes.ranks * float_bytes(sizes.own_floats)) {}
@@ -62,7 +65,7 @@ double bytes_of(const RankGroupSizes& sizes) {
   const double floats =
       static_cast<double>(sizes.gather_floats) +
       static_cast<double>(sizes.ranks) * (2 * static_cast<double>(sizes.sum_floats) + static_cast<double>(sizes.own_floats));
-  return static_cast<double>(sizes.message_bytes) + floats * sizeof(float);
+  return static_cast<double>(sizes.message_bytes) + static_cast<double>(sizes.errand_bytes) + floats * sizeof(float);
 }
 
 Error call_failed(const char* call) {
@@ -214,23 +217,16 @@ Result<void> RankGroup::wait_while(const std::atomic<std::uint32_t>& word, std::
     if (word.load(std::memory_order_acquire) != value) return {};
     spin_once();
   }
-  const auto& beats = memory_->head().ranks[rank].beats;
-  std::uint32_t heard = beats.load(std::memory_order_relaxed);
-  int looks = 0, silent_looks = 0;  // not times: those go on while this process is frozen, too
-  for (;;) {
+  Silence silence;
+  silence.look(beats(rank));
+  for (int looks = 0;;) {
     const bool timed_out = futex_wait(word, value);
     if (word.load(std::memory_order_acquire) != value) return {};
     if (!timed_out) continue;
     ++looks;
     if (auto why = lost()) return *std::move(why);
-    const std::uint32_t now = beats.load(std::memory_order_relaxed);
-    silent_looks = now == 0 || now != heard ? 0 : silent_looks + 1;
-    heard = now;
-    if (silent_looks * (kLookNs * 1e-9) >= patience_.silent_s) {
-      return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} is lost: it has given no sign of life for {:g} s", rank,
-                                                        sizes_.ranks, patience_.silent_s)};
-    }
-    if (looks * (kLookNs * 1e-9) > limit_s) {
+    if (silence.look(beats(rank)) * kLookS >= patience_.silent_s) return silent(rank);
+    if (looks * kLookS > limit_s) {
       return Error{ErrorCode::kUnavailable, fmt::format("rank {} of {} does not answer: it is {:g} s later than rank {}", rank,
                                                         sizes_.ranks, limit_s, rank_)};
     }
@@ -291,6 +287,43 @@ Result<std::span<const std::byte>> RankGroup::receive() {
   return std::span<const std::byte>(memory_->at(Layout(sizes_).message), static_cast<std::size_t>(sizes_.message_bytes));
 }
 
+std::span<std::byte> RankGroup::errand() const {
+  return {memory_->at(Layout(sizes_).errand), static_cast<std::size_t>(sizes_.errand_bytes)};
+}
+
+void RankGroup::give_errand() {
+  assert(rank_ == 0);
+  Head& head = memory_->head();
+  head.errands.store(++errands_, std::memory_order_release);
+  futex_wake(head.errands);
+}
+
+Result<void> RankGroup::wait_for_errand() {
+  assert(rank_ == 0);
+  for (int rank = 1; rank < sizes_.ranks; ++rank) {
+    const auto& done = memory_->head().ranks[rank].errands;
+    for (;;) {
+      const std::uint32_t now = done.load(std::memory_order_acquire);
+      if (now == errands_) break;
+      WINDLASS_RETURN_IF_ERROR(wait_while(done, now, rank, patience_.stall_s));
+    }
+  }
+  return {};
+}
+
+Result<void> RankGroup::take_errand() {
+  assert(rank_ != 0);
+  WINDLASS_RETURN_IF_ERROR(wait_while(memory_->head().errands, errands_, 0, kNoLimit));
+  ++errands_;
+  return {};
+}
+
+void RankGroup::errand_done() {
+  auto& done = memory_->head().ranks[rank_].errands;
+  done.store(errands_, std::memory_order_release);
+  futex_wake(done);
+}
+
 std::span<float> RankGroup::gather() const {
   return {floats_at(Layout(sizes_).gather), static_cast<std::size_t>(sizes_.gather_floats)};
 }
@@ -304,6 +337,13 @@ void RankGroup::show(std::uint64_t number) { memory_->head().ranks[rank_].shown.
 std::uint64_t RankGroup::shown(int rank) const { return memory_->head().ranks[rank].shown.load(std::memory_order_acquire); }
 
 void RankGroup::beat() { memory_->head().ranks[rank_].beats.fetch_add(1, std::memory_order_relaxed); }
+
+std::uint32_t RankGroup::beats(int rank) const { return memory_->head().ranks[rank].beats.load(std::memory_order_relaxed); }
+
+Error RankGroup::silent(int rank) const {
+  return {ErrorCode::kUnavailable, fmt::format("rank {} of {} is lost: it has given no sign of life for {:g} s", rank,
+                                               sizes_.ranks, patience_.silent_s)};
+}
 
 void RankGroup::fail(const std::string& reason) {
   Head& head = memory_->head();

@@ -3,13 +3,14 @@
 // Ranks are processes of one machine (or threads, in tests), each with a part of every layer (tensor parallelism). Rank 0 makes
 // the memory, which has no name: it is gone with the last process that holds it, however that ends. In it are a message from
 // rank 0 to the others, a place that all write and rank 0 reads (gather), buffers for sums, and of each rank floats of its own
-// that all may read.
+// that all may read. Beside all that, rank 0 gives the others errands, which they do on another thread while steps go on.
 //
 // Nobody waits for the dead: each member holds a lock that the kernel gives back when its process ends, and who waits looks
 // for it every 100 ms. A rank that lives but gives no sign of it, or does not come within the limit, counts as lost, too. Once
 // a rank is lost, or one has called fail(), every call that would wait ends with an error.
 //
-// Collectives are called by one thread of each rank, in the same order by all; beat(), lost(), fail(), own() from any thread.
+// Collectives are called by one thread of each rank, in the same order by all; what concerns errands by one thread at a time,
+// which may be another; beat(), lost(), fail(), own() from any thread.
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,8 @@ struct RankGroupSizes {
   std::int64_t message_bytes = 0;  // at most, from rank 0
   std::int64_t sum_floats = 0;     // at most, in one sum
   std::int64_t gather_floats = 0;
-  std::int64_t own_floats = 0;  // of each rank
+  std::int64_t own_floats = 0;    // of each rank
+  std::int64_t errand_bytes = 0;  // exactly, of every errand
 
   bool operator==(const RankGroupSizes&) const = default;
 };
@@ -45,11 +47,28 @@ struct RankPatience {
   double silent_s = 3;
 };
 
+// Whether somebody who gives signs of life still does, for who looks at regular intervals. Counted in looks rather than time:
+// that goes on while this process is frozen, too.
+class Silence {
+ public:
+  // One look; for how many looks nothing was heard. `beats`: given so far; 0: it gives none, and is never silent.
+  int look(std::uint32_t beats) {
+    looks_ = beats == 0 || beats != heard_ ? 0 : looks_ + 1;
+    heard_ = beats;
+    return looks_;
+  }
+
+ private:
+  std::uint32_t heard_ = 0;
+  int looks_ = 0;
+};
+
 class SharedMemory;
 
 class RankGroup {
  public:
   static constexpr int kMaxRanks = 64;
+  static constexpr double kLookS = 0.1;  // between two looks of one who waits
   static constexpr double kBeatS = 0.5;  // who calls beat() does so this often
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
@@ -84,6 +103,14 @@ class RankGroup {
   void send();
   [[nodiscard]] Result<std::span<const std::byte>> receive();
 
+  // Rank 0 writes an errand where errand() says, gives it, and waits until all others have done it; they take one after the
+  // other, and say of each when it is done. What either side writes into own() is seen by the other. Error: as barrier().
+  [[nodiscard]] std::span<std::byte> errand() const;
+  void give_errand();
+  [[nodiscard]] Result<void> wait_for_errand();
+  [[nodiscard]] Result<void> take_errand();
+  void errand_done();
+
   [[nodiscard]] std::span<float> gather() const;
   [[nodiscard]] std::span<float> own(int rank) const;
   // A number that each rank shows the others; before a barrier, to be read after it.
@@ -92,6 +119,10 @@ class RankGroup {
 
   // A sign of life, for ranks that others could wait for in vain: a frozen process holds its lock.
   void beat();
+  [[nodiscard]] std::uint32_t beats(int rank) const;
+  // That a rank has given no sign of life for patience().silent_s.
+  [[nodiscard]] Error silent(int rank) const;
+  [[nodiscard]] const RankPatience& patience() const { return patience_; }
 
   // The group is of no use any more; the first reason is everybody's.
   void fail(const std::string& reason);
@@ -116,6 +147,7 @@ class RankGroup {
   std::uint32_t meetings_ = 0;  // barriers that this rank has come to
   std::uint32_t sums_ = 0;      // which of the two buffers is next
   std::uint32_t messages_ = 0;  // sent, or received
+  std::uint32_t errands_ = 0;   // given, or taken
 };
 
 }  // namespace windlass::worker

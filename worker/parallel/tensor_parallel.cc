@@ -1,14 +1,16 @@
-// The message is a row of numbers: how many chunks and which blocks to skip, four of each chunk, then all chunks' tokens, cache
-// blocks and hidden states.
+// The message is a row of numbers: how many chunks, which blocks to skip and whether layers are watched, then of each chunk
+// five numbers, its tokens, cache blocks and hidden states.
 #include "worker/parallel/tensor_parallel.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <thread>
 #include <utility>
-#include <vector>
 
 #include <fmt/core.h>
+
+#include "worker/parallel/rank_kv.h"
 
 namespace windlass::worker {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 struct StepHead {
   std::int64_t chunks = 0;  // 0: the end
   std::int64_t skip = 0;
+  std::int64_t watched = 0;  // 1: somebody is told of layers; ranks with devices must then all compute without a graph
 };
 
 struct ChunkHead {
@@ -75,15 +78,15 @@ class MessageReader {
 
 class TensorParallelBackend final : public Backend {
  public:
-  TensorParallelBackend(const ModelConfig& config, const CpuBackendOptions& options, std::unique_ptr<Backend> own,
+  TensorParallelBackend(const ModelConfig& config, RankGroup& group, std::unique_ptr<Backend> own, std::unique_ptr<RankKv> kv,
                         std::function<void(const Error&)> lost)
       : vocab_size_(config.vocab_size),
         kv_size_(config.kv_size()),
-        group_(*options.group),
+        group_(group),
         own_(std::move(own)),
+        kv_(std::move(kv)),
         lost_(std::move(lost)) {
     assert(group_.rank() == 0);
-    for (int rank = 0; rank < group_.ranks(); ++rank) caches_.push_back(kv_cache_of_rank(config, options, group_, rank));
   }
   ~TensorParallelBackend() override {
     MessageWriter(group_.outbox()).put_one(StepHead{});
@@ -97,28 +100,17 @@ class TensorParallelBackend final : public Backend {
   [[nodiscard]] KvShape kv_shape() const override { return {own_->kv_shape().layers, 2 * kv_size_}; }
 
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
-    for (std::size_t rank = 0; rank < caches_.size(); ++rank) {
-      float* to = out + kv_begin(rank);
-      caches_[rank].read(range, blocks, to, to + kv_size_, 2 * kv_size_);
-    }
+    kv_->read(range, blocks, out);
   }
   void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
-    for (std::size_t rank = 0; rank < caches_.size(); ++rank) {
-      const float* from = in + kv_begin(rank);
-      caches_[rank].write(range, blocks, from, from + kv_size_, 2 * kv_size_);
-    }
+    kv_->write(range, blocks, in);
   }
 
  private:
-  // Where a rank's heads begin among all.
-  [[nodiscard]] std::int64_t kv_begin(std::size_t rank) const {
-    return TensorSlice{static_cast<int>(rank), group_.ranks()}.first(kv_size_);
-  }
-
   [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
                                                    std::int64_t skip) override {
     MessageWriter out(group_.outbox());
-    out.put_one(StepHead{static_cast<std::int64_t>(chunks.size()), skip});
+    out.put_one(StepHead{static_cast<std::int64_t>(chunks.size()), skip, layer_done != nullptr ? 1 : 0});
     for (const SequenceChunk& chunk : chunks) {
       out.put_one(ChunkHead{static_cast<std::int64_t>(chunk.tokens.size()), chunk.start,
                             static_cast<std::int64_t>(chunk.blocks.size()), static_cast<std::int64_t>(chunk.hidden.size()),
@@ -142,28 +134,48 @@ class TensorParallelBackend final : public Backend {
   const std::int64_t kv_size_;
   RankGroup& group_;
   const std::unique_ptr<Backend> own_;
+  const std::unique_ptr<RankKv> kv_;  // ends before own_
   const std::function<void(const Error&)> lost_;
-  std::vector<cpu::KvCache> caches_;  // by rank
 };
 
-}  // namespace
-
-RankGroupSizes tensor_parallel_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks) {
-  RankGroupSizes sizes = rank_group_sizes(config, options, ranks);
+// Of any backend's options.
+template <class Options>
+std::int64_t message_bytes(const ModelConfig& config, const Options& options) {
   const bool begins = !options.blocks || options.blocks->first == 0;
   // A chunk has a token at least, and the blocks of its sequence, which other chunks may have, too.
   const auto each =
       static_cast<std::int64_t>(sizeof(ChunkHead)) + (begins ? static_cast<std::int64_t>(sizeof(std::int32_t))
                                                              : config.hidden_size * static_cast<std::int64_t>(sizeof(float)));
-  sizes.message_bytes =
+  const std::int64_t step =
       static_cast<std::int64_t>(sizeof(StepHead)) + options.max_batch_tokens * each +
       options.max_batch_tokens * blocks_for(options.max_context_tokens) * static_cast<std::int64_t>(sizeof(std::int32_t));
+  return std::max(step, static_cast<std::int64_t>(kMostTold));
+}
+
+}  // namespace
+
+RankGroupSizes tensor_parallel_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks) {
+  RankGroupSizes sizes = rank_group_sizes(config, options, ranks);
+  sizes.message_bytes = message_bytes(config, options);
+  return sizes;
+}
+
+RankGroupSizes tensor_parallel_sizes(const ModelConfig& config, const cuda::CudaBackendOptions& options, int ranks) {
+  RankGroupSizes sizes = with_rank_kv(cuda::device_rank_sizes(config, options, ranks), config);
+  sizes.message_bytes = message_bytes(config, options);
   return sizes;
 }
 
 std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config, const CpuBackendOptions& options,
                                                       std::unique_ptr<Backend> own, std::function<void(const Error&)> lost) {
-  return std::make_unique<TensorParallelBackend>(config, options, std::move(own), std::move(lost));
+  return std::make_unique<TensorParallelBackend>(config, *options.group, std::move(own), shared_rank_kv(config, options),
+                                                 std::move(lost));
+}
+
+std::unique_ptr<Backend> make_tensor_parallel_backend(const ModelConfig& config, RankGroup& group, std::unique_ptr<Backend> own,
+                                                      std::function<void(const Error&)> lost) {
+  auto kv = device_rank_kv(config, group, *own, std::move(lost));
+  return std::make_unique<TensorParallelBackend>(config, group, std::move(own), std::move(kv), nullptr);
 }
 
 Result<void> serve_tensor_rank(RankGroup& group, Backend& own) {
@@ -186,10 +198,44 @@ Result<void> serve_tensor_rank(RankGroup& group, Backend& own) {
       part.hidden = in.several<float>(head.hidden);
       chunks.push_back({part.tokens, head.start, part.blocks, head.wants_logits != 0, part.hidden, {}});
     }
-    const auto rows = own.forward(chunks, nullptr, step.skip);
+    const LayerDone watched = step.watched != 0 ? [](std::int64_t) {} : LayerDone();
+    const auto rows = own.forward(chunks, watched, step.skip);
     // Other errors are of the batch, and those of all ranks.
     if (!rows.ok() && rows.error().code == ErrorCode::kUnavailable) return rows.error();
   }
+}
+
+Result<void> serve_device_rank(RankGroup& group, Backend& own) {
+  std::jthread copies([&] {
+    // What ends the steps ends these, too; and a rank that is lost is noticed by all.
+    if (const auto served = serve_rank_kv(group, own); !served.ok()) group.fail(served.error().message);
+  });
+  const auto served = serve_tensor_rank(group, own);
+  if (!served.ok()) group.fail(served.error().message);  // ends the copies
+  return served;
+}
+
+Result<std::vector<std::byte>> told_by_rank_0(RankGroup& group, std::span<const std::byte> own) {
+  assert(own.size() <= kMostTold);
+  std::vector<std::byte> told(own.begin(), own.end());
+  if (group.rank() == 0) {
+    std::copy(own.begin(), own.end(), group.outbox().begin());
+    group.send();
+  } else {
+    WINDLASS_ASSIGN_OR_RETURN(const auto message, group.receive());
+    std::copy_n(message.begin(), told.size(), told.begin());
+  }
+  WINDLASS_RETURN_IF_ERROR(group.barrier(RankGroup::kNoLimit));
+  return told;
+}
+
+Result<std::int64_t> least_of_ranks(RankGroup& group, std::int64_t own) {
+  group.show(static_cast<std::uint64_t>(own));
+  WINDLASS_RETURN_IF_ERROR(group.barrier(RankGroup::kNoLimit));
+  std::int64_t least = own;
+  for (int rank = 0; rank < group.ranks(); ++rank) least = std::min(least, static_cast<std::int64_t>(group.shown(rank)));
+  WINDLASS_RETURN_IF_ERROR(group.barrier(RankGroup::kNoLimit));  // before anybody shows something else
+  return least;
 }
 
 Result<void> meet_loaded(RankGroup& group, std::uint64_t fingerprint) {

@@ -82,7 +82,7 @@ struct Ranks {
   void look() const {
     if (const auto why = ended()) end_without_rank(*why);
   }
-  // What the engine noticed. How a process ended is known a moment after the group notices that it did.
+  // What somebody else noticed. How a process ended is known a moment after the group notices that it did.
   void noticed(const Error& error) const {
     if (group == nullptr) end_at_once(error.message + "; a worker cannot go on without its GPU");
     for (int i = 0; i < kEndedLooks; ++i) {
@@ -96,6 +96,8 @@ struct Ranks {
 Result<Ranks> start_ranks(const ServeFlags& flags, const std::vector<std::string>& arguments) {
   Ranks ranks;
   if (flags.tensor_parallel == 1) return ranks;
+  // NCCL's ranks find each other over a socket, all on this machine: it need not be open to others.
+  if (flags.backend == "cuda") ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   WINDLASS_ASSIGN_OR_RETURN(ranks.group, open_rank_group(flags));
   WINDLASS_ASSIGN_OR_RETURN(ranks.processes, RankProcesses::start(arguments, *ranks.group));
   return ranks;
@@ -287,9 +289,14 @@ int serve_rank(const ServeFlags& flags) {
       never.wait_for(lock, stop, std::chrono::duration<double>(RankGroup::kBeatS), [] { return false; });
     }
   });
-  const auto served = serve_rank_part(flags, **group);
+  // Rank 0 says what is lost. Where a GPU is waited for in vain, the thread that waits cannot end.
+  const auto lost = [&](const Error& error) {
+    (*group)->fail(error.message);
+    std::_Exit(1);
+  };
+  const auto served = serve_rank_part(flags, {group->get(), lost});
   if (served.ok()) return 0;
-  (*group)->fail(served.error().message);  // rank 0 says it
+  (*group)->fail(served.error().message);
   return 1;
 }
 

@@ -101,10 +101,6 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   }
   WINDLASS_RETURN_IF_ERROR(read_device(flags, raw));
   WINDLASS_RETURN_IF_ERROR(in_range("--tensor-parallel", flags.tensor_parallel, 1, RankGroup::kMaxRanks));
-  if (flags.backend == "cuda" && flags.tensor_parallel > 1) {
-    return bad(fmt::format("--tensor-parallel: found {}, allowed together with --backend cuda is 1: that has no collectives",
-                           flags.tensor_parallel));
-  }
   WINDLASS_RETURN_IF_ERROR(in_range("--tensor-rank", flags.tensor_rank, 0, flags.tensor_parallel - 1));
   if ((flags.tensor_rank > 0) != (flags.tensor_memory >= 0)) {
     return bad(fmt::format("--tensor-rank: found {}, allowed is nothing: rank 0 starts the others itself", flags.tensor_rank));
@@ -198,12 +194,12 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--precision", raw.precision,
                  "of weights, activations and KV cache with --backend cuda: bf16 or fp32 (default bf16)");
   app.add_option("--gpu-memory-share", serve.gpu_memory_share,
-                 "with --backend cuda: how much of the GPU's memory this worker may take, from 0 to 1 (default 0.9)");
+                 "with --backend cuda: how much of each GPU's memory this worker may take, from 0 to 1 (default 0.9)");
   app.add_option("--chat-template", serve.chat_template,
                  "file of a Jinja template for chats (default: the model's own, else one by its special tokens)");
   app.add_option("--max-concurrent", serve.max_concurrent, "requests that run at once; twice as many may wait (default 8)");
   app.add_option("--kv-cache-tokens", serve.kv_cache_tokens,
-                 "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB or what the GPU has left)");
+                 "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB or what the GPUs have left)");
   app.add_option("--max-context-tokens", serve.max_context_tokens,
                  "prompt and answer together (default: the model's own limit)");
   app.add_flag("--prefix-caching,!--no-prefix-caching", serve.prefix_caching,
@@ -230,8 +226,10 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
       "how the CPU backend holds the layers' matrices: fp32; bf16, half of that and the same numbers where the files "
       "have BF16; int8 or fp8, eight bits a number and a scale for each output channel, a quarter of it and answers "
       "somewhat different (default fp32)");
-  app.add_option("--tensor-parallel", serve.tensor_parallel,
-                 "cut every layer among so many processes on this machine, which compute it together (default 1)");
+  app.add_option(
+      "--tensor-parallel", serve.tensor_parallel,
+      "cut every layer among so many processes on this machine, which compute it together; with --backend cuda the first has "
+      "the first visible GPU, the second the second, and so on (default 1)");
   // How rank 0 tells the others who they are.
   app.add_option("--tensor-rank", serve.tensor_rank)->group("");
   app.add_option("--tensor-memory", serve.tensor_memory)->group("");

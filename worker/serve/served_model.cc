@@ -9,6 +9,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/cuda_device.h"
+#include "worker/collective/rank_watch.h"
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/tensor_parallel.h"
@@ -47,10 +48,12 @@ Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange b
 // As the worker begins.
 Result<Shape> shape_of(const ServeFlags& flags) {
   if (flags.backend == "cuda") {
-    if (const auto usable = cuda::usable(); !usable.ok()) {
+    const auto devices = cuda::usable_devices();
+    if (!devices.ok()) {
       return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("--backend: found cuda, allowed is cpu here: {}", usable.error().message)};
+                   fmt::format("--backend: found cuda, allowed is cpu here: {}", devices.error().message)};
     }
+    WINDLASS_RETURN_IF_ERROR(cuda::check_devices(flags.tensor_parallel, *devices));
   }
   WINDLASS_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(flags.model_folder));
   WINDLASS_RETURN_IF_ERROR(check_tensor_parallel(config, flags.tensor_parallel));
@@ -68,25 +71,54 @@ std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   return hash.value();
 }
 
-// On the GPU, with as large a KV cache as was asked for, or as fits.
-Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
-                                              std::function<void(const Error&)> lost) {
-  WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
-  WINDLASS_ASSIGN_OR_RETURN(auto device, cuda::open_device(flags.precision));
+cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group) {
   cuda::CudaBackendOptions options;
   options.kv_blocks = shape.options.kv_blocks;
   options.max_batch_tokens = shape.options.max_batch_tokens;
   options.max_logit_rows = shape.options.max_logit_rows;
   options.max_context_tokens = shape.options.max_context_tokens;
   options.blocks = shape.blocks;
-  const cuda::MemoryNeed need = cuda::memory_need(shape.config, options, flags.precision, device->multiprocessors());
+  options.group = group;
+  return options;
+}
+
+// This rank's device, once all ranks have theirs.
+Result<std::unique_ptr<cuda::Device>> open_rank_device(const ServeFlags& flags, const TensorRanks& ranks) {
+  if (ranks.group == nullptr) return cuda::open_device(flags.precision);
+  RankGroup& group = *ranks.group;
+  cuda::DeviceRank rank{group.rank(), group.ranks(), {}};
+  if (group.rank() == 0) {
+    WINDLASS_ASSIGN_OR_RETURN(rank.network, cuda::new_network_id());
+  }
+  WINDLASS_ASSIGN_OR_RETURN(const auto told, told_by_rank_0(group, rank.network));
+  std::copy(told.begin(), told.end(), rank.network.begin());
+  RankWatch watch(group, RankGroup::kNoLimit, nullptr, ranks.lost);
+  const RankWatch::Step opening(watch);
+  return cuda::open_device(flags.precision, rank);
+}
+
+// On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks.
+Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
+                                              const TensorRanks& ranks) {
+  WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
+  WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
+  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group);
+  options.multiprocessors = device->multiprocessors();
+  if (ranks.group != nullptr) {
+    WINDLASS_ASSIGN_OR_RETURN(const std::int64_t least, least_of_ranks(*ranks.group, options.multiprocessors));
+    options.multiprocessors = static_cast<int>(least);
+  }
+  const cuda::MemoryNeed need = cuda::memory_need(shape.config, options, flags.precision, options.multiprocessors);
   WINDLASS_ASSIGN_OR_RETURN(const cuda::DeviceMemory memory, device->memory());
   const std::int64_t least = flags.kv_cache_tokens > 0 ? options.kv_blocks : blocks_for(options.max_context_tokens);
   WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks,
                             cuda::affordable_kv_blocks(need, memory, flags.gpu_memory_share, options.kv_blocks, least));
+  if (ranks.group != nullptr) {
+    WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
+  }
   return cuda::make_cuda_backend(
-      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks); }, std::move(device), options,
-      std::move(lost));
+      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice()); },
+      std::move(device), options, ranks.lost);
 }
 
 // What all kinds of worker, and all ranks, begin with.
@@ -98,7 +130,8 @@ struct Parts {
   std::unique_ptr<Backend> backend;
 };
 
-Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::function<void(const Error&)> lost = nullptr) {
+Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
+  RankGroup* const group = ranks.group;
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
   parts.shape.options.group = group;
@@ -106,15 +139,15 @@ Result<Parts> load_parts(const ServeFlags& flags, RankGroup* group, std::functio
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   parts.fingerprint = fingerprint_of(store, flags.weights);
   if (flags.backend == "cuda") {
-    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, std::move(lost)));
-    return parts;
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, ranks));
+  } else {
+    const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
+    parts.weights = std::make_unique<BlockWeights>(shape.config, slice, flags.weights);
+    WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks));
+    parts.weights->add(std::move(weights), shape.blocks);
+    parts.bytes = bytes_of(*parts.weights->weights());
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
   }
-  const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
-  parts.weights = std::make_unique<BlockWeights>(shape.config, slice, flags.weights);
-  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks));
-  parts.weights->add(std::move(weights), shape.blocks);
-  parts.bytes = bytes_of(*parts.weights->weights());
-  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
   if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
   return parts;
 }
@@ -234,10 +267,13 @@ ModelHost::ModelHost(ServeFlags flags, const Clock& clock, const metrics::Worker
 
 Result<Served> ModelHost::load() {
   const double started_s = clock_.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_.group, ranks_.lost));
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_));
   if (ranks_.group != nullptr) {
-    parts.backend =
-        make_tensor_parallel_backend(parts.shape.config, parts.shape.options, std::move(parts.backend), ranks_.lost);
+    const ModelConfig& config = parts.shape.config;
+    auto own = std::move(parts.backend);
+    parts.backend = flags_.backend == "cuda"
+                        ? make_tensor_parallel_backend(config, *ranks_.group, std::move(own), ranks_.lost)
+                        : make_tensor_parallel_backend(config, parts.shape.options, std::move(own), ranks_.lost);
   }
   config_ = parts.shape.config;
   fingerprint_ = parts.fingerprint;
@@ -313,13 +349,16 @@ Result<Served> ModelHost::take_up(const TensorStore& store, BlockRange blocks, s
 
 Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags));
-  const RankGroupSizes sizes = tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
+  const RankGroupSizes sizes = flags.backend == "cuda"
+                                   ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr), flags.tensor_parallel)
+                                   : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
   return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
 }
 
-Result<void> serve_rank_part(const ServeFlags& flags, RankGroup& group) {
-  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, &group));
-  return serve_tensor_rank(group, *parts.backend);
+Result<void> serve_rank_part(const ServeFlags& flags, TensorRanks ranks) {
+  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, ranks));
+  return flags.backend == "cuda" ? serve_device_rank(*ranks.group, *parts.backend)
+                                 : serve_tensor_rank(*ranks.group, *parts.backend);
 }
 
 }  // namespace windlass::worker

@@ -86,7 +86,7 @@ struct OtherWorkers {
 // RankGroup; those of the model's config.
 [[nodiscard]] Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags);
 
-// The other ranks, where there are any, and who is told on the engine's thread that one of them, or the GPU, is lost.
+// The other ranks, where there are any, and who is told that one of them, or the GPU, is lost; on any thread.
 struct TensorRanks {
   RankGroup* group = nullptr;
   std::function<void(const Error&)> lost;
@@ -142,7 +142,7 @@ class ModelHost {
 };
 
 // What ranks other than 0 do instead: load their part and compute it until rank 0 ends them. Errors as above, or of a rank that
-// is lost.
-[[nodiscard]] Result<void> serve_rank_part(const ServeFlags& flags, RankGroup& group);
+// is lost. REQUIRES: ranks.group.
+[[nodiscard]] Result<void> serve_rank_part(const ServeFlags& flags, TensorRanks ranks);
 
 }  // namespace windlass::worker

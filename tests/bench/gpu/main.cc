@@ -203,7 +203,7 @@ Result<void> run_bench() {
 // With any argument it only says whether there is a GPU.
 int main(int argc, char**) {
   using namespace windlass;
-  if (const auto usable = worker::cuda::usable(); !usable.ok()) {
+  if (const auto usable = worker::cuda::usable_devices(); !usable.ok()) {
     fmt::print(stderr, "worker_gpu_benchmark: {}\n", usable.error().message);
     return 3;
   }

@@ -232,9 +232,94 @@ TEST_F(TensorParallelWorker, RefusesWrongDegrees) {
       HasSubstr("--tensor-parallel: found 4, allowed for this model are 1, 2: config.json's num_key_value_heads (2) must "
                 "be divisible by it"));
   EXPECT_THAT(refused({"--tensor-parallel", "0"}, 2), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
-  EXPECT_THAT(refused({"--tensor-parallel", "2", "--backend", "cuda"}, 2),
-              HasSubstr("allowed together with --backend cuda is 1"));
+  EXPECT_THAT(refused({"--tensor-parallel", "2", "--backend", "cuda", "--weights", "fp8"}, 2),
+              HasSubstr("--weights: found fp8, allowed together with --backend cuda is fp32"));
   EXPECT_THAT(refused({"--tensor-parallel", "2", "--tensor-rank", "1"}, 2), HasSubstr("--tensor-rank: found 1"));
+}
+
+// Two ranks with a GPU each.
+class Gpu2Worker : public TensorParallelWorker {
+ protected:
+  void SetUp() override {
+    TensorParallelWorker::SetUp();
+    std::string found;
+    if (gpus(found) < 2) GTEST_SKIP() << "two GPUs are needed: " << found;
+  }
+  std::unique_ptr<Process> start_on_gpus() { return start_ranks({"--backend", "cuda", "--precision", "fp32"}); }
+};
+
+// Given requests of several hundred tokens, whole, streamed and of several choices, two GPUs give the greedy texts of the CPU;
+// given SIGTERM during a stream they finish it, and nothing is left of them.
+TEST_F(Gpu2Worker, AnswersAsTheCpuAndDrains) {
+  const auto worker = start_on_gpus();
+  const int port = testing::free_port();
+  auto alone = start_at(port);
+  json several = request();
+  several["n"] = 3;
+  for (const json& body : {request(), several}) {
+    const Answer one = ask(port, "POST", kCompletions, body.dump());
+    const Answer two = ask(port_, "POST", kCompletions, body.dump());
+    ASSERT_EQ(one.status, 200) << one.body;
+    ASSERT_EQ(two.status, 200) << two.body;
+    const json expected = json::parse(one.body), found = json::parse(two.body);
+    ASSERT_EQ(found["choices"].size(), expected["choices"].size());
+    for (std::size_t i = 0; i < found["choices"].size(); ++i) {
+      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
+    }
+  }
+  Connection connection(port_);
+  connection.send("POST", kCompletions, completion(1000, true));
+  ASSERT_TRUE(connection.read_until("data: "));
+  worker->signal(SIGTERM);
+  const auto stream = parse_stream(testing::parse_answer(connection.read_all()).body);
+  EXPECT_EQ(stream.tokens, 1000);
+  EXPECT_EQ(stream.done, 1);
+  EXPECT_EQ(worker->wait(), 0) << worker->log();
+  expect_nothing_left();
+}
+
+// Given a chain of a worker on the CPU and one on two GPUs, it answers as one worker on the CPU does.
+TEST_F(Gpu2Worker, ChainsWithTheCpu) {
+  const auto alone = start();
+  const int later = testing::free_port(), first = testing::free_port();
+  const auto rest = start_at(later, {"--blocks", "1:3", "--tensor-parallel", "2", "--backend", "cuda", "--precision", "fp32"});
+  const auto head = start_at(first, {"--blocks", "0:1", "--next", "127.0.0.1:" + std::to_string(later)});
+  const Answer expected = ask(port_, "POST", kCompletions, request().dump());
+  const Answer found = ask(first, "POST", kCompletions, request().dump());
+  ASSERT_EQ(found.status, 200) << found.body;
+  EXPECT_EQ(json::parse(found.body)["choices"][0]["text"], json::parse(expected.body)["choices"][0]["text"]);
+}
+
+// Given rank 1 killed under load, so that rank 0's GPU waits for what never comes, and in another worker while it is idle, the
+// worker ends within five seconds with the code and the reason that it has on the CPU.
+TEST_F(Gpu2Worker, LostRankEndsTheWorker) {
+  for (const bool loaded : {true, false}) {
+    const auto worker = start_on_gpus();
+    const auto streams = loaded ? load() : std::vector<std::unique_ptr<Connection>>();
+    ASSERT_EQ(::kill(other_, SIGKILL), 0);
+    EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+    EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 (process " + std::to_string(other_) + ") was ended by signal 9"));
+    expect_nothing_left();
+  }
+}
+
+// Given rank 1 frozen under load, the same.
+TEST_F(Gpu2Worker, FrozenRankEndsTheWorker) {
+  const auto worker = start_on_gpus();
+  const auto streams = load();
+  ASSERT_EQ(::kill(other_, SIGSTOP), 0);
+  EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+  EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
+  expect_nothing_left();
+}
+
+// Given rank 0 killed under load, rank 1 and the memory are gone soon after.
+TEST_F(Gpu2Worker, NothingOutlivesRankZero) {
+  const auto worker = start_on_gpus();
+  const auto streams = load();
+  worker->signal(SIGKILL);
+  EXPECT_EQ(worker->wait(kSoon), 128 + SIGKILL);
+  expect_nothing_left();
 }
 
 // Given models with experts and OPT, and weights of each format, a worker of two ranks and a chain of two workers answer as one

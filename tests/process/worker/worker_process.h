@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -264,6 +265,14 @@ class Worker : public ::testing::Test {
          "--kv-heads", architecture == "opt" ? "4" : "2", "--intermediate", "344", "--max-context", "4096", model().string()},
         folder_ / "init.log");
     ASSERT_EQ(init.wait(), 0) << init.log();
+  }
+  // How many GPUs a worker would find here; `why` takes what --version says.
+  int gpus(std::string& why) const {
+    Process version({kProgram, "--version"}, folder_ / "version.log");
+    EXPECT_EQ(version.wait(), 0);
+    why = version.log();
+    std::smatch found;
+    return std::regex_search(why, found, std::regex("([0-9]+) usable device")) ? std::stoi(found[1]) : 0;
   }
   std::filesystem::path model() const { return folder_ / "model"; }
   std::string metrics_text() const { return ask(port_, "GET", "/metrics").body; }

@@ -312,28 +312,24 @@ TEST_F(Worker, UnusableArguments) {
   EXPECT_EQ(flag.wait(), 2);
 }
 
-// What --version prints: also whether there is a GPU.
-std::string version_text(const std::filesystem::path& folder) {
-  Process version({kProgram, "--version"}, folder / "version.log");
-  EXPECT_EQ(version.wait(), 0);
-  return version.log();
-}
-
-// Given --backend cuda on a machine without a GPU, the worker says why not and exits 1.
+// Given --backend cuda on a machine without a GPU, in one rank or several, the worker says why not and exits 1.
 TEST_F(Worker, CudaBackendWithoutAGpu) {
-  const std::string version = version_text(folder_);
-  if (version.find("device found") != std::string::npos) GTEST_SKIP() << "this machine has a GPU: " << version;
+  std::string found;
+  if (gpus(found) > 0) GTEST_SKIP() << "this machine has a GPU: " << found;
   make_model();
-  Process cuda({kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port()), "--backend", "cuda"},
-               folder_ / "cuda.log");
-  EXPECT_EQ(cuda.wait(), 1);
-  EXPECT_THAT(cuda.log(), HasSubstr("--backend: found cuda, allowed is cpu here"));
+  for (const char* ranks : {"1", "2"}) {
+    Process cuda({kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port()), "--backend", "cuda",
+                  "--tensor-parallel", ranks},
+                 folder_ / "cuda.log");
+    EXPECT_EQ(cuda.wait(), 1);
+    EXPECT_THAT(cuda.log(), HasSubstr("--backend: found cuda, allowed is cpu here"));
+  }
 }
 
 // Given --backend cuda on a machine with a GPU, the greedy answer in FP32 is the CPU's.
 TEST_F(Worker, CudaBackendAnswersAsTheCpu) {
-  const std::string version = version_text(folder_);
-  if (version.find("device found") == std::string::npos) GTEST_SKIP() << "no GPU: " << version;
+  std::string found;
+  if (gpus(found) == 0) GTEST_SKIP() << "no GPU: " << found;
   const auto text_of = [](const Answer& answer) { return json::parse(answer.body)["choices"][0]["text"].get<std::string>(); };
   std::string expected;
   {
@@ -346,6 +342,21 @@ TEST_F(Worker, CudaBackendAnswersAsTheCpu) {
   const Answer answer = ask(port_, "POST", "/v1/completions", completion(40, false));
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(text_of(answer), expected);
+}
+
+// Given more ranks than GPUs, the worker says so before it loads anything and exits 1.
+TEST_F(Worker, CudaBackendRefusesMoreRanksThanGpus) {
+  std::string found;
+  const int count = gpus(found);
+  if (count == 0) GTEST_SKIP() << "no GPU: " << found;
+  if (count >= 64) GTEST_SKIP() << "more GPUs than ranks may be: " << found;
+  make_model();
+  Process cuda({kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port()), "--backend", "cuda",
+                "--tensor-parallel", std::to_string(count + 1)},
+               folder_ / "cuda.log");
+  EXPECT_EQ(cuda.wait(), 1);
+  EXPECT_THAT(cuda.log(), HasSubstr("--tensor-parallel: found " + std::to_string(count + 1) +
+                                    ", allowed with --backend cuda is at most " + std::to_string(count) + " here"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/unit/worker/cuda_devices.h"
+#include "tests/unit/worker/cuda_models.h"
 #include "tests/unit/worker/golden_parity.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
@@ -20,50 +21,12 @@ namespace windlass::worker {
 namespace {
 
 using cuda::CudaBackendOptions;
+using testing::dense_config;
 using ::testing::HasSubstr;
 using testing::random_tokens;
 using testing::random_weights;
-
-// Of what the backend serves.
-ModelConfig dense_config(Rng& rng) {
-  ModelConfig config = testing::random_config(rng);
-  config.experts = 0;
-  config.dense_mlp.clear();
-  config.norm = Norm::kRms;
-  config.positions = Positions::kRotary;
-  config.activation = Activation::kSwiGlu;
-  config.mlp_bias = false;
-  return config;
-}
-
-// As load_weights() gives them, block by block.
-cuda::WeightSource source_of(const ModelConfig& config, const ModelWeights& weights) {
-  return [&config, &weights](BlockRange blocks) -> Result<ModelWeights> {
-    ModelWeights some;
-    const bool ends = blocks.end == config.layers;
-    if (blocks.first == 0 || (ends && config.tie_word_embeddings)) some.embedding = weights.embedding;
-    some.layers.assign(weights.layers.begin() + blocks.first, weights.layers.begin() + blocks.end);
-    if (ends) some.final_norm = weights.final_norm;
-    if (ends) some.lm_head = weights.lm_head;
-    return some;
-  };
-}
-
-// All weights exact in BF16, so that only what is computed with them differs.
-ModelWeights rounded(ModelWeights weights) {
-  const auto round = [](std::vector<float>& values) {
-    for (float& value : values) value = float_from_bf16(bf16_from_float(value));
-  };
-  for (LayerWeights& layer : weights.layers) {
-    for (std::vector<float>* values :
-         {&layer.qkv.values, &layer.attention_out.values, &layer.mlp.in.values, &layer.mlp.out.values}) {
-      round(*values);
-    }
-  }
-  round(weights.embedding);
-  round(weights.lm_head);
-  return weights;
-}
+using testing::rounded;
+using testing::source_of;
 
 class CudaBackend : public testing::OnCudaDevice {
  protected:
@@ -428,7 +391,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, CudaGolden,
 TEST_P(CudaGolden, LogitsAreThoseOfTransformers) {
   const auto [name, gpu] = GetParam();
   if (gpu) {
-    if (const auto usable = cuda::usable(); !usable.ok()) GTEST_SKIP() << "no GPU: " << usable.error().message;
+    if (const auto usable = cuda::usable_devices(); !usable.ok()) GTEST_SKIP() << "no GPU: " << usable.error().message;
   }
   const auto make = [gpu = gpu](const ModelConfig& config, const ModelWeights& weights) -> Result<std::unique_ptr<Backend>> {
     CudaBackendOptions options;

@@ -40,18 +40,24 @@ TEST_P(CudaParity, Gemm) {
   }
 }
 
-// Given tokens, their rows of the embedding are what is there.
+// Given tokens, their rows of the embedding are what is there; of a part of the vocabulary, the others' are zeros.
 TEST_P(CudaParity, EmbedTokens) {
   Rng rng(22, "cuda embed");
   const int hidden = 37, vocab = 11;
   const auto embedding = random(rng, vocab * hidden);
   const std::vector<std::int32_t> tokens{3, 10, 0, 3};
-  const OnDevice on_embedding = put(embedding), on_tokens = put_plain(tokens), out = put_plain(std::vector<float>(4 * hidden));
-  kernels().embed_tokens(stream(), {on_tokens.as<std::int32_t>(), on_embedding.get(), out.as<float>(), 4, hidden});
-  const auto found = get_floats(out, 4 * hidden);
-  for (std::size_t t = 0; t < tokens.size(); ++t) {
-    for (int i = 0; i < hidden; ++i) {
-      EXPECT_EQ(found[t * hidden + static_cast<std::size_t>(i)], embedding[static_cast<std::size_t>(tokens[t] * hidden + i)]);
+  const OnDevice on_tokens = put_plain(tokens), out = put_plain(std::vector<float>(4 * hidden));
+  for (const int first : {0, 3, 4}) {
+    const int end = first == 0 ? vocab : 10;
+    const OnDevice part = put(std::vector<float>(embedding.begin() + first * hidden, embedding.begin() + end * hidden));
+    kernels().embed_tokens(stream(), {on_tokens.as<std::int32_t>(), part.get(), out.as<float>(), 4, hidden, first, end});
+    const auto found = get_floats(out, 4 * hidden);
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      const bool here = tokens[t] >= first && tokens[t] < end;
+      for (int i = 0; i < hidden; ++i) {
+        EXPECT_EQ(found[t * hidden + static_cast<std::size_t>(i)],
+                  here ? embedding[static_cast<std::size_t>(tokens[t] * hidden + i)] : 0);
+      }
     }
   }
 }

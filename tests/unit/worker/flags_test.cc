@@ -50,7 +50,9 @@ TEST(Flags, TensorParallel) {
   };
   EXPECT_THAT(with({"--tensor-parallel=0"}), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
   EXPECT_THAT(with({"--tensor-parallel=65"}), HasSubstr("--tensor-parallel: found 65, allowed is 1 to 64"));
-  EXPECT_THAT(with({"--tensor-parallel=2", "--backend=cuda"}), HasSubstr("--tensor-parallel: found 2, allowed together with"));
+  EXPECT_TRUE(parse_flags({"--model=/m", "--port=1", "--tensor-parallel=2", "--backend=cuda", "--blocks=0:2"}, "v").ok());
+  EXPECT_THAT(with({"--tensor-parallel=2", "--backend=cuda", "--weights=int8"}),
+              HasSubstr("--weights: found int8, allowed together with --backend cuda is fp32"));
   EXPECT_THAT(with({"--tensor-rank=1"}), HasSubstr("--tensor-rank: found 1, allowed is 0 to 0"));
   EXPECT_THAT(with({"--tensor-parallel=2", "--tensor-rank=1"}), HasSubstr("rank 0 starts the others itself"));
   EXPECT_THAT(with({"--tensor-parallel=2", "--tensor-memory=5"}), HasSubstr("rank 0 starts the others itself"));
@@ -216,7 +218,7 @@ TEST(Flags, EngineSizes) {
 
 // Given --backend cuda where no GPU is, loading says so and why.
 TEST(Flags, CudaBackendIsAnsweredHonestly) {
-  if (cuda::usable().ok()) GTEST_SKIP() << "this machine has a GPU: " << cuda::describe();
+  if (cuda::usable_devices().ok()) GTEST_SKIP() << "this machine has a GPU: " << cuda::describe();
   SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, "m");
@@ -225,7 +227,7 @@ TEST(Flags, CudaBackendIsAnsweredHonestly) {
   const auto model = ModelHost(flags, clock, metrics, {}).load();
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message,
-              HasSubstr("--backend: found cuda, allowed is cpu here: " + cuda::usable().error().message));
+              HasSubstr("--backend: found cuda, allowed is cpu here: " + cuda::usable_devices().error().message));
 }
 
 }  // namespace

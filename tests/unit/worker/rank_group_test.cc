@@ -227,6 +227,56 @@ TEST(RankGroup, LateAndFailedRanksAreNamed) {
   });
 }
 
+// Given errands beside the steps of three ranks, each is done once and in order by all others, with what rank 0 wrote for each
+// of them; and what they write into their own floats is there when rank 0 has waited.
+TEST(RankGroup, ErrandsAreDoneBesideTheSteps) {
+  RankGroupSizes sizes = sizes_of(3, 40);
+  sizes.errand_bytes = sizeof(std::int32_t);
+  constexpr std::int32_t kErrands = 200;
+  with_ranks(sizes, [](RankGroup& group) {
+    std::thread errands([&] {
+      for (std::int32_t i = 1; i <= kErrands; ++i) {
+        std::int32_t number = i;
+        if (group.rank() > 0) {
+          ASSERT_TRUE(group.take_errand().ok());
+          std::memcpy(&number, group.errand().data(), sizeof(number));
+          ASSERT_EQ(number, i);
+          EXPECT_EQ(group.own(group.rank())[1], static_cast<float>(i + group.rank()));
+          group.own(group.rank())[2] = static_cast<float>(1000 * group.rank() + i);
+          group.errand_done();
+          continue;
+        }
+        std::memcpy(group.errand().data(), &number, sizeof(number));
+        for (const int rank : {1, 2}) group.own(rank)[1] = static_cast<float>(i + rank);
+        group.give_errand();
+        ASSERT_TRUE(group.wait_for_errand().ok());
+        for (const int rank : {1, 2}) EXPECT_EQ(group.own(rank)[2], static_cast<float>(1000 * rank + i));
+      }
+    });
+    for (int round = 0; round < 200; ++round) {
+      group.addend(40)[7] = static_cast<float>(round + group.rank());
+      std::vector<float> sum(40);
+      ASSERT_TRUE(group.add_sum(sum.data(), 40).ok());
+      ASSERT_EQ(sum[7], static_cast<float>(3 * round + 3));
+    }
+    errands.join();
+  });
+}
+
+// Given a rank that cannot go on, who waits for an errand, or to be given one, ends with its reason.
+TEST(RankGroup, ErrandsEndWithTheGroup) {
+  RankGroupSizes sizes = sizes_of(3, 8);
+  sizes.errand_bytes = 8;
+  with_ranks(sizes, [](RankGroup& group) {
+    if (group.rank() == 2) return group.fail("out of memory");
+    if (group.rank() == 0) group.give_errand();
+    auto outcome = group.rank() == 0 ? group.wait_for_errand() : group.take_errand();
+    if (group.rank() == 1 && outcome.ok()) outcome = group.take_errand();  // the first one had been given
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.error().message, "out of memory");
+  });
+}
+
 // Given sizes that are not those of rank 0, or more memory than the machine has, both are refused with what was found.
 TEST(RankGroup, RefusesWhatDoesNotFit) {
   const auto first = RankGroup::create(sizes_of(2, 8));

@@ -15,51 +15,22 @@
 #include "tests/unit/worker/fake_backend.h"
 #include "tests/unit/worker/model_files.h"
 #include "tests/unit/worker/random_model.h"
+#include "tests/unit/worker/tensor_parallel_cases.h"
 #include "worker/engine/engine.h"
 
 namespace windlass::worker {
 namespace {
 
+using testing::Both;
+using testing::Compared;
 using ::testing::EndsWith;
+using testing::expect_same_rows;
 using ::testing::HasSubstr;
+using testing::kMostDifference;
 using testing::random_tokens;
 using testing::random_weights;
-
-constexpr double kMostDifference = 1e-4;  // of logits; top two that lie closer may change places
-
-// Rows, or columns, that a rank has of a matrix (rows, columns).
-template <class T>
-std::vector<T> rows_of(const std::vector<T>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
-                       std::int64_t columns) {
-  if (from.empty()) return {};
-  const auto begin = from.begin() + (first + slice.first(rows)) * columns;
-  return {begin, begin + slice.size(rows) * columns};
-}
-template <class T>
-std::vector<T> columns_of(const std::vector<T>& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
-  if (from.empty()) return {};
-  std::vector<T> out;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto begin = from.begin() + row * columns + slice.first(columns);
-    out.insert(out.end(), begin, begin + slice.size(columns));
-  }
-  return out;
-}
-WeightMatrix rows_of(const WeightMatrix& from, TensorSlice slice, std::int64_t first, std::int64_t rows, std::int64_t columns) {
-  return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.halves, slice, first, rows, columns),
-          rows_of(from.codes, slice, first, rows, columns), rows_of(from.scales, slice, first, rows, 1)};
-}
-// Each row's scale is that of all its columns.
-WeightMatrix columns_of(const WeightMatrix& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
-  return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.halves, slice, rows, columns),
-          columns_of(from.codes, slice, rows, columns), from.scales};
-}
-void append(WeightMatrix& to, const WeightMatrix& more) {
-  to.values.insert(to.values.end(), more.values.begin(), more.values.end());
-  to.halves.insert(to.halves.end(), more.halves.begin(), more.halves.end());
-  to.codes.insert(to.codes.end(), more.codes.begin(), more.codes.end());
-  to.scales.insert(to.scales.end(), more.scales.begin(), more.scales.end());
-}
+using testing::run_schedule;
+using testing::slice_of_rank;
 
 // Numbers in the matrices of a layer that are cut.
 std::int64_t cut_numbers(const LayerWeights& layer) {
@@ -68,48 +39,6 @@ std::int64_t cut_numbers(const LayerWeights& layer) {
   for (const MlpWeights& expert : layer.experts) count += expert.in.elements() + expert.out.elements();
   return count;
 }
-void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
-
-// What a rank is to have of an MLP so wide.
-MlpWeights mlp_of_rank(const ModelConfig& config, const MlpWeights& from, TensorSlice slice, std::int64_t width) {
-  MlpWeights out = from;
-  out.in = rows_of(from.in, slice, 0, width, config.hidden_size);
-  out.in_bias = rows_of(from.in_bias, slice, 0, width, 1);
-  if (config.activation == Activation::kSwiGlu) {
-    append(out.in, rows_of(from.in, slice, width, width, config.hidden_size));
-    append(out.in_bias, rows_of(from.in_bias, slice, width, width, 1));
-  }
-  out.out = columns_of(from.out, slice, config.hidden_size, width);
-  return out;
-}
-
-// What a rank is to have of the model's blocks.
-ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole, BlockRange blocks, TensorSlice slice) {
-  const std::int64_t hidden = config.hidden_size, q = config.q_size(), kv = config.kv_size();
-  const bool ends = blocks.end == config.layers;
-  ModelWeights out;
-  if (blocks.first == 0 || (ends && config.tie_word_embeddings))
-    out.embedding = rows_of(whole.embedding, slice, 0, config.vocab_size, hidden);
-  if (blocks.first == 0) out.positions = whole.positions;
-  for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
-    const LayerWeights& from = whole.layers[static_cast<std::size_t>(i)];
-    LayerWeights layer = from;
-    layer.qkv = rows_of(from.qkv, slice, 0, q, hidden);
-    append(layer.qkv, rows_of(from.qkv, slice, q, kv, hidden));
-    append(layer.qkv, rows_of(from.qkv, slice, q + kv, kv, hidden));
-    layer.qkv_bias = rows_of(from.qkv_bias, slice, 0, q, 1);
-    append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q, kv, 1));
-    append(layer.qkv_bias, rows_of(from.qkv_bias, slice, q + kv, kv, 1));
-    layer.attention_out = columns_of(from.attention_out, slice, hidden, q);
-    if (from.experts.empty()) layer.mlp = mlp_of_rank(config, from.mlp, slice, config.intermediate_size);
-    for (MlpWeights& expert : layer.experts) expert = mlp_of_rank(config, expert, slice, config.expert_intermediate_size);
-    out.layers.push_back(std::move(layer));
-  }
-  if (ends) out.final_norm = whole.final_norm;
-  if (ends) out.lm_head = rows_of(whole.lm_head, slice, 0, config.vocab_size, hidden);
-  return out;
-}
-
 ModelConfig config_for(Rng& rng, int ranks) {
   ModelConfig config = testing::random_config(rng);
   config.kv_heads = ranks * rng.integer(1, 2);
@@ -169,97 +98,6 @@ std::unique_ptr<Backend> alone(const ModelConfig& config, const ModelWeights& we
   auto made = make_cpu_backend(config, weights, options);
   EXPECT_TRUE(made.ok());
   return std::move(made).value();
-}
-
-struct Compared {
-  std::int64_t rows = 0;
-  std::int64_t close = 0;  // of them with other greedy tokens, and the top two closer than the difference
-};
-
-void expect_same_rows(std::span<const float> found, std::span<const float> expected, std::int64_t vocab, Compared& counts) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], kMostDifference);
-  for (auto row = expected.begin(); row != expected.end(); row += vocab) {
-    ++counts.rows;
-    const auto other = found.begin() + (row - expected.begin());
-    const auto best = std::max_element(row, row + vocab) - row;
-    const auto chosen = std::max_element(other, other + vocab) - other;
-    if (best == chosen) continue;
-    ++counts.close;
-    EXPECT_LT(row[best] - row[chosen], kMostDifference);
-  }
-}
-
-// Runs every batch on both and answers as the first does, so that both see the same schedule.
-class Both final : public Backend {
- public:
-  Both(const ModelConfig& config, Backend& reference, Backend& first, Backend* second)
-      : config_(config), reference_(reference), first_(first), second_(second) {}
-
-  [[nodiscard]] std::int64_t vocab_size() const override { return reference_.vocab_size(); }
-  [[nodiscard]] std::int64_t kv_blocks() const override { return reference_.kv_blocks(); }
-  [[nodiscard]] KvShape kv_shape() const override { return reference_.kv_shape(); }
-  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
-    reference_.read_kv(range, blocks, out);
-  }
-  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
-    reference_.write_kv(range, blocks, in);
-  }
-
-  Compared counts;
-
- private:
-  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& /*layer_done*/,
-                                                   std::int64_t /*skip*/) override {
-    const auto expected = reference_.forward(chunks);
-    EXPECT_TRUE(expected.ok());
-    auto found = first_.forward(chunks);
-    EXPECT_TRUE(found.ok()) << found.error().message;
-    if (second_ != nullptr && found.ok()) {  // the rest of the blocks
-      std::vector<SequenceChunk> rest(chunks.begin(), chunks.end());
-      const float* hidden = found->data();
-      for (SequenceChunk& each : rest) {
-        each.hidden = {hidden, each.tokens.size() * static_cast<std::size_t>(config_.hidden_size)};
-        hidden += each.hidden.size();
-        each.tokens = {};
-      }
-      found = second_->forward(rest);
-      EXPECT_TRUE(found.ok()) << found.error().message;
-    }
-    if (found.ok()) expect_same_rows(*found, *expected, vocab_size(), counts);
-    return expected;
-  }
-
-  const ModelConfig& config_;
-  Backend& reference_;
-  Backend& first_;
-  Backend* second_;
-};
-
-// Requests that come, are computed in chunks beside each other, share the blocks of a common beginning and lose their blocks to
-// one another. `found`: grows by the tokens that they shared.
-std::int64_t run_schedule(Rng& rng, const ModelConfig& config, Backend& backend, std::int64_t* found = nullptr) {
-  EngineOptions options;
-  options.max_running = 4;
-  options.max_waiting = 100;
-  options.max_context_tokens = 100;
-  options.max_batch_tokens = rng.integer(8, 40);
-  const testing::ManualClock clock;
-  Engine engine(options, backend, testing::letter, clock);
-  RequestId next = 0;
-  const auto common = random_tokens(rng, config, 70);
-  for (int step = 0; next < 10 || !engine.idle(); ++step) {
-    for (; next < 10 && rng.uniform() < 0.4; ++next) {
-      auto prompt = random_tokens(rng, config, rng.integer(1, 70));
-      if (rng.uniform() < 0.5) std::copy_n(common.begin(), prompt.size() - 1, prompt.begin());
-      EXPECT_TRUE(engine.submit(next, testing::greedy(std::move(prompt), rng.integer(1, 30)), 0).ok());
-    }
-    for (const TokenEvent& event : engine.step()) {
-      EXPECT_NE(event.finish, FinishReason::kError) << event.error;
-    }
-  }
-  if (found != nullptr) *found += engine.prefix_counts().found;
-  return engine.preemptions();
 }
 
 // Given a cache of seven blocks and four requests that share all but one of theirs, so that the batch names far more blocks
@@ -516,6 +354,32 @@ TEST(TensorParallel, OtherWeightsAreNoticed) {
   second.join();
   ASSERT_FALSE(met.ok());
   EXPECT_THAT(met.error().message, HasSubstr("found fingerprint 0000000000000007 at rank 1"));
+}
+
+// Given what rank 0 says and numbers of all ranks, each hears the same and the least, time and again.
+TEST(TensorParallel, RanksAgreeBeforeTheyServe) {
+  RankGroupSizes sizes;
+  sizes.ranks = 3;
+  sizes.message_bytes = static_cast<std::int64_t>(kMostTold);
+  std::vector<std::shared_ptr<RankGroup>> groups;
+  for (int rank = 0; rank < 3; ++rank) {
+    groups.push_back((rank == 0 ? RankGroup::create(sizes) : RankGroup::join(groups[0]->descriptor(), rank, sizes)).value());
+  }
+  const auto agree = [](RankGroup& group) {
+    for (int round = 0; round < 20; ++round) {
+      const std::vector<std::byte> own(128, static_cast<std::byte>(round + group.rank()));
+      const auto told = told_by_rank_0(group, own);
+      ASSERT_TRUE(told.ok()) << told.error().message;
+      EXPECT_EQ(*told, std::vector<std::byte>(128, static_cast<std::byte>(round)));
+      const auto least = least_of_ranks(group, 100 * round + (group.rank() + round) % 3);
+      ASSERT_TRUE(least.ok()) << least.error().message;
+      EXPECT_EQ(*least, 100 * round);
+    }
+  };
+  std::vector<std::thread> others;
+  for (const int rank : {1, 2}) others.emplace_back([&, rank] { agree(*groups[static_cast<std::size_t>(rank)]); });
+  agree(*groups[0]);
+  for (std::thread& each : others) each.join();
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// One forward pass: which kernel gets what, and when the host waits.
+// One forward pass: which kernel gets what, and when the host waits. config_ has this rank's heads and width; what has the
+// whole hidden size is whole, and the same bits, at every rank.
 #include "worker/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cuda/batch.h"
 #include "worker/backend/cuda/kernels.h"
+#include "worker/collective/rank_watch.h"
 #include "worker/model/safetensors.h"
 
 namespace windlass::worker::cuda {
@@ -122,7 +125,9 @@ class CudaBackend final : public Backend {
  public:
   CudaBackend(const ModelConfig& config, std::unique_ptr<Device> device, const CudaBackendOptions& options,
               std::function<void(const Error&)> lost)
-      : config_(config),
+      : slice_(options.slice()),
+        whole_(config),
+        config_(config_of_rank(config, slice_.ranks)),
         options_(options),
         blocks_(options.blocks.value_or(config.all_blocks())),
         lost_(std::move(lost)),
@@ -141,7 +146,7 @@ class CudaBackend final : public Backend {
                    fmt::format("--kv-cache-tokens: found {}, allowed with --backend cuda is at most {}",
                                options_.kv_blocks * kKvBlockTokens, std::numeric_limits<std::int32_t>::max())};
     }
-    sizes_ = working_sizes(config_, options_, device_->multiprocessors());
+    sizes_ = working_sizes(whole_, options_, multiprocessors());
     WINDLASS_ASSIGN_OR_RETURN(weights_, upload_weights(*device_, config_, blocks_, source));
     WINDLASS_RETURN_IF_ERROR(take_working_memory());
     const std::int64_t element = bytes_of(device_->precision());
@@ -151,7 +156,11 @@ class CudaBackend final : public Backend {
       device_->clear(kCompute, cache->get(), cache->bytes());  // dimensions between head_dim and padded_dim stay 0 for good
     }
     device_->clear(kCompute, working_.queries.get(), working_.queries.bytes());  // likewise
-    return device_->wait(kCompute);
+    WINDLASS_RETURN_IF_ERROR(device_->wait(kCompute));
+    if (options_.group != nullptr && lost_)
+      watch_.emplace(
+          *options_.group, options_.group->patience().stall_s, [this] { return device_->fault(); }, lost_);
+    return {};
   }
 
   [[nodiscard]] std::int64_t vocab_size() const override { return config_.vocab_size; }
@@ -230,27 +239,61 @@ class CudaBackend final : public Backend {
       tokens += tokens_of(chunk, config_.hidden_size);
       rows += chunk.wants_logits && ends() ? 1 : 0;
     }
+    // What is wrong with a batch all ranks find alike, and are none the worse for it.
+    Result<PackedBatch> batch = PackedBatch();
+    std::int64_t padded_rows = 0;
     if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
-      return Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
-                                                     tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
+      batch = Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
+                                                      tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
+    } else if (tokens > 0) {
+      padded_rows = padded_rows_of(chunks, tokens, layer_done != nullptr || skip > 0);
+      const std::span<std::int32_t> packed(working_.host_batch.as<std::int32_t>(), static_cast<std::size_t>(sizes_.batch));
+      batch = pack(chunks, config_.hidden_size, ends(), padded_rows, packed);
     }
-    if (tokens == 0) return std::span<const float>();
-    const std::int64_t padded_rows = padded_rows_of(chunks, tokens, layer_done != nullptr || skip > 0);
-    const std::span<std::int32_t> packed(working_.host_batch.as<std::int32_t>(), static_cast<std::size_t>(sizes_.batch));
-    WINDLASS_ASSIGN_OR_RETURN(const PackedBatch batch, pack(chunks, config_.hidden_size, ends(), padded_rows, packed));
-    if (!begins()) take(chunks);
-    auto rows_back =
-        compute(batch, padded_rows > 0, ends() ? rows * config_.vocab_size : tokens * config_.hidden_size, layer_done, skip);
-    if (!rows_back.ok() && lost_) lost_(rows_back.error());
+    Result<std::span<const float>> rows_back = std::span<const float>();
+    if (batch.ok() && tokens > 0) {
+      if (!begins()) take(chunks);
+      const std::int64_t floats = ends() ? rows * vocab_part() : slice_.rank == 0 ? tokens * config_.hidden_size : 0;
+      rows_back = compute(*batch, padded_rows > 0, floats, layer_done, skip);
+    }
+    if (rows_back.ok() && options_.group != nullptr) rows_back = met(*rows_back, batch.ok() && ends() ? rows : 0);
+    if (!rows_back.ok()) {
+      const Error why = named(rows_back.error());
+      if (lost_) lost_(why);
+      return why;
+    }
+    if (!batch.ok()) return batch.error();
     return rows_back;
+  }
+
+  // Where all ranks have done what they were told: then each may be told something else. `rows` of logits are put together for
+  // rank 0, each rank's part of the vocabulary at its place.
+  [[nodiscard]] Result<std::span<const float>> met(std::span<const float> own, std::int64_t rows) {
+    RankGroup& group = *options_.group;
+    if (rows > 0) {
+      float* to = group.gather().data() + slice_.first(config_.vocab_size);
+      for (std::int64_t row = 0; row < rows; ++row)
+        std::copy_n(own.data() + row * vocab_part(), vocab_part(), to + row * config_.vocab_size);
+      own = group.gather().first(static_cast<std::size_t>(rows * config_.vocab_size));
+    }
+    WINDLASS_RETURN_IF_ERROR(group.barrier());
+    return slice_.rank == 0 ? own : std::span<const float>();
+  }
+
+  // An error of the device, as other ranks should see it.
+  [[nodiscard]] Error named(const Error& why) const {
+    if (options_.group == nullptr || why.code == ErrorCode::kUnavailable) return why;
+    return {ErrorCode::kUnavailable, fmt::format("rank {} of {}: {}", slice_.rank, slice_.ranks, why.message)};
   }
 
   // `floats`: so many come back. Errors are the device's.
   [[nodiscard]] Result<std::span<const float>> compute(const PackedBatch& batch, bool as_graph, std::int64_t floats,
                                                        const LayerDone& layer_done, std::int64_t skip) {
+    std::optional<RankWatch::Step> step;
+    if (watch_) step.emplace(*watch_);
     device_->upload(kCompute, working_.batch.get(), working_.host_batch.get(),
                     batch.size * static_cast<std::int64_t>(sizeof(std::int32_t)));
-    const std::int64_t splits = decode_splits(config_, batch.decode_rows, batch.longest, device_->multiprocessors());
+    const std::int64_t splits = decode_splits(config_, batch.decode_rows, batch.longest, multiprocessors());
     if (as_graph) {
       WINDLASS_RETURN_IF_ERROR(start_as_graph(batch, splits));
     } else {
@@ -272,8 +315,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::int64_t padded_rows_of(std::span<const SequenceChunk> chunks, std::int64_t tokens, bool watched) const {
     if (watched || static_cast<std::int64_t>(chunks.size()) != tokens) return 0;
     const std::int64_t padded = padded_decode_rows(tokens);
-    const bool fits =
-        padded <= kMostGraphRows && padded <= sizes_.rows && (!ends() || padded * config_.vocab_size <= sizes_.logits);
+    const bool fits = padded <= kMostGraphRows && padded <= sizes_.rows && (!ends() || padded * vocab_part() <= sizes_.logits);
     return fits ? padded : 0;
   }
 
@@ -313,14 +355,19 @@ class CudaBackend final : public Backend {
     const auto hidden = static_cast<int>(config_.hidden_size);
     auto* residual = working_.residual.as<float>();
     if (begins()) {
-      kernels.embed_tokens(stream, {packed_at<std::int32_t>(batch.ids_at), weights_.embedding.get(), residual, tokens, hidden});
+      const auto first = static_cast<int>(slice_.first(config_.vocab_size));
+      const auto end = static_cast<int>(slice_.end(config_.vocab_size));
+      kernels.embed_tokens(
+          stream, {packed_at<std::int32_t>(batch.ids_at), weights_.embedding.get(), residual, tokens, hidden, first, end});
+      device_->all_reduce(residual, batch.tokens * config_.hidden_size);  // a token's row is at the one rank that has its id
     }
     for (std::int64_t i = skip; i < blocks_.size(); ++i) {
       const DeviceLayer& layer = weights_.layers[static_cast<std::size_t>(i)];
       norm(layer.attention_norm, nullptr, nullptr, tokens, working_.normed);
       multiply(working_.normed, layer.qkv.get(), working_.qkv, tokens, hidden, config_.q_size() + 2 * config_.kv_size());
-      attend(batch, layer, i, splits, marks);
+      attend(batch, layer, i, splits, marks && slice_.ranks == 1);
       add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
+      if (marks && slice_.ranks > 1) device_->set_mark(static_cast<int>(i));  // only now have all ranks written theirs
       norm(layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens, working_.normed);
       multiply(working_.normed, layer.gate_up.get(), working_.gate_up, tokens, hidden, 2 * config_.intermediate_size);
       kernels.swiglu(stream,
@@ -330,14 +377,14 @@ class CudaBackend final : public Backend {
     if (!ends() || batch.logit_rows == 0) return;
     const auto rows = static_cast<int>(batch.logit_rows);
     norm(weights_.final_norm, nullptr, packed_at<std::int32_t>(batch.logit_rows_at), rows, working_.last);
-    Gemm logits{working_.last.get(), weights_.output_matrix(), working_.logits.get(), rows, hidden, config_.vocab_size};
+    Gemm logits{working_.last.get(), weights_.output_matrix(), working_.logits.get(), rows, hidden, vocab_part()};
     logits.float_out = true;
     device_->gemm(logits);
   }
 
   // Rotates queries and keys, stores keys and values in the cache, then mixes: qkv -> mixed. `layer`: counted from this
   // backend's first block.
-  void attend(const PackedBatch& batch, const DeviceLayer& weights, std::int64_t layer, std::int64_t splits, bool marks) {
+  void attend(const PackedBatch& batch, const DeviceLayer& weights, std::int64_t layer, std::int64_t splits, bool mark) {
     const Kernels& kernels = device_->kernels();
     const StreamHandle stream = device_->handle(kCompute);
     void* const keys = keys_of(layer);
@@ -351,7 +398,7 @@ class CudaBackend final : public Backend {
                  working_.cos.as<float>(), working_.sin.as<float>(), packed_at<std::int32_t>(batch.positions_at),
                  packed_at<std::int32_t>(batch.slots_at), working_.queries.get(), keys, values, static_cast<int>(batch.tokens),
                  heads, kv_heads, head_dim, padded_dim, static_cast<float>(config_.norm_eps)});
-    if (marks) device_->set_mark(static_cast<int>(layer));
+    if (mark) device_->set_mark(static_cast<int>(layer));
     const Attention attention{working_.queries.get(),
                               keys,
                               values,
@@ -381,12 +428,14 @@ class CudaBackend final : public Backend {
   void multiply(const OnDevice& x, const void* w, const OnDevice& y, std::int64_t rows, std::int64_t in, std::int64_t out) {
     device_->gemm({x.get(), w, y.get(), rows, in, out});
   }
-  // residual += x * w^T, in FP32: no sum is rounded to the precision on its way through the layers.
+  // residual += x * w^T, in the sum over all ranks, in FP32: no sum is rounded to the precision on its way through the layers.
+  // Rank 0 adds its product to the residual stream, and the others' take its place: so what all add up then is the new one.
   void add_product(const OnDevice& x, const OnDevice& w, std::int64_t rows, std::int64_t in) {
     Gemm work{x.get(), w.get(), working_.residual.get(), rows, in, config_.hidden_size};
     work.float_out = true;
-    work.accumulate = true;
+    work.accumulate = slice_.rank == 0;
     device_->gemm(work);
+    device_->all_reduce(working_.residual.as<float>(), rows * config_.hidden_size);
   }
 
   [[nodiscard]] void* of_layer(const OnDevice& cache, std::int64_t layer) const {
@@ -414,6 +463,14 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
   [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
 
+  // Ids of the vocabulary that are at this rank.
+  [[nodiscard]] std::int64_t vocab_part() const { return slice_.size(config_.vocab_size); }
+  [[nodiscard]] int multiprocessors() const {
+    return options_.multiprocessors > 0 ? options_.multiprocessors : device_->multiprocessors();
+  }
+
+  const TensorSlice slice_;
+  const ModelConfig whole_;
   const ModelConfig config_;
   const CudaBackendOptions options_;
   const BlockRange blocks_;
@@ -427,6 +484,7 @@ class CudaBackend final : public Backend {
   std::map<GraphKey, Graph> graphs_;
   mutable std::mutex transfer_mutex_;  // of the transfer stream and what follows
   KvCopies copies_;
+  std::optional<RankWatch> watch_;  // of one of several ranks
 };
 
 }  // namespace

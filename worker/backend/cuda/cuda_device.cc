@@ -1,8 +1,12 @@
-// Streams, memory and graphs by the CUDA runtime, products by cuBLASLt.
+// Streams, memory and graphs by the CUDA runtime, products by cuBLASLt, sums over the ranks by NCCL.
+//
+// NCCL's communicator blocks, and is never taken down: both would have to be waited for together with the other ranks, of which
+// one may be gone. RankWatch ends a process that waits in vain, and the communicator ends with its process.
 #include "worker/backend/cuda/cuda_device.h"
 
 #include <array>
 #include <cassert>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -13,6 +17,8 @@
 #include <cuda_runtime.h>
 #include <fmt/core.h>
 #include <nccl.h>
+
+#include "worker/backend/cuda/memory_need.h"
 
 namespace windlass::worker::cuda {
 namespace {
@@ -28,6 +34,12 @@ Error failed(const char* what, cudaError_t status) {
 Error failed(const char* what, cublasStatus_t status) {
   return Error{ErrorCode::kInternal, fmt::format("{}: {}", what, cublasLtGetStatusString(status))};
 }
+Error failed(const char* what, ncclResult_t status) {
+  const char* more = ncclGetLastError(nullptr);
+  const bool said = more != nullptr && *more != '\0';
+  return Error{ErrorCode::kInternal,
+               fmt::format("{}: {}{}{}", what, ncclGetErrorString(status), said ? ": " : "", said ? more : "")};
+}
 
 #define WINDLASS_RETURN_IF_CUDA_ERROR(what, call)                                      \
   do {                                                                                 \
@@ -35,6 +47,17 @@ Error failed(const char* what, cublasStatus_t status) {
       return failed(what, windlass_status);                                            \
     }                                                                                  \
   } while (false)
+
+// Whether the device is one that cuda.cmake compiles for.
+Result<void> check_new_enough(int device) {
+  int major = 0;
+  WINDLASS_RETURN_IF_CUDA_ERROR("cudaDeviceGetAttribute",
+                                cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  if (major >= kOldestMajor) return {};
+  return Error{ErrorCode::kUnavailable,
+               fmt::format("no usable device: device {} has compute capability {}, allowed is {} and later", device, major,
+                           kOldestMajor)};
+}
 
 // A product of one shape: how cuBLASLt is told of it, and which of its algorithms it then chose.
 class Product {
@@ -103,8 +126,9 @@ class Product {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(Precision precision) : precision_(precision) {}
+  CudaDevice(Precision precision, const DeviceRank& rank) : precision_(precision), rank_(rank) {}
   ~CudaDevice() override {
+    bind();
     for (cudaGraphExec_t graph : graphs_) cudaGraphExecDestroy(graph);
     products_.clear();
     if (blas_ != nullptr) cublasLtDestroy(blas_);
@@ -118,8 +142,11 @@ class CudaDevice final : public Device {
   }
 
   Result<void> open() {
-    WINDLASS_RETURN_IF_ERROR(usable());
-    WINDLASS_RETURN_IF_CUDA_ERROR("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties_, 0));
+    WINDLASS_ASSIGN_OR_RETURN(const int devices, usable_devices());
+    WINDLASS_RETURN_IF_ERROR(check_devices(rank_.ranks, devices));
+    WINDLASS_RETURN_IF_ERROR(check_new_enough(rank_.rank));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaSetDevice", cudaSetDevice(rank_.rank));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties_, rank_.rank));
     for (cudaStream_t& stream : streams_) {
       WINDLASS_RETURN_IF_CUDA_ERROR("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
@@ -128,13 +155,14 @@ class CudaDevice final : public Device {
     }
     WINDLASS_RETURN_IF_CUDA_ERROR("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
     WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtCreate", cublasLtCreate(&blas_));
-    return {};
+    return rank_.ranks > 1 ? join() : Result<void>();
   }
 
   [[nodiscard]] std::string name() const override { return properties_.name; }
   [[nodiscard]] int multiprocessors() const override { return properties_.multiProcessorCount; }
   [[nodiscard]] Precision precision() const override { return precision_; }
   [[nodiscard]] Result<DeviceMemory> memory() const override {
+    bind();
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     WINDLASS_RETURN_IF_CUDA_ERROR("cudaMemGetInfo", cudaMemGetInfo(&free_bytes, &total_bytes));
@@ -142,6 +170,7 @@ class CudaDevice final : public Device {
   }
 
   [[nodiscard]] Result<void*> allocate(std::int64_t bytes) override {
+    bind();
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
     if (status == cudaSuccess) return memory;
@@ -150,6 +179,7 @@ class CudaDevice final : public Device {
   }
   void release(void* memory) override { cudaFree(memory); }
   [[nodiscard]] Result<void*> allocate_pinned(std::int64_t bytes) override {
+    bind();
     void* memory = nullptr;
     WINDLASS_RETURN_IF_CUDA_ERROR("cudaHostAlloc",
                                   cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocDefault));
@@ -183,9 +213,25 @@ class CudaDevice final : public Device {
   }
   [[nodiscard]] StreamHandle handle(Stream stream) const override { return of(stream); }
 
+  void all_reduce(float* values, std::int64_t count) override {
+    if (network_ == nullptr) return;
+    const ncclResult_t status =
+        ncclAllReduce(values, values, static_cast<std::size_t>(count), ncclFloat, ncclSum, network_, of(Stream::kCompute));
+    if (status != ncclSuccess) note(failed("ncclAllReduce", status), Stream::kCompute);
+  }
+  [[nodiscard]] std::optional<Error> fault() const override {
+    if (network_ == nullptr) return std::nullopt;
+    ncclResult_t found = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(network_, &found);
+    if (asked != ncclSuccess) found = asked;
+    if (found == ncclSuccess || found == ncclInProgress) return std::nullopt;
+    return failed("the sums over the ranks' devices", found);
+  }
+
   [[nodiscard]] Result<void> wait(Stream stream) override {
+    const cudaStream_t waited_for = of(stream);
     note("a kernel's launch", cudaGetLastError(), stream);
-    note("the device's work", cudaStreamSynchronize(of(stream)), stream);
+    note("the device's work", cudaStreamSynchronize(waited_for), stream);
     if (const auto& error = outcome(stream)) return *error;
     return {};
   }
@@ -199,7 +245,7 @@ class CudaDevice final : public Device {
   }
 
   void begin_capture() override {
-    // Of this thread alone: copies on the other stream may go on meanwhile.
+    // Of this thread alone: copies on the other stream may go on meanwhile, and NCCL's threads too.
     note("cudaStreamBeginCapture", cudaStreamBeginCapture(of(Stream::kCompute), cudaStreamCaptureModeThreadLocal),
          Stream::kCompute);
   }
@@ -218,7 +264,31 @@ class CudaDevice final : public Device {
   }
 
  private:
-  [[nodiscard]] cudaStream_t of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)]; }
+  // Makes the device this thread's: CUDA has a current one for each.
+  void bind() const {
+    int current = -1;
+    if (cudaGetDevice(&current) != cudaSuccess || current != rank_.rank) cudaSetDevice(rank_.rank);
+  }
+  // Whoever puts something on a stream, or waits for it, asks for it first.
+  [[nodiscard]] cudaStream_t of(Stream stream) const {
+    bind();
+    return streams_[static_cast<std::size_t>(stream)];
+  }
+
+  // Connects the ranks' devices. The first sums, a smallest one and a large one, show that they reach each other, and let NCCL
+  // take the memory that it needs before anybody asks how much is free.
+  Result<void> join() {
+    ncclUniqueId network;
+    static_assert(sizeof(network.internal) == sizeof(rank_.network));
+    std::memcpy(network.internal, rank_.network.data(), sizeof(network.internal));
+    WINDLASS_RETURN_IF_CUDA_ERROR("ncclCommInitRank", ncclCommInitRank(&network_, rank_.ranks, network, rank_.rank));
+    clear(Stream::kCompute, workspace_, kWorkspaceBytes);
+    for (const std::size_t floats : {std::size_t{1}, kWorkspaceBytes / sizeof(float)}) {
+      all_reduce(static_cast<float*>(workspace_), static_cast<std::int64_t>(floats));
+    }
+    return wait(Stream::kCompute);
+  }
+
   // The first that failed on the stream.
   [[nodiscard]] std::optional<Error>& outcome(Stream stream) { return outcomes_[static_cast<std::size_t>(stream)]; }
   void note(Error error, Stream stream) {
@@ -229,6 +299,8 @@ class CudaDevice final : public Device {
   }
 
   const Precision precision_;
+  const DeviceRank rank_;
+  ncclComm_t network_ = nullptr;  // with one rank: none
   cudaDeviceProp properties_ = {};
   std::array<cudaStream_t, 2> streams_ = {};
   std::array<cudaEvent_t, kMarks> marks_ = {};
@@ -243,32 +315,37 @@ class CudaDevice final : public Device {
 
 bool compiled() { return true; }
 
-Result<void> usable() {
+Result<int> usable_devices() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess)
     return Error{ErrorCode::kUnavailable, fmt::format("no usable device: {}", cudaGetErrorString(status))};
   if (devices == 0) return Error{ErrorCode::kUnavailable, "no usable device: none found"};
-  int major = 0;
-  WINDLASS_RETURN_IF_CUDA_ERROR("cudaDeviceGetAttribute", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  if (major < kOldestMajor) {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("no usable device: found compute capability {}, allowed is {} and later", major, kOldestMajor)};
-  }
-  return {};
+  WINDLASS_RETURN_IF_ERROR(check_new_enough(0));
+  return devices;
 }
 
 std::string describe() {
   int nccl = 0;
   const bool nccl_known = ncclGetVersion(&nccl) == ncclSuccess;
-  const auto device = usable();
-  return fmt::format("CUDA {}.{}, NCCL {}, {}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-                     nccl_known ? fmt::format("{}.{}.{}", nccl / 10000, nccl % 10000 / 100, nccl % 100) : "unknown",
-                     device.ok() ? "device found" : device.error().message);
+  const auto devices = usable_devices();
+  return fmt::format(
+      "CUDA {}.{}, NCCL {}, {}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+      nccl_known ? fmt::format("{}.{}.{}", nccl / 10000, nccl % 10000 / 100, nccl % 100) : "unknown",
+      devices.ok() ? fmt::format("{} usable device{}", *devices, *devices == 1 ? "" : "s") : devices.error().message);
 }
 
-Result<std::unique_ptr<Device>> open_device(Precision precision) {
-  auto device = std::make_unique<CudaDevice>(precision);
+Result<DeviceRank::NetworkId> new_network_id() {
+  ncclUniqueId made;
+  WINDLASS_RETURN_IF_CUDA_ERROR("ncclGetUniqueId", ncclGetUniqueId(&made));
+  DeviceRank::NetworkId id;
+  static_assert(sizeof(made.internal) == sizeof(id));
+  std::memcpy(id.data(), made.internal, sizeof(id));
+  return id;
+}
+
+Result<std::unique_ptr<Device>> open_device(Precision precision, const DeviceRank& rank) {
+  auto device = std::make_unique<CudaDevice>(precision, rank);
   WINDLASS_RETURN_IF_ERROR(device->open());
   return std::unique_ptr<Device>(std::move(device));
 }

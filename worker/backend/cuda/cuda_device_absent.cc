@@ -9,8 +9,9 @@ Error absent() { return Error{ErrorCode::kUnavailable, "this build was made with
 }  // namespace
 
 bool compiled() { return false; }
-Result<void> usable() { return absent(); }
+Result<int> usable_devices() { return absent(); }
 std::string describe() { return "built without CUDA"; }
-Result<std::unique_ptr<Device>> open_device(Precision) { return absent(); }
+Result<DeviceRank::NetworkId> new_network_id() { return absent(); }
+Result<std::unique_ptr<Device>> open_device(Precision, const DeviceRank&) { return absent(); }
 
 }  // namespace windlass::worker::cuda

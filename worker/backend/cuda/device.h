@@ -4,9 +4,13 @@
 // Work is asynchronous: it is put on a stream, runs in that stream's order, and what fails is the error of the next wait() or
 // wait_for_mark(). There are two streams, one for forward() and one for the copies of keys and values that run beside it. Calls
 // about one stream come from one thread at a time; those about the other may come from another.
+//
+// Devices of several ranks add up sums with each other, by a network of their own (NCCL's) that they are opened with. One that
+// is waited for in vain is not noticed here: collective/rank_watch.h is for that.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "planner/base/result.h"
@@ -63,6 +67,12 @@ class Device {
   [[nodiscard]] virtual const Kernels& kernels() const = 0;
   [[nodiscard]] virtual StreamHandle handle(Stream stream) const = 0;
 
+  // values = the sum of what all ranks' devices have there, the same bits at all; on the compute stream. Ranks put the same
+  // sums on their streams in the same order, in graphs or not, each alike. With one rank alone there is nothing to do.
+  virtual void all_reduce(float* values, std::int64_t count) = 0;
+  // What went wrong between the devices and would never be heard of by wait(); any thread.
+  [[nodiscard]] virtual std::optional<Error> fault() const = 0;
+
   // Until all of the stream's work is done. After an error the device is of no more use.
   [[nodiscard]] virtual Result<void> wait(Stream stream) = 0;
   // Marks the compute stream's place now, and waits until it has come to there. Any thread may wait, then anything may be
@@ -71,8 +81,8 @@ class Device {
   virtual void set_mark(int mark) = 0;
   [[nodiscard]] virtual Result<void> wait_for_mark(int mark) = 0;
 
-  // What is put on the compute stream from begin_capture() on is not run but kept, and runs with each replay(): kernels and
-  // products with the very arguments that they had. Graphs live as long as the device.
+  // What is put on the compute stream from begin_capture() on is not run but kept, and runs with each replay(): kernels,
+  // products and sums with the very arguments that they had. Graphs live as long as the device.
   virtual void begin_capture() = 0;
   [[nodiscard]] virtual Result<int> end_capture() = 0;
   virtual void replay(int graph) = 0;

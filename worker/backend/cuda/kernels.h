@@ -30,13 +30,16 @@ struct Bf16 {
 // cudaStream_t, or the emulation's queue.
 using StreamHandle = void*;
 
-// residual (count, hidden) = embedding (vocab, hidden) at tokens (count)
+// residual (count, hidden) = embedding (end - first, hidden) at tokens (count): the rows of the ids from `first` to before
+// `end`, which are all of the vocabulary or one rank's; tokens with other ids become zeros.
 struct EmbedTokens {
   const std::int32_t* tokens;
   const void* embedding;
   float* residual;
   int count;
   int hidden;
+  int first;
+  int end;
 };
 
 // out (count, hidden) = x / rms(x) * weight, row by row. x is residual plus bias, where there is one, and then takes residual's

@@ -43,7 +43,9 @@ std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::in
   return splits;
 }
 
-WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& options, int multiprocessors) {
+WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, int multiprocessors) {
+  const TensorSlice slice = options.slice();
+  const ModelConfig config = config_of_rank(whole, slice.ranks);
   const BlockRange blocks = options.blocks.value_or(config.all_blocks());
   const bool ends = blocks.end == config.layers;
   WorkingSizes sizes;
@@ -58,7 +60,7 @@ WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& 
   sizes.gate_up = sizes.rows * 2 * config.intermediate_size;
   sizes.activated = sizes.rows * config.intermediate_size;
   sizes.last = logit_rows * config.hidden_size;
-  sizes.logits = logit_rows * config.vocab_size;
+  sizes.logits = logit_rows * slice.size(config.vocab_size);
   // With more than one split, rows * splits is at most what decode_splits() lets them be.
   const std::int64_t split_rows = kBlocksPerProcessor * multiprocessors / blocks_of_row(config) + 1;
   sizes.partial = split_rows * config.heads * config.head_dim;
@@ -69,7 +71,9 @@ WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& 
   return sizes;
 }
 
-MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& options, Precision precision, int multiprocessors) {
+MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& options, Precision precision, int multiprocessors) {
+  const TensorSlice slice = options.slice();
+  const ModelConfig config = config_of_rank(whole, slice.ranks);
   const BlockRange blocks = options.blocks.value_or(config.all_blocks());
   const bool begins = blocks.first == 0;
   const bool ends = blocks.end == config.layers;
@@ -80,8 +84,8 @@ MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& opti
   const std::int64_t tables = (begins ? 1 : 0) + (ends && !(begins && config.tie_word_embeddings) ? 1 : 0);
   MemoryNeed need;
   need.weights_bytes = blocks.size() * (layer * element + layer_floats * kFloat) +
-                       tables * config.vocab_size * hidden * element + hidden * kFloat;
-  const WorkingSizes sizes = working_sizes(config, options, multiprocessors);
+                       tables * slice.size(config.vocab_size) * hidden * element + hidden * kFloat;
+  const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
   need.working_bytes =
       kFloat * (sizes.residual + sizes.logits + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
                 sizes.kv_copy) +
@@ -104,6 +108,23 @@ Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMe
                   gb(least * need.kv_block_bytes - left), gb(need.weights_bytes), gb(need.working_bytes),
                   least * kKvBlockTokens, gb(least * need.kv_block_bytes), gb(budget), gb(memory.free_bytes),
                   gb(memory.total_bytes), share)};
+}
+
+RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOptions& options, int ranks) {
+  const BlockRange blocks = options.blocks.value_or(config.all_blocks());
+  RankGroupSizes sizes;
+  sizes.ranks = ranks;
+  sizes.gather_floats = blocks.end == config.layers ? options.max_logit_rows * config.vocab_size : 0;
+  return sizes;
+}
+
+Result<void> check_devices(int ranks, int devices) {
+  if (ranks <= devices) return {};
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      fmt::format("--tensor-parallel: found {}, allowed with --backend cuda is at most {} here: each rank has a GPU of its "
+                  "own, and so many are visible",
+                  ranks, devices)};
 }
 
 Result<void> check_cuda_model(const ModelConfig& config) {

@@ -1,4 +1,4 @@
-// What a model takes of a device's memory, and how large a KV cache that leaves. Pure functions.
+// What a model, or one rank's part of it, takes of a device's memory, and how large a KV cache that leaves. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,9 @@
 
 #include "planner/base/result.h"
 #include "worker/backend/cuda/device.h"
+#include "worker/collective/rank_group.h"
 #include "worker/model/config.h"
+#include "worker/model/tensor_slice.h"
 
 namespace windlass::worker::cuda {
 
@@ -16,6 +18,14 @@ struct CudaBackendOptions {
   std::int64_t max_logit_rows = 8;        // chunks that want logits, per forward()
   std::int64_t max_context_tokens = 0;    // positions that exist
   std::optional<BlockRange> blocks = {};  // nullopt: all of the model's
+  // For how many decode attention is cut; 0: as many as the device has. Ranks must cut alike.
+  int multiprocessors = 0;
+  RankGroup* group = nullptr;  // of device_rank_sizes(); null: there is this rank alone
+
+  // This rank's part of the model.
+  [[nodiscard]] TensorSlice slice() const {
+    return group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
+  }
 };
 
 // Elements of the working memory's arrays; float where not said otherwise.
@@ -52,9 +62,11 @@ inline constexpr std::int64_t kKvCopyTokens = 256;
 // Parts of a context that decode attention runs beside each other, so that `rows` of them fill the device: a power of two, at
 // most kMostSplits.
 inline constexpr std::int64_t kMostSplits = 64;
+// `config`: with as many heads as are on this device.
 [[nodiscard]] std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens,
                                          int multiprocessors);
 
+// `config` is the whole model's here and below.
 [[nodiscard]] WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& options, int multiprocessors);
 
 [[nodiscard]] MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& options, Precision precision,
@@ -64,6 +76,13 @@ inline constexpr std::int64_t kMostSplits = 64;
 // Error: kResourceExhausted when not even `least` fit; names what there is, what is needed and the GB that are missing.
 [[nodiscard]] Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMemory& memory, double share,
                                                         std::int64_t wanted, std::int64_t least);
+
+// What the ranks of one model share when each has a device of its own: the logits of all (gather) alone; caches are on the
+// devices. REQUIRES: check_tensor_parallel(config, ranks).
+[[nodiscard]] RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOptions& options, int ranks);
+
+// Whether each of so many ranks can have one of so many devices. Error: kFailedPrecondition naming the flag, found and allowed.
+[[nodiscard]] Result<void> check_devices(int ranks, int devices);
 
 // Whether the CUDA backend computes this model. Error: kInvalidArgument naming the field, what was found and what is allowed.
 [[nodiscard]] Result<void> check_cuda_model(const ModelConfig& config);

@@ -1,6 +1,7 @@
 // See emulated_device.h. What memory holds before it is written is 0xFF, NaNs, as a device promises nothing.
 #include "worker/backend/cuda/emulation/emulated_device.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstring>
@@ -88,6 +89,16 @@ class EmulatedDevice final : public Device {
   }
   [[nodiscard]] const Kernels& kernels() const override { return emulated_kernels(options_.precision); }
   [[nodiscard]] StreamHandle handle(Stream stream) const override { return &queue(stream); }
+
+  void all_reduce(float* values, std::int64_t count) override {
+    if (options_.network == nullptr) return;
+    compute_.put([this, values, count] {
+      std::copy_n(values, count, options_.network->addend(count).begin());
+      std::fill_n(values, count, 0.0F);
+      return options_.network->add_sum(values, count);
+    });
+  }
+  [[nodiscard]] std::optional<Error> fault() const override { return std::nullopt; }
 
   [[nodiscard]] Result<void> wait(Stream stream) override { return queue(stream).outcome(); }
   void set_mark(int mark) override { assert(mark >= 0 && mark < kMarks); }

@@ -7,6 +7,7 @@
 
 #include "worker/backend/cuda/device.h"
 #include "worker/backend/cuda/emulation/execution.h"
+#include "worker/collective/rank_group.h"
 
 namespace windlass::worker::cuda::emulation {
 
@@ -16,6 +17,7 @@ struct DeviceOptions {
   int multiprocessors = 4;
   std::int64_t memory_bytes = 1LL << 32U;     // allocations beyond them fail
   const std::atomic<bool>* broken = nullptr;  // once true, all work fails, as a GPU's does that has fallen off its bus
+  RankGroup* network = nullptr;               // by which ranks' devices add up sums; null: there is one rank alone
 };
 
 [[nodiscard]] std::unique_ptr<Device> make_emulated_device(const DeviceOptions& options);

@@ -13,9 +13,13 @@ constexpr int kRowWarps = kRowThreads / kWarp;
 // One row a block.
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads) embed_tokens_kernel(EmbedTokens work) {
-  const auto token = static_cast<long long>(work.tokens[blockIdx.x]);
-  const T* from = static_cast<const T*>(work.embedding) + token * work.hidden;
+  const int token = work.tokens[blockIdx.x];
   float* to = work.residual + static_cast<long long>(blockIdx.x) * work.hidden;
+  if (token < work.first || token >= work.end) {
+    for (int i = static_cast<int>(threadIdx.x); i < work.hidden; i += kRowThreads) to[i] = 0;
+    return;
+  }
+  const T* from = static_cast<const T*>(work.embedding) + static_cast<long long>(token - work.first) * work.hidden;
   for (int i = static_cast<int>(threadIdx.x); i < work.hidden; i += kRowThreads) to[i] = to_float(from[i]);
 }
 

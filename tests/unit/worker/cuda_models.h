@@ -1,0 +1,56 @@
+// Random models of the kinds that the CUDA backend serves, and their weights as it takes them.
+#pragma once
+
+#include <vector>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/random_model.h"
+#include "worker/backend/cuda/cuda_backend.h"
+#include "worker/model/config.h"
+#include "worker/model/safetensors.h"
+#include "worker/model/weights.h"
+
+namespace windlass::worker::testing {
+
+// Of what the backend serves.
+inline ModelConfig dense_config(Rng& rng) {
+  ModelConfig config = random_config(rng);
+  config.experts = 0;
+  config.dense_mlp.clear();
+  config.norm = Norm::kRms;
+  config.positions = Positions::kRotary;
+  config.activation = Activation::kSwiGlu;
+  config.mlp_bias = false;
+  return config;
+}
+
+// As load_weights() gives them, block by block. REQUIRES: both outlive it.
+inline cuda::WeightSource source_of(const ModelConfig& config, const ModelWeights& weights) {
+  return [&config, &weights](BlockRange blocks) -> Result<ModelWeights> {
+    ModelWeights some;
+    const bool ends = blocks.end == config.layers;
+    if (blocks.first == 0 || (ends && config.tie_word_embeddings)) some.embedding = weights.embedding;
+    some.layers.assign(weights.layers.begin() + blocks.first, weights.layers.begin() + blocks.end);
+    if (ends) some.final_norm = weights.final_norm;
+    if (ends) some.lm_head = weights.lm_head;
+    return some;
+  };
+}
+
+// All weights exact in BF16, so that only what is computed with them differs.
+inline ModelWeights rounded(ModelWeights weights) {
+  const auto round = [](std::vector<float>& values) {
+    for (float& value : values) value = float_from_bf16(bf16_from_float(value));
+  };
+  for (LayerWeights& layer : weights.layers) {
+    for (std::vector<float>* values :
+         {&layer.qkv.values, &layer.attention_out.values, &layer.mlp.in.values, &layer.mlp.out.values}) {
+      round(*values);
+    }
+  }
+  round(weights.embedding);
+  round(weights.lm_head);
+  return weights;
+}
+
+}  // namespace windlass::worker::testing
