@@ -22,6 +22,45 @@ inline __attribute__((always_inline)) Vector<kLanes>& at(float* floats) {
   return *reinterpret_cast<Vector<kLanes>*>(floats);
 }
 
+// What the processor that runs this has; wider vectors than these are of no use to it.
+enum class VectorSet { kAny, kAvx2, kAvx512 };
+inline VectorSet widest_vectors() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return VectorSet::kAvx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return VectorSet::kAvx2;
+#endif
+  return VectorSet::kAny;
+}
+
+// A loop, Loop::run<kLanes>(arguments), compiled for each of them: by hand rather than by ifunc, which the sanitizers do not
+// survive. REQUIRES: run() is always_inline.
+template <class Loop, class Signature>
+struct Compiled;
+template <class Loop, class R, class... Arguments>
+struct Compiled<Loop, R(Arguments...)> {
+  static R any(Arguments... arguments) { return Loop::template run<4>(arguments...); }
+#if defined(__x86_64__)
+  __attribute__((target("avx2,fma"))) static R avx2(Arguments... arguments) { return Loop::template run<8>(arguments...); }
+  __attribute__((target("avx512f,prefer-vector-width=512"))) static R avx512(Arguments... arguments) {
+    return Loop::template run<16>(arguments...);
+  }
+#else
+  static constexpr auto avx2 = any, avx512 = any;
+#endif
+
+  static auto for_vectors(VectorSet set) -> R (*)(Arguments...) {
+    switch (set) {
+      case VectorSet::kAvx512: return avx512;
+      case VectorSet::kAvx2: return avx2;
+      default: return any;
+    }
+  }
+  static auto for_this_processor() -> R (*)(Arguments...) {
+    static const auto kChosen = for_vectors(widest_vectors());
+    return kChosen;
+  }
+};
+
 // e^x for x <= 0, to about two units in the last place: Cephes' expf (Moshier 1992). Below -87 it is 0.
 template <int kLanes>
 inline __attribute__((always_inline)) void exp_of(Vector<kLanes>& x) {

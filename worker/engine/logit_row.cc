@@ -51,12 +51,14 @@ inline __attribute__((always_inline)) float maximum_of(const float* logits, std:
   return *std::max_element(rest, rest + kLanes);
 }
 
-template <int kLanes>
-inline __attribute__((always_inline)) void maxima_of(const float* logits, std::size_t count, float* maxima) {
-  for (std::size_t first = 0; first < count; first += kLogitBlock) {
-    *maxima++ = maximum_of<kLanes>(logits + first, std::min(kLogitBlock, count - first));
+struct FindMaxima {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const float* logits, std::size_t count, float* maxima) {
+    for (std::size_t first = 0; first < count; first += kLogitBlock) {
+      *maxima++ = maximum_of<kLanes>(logits + first, std::min(kLogitBlock, count - first));
+    }
   }
-}
+};
 
 struct Scale {
   float highest, steepness, least;
@@ -73,80 +75,43 @@ inline __attribute__((always_inline)) void weigh_vector(const float* from, const
   at<kLanes>(weights) = weight < least ? zero : weight;
 }
 
-template <int kLanes>
-inline __attribute__((always_inline)) double weights_of(const float* logits, std::size_t count, const Scale& scale,
-                                                        float* weights) {
-  double total = 0;
-  float rest[kLanes], weights_of_rest[kLanes];
-  for (std::size_t first = 0; first < count; first += kLogitBlock) {
-    const std::size_t end = std::min(first + kLogitBlock, count);
-    Vector<kLanes> sums = {};
-    std::size_t i = first;
-    for (; i + kLanes <= end; i += kLanes) {
-      weigh_vector<kLanes>(logits + i, scale, weights + i);
-      sums += at<kLanes>(weights + i);
+struct WeighRow {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) double run(const float* logits, std::size_t count, const Scale& scale,
+                                                          float* weights) {
+    double total = 0;
+    float rest[kLanes], weights_of_rest[kLanes];
+    for (std::size_t first = 0; first < count; first += kLogitBlock) {
+      const std::size_t end = std::min(first + kLogitBlock, count);
+      Vector<kLanes> sums = {};
+      std::size_t i = first;
+      for (; i + kLanes <= end; i += kLanes) {
+        weigh_vector<kLanes>(logits + i, scale, weights + i);
+        sums += at<kLanes>(weights + i);
+      }
+      if (i < end) {
+        take_rest<kLanes>(logits + i, end - i, rest);
+        weigh_vector<kLanes>(rest, scale, weights_of_rest);
+        std::copy_n(weights_of_rest, end - i, weights + i);
+        sums += at<kLanes>(weights_of_rest);
+      }
+      for (int lane = 0; lane < kLanes; ++lane) total += static_cast<double>(sums[lane]);
     }
-    if (i < end) {
-      take_rest<kLanes>(logits + i, end - i, rest);
-      weigh_vector<kLanes>(rest, scale, weights_of_rest);
-      std::copy_n(weights_of_rest, end - i, weights + i);
-      sums += at<kLanes>(weights_of_rest);
-    }
-    for (int lane = 0; lane < kLanes; ++lane) total += static_cast<double>(sums[lane]);
+    return total;
   }
-  return total;
-}
-
-struct Passes {
-  void (*maxima)(const float*, std::size_t, float*);
-  double (*weights)(const float*, std::size_t, const Scale&, float*);
 };
-
-void maxima_any(const float* logits, std::size_t count, float* maxima) { maxima_of<4>(logits, count, maxima); }
-double weights_any(const float* logits, std::size_t count, const Scale& scale, float* weights) {
-  return weights_of<4>(logits, count, scale, weights);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void maxima_avx2(const float* logits, std::size_t count, float* maxima) {
-  maxima_of<8>(logits, count, maxima);
-}
-__attribute__((target("avx2,fma"))) double weights_avx2(const float* logits, std::size_t count, const Scale& scale,
-                                                        float* weights) {
-  return weights_of<8>(logits, count, scale, weights);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void maxima_avx512(const float* logits, std::size_t count,
-                                                                              float* maxima) {
-  maxima_of<16>(logits, count, maxima);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) double weights_avx512(const float* logits, std::size_t count,
-                                                                                 const Scale& scale, float* weights) {
-  return weights_of<16>(logits, count, scale, weights);
-}
-
-Passes choose_passes() {
-  if (__builtin_cpu_supports("avx512f")) return {maxima_avx512, weights_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {maxima_avx2, weights_avx2};
-  return {maxima_any, weights_any};
-}
-#else
-Passes choose_passes() { return {maxima_any, weights_any}; }
-#endif
-
-const Passes& passes() {
-  static const Passes kChosenPasses = choose_passes();
-  return kChosenPasses;
-}
 
 }  // namespace
 
 void find_maxima(std::span<const float> logits, std::vector<float>& maxima) {
   maxima.resize((logits.size() + kLogitBlock - 1) / kLogitBlock);
-  passes().maxima(logits.data(), logits.size(), maxima.data());
+  Compiled<FindMaxima, void(const float*, std::size_t, float*)>::for_this_processor()(logits.data(), logits.size(),
+                                                                                      maxima.data());
 }
 
 double weigh(std::span<const float> logits, float highest, float steepness, float least, float* weights) {
-  return passes().weights(logits.data(), logits.size(), {highest, steepness, least}, weights);
+  return Compiled<WeighRow, double(const float*, std::size_t, const Scale&, float*)>::for_this_processor()(
+      logits.data(), logits.size(), {highest, steepness, least}, weights);
 }
 
 }  // namespace windlass::worker

@@ -79,56 +79,37 @@ inline __attribute__((always_inline)) void softmax_row(float* scores, float scal
   for (; i < count; ++i) scores[i] *= share;
 }
 
-// The three operations compiled for what the processor has; chosen once, by hand rather than by ifunc, which the sanitizers do
-// not survive.
-struct TileKernels {
-  void (*score)(const float*, const float*, std::int64_t, float*);
-  void (*mix)(const float*, std::int64_t, const float*, std::int64_t, float*);
-  void (*softmax)(float*, float, std::int64_t);
+struct ScoreTile {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const float* q, const float* keys, std::int64_t dim, float* out) {
+    score_tile(q, keys, dim, out);
+  }
+};
+struct MixTile {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const float* weights, std::int64_t count, const float* values,
+                                                        std::int64_t dim, float* out) {
+    mix_tile(weights, count, values, dim, out);
+  }
+};
+struct SoftmaxRow {
+  template <int kWidth>
+  static inline __attribute__((always_inline)) void run(float* scores, float scale, std::int64_t count) {
+    softmax_row<kWidth>(scores, scale, count);
+  }
 };
 
-void score_any(const float* q, const float* keys, std::int64_t dim, float* out) { score_tile(q, keys, dim, out); }
-void mix_any(const float* w, std::int64_t count, const float* v, std::int64_t dim, float* out) {
-  mix_tile(w, count, v, dim, out);
-}
-
-void softmax_any(float* scores, float scale, std::int64_t count) { softmax_row<4>(scores, scale, count); }
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void score_avx2(const float* q, const float* keys, std::int64_t dim, float* out) {
-  score_tile(q, keys, dim, out);
-}
-__attribute__((target("avx2,fma"))) void mix_avx2(const float* w, std::int64_t count, const float* v, std::int64_t dim,
-                                                  float* out) {
-  mix_tile(w, count, v, dim, out);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void score_avx512(const float* q, const float* keys,
-                                                                             std::int64_t dim, float* out) {
-  score_tile(q, keys, dim, out);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void mix_avx512(const float* w, std::int64_t count, const float* v,
-                                                                           std::int64_t dim, float* out) {
-  mix_tile(w, count, v, dim, out);
-}
-
-__attribute__((target("avx2,fma"))) void softmax_avx2(float* scores, float scale, std::int64_t count) {
-  softmax_row<8>(scores, scale, count);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void softmax_avx512(float* scores, float scale, std::int64_t count) {
-  softmax_row<16>(scores, scale, count);
-}
-
-TileKernels choose_kernels() {
-  if (__builtin_cpu_supports("avx512f")) return {score_avx512, mix_avx512, softmax_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {score_avx2, mix_avx2, softmax_avx2};
-  return {score_any, mix_any, softmax_any};
-}
-#else
-TileKernels choose_kernels() { return {score_any, mix_any, softmax_any}; }
-#endif
+// Each compiled for this processor.
+struct TileKernels {
+  void (*score)(const float*, const float*, std::int64_t,
+                float*) = Compiled<ScoreTile, void(const float*, const float*, std::int64_t, float*)>::for_this_processor();
+  void (*mix)(const float*, std::int64_t, const float*, std::int64_t, float*) =
+      Compiled<MixTile, void(const float*, std::int64_t, const float*, std::int64_t, float*)>::for_this_processor();
+  void (*softmax)(float*, float, std::int64_t) = Compiled<SoftmaxRow, void(float*, float, std::int64_t)>::for_this_processor();
+};
 
 const TileKernels& kernels() {
-  static const TileKernels kChosen = choose_kernels();
+  static const TileKernels kChosen;
   return kChosen;
 }
 

@@ -227,40 +227,36 @@ void many_tokens(const float* x, const float* w, float* y, std::int64_t tokens, 
               1.0F, x, static_cast<int>(in), w, static_cast<int>(in), accumulate ? 1.0F : 0.0F, y, static_cast<int>(y_stride));
 }
 
-// Four lanes are what every processor has, or does without much loss.
-void rows_any(const FewTokens& job, std::int64_t first, std::int64_t end) { rows<4, 3>(job, first, end); }
-#if defined(__x86_64__)
-// Twelve sums, three of the matrix and one of the tokens make sixteen registers.
-__attribute__((target("avx2,fma"))) void rows_avx2(const FewTokens& job, std::int64_t first, std::int64_t end) {
-  rows<8, 3>(job, first, end);
-}
-// Twenty-four, six and one of thirty-two.
-__attribute__((target("avx512f,prefer-vector-width=512"))) void rows_avx512(const FewTokens& job, std::int64_t first,
-                                                                            std::int64_t end) {
-  rows<16, 6>(job, first, end);
-}
-#endif
+// With eight lanes twelve sums, three of the matrix and one of the tokens make sixteen registers; AVX-512 has thirty-two: with
+// sixteen lanes twenty-four, six and one. Four lanes are what every processor has, or does without much loss.
+constexpr int rows_of_tile(int lanes) { return lanes == 16 ? 6 : 3; }
+
+struct FewRows {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const FewTokens& job, std::int64_t first, std::int64_t end) {
+    rows<kLanes, rows_of_tile(kLanes)>(job, first, end);
+  }
+};
+using FewRowsOf = Compiled<FewRows, void(const FewTokens&, std::int64_t, std::int64_t)>;
 
 }  // namespace
 
 struct FewTokensKernel {
   const char* name;
+  VectorSet vectors;
   std::int64_t lanes;
-  std::int64_t rows_of_tile;
-  void (*rows)(const FewTokens& job, std::int64_t first, std::int64_t end);
+  void (*rows)(const FewTokens& job, std::int64_t first, std::int64_t end) = FewRowsOf::for_vectors(vectors);
+  std::int64_t rows_of_tile = cpu::rows_of_tile(static_cast<int>(lanes));
 };
 
 std::span<const FewTokensKernel* const> few_tokens_kernels() {
-  static const FewTokensKernel kAny{"any", 4, 3, rows_any};
+  static const FewTokensKernel kAvx512{"avx512", VectorSet::kAvx512, 16}, kAvx2{"avx2", VectorSet::kAvx2, 8},
+      kAny{"any", VectorSet::kAny, 4};
   static const std::vector<const FewTokensKernel*> kUsable = [] {
     std::vector<const FewTokensKernel*> usable;
-#if defined(__x86_64__)
-    static const FewTokensKernel kAvx2{"avx2", 8, 3, rows_avx2};
-    static const FewTokensKernel kAvx512{"avx512", 16, 6, rows_avx512};
-    if (__builtin_cpu_supports("avx512f")) usable.push_back(&kAvx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) usable.push_back(&kAvx2);
-#endif
-    usable.push_back(&kAny);
+    for (const FewTokensKernel* kernel : {&kAvx512, &kAvx2, &kAny}) {
+      if (kernel->vectors <= widest_vectors()) usable.push_back(kernel);
+    }
     return usable;
   }();
   return kUsable;

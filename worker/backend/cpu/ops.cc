@@ -41,36 +41,19 @@ inline __attribute__((always_inline)) void swiglu_vector(const float* gate, cons
   at<kLanes>(out) = (g < zero ? g * e : g) / (e + 1.0F) * at<kLanes>(up);
 }
 
-template <int kLanes>
-inline __attribute__((always_inline)) void swiglu_row(const float* gate, const float* up, float* out, std::int64_t count) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) swiglu_vector<kLanes>(gate + i, up + i, out + i);
-  if (i == count) return;
-  float rest[3][kLanes] = {};
-  std::copy(gate + i, gate + count, rest[0]);
-  std::copy(up + i, up + count, rest[1]);
-  swiglu_vector<kLanes>(rest[0], rest[1], rest[2]);
-  std::copy_n(rest[2], count - i, out + i);
-}
-
-void swiglu_row_any(const float* gate, const float* up, float* out, std::int64_t count) { swiglu_row<4>(gate, up, out, count); }
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void swiglu_row_avx2(const float* gate, const float* up, float* out, std::int64_t count) {
-  swiglu_row<8>(gate, up, out, count);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void swiglu_row_avx512(const float* gate, const float* up,
-                                                                                  float* out, std::int64_t count) {
-  swiglu_row<16>(gate, up, out, count);
-}
-#endif
-
-auto choose_swiglu_row() -> decltype(&swiglu_row_any) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return swiglu_row_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return swiglu_row_avx2;
-#endif
-  return swiglu_row_any;
-}
+struct SwiGluRow {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const float* gate, const float* up, float* out, std::int64_t count) {
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) swiglu_vector<kLanes>(gate + i, up + i, out + i);
+    if (i == count) return;
+    float rest[3][kLanes] = {};
+    std::copy(gate + i, gate + count, rest[0]);
+    std::copy(up + i, up + count, rest[1]);
+    swiglu_vector<kLanes>(rest[0], rest[1], rest[2]);
+    std::copy_n(rest[2], count - i, out + i);
+  }
+};
 
 }  // namespace
 
@@ -117,10 +100,10 @@ void relu(float* y, std::int64_t tokens, std::int64_t intermediate) {
 }
 
 void swiglu(const float* gate_up, float* out, std::int64_t tokens, std::int64_t intermediate) {
-  static const auto kRow = choose_swiglu_row();
+  const auto row = Compiled<SwiGluRow, void(const float*, const float*, float*, std::int64_t)>::for_this_processor();
   for (std::int64_t t = 0; t < tokens; ++t) {
     const float* gate = gate_up + t * 2 * intermediate;
-    kRow(gate, gate + intermediate, out + t * intermediate, intermediate);
+    row(gate, gate + intermediate, out + t * intermediate, intermediate);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "worker/backend/vectors.h"
+
 namespace windlass::worker::cpu {
 namespace {
 
@@ -22,69 +24,34 @@ inline __attribute__((always_inline)) float float_from_fp8(std::uint8_t code) {
 }
 
 template <float (*FromCode)(std::uint8_t)>
-inline __attribute__((always_inline)) void dequantise_row(const std::uint8_t* from, float scale, std::int64_t count,
-                                                          float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = FromCode(from[i]) * scale;
-}
-
-// BF16 is the upper half of FP32.
-inline __attribute__((always_inline)) void widen_row(const std::uint16_t* from, std::int64_t count, float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16U);
-}
-
-struct RowKernels {
-  void (*bf16)(const std::uint16_t*, std::int64_t, float*);
-  void (*int8)(const std::uint8_t*, float, std::int64_t, float*);
-  void (*fp8)(const std::uint8_t*, float, std::int64_t, float*);
+struct DequantiseRow {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = FromCode(from[i]) * scale;
+  }
 };
 
-void bf16_row_any(const std::uint16_t* from, std::int64_t count, float* to) { widen_row(from, count, to); }
-void int8_row_any(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
-  dequantise_row<float_from_int8>(from, scale, count, to);
-}
-void fp8_row_any(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
-  dequantise_row<float_from_fp8>(from, scale, count, to);
-}
+// BF16 is the upper half of FP32.
+struct WidenRow {
+  template <int kLanes>
+  static inline __attribute__((always_inline)) void run(const std::uint16_t* from, std::int64_t count, float* to) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16U);
+  }
+};
 
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void bf16_row_avx2(const std::uint16_t* from, std::int64_t count, float* to) {
-  widen_row(from, count, to);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void bf16_row_avx512(const std::uint16_t* from, std::int64_t count,
-                                                                                float* to) {
-  widen_row(from, count, to);
-}
-__attribute__((target("avx2,fma"))) void int8_row_avx2(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
-  dequantise_row<float_from_int8>(from, scale, count, to);
-}
-__attribute__((target("avx2,fma"))) void fp8_row_avx2(const std::uint8_t* from, float scale, std::int64_t count, float* to) {
-  dequantise_row<float_from_fp8>(from, scale, count, to);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void int8_row_avx512(const std::uint8_t* from, float scale,
-                                                                                std::int64_t count, float* to) {
-  dequantise_row<float_from_int8>(from, scale, count, to);
-}
-__attribute__((target("avx512f,prefer-vector-width=512"))) void fp8_row_avx512(const std::uint8_t* from, float scale,
-                                                                               std::int64_t count, float* to) {
-  dequantise_row<float_from_fp8>(from, scale, count, to);
-}
-
-RowKernels choose_row_kernels() {
-  if (__builtin_cpu_supports("avx512f")) return {bf16_row_avx512, int8_row_avx512, fp8_row_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {bf16_row_avx2, int8_row_avx2, fp8_row_avx2};
-  return {bf16_row_any, int8_row_any, fp8_row_any};
-}
-#else
-RowKernels choose_row_kernels() { return {bf16_row_any, int8_row_any, fp8_row_any}; }
-#endif
+template <float (*FromCode)(std::uint8_t)>
+using Dequantise = Compiled<DequantiseRow<FromCode>, void(const std::uint8_t*, float, std::int64_t, float*)>;
+using Widen = Compiled<WidenRow, void(const std::uint16_t*, std::int64_t, float*)>;
 
 }  // namespace
 
 void dequantise(const WeightMatrix& w, std::int64_t in, std::int64_t row, std::int64_t first, std::int64_t count, float* to) {
-  static const RowKernels kChosen = choose_row_kernels();
-  if (w.format == WeightFormat::kBf16) return kChosen.bf16(w.halves.data() + row * in + first, count, to);
-  const auto row_kernel = w.format == WeightFormat::kInt8 ? kChosen.int8 : kChosen.fp8;
-  row_kernel(w.codes.data() + row * in + first, w.scales[static_cast<std::size_t>(row)], count, to);
+  const std::int64_t at = row * in + first;
+  if (w.format == WeightFormat::kBf16) return Widen::for_this_processor()(w.halves.data() + at, count, to);
+  const float scale = w.scales[static_cast<std::size_t>(row)];
+  const auto row_kernel = w.format == WeightFormat::kInt8 ? Dequantise<float_from_int8>::for_this_processor()
+                                                          : Dequantise<float_from_fp8>::for_this_processor();
+  row_kernel(w.codes.data() + at, scale, count, to);
 }
 
 }  // namespace windlass::worker::cpu
