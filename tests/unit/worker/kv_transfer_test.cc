@@ -468,14 +468,7 @@ class Threads {
   explicit Threads(int count) {
     for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
   }
-  ~Threads() {
-    {
-      const std::scoped_lock lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& each : threads_) each.join();
-  }
+  ~Threads() { finish(); }
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
@@ -483,6 +476,17 @@ class Threads {
     const std::scoped_lock lock(mutex_);
     work_.push_back(std::move(work));
     changed_.notify_one();
+  }
+
+  // Does what is posted, also by that, and then nothing more.
+  void finish() {
+    {
+      const std::scoped_lock lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& each : threads_) each.join();
+    threads_.clear();
   }
 
  private:
@@ -524,11 +528,11 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
   KvExports exports(*sender, kModel, clock, metrics);
   EngineLoop* decode = nullptr;
   EngineLoop* prefill = nullptr;
-  auto between = std::make_unique<Threads>(3);
+  Threads between(3);
   const auto serve = [&](const KvQuestion& question, const std::function<void(Result<KvAnswer>)>& answered) {
-    between->post([&, question, answered] {
+    between.post([&, question, answered] {
       exports.when_ready(question.session, question.hash, question.piece, [&, question, answered] {
-        between->post([&, question, answered] {
+        between.post([&, question, answered] {
           const auto answer = answer_from(exports, question);
           answered(answer);
           if (answer.ok() && answer->first) prefill->taken(question.session);
@@ -572,7 +576,7 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
     run.request = greedy(random_prompt(rng, 80), rng.integer(1, 15));
     GenerationRequest part = run.request;
     part.kv.id = name_of(id);
-    exports.open(part.kv.id, part.prompt, [&, id] { between->post([&, id] { go_on(id); }); });
+    exports.open(part.kv.id, part.prompt, [&, id] { between.post([&, id] { go_on(id); }); });
     const auto taken = prefill_loop.submit(std::move(part), [](const TokenEvent&) {});
     ASSERT_TRUE(taken.ok());
     run.prefill_is.set_value(*taken);
@@ -584,7 +588,7 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
   }
   EXPECT_TRUE(prefill_loop.wait_idle(60));
   EXPECT_TRUE(decode_loop.wait_idle(60));
-  between.reset();  // before the loops that it tells
+  between.finish();  // before the loops that it tells
 }
 
 // Given texts that are no first token, errors; given one, the same back.
