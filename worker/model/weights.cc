@@ -274,12 +274,12 @@ WeightBytes bytes_of(const ModelWeights& weights) {
   const auto add = [&](std::initializer_list<const std::vector<float>*> tensors) {
     for (const auto* tensor : tensors) {
       bytes.held += static_cast<std::int64_t>(tensor->size() * sizeof(float));
-      bytes.as_fp32 += static_cast<std::int64_t>(tensor->size() * sizeof(float));
+      bytes.as_plain += static_cast<std::int64_t>(tensor->size() * sizeof(float));
     }
   };
   const auto add_matrix = [&](const WeightMatrix& matrix) {
     bytes.held += matrix.bytes();
-    bytes.as_fp32 += matrix.elements() * static_cast<std::int64_t>(sizeof(float));
+    bytes.as_plain += matrix.elements() * static_cast<std::int64_t>(sizeof(float));
   };
   const auto add_mlp = [&](const MlpWeights& mlp) {
     add_matrix(mlp.in);

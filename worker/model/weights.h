@@ -68,10 +68,10 @@ struct WeightEnds {
 };
 [[nodiscard]] WeightEnds ends_of(const ModelConfig& config, BlockRange blocks);
 
-// Bytes of all numbers and scales, and what they would be in FP32.
+// Bytes of all numbers and scales, and what they would be in FP32; on a GPU, in its precision.
 struct WeightBytes {
   std::int64_t held = 0;
-  std::int64_t as_fp32 = 0;
+  std::int64_t as_plain = 0;
 };
 [[nodiscard]] WeightBytes bytes_of(const ModelWeights& weights);
 

@@ -107,9 +107,10 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   }
   const auto weights = weight_format_from_string(raw.weights);
   if (!weights.ok()) return weights.error().within("--weights");
-  if (*weights != WeightFormat::kFp32 && flags.backend == "cuda") {
-    return bad(fmt::format(
-        "--weights: found {}, allowed together with --backend cuda is fp32: --precision says what it has there", raw.weights));
+  if (*weights == WeightFormat::kBf16 && flags.backend == "cuda") {
+    return bad(
+        "--weights: found bf16, allowed together with --backend cuda are fp8 and int8: else --precision says what it has "
+        "there");
   }
   flags.weights = *weights;
   const auto role = role_from(raw.role);
@@ -221,11 +222,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads,
                  "threads that compute, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
-  app.add_option(
-      "--weights", raw.weights,
-      "how the CPU backend holds the layers' matrices: fp32; bf16, half of that and the same numbers where the files "
-      "have BF16; int8 or fp8, eight bits a number and a scale for each output channel, a quarter of it and answers "
-      "somewhat different (default fp32)");
+  app.add_option("--weights", raw.weights,
+                 "how the layers' matrices are held: fp32 (on a GPU as --precision says); bf16 (not on a GPU), half of that "
+                 "and the same numbers "
+                 "where the files have BF16; int8 or fp8, eight bits a number and a scale for each output channel, and answers "
+                 "somewhat different (default fp32)");
   app.add_option(
       "--tensor-parallel", serve.tensor_parallel,
       "cut every layer among so many processes on this machine, which compute it together; with --backend cuda the first has "

@@ -71,7 +71,7 @@ std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   return hash.value();
 }
 
-cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group) {
+cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, WeightFormat weights) {
   cuda::CudaBackendOptions options;
   options.kv_blocks = shape.options.kv_blocks;
   options.max_batch_tokens = shape.options.max_batch_tokens;
@@ -79,6 +79,7 @@ cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group) {
   options.max_context_tokens = shape.options.max_context_tokens;
   options.blocks = shape.blocks;
   options.group = group;
+  options.weights = weights;
   return options;
 }
 
@@ -97,12 +98,22 @@ Result<std::unique_ptr<cuda::Device>> open_rank_device(const ServeFlags& flags, 
   return cuda::open_device(flags.precision, rank);
 }
 
-// On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks.
-Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Shape& shape, const TensorStore& store,
-                                              const TensorRanks& ranks) {
+// What all kinds of worker, and all ranks, begin with.
+struct Parts {
+  Shape shape;
+  std::uint64_t fingerprint = 0;  // of the whole model's weights, as they are computed with
+  WeightBytes bytes;
+  std::unique_ptr<BlockWeights> weights;  // null where the GPU has them
+  std::unique_ptr<Backend> backend;
+};
+
+// On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks. Takes parts' shape, gives its
+// backend and bytes.
+Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, const TensorRanks& ranks, Parts& parts) {
+  const Shape& shape = parts.shape;
   WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
   WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
-  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group);
+  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group, flags.weights);
   options.multiprocessors = device->multiprocessors();
   if (ranks.group != nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(const std::int64_t least, least_of_ranks(*ranks.group, options.multiprocessors));
@@ -116,19 +127,15 @@ Result<std::unique_ptr<Backend>> load_on_cuda(const ServeFlags& flags, const Sha
   if (ranks.group != nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
   }
-  return cuda::make_cuda_backend(
-      shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice()); },
-      std::move(device), options, ranks.lost);
+  parts.bytes = {need.weights_bytes, need.as_plain_bytes};
+  WINDLASS_ASSIGN_OR_RETURN(
+      parts.backend,
+      cuda::make_cuda_backend(
+          shape.config,
+          [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice(), options.weights); },
+          std::move(device), options, ranks.lost));
+  return {};
 }
-
-// What all kinds of worker, and all ranks, begin with.
-struct Parts {
-  Shape shape;
-  std::uint64_t fingerprint = 0;  // of the whole model's weights, as they are computed with
-  WeightBytes bytes;
-  std::unique_ptr<BlockWeights> weights;  // null where the GPU has them
-  std::unique_ptr<Backend> backend;
-};
 
 Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
   RankGroup* const group = ranks.group;
@@ -139,7 +146,7 @@ Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   parts.fingerprint = fingerprint_of(store, flags.weights);
   if (flags.backend == "cuda") {
-    WINDLASS_ASSIGN_OR_RETURN(parts.backend, load_on_cuda(flags, shape, store, ranks));
+    WINDLASS_RETURN_IF_ERROR(load_on_cuda(flags, store, ranks, parts));
   } else {
     const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
     parts.weights = std::make_unique<BlockWeights>(shape.config, slice, flags.weights);
@@ -349,9 +356,10 @@ Result<Served> ModelHost::take_up(const TensorStore& store, BlockRange blocks, s
 
 Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags));
-  const RankGroupSizes sizes = flags.backend == "cuda"
-                                   ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr), flags.tensor_parallel)
-                                   : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
+  const RankGroupSizes sizes =
+      flags.backend == "cuda"
+          ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr, flags.weights), flags.tensor_parallel)
+          : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
   return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
 }
 

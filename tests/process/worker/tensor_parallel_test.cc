@@ -247,8 +247,8 @@ TEST_F(TensorParallelWorker, RefusesWrongDegrees) {
       HasSubstr("--tensor-parallel: found 4, allowed for this model are 1, 2: config.json's num_key_value_heads (2) must "
                 "be divisible by it"));
   EXPECT_THAT(refused({"--tensor-parallel", "0"}, 2), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
-  EXPECT_THAT(refused({"--tensor-parallel", "2", "--backend", "cuda", "--weights", "fp8"}, 2),
-              HasSubstr("--weights: found fp8, allowed together with --backend cuda is fp32"));
+  EXPECT_THAT(refused({"--tensor-parallel", "2", "--backend", "cuda", "--weights", "bf16"}, 2),
+              HasSubstr("--weights: found bf16, allowed together with --backend cuda are fp8 and int8"));
   EXPECT_THAT(refused({"--tensor-parallel", "2", "--tensor-rank", "1"}, 2), HasSubstr("--tensor-rank: found 1"));
 }
 

@@ -170,6 +170,40 @@ TEST_P(CudaBackend, LongContexts) {
   }
 }
 
+// Given weights of eight bits, a prompt of more rows than few ones and then single tokens, through graphs too, have the logits
+// of the reference on the numbers that the codes stand for; also where rows are not aligned for the product of few.
+TEST_P(CudaBackend, EightBitWeights) {
+  Rng rng(8, "cuda eight bits");
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+    for (const std::int64_t hidden : {48, 36}) {
+      SCOPED_TRACE(fmt::format("{} {}", to_string(format), hidden));
+      ModelConfig config = dense_config(rng);
+      config.hidden_size = hidden;
+      ModelWeights weights = random_weights(config, 3, format);
+      if (bf16()) weights = rounded(std::move(weights));
+      CudaBackendOptions options;
+      options.kv_blocks = 6;
+      options.max_batch_tokens = 80;
+      options.max_logit_rows = 1;
+      options.max_context_tokens = config.max_context_tokens;
+      options.weights = format;
+      auto backend = make(config, weights, options);
+      ASSERT_TRUE(backend.ok()) << backend.error().message;
+      const auto tokens = random_tokens(rng, config, 84);
+      const auto expected = testing::reference_logits(config, weights, tokens);
+      const std::vector<std::int32_t> blocks{5, 1, 4, 0, 3, 2};
+      for (std::size_t done = 0; done < tokens.size();) {
+        const std::size_t count = done == 0 ? 80 : 1;
+        const SequenceChunk chunk{std::span(tokens).subspan(done, count), static_cast<std::int64_t>(done), blocks, true};
+        done += count;
+        const auto logits = (*backend)->forward(std::span(&chunk, 1));
+        ASSERT_TRUE(logits.ok()) << logits.error().message;
+        ASSERT_NO_FATAL_FAILURE(expect_logits(*logits, expected[done - 1])) << "after " << done;
+      }
+    }
+  }
+}
+
 // Given the same batch of single tokens four times over (at first kernel by kernel, then captured, then replayed), and other
 // batches between, the logits are the same bits each time; a shorter batch in the same graph too.
 TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
@@ -321,14 +355,17 @@ TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   EXPECT_EQ(large.error().message, "head_dim: found 258, allowed with --backend cuda is at most 256");
 }
 
-// Given random models in each precision, what the backend takes of a device is what memory_need() said, and not more.
+// Given random models in each precision, with weights of each format, what the backend takes of a device is what memory_need()
+// said, and not more.
 TEST(CudaMemory, IsTakenAsSaid) {
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < 9; ++seed) {
     const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
     Rng rng(seed, "cuda memory");
     const ModelConfig config = dense_config(rng);
-    const ModelWeights weights = random_weights(config, seed);
+    const WeightFormat format = seed % 3 == 0 ? WeightFormat::kFp32 : seed % 3 == 1 ? WeightFormat::kInt8 : WeightFormat::kFp8;
+    const ModelWeights weights = random_weights(config, seed, format);
     CudaBackendOptions options;
+    options.weights = format;
     options.kv_blocks = 10;
     options.max_batch_tokens = rng.integer(1, 64);
     options.max_context_tokens = 64;

@@ -8,6 +8,7 @@
 #include "tests/unit/worker/cuda_devices.h"
 #include "worker/backend/cpu/kv_cache.h"
 #include "worker/backend/cpu/ops.h"
+#include "worker/backend/cpu/quantised.h"
 
 namespace windlass::worker {
 namespace {
@@ -101,6 +102,50 @@ TEST_P(CudaParity, SwiGlu) {
     const OnDevice in = put(gate_up), out = zeros(rows * width);
     kernels().swiglu(stream(), {in.get(), out.get(), rows, width});
     expect_near(get(out, rows * width), expected, 1e-5);
+  }
+}
+
+// Given random matrices of eight bits a number, with widths that are and are not what a thread reads at once, unpacked rows are
+// the numbers that the codes stand for; and the product of few rows, as the storage type, as floats and added to what was
+// there, is that of those numbers, to 1e-4.
+TEST_P(CudaParity, EightBits) {
+  Rng rng(31, "cuda eight bits");
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
+    for (const auto& [rows, in, out] : {std::tuple{1, 16, 3}, std::tuple{9, 528, 33}, std::tuple{20, 64, 96},
+                                        std::tuple{64, 720, 40}, std::tuple{3, 37, 5}, std::tuple{65, 32, 8}}) {
+      SCOPED_TRACE(fmt::format("{} {} x {} x {}", to_string(format), rows, in, out));
+      WeightMatrix w;
+      w.format = format;
+      for (int channel = 0; channel < out; ++channel) {
+        const std::vector<float> row = random(rng, in);
+        ASSERT_TRUE(append_row(w, row, 0, in));
+      }
+      std::vector<float> plain(static_cast<std::size_t>(out * in));
+      for (int channel = 0; channel < out; ++channel) cpu::dequantise(w, in, channel, 0, in, plain.data() + channel * in);
+      const OnDevice codes = put_plain(w.codes), scales = put_plain(w.scales), unpacked = zeros(out * in);
+      const bool fp8 = format == WeightFormat::kFp8;
+      kernels().unpack_rows(stream(), {codes.as<std::uint8_t>(), scales.as<float>(), unpacked.get(), out, in, fp8});
+      expect_near(get(unpacked, out * in), plain, 1e-7);
+
+      const auto x = random(rng, rows * in), before = random(rng, rows * out);
+      std::vector<float> expected(before.size());
+      cpu::matmul_by_dots(x.data(), plain.data(), expected.data(), rows, in, out);
+      const OnDevice on_x = put(x), y = zeros(rows * out), on_float = put_plain(before);
+      cuda::MultiplyFew product{on_x.get(), codes.as<std::uint8_t>(), scales.as<float>(), y.get(), rows, in, out, fp8, false,
+                                false};
+      const bool possible = bf16() && rows <= cuda::kMostFewRows && in % 16 == 0;
+      EXPECT_EQ(kernels().multiply_few(stream(), product), possible);
+      if (!possible) continue;
+      expect_near(get(y, rows * out), expected, 1e-4);
+      product.y = on_float.get();
+      product.float_out = true;
+      for (const bool accumulate : {false, true}) {
+        product.accumulate = accumulate;
+        EXPECT_TRUE(kernels().multiply_few(stream(), product));
+        const std::vector<float> found = get_floats(on_float, rows * out);
+        for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i] * (accumulate ? 2 : 1), 2e-4);
+      }
+    }
   }
 }
 

@@ -51,8 +51,8 @@ TEST(Flags, TensorParallel) {
   EXPECT_THAT(with({"--tensor-parallel=0"}), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
   EXPECT_THAT(with({"--tensor-parallel=65"}), HasSubstr("--tensor-parallel: found 65, allowed is 1 to 64"));
   EXPECT_TRUE(parse_flags({"--model=/m", "--port=1", "--tensor-parallel=2", "--backend=cuda", "--blocks=0:2"}, "v").ok());
-  EXPECT_THAT(with({"--tensor-parallel=2", "--backend=cuda", "--weights=int8"}),
-              HasSubstr("--weights: found int8, allowed together with --backend cuda is fp32"));
+  EXPECT_THAT(with({"--tensor-parallel=2", "--backend=cuda", "--weights=bf16"}),
+              HasSubstr("--weights: found bf16, allowed together with --backend cuda are fp8 and int8"));
   EXPECT_THAT(with({"--tensor-rank=1"}), HasSubstr("--tensor-rank: found 1, allowed is 0 to 0"));
   EXPECT_THAT(with({"--tensor-parallel=2", "--tensor-rank=1"}), HasSubstr("rank 0 starts the others itself"));
   EXPECT_THAT(with({"--tensor-parallel=2", "--tensor-memory=5"}), HasSubstr("rank 0 starts the others itself"));

@@ -198,7 +198,7 @@ TEST_F(Weights, QuantisesTheLayersMatrices) {
   const auto whole = load_weights(config_, *store);
   ASSERT_TRUE(whole.ok());
   const WeightBytes plain = bytes_of(*whole);
-  EXPECT_EQ(plain.held, plain.as_fp32);
+  EXPECT_EQ(plain.held, plain.as_plain);
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
     const auto found = load_weights(config_, *store, config_.all_blocks(), {}, format);
     ASSERT_TRUE(found.ok()) << found.error().message;
@@ -215,7 +215,7 @@ TEST_F(Weights, QuantisesTheLayersMatrices) {
       EXPECT_EQ(layer.mlp.out.scales.size(), 32U);
     }
     const WeightBytes bytes = bytes_of(*found);
-    EXPECT_EQ(bytes.as_fp32, plain.held);
+    EXPECT_EQ(bytes.as_plain, plain.held);
     EXPECT_EQ(bytes.held, plain.held - saved);
   }
   std::int64_t at = 0;

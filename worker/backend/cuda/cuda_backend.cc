@@ -30,8 +30,14 @@ constexpr std::int64_t kStagingElements = 4LL << 20U;
 // Decode batches up to here run as graphs; in larger ones launches are no longer what takes the time.
 constexpr std::int64_t kMostGraphRows = 256;
 
+// (out, in), of the precision; with scales (out) codes of eight bits.
+struct DeviceMatrix {
+  OnDevice numbers, scales;
+};
+
 struct DeviceLayer {
-  OnDevice attention_norm, qkv, qkv_bias, q_norm, k_norm, attention_out, out_bias, mlp_norm, gate_up, down;
+  OnDevice attention_norm, qkv_bias, q_norm, k_norm, out_bias, mlp_norm;
+  DeviceMatrix qkv, attention_out, gate_up, down;
 };
 
 struct DeviceWeights {
@@ -53,13 +59,25 @@ class Uploader {
       for (std::int64_t i = 0; i < count; ++i) to[i] = bf16_from_float(from[i]);
     });
   }
-  [[nodiscard]] Result<OnDevice> floats(const std::vector<float>& values) {
-    return upload<float>(values, [](const float* from, std::int64_t count, float* to) { std::copy_n(from, count, to); });
+  [[nodiscard]] Result<OnDevice> floats(const std::vector<float>& values) { return as_they_are(values); }
+  [[nodiscard]] Result<DeviceMatrix> matrix(const WeightMatrix& from) {
+    DeviceMatrix to;
+    if (from.codes.empty()) {
+      WINDLASS_ASSIGN_OR_RETURN(to.numbers, matrix(from.values));
+      return to;
+    }
+    WINDLASS_ASSIGN_OR_RETURN(to.numbers, as_they_are(from.codes));
+    WINDLASS_ASSIGN_OR_RETURN(to.scales, floats(from.scales));
+    return to;
   }
 
  private:
-  template <typename T, typename Convert>
-  Result<OnDevice> upload(const std::vector<float>& values, const Convert& convert) {
+  template <typename T>
+  Result<OnDevice> as_they_are(const std::vector<T>& values) {
+    return upload<T>(values, [](const T* from, std::int64_t count, T* to) { std::copy_n(from, count, to); });
+  }
+  template <typename T, typename From, typename Convert>
+  Result<OnDevice> upload(const std::vector<From>& values, const Convert& convert) {
     if (values.empty()) return OnDevice();
     const auto count = static_cast<std::int64_t>(values.size());
     if (staging_.get() == nullptr) {
@@ -87,15 +105,15 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
     const LayerWeights& from = host.layers.front();
     DeviceLayer layer;
     WINDLASS_ASSIGN_OR_RETURN(layer.attention_norm, uploader.floats(from.attention_norm.weight));
-    WINDLASS_ASSIGN_OR_RETURN(layer.qkv, uploader.matrix(from.qkv.values));
+    WINDLASS_ASSIGN_OR_RETURN(layer.qkv, uploader.matrix(from.qkv));
     WINDLASS_ASSIGN_OR_RETURN(layer.qkv_bias, uploader.floats(from.qkv_bias));
     WINDLASS_ASSIGN_OR_RETURN(layer.q_norm, uploader.floats(from.q_norm));
     WINDLASS_ASSIGN_OR_RETURN(layer.k_norm, uploader.floats(from.k_norm));
-    WINDLASS_ASSIGN_OR_RETURN(layer.attention_out, uploader.matrix(from.attention_out.values));
+    WINDLASS_ASSIGN_OR_RETURN(layer.attention_out, uploader.matrix(from.attention_out));
     WINDLASS_ASSIGN_OR_RETURN(layer.out_bias, uploader.floats(from.out_bias));
     WINDLASS_ASSIGN_OR_RETURN(layer.mlp_norm, uploader.floats(from.mlp_norm.weight));
-    WINDLASS_ASSIGN_OR_RETURN(layer.gate_up, uploader.matrix(from.mlp.in.values));
-    WINDLASS_ASSIGN_OR_RETURN(layer.down, uploader.matrix(from.mlp.out.values));
+    WINDLASS_ASSIGN_OR_RETURN(layer.gate_up, uploader.matrix(from.mlp.in));
+    WINDLASS_ASSIGN_OR_RETURN(layer.down, uploader.matrix(from.mlp.out));
     weights.layers.push_back(std::move(layer));
     // With tied matrices the source gives the embedding with the last block too: one is enough.
     if (weights.embedding.get() == nullptr) {
@@ -111,7 +129,8 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
 
 // Memory of one forward pass, on the device and pinned.
 struct Working {
-  OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, logits, partial, partial_stats, batch, cos, sin;
+  OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, unpacked, logits, partial, partial_stats, batch,
+      cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
 };
 
@@ -206,6 +225,7 @@ class CudaBackend final : public Backend {
         {&working_.gate_up, sizes_.gate_up, element},
         {&working_.activated, sizes_.activated, element},
         {&working_.last, sizes_.last, element},
+        {&working_.unpacked, sizes_.unpacked, element},
         {&working_.logits, sizes_.logits, number},
         {&working_.partial, sizes_.partial, number},
         {&working_.partial_stats, sizes_.partial_stats, number},
@@ -364,12 +384,12 @@ class CudaBackend final : public Backend {
     for (std::int64_t i = skip; i < blocks_.size(); ++i) {
       const DeviceLayer& layer = weights_.layers[static_cast<std::size_t>(i)];
       norm(layer.attention_norm, nullptr, nullptr, tokens, working_.normed);
-      multiply(working_.normed, layer.qkv.get(), working_.qkv, tokens, hidden, config_.q_size() + 2 * config_.kv_size());
+      multiply(working_.normed, layer.qkv, working_.qkv, tokens, hidden, config_.q_size() + 2 * config_.kv_size());
       attend(batch, layer, i, splits, marks && slice_.ranks == 1);
       add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
       if (marks && slice_.ranks > 1) device_->set_mark(static_cast<int>(i));  // only now have all ranks written theirs
       norm(layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens, working_.normed);
-      multiply(working_.normed, layer.gate_up.get(), working_.gate_up, tokens, hidden, 2 * config_.intermediate_size);
+      multiply(working_.normed, layer.gate_up, working_.gate_up, tokens, hidden, 2 * config_.intermediate_size);
       kernels.swiglu(stream,
                      {working_.gate_up.get(), working_.activated.get(), tokens, static_cast<int>(config_.intermediate_size)});
       add_product(working_.activated, layer.down, tokens, config_.intermediate_size);
@@ -425,16 +445,44 @@ class CudaBackend final : public Backend {
                                 {working_.residual.as<float>(), bias, weight.as<float>(), rows, out.get(), count,
                                  static_cast<int>(config_.hidden_size), static_cast<float>(config_.norm_eps)});
   }
-  void multiply(const OnDevice& x, const void* w, const OnDevice& y, std::int64_t rows, std::int64_t in, std::int64_t out) {
-    device_->gemm({x.get(), w, y.get(), rows, in, out});
+  void multiply(const OnDevice& x, const DeviceMatrix& w, const OnDevice& y, std::int64_t rows, std::int64_t in,
+                std::int64_t out) {
+    multiply({x.get(), nullptr, y.get(), rows, in, out}, w);
+  }
+  // `work` but for its w.
+  void multiply(Gemm work, const DeviceMatrix& w) {
+    work.w = w.numbers.get();
+    if (w.scales.get() == nullptr) return device_->gemm(work);
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    const bool fp8 = options_.weights == WeightFormat::kFp8;
+    const auto* const codes = w.numbers.as<std::uint8_t>();
+    const auto* const scales = w.scales.as<float>();
+    const auto in = static_cast<int>(work.in);
+    if (kernels.multiply_few(stream, {work.x, codes, scales, work.y, static_cast<int>(work.rows), in,
+                                      static_cast<int>(work.out), fp8, work.float_out, work.accumulate})) {
+      return;
+    }
+    Gemm part = work;
+    part.w = working_.unpacked.get();
+    part.y_stride = work.out;
+    const std::int64_t most = unpacked_rows(work.out, work.in);
+    const std::int64_t element = work.float_out ? static_cast<std::int64_t>(sizeof(float)) : bytes_of(device_->precision());
+    for (std::int64_t first = 0; first < work.out; first += most) {
+      part.out = std::min(most, work.out - first);
+      part.y = static_cast<std::byte*>(work.y) + first * element;
+      kernels.unpack_rows(
+          stream, {codes + first * work.in, scales + first, working_.unpacked.get(), static_cast<int>(part.out), in, fp8});
+      device_->gemm(part);
+    }
   }
   // residual += x * w^T, in the sum over all ranks, in FP32: no sum is rounded to the precision on its way through the layers.
   // Rank 0 adds its product to the residual stream, and the others' take its place: so what all add up then is the new one.
-  void add_product(const OnDevice& x, const OnDevice& w, std::int64_t rows, std::int64_t in) {
-    Gemm work{x.get(), w.get(), working_.residual.get(), rows, in, config_.hidden_size};
+  void add_product(const OnDevice& x, const DeviceMatrix& w, std::int64_t rows, std::int64_t in) {
+    Gemm work{x.get(), nullptr, working_.residual.get(), rows, in, config_.hidden_size};
     work.float_out = true;
     work.accumulate = slice_.rank == 0;
-    device_->gemm(work);
+    multiply(work, w);
     device_->all_reduce(working_.residual.as<float>(), rows * config_.hidden_size);
   }
 

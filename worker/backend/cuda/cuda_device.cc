@@ -62,8 +62,11 @@ Result<void> check_new_enough(int device) {
 // A product of one shape: how cuBLASLt is told of it, and which of its algorithms it then chose.
 class Product {
  public:
-  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool>;  // rows, in, out, float_out, accumulate
-  static Shape shape_of(const Gemm& work) { return {work.rows, work.in, work.out, work.float_out, work.accumulate}; }
+  // rows, in, out, stride, float_out, accumulate
+  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool>;
+  static Shape shape_of(const Gemm& work) {
+    return {work.rows, work.in, work.out, work.stride(), work.float_out, work.accumulate};
+  }
 
   Product() = default;
   Product(const Product&) = delete;
@@ -91,7 +94,8 @@ class Product {
         cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)));
     WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate", cublasLtMatrixLayoutCreate(&w_, in_type, in, out, work.in));
     WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate", cublasLtMatrixLayoutCreate(&x_, in_type, in, rows, work.in));
-    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate", cublasLtMatrixLayoutCreate(&y_, out_type, out, rows, work.out));
+    WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatrixLayoutCreate",
+                                  cublasLtMatrixLayoutCreate(&y_, out_type, out, rows, work.stride()));
     cublasLtMatmulPreference_t preference = nullptr;
     WINDLASS_RETURN_IF_CUDA_ERROR("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&preference));
     cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,

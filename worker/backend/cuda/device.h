@@ -38,7 +38,10 @@ struct Gemm {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool float_out = false;
-  bool accumulate = false;  // with float_out alone
+  bool accumulate = false;    // with float_out alone
+  std::int64_t y_stride = 0;  // from a row of y to the next, of which `out` are written; 0: out
+
+  [[nodiscard]] std::int64_t stride() const { return y_stride > 0 ? y_stride : out; }
 };
 
 class Device {

@@ -17,6 +17,7 @@ inline constexpr int kDimAlignment = 8;
 inline constexpr int kMaxHeadDim = 256;
 inline constexpr int kDecodeHeads = 4;       // query heads of one thread block of decode attention
 inline constexpr int kPrefillTileRows = 64;  // queries of one tile of prefill attention
+inline constexpr int kMostFewRows = 64;      // of x, in a product that turns codes into numbers on its way
 
 [[nodiscard]] constexpr std::int64_t padded_dim_of(std::int64_t head_dim) {
   return (head_dim + kDimAlignment - 1) / kDimAlignment * kDimAlignment;
@@ -144,6 +145,31 @@ struct CopyKv {
   int padded_dim;
 };
 
+// to (rows, in) = codes (rows, in) as numbers of the storage type, each times its row's scale (model/weight_matrix.h).
+struct UnpackRows {
+  const std::uint8_t* codes;
+  const float* scales;  // (rows)
+  void* to;
+  int rows;
+  int in;
+  bool fp8;  // else INT8
+};
+
+// y (rows, out) = x (rows, in) * w^T, or y += that, with w (out, in) as codes and scales. x is of the storage type; y is, or is
+// float.
+struct MultiplyFew {
+  const void* x;
+  const std::uint8_t* codes;
+  const float* scales;  // (out)
+  void* y;
+  int rows;
+  int in;
+  int out;
+  bool fp8;  // else INT8
+  bool float_out;
+  bool accumulate;  // with float_out alone
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -156,6 +182,10 @@ class Kernels {
   virtual void swiglu(StreamHandle stream, const SwiGlu& work) const = 0;
   virtual void read_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void write_kv(StreamHandle stream, const CopyKv& work) const = 0;
+  virtual void unpack_rows(StreamHandle stream, const UnpackRows& work) const = 0;
+  // False, and nothing is started, where the product is not one for this: more rows than kMostFewRows, a width that is no
+  // multiple of 16, or FP32.
+  [[nodiscard]] virtual bool multiply_few(StreamHandle stream, const MultiplyFew& work) const = 0;
 };
 
 // Compiled by nvcc, in kernels/*.cu; the objects live as long as the program.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -20,6 +21,15 @@ constexpr std::int64_t kFloat = sizeof(float);
 std::int64_t blocks_of_row(const ModelConfig& config) {
   const std::int64_t group = config.heads / config.kv_heads;
   return config.kv_heads * ((group + kDecodeHeads - 1) / kDecodeHeads);
+}
+
+// Out and in of each.
+std::array<std::pair<std::int64_t, std::int64_t>, 4> layer_matrices(const ModelConfig& config) {
+  const std::int64_t hidden = config.hidden_size;
+  return {{{config.q_size() + 2 * config.kv_size(), hidden},
+           {hidden, config.q_size()},
+           {2 * config.intermediate_size, hidden},
+           {hidden, config.intermediate_size}}};
 }
 
 double gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
@@ -43,6 +53,11 @@ std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::in
   return splits;
 }
 
+std::int64_t unpacked_rows(std::int64_t out, std::int64_t in) {
+  constexpr std::int64_t kNumbers = 16LL << 20U, kRows = 128;
+  return std::min(out, std::max(kNumbers / in / kRows, std::int64_t{1}) * kRows);
+}
+
 WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, int multiprocessors) {
   const TensorSlice slice = options.slice();
   const ModelConfig config = config_of_rank(whole, slice.ranks);
@@ -60,6 +75,9 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.gate_up = sizes.rows * 2 * config.intermediate_size;
   sizes.activated = sizes.rows * config.intermediate_size;
   sizes.last = logit_rows * config.hidden_size;
+  if (options.eight_bits()) {
+    for (const auto& [out, in] : layer_matrices(config)) sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in) * in);
+  }
   sizes.logits = logit_rows * slice.size(config.vocab_size);
   // With more than one split, rows * splits is at most what decode_splits() lets them be.
   const std::int64_t split_rows = kBlocksPerProcessor * multiprocessors / blocks_of_row(config) + 1;
@@ -79,17 +97,22 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
   const bool ends = blocks.end == config.layers;
   const std::int64_t element = bytes_of(precision);
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t layer = hidden * (2 * config.q_size() + 2 * config.kv_size() + 3 * config.intermediate_size);
+  std::int64_t layer = 0, plain_layer = 0;  // bytes of its matrices
+  for (const auto& [out, in] : layer_matrices(config)) {
+    layer += options.eight_bits() ? out * in + out * kFloat : out * in * element;
+    plain_layer += out * in * element;
+  }
   const std::int64_t layer_floats = 3 * hidden + config.q_size() + 2 * config.kv_size() + 2 * config.head_dim;
   const std::int64_t tables = (begins ? 1 : 0) + (ends && !(begins && config.tie_word_embeddings) ? 1 : 0);
   MemoryNeed need;
-  need.weights_bytes = blocks.size() * (layer * element + layer_floats * kFloat) +
+  need.weights_bytes = blocks.size() * (layer + layer_floats * kFloat) +
                        tables * slice.size(config.vocab_size) * hidden * element + hidden * kFloat;
+  need.as_plain_bytes = need.weights_bytes + blocks.size() * (plain_layer - layer);
   const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
-  need.working_bytes =
-      kFloat * (sizes.residual + sizes.logits + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
-                sizes.kv_copy) +
-      element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.gate_up + sizes.activated + sizes.last);
+  need.working_bytes = kFloat * (sizes.residual + sizes.logits + sizes.partial + sizes.partial_stats + 2 * sizes.angles +
+                                 sizes.batch + sizes.kv_copy) +
+                       element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.gate_up + sizes.activated +
+                                  sizes.last + sizes.unpacked);
   need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
   return need;
 }

@@ -9,6 +9,7 @@
 #include "worker/collective/rank_group.h"
 #include "worker/model/config.h"
 #include "worker/model/tensor_slice.h"
+#include "worker/model/weight_matrix.h"
 
 namespace windlass::worker::cuda {
 
@@ -21,6 +22,10 @@ struct CudaBackendOptions {
   // For how many decode attention is cut; 0: as many as the device has. Ranks must cut alike.
   int multiprocessors = 0;
   RankGroup* group = nullptr;  // of device_rank_sizes(); null: there is this rank alone
+  WeightFormat weights =
+      WeightFormat::kFp32;  // of the layers' matrices: kFp32 is what the device computes with, else eight bits
+
+  [[nodiscard]] bool eight_bits() const { return weights != WeightFormat::kFp32; }
 
   // This rank's part of the model.
   [[nodiscard]] TensorSlice slice() const {
@@ -38,7 +43,8 @@ struct WorkingSizes {
   std::int64_t mixed = 0;
   std::int64_t gate_up = 0;
   std::int64_t activated = 0;
-  std::int64_t last = 0;  // to here
+  std::int64_t last = 0;
+  std::int64_t unpacked = 0;  // to here
   std::int64_t logits = 0;
   std::int64_t partial = 0;
   std::int64_t partial_stats = 0;
@@ -49,6 +55,7 @@ struct WorkingSizes {
 
 struct MemoryNeed {
   std::int64_t weights_bytes = 0;
+  std::int64_t as_plain_bytes = 0;  // what weights would take without eight bits
   std::int64_t working_bytes = 0;
   std::int64_t kv_block_bytes = 0;
 };
@@ -62,6 +69,9 @@ inline constexpr std::int64_t kKvCopyTokens = 256;
 // Parts of a context that decode attention runs beside each other, so that `rows` of them fill the device: a power of two, at
 // most kMostSplits.
 inline constexpr std::int64_t kMostSplits = 64;
+// Rows of a matrix of eight bits (out, in) that are unpacked at a time: a multiple of 128, so that what their product gives
+// begins where products may write.
+[[nodiscard]] std::int64_t unpacked_rows(std::int64_t out, std::int64_t in);
 // `config`: with as many heads as are on this device.
 [[nodiscard]] std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens,
                                          int multiprocessors);

@@ -131,11 +131,13 @@ class EmulatedDevice final : public Device {
                 static_cast<int>(work.in), 1.0F, x.data(), static_cast<int>(work.in), w.data(), static_cast<int>(work.in), 0.0F,
                 y.data(), static_cast<int>(work.out));
     for (std::size_t i = 0; i < y.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i) / work.out;
+      const std::int64_t at = row * work.stride() + static_cast<std::int64_t>(i) % work.out;
       if (work.float_out || options_.precision == Precision::kFp32) {
-        float& to = static_cast<float*>(work.y)[i];
+        float& to = static_cast<float*>(work.y)[at];
         to = work.accumulate ? to + y[i] : y[i];
       } else {
-        static_cast<Bf16*>(work.y)[i].bits = bf16_bits(y[i]);
+        static_cast<Bf16*>(work.y)[at].bits = bf16_bits(y[i]);
       }
     }
   }

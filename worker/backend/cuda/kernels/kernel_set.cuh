@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "worker/backend/cuda/kernels/decode_attention.cuh"
+#include "worker/backend/cuda/kernels/eight_bits.cuh"
 #include "worker/backend/cuda/kernels/elementwise.cuh"
 #include "worker/backend/cuda/kernels/execution.cuh"
 #include "worker/backend/cuda/kernels/prefill_attention.cuh"
@@ -72,8 +73,31 @@ class KernelSet final : public Kernels {
   void write_kv(StreamHandle stream, const CopyKv& work) const override {
     launch(stream, copy_kv_kernel<T, false>, dim3(static_cast<unsigned>(work.tokens)), kCopyKvThreads, 0, work);
   }
+  void unpack_rows(StreamHandle stream, const UnpackRows& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.in, kUnpackThreads * kCodes));
+    launch(stream, work.fp8 ? unpack_rows_kernel<T, true> : unpack_rows_kernel<T, false>, grid, kUnpackThreads, 0, work);
+  }
+  [[nodiscard]] bool multiply_few(StreamHandle stream, const MultiplyFew& work) const override {
+    if (!std::is_same_v<T, Bf16> || work.rows > kMostFewRows || work.in % kCodes != 0) return false;
+    if (work.rows <= 8) {
+      few<1>(stream, work);
+    } else if (work.rows <= 16) {
+      few<2>(stream, work);
+    } else if (work.rows <= 32) {
+      few<4>(stream, work);
+    } else {
+      few<8>(stream, work);
+    }
+    return true;
+  }
 
  private:
+  template <int kTiles>
+  void few(StreamHandle stream, const MultiplyFew& work) const {
+    static_assert(kTiles * 8 <= kMostFewRows);
+    launch(stream, work.fp8 ? multiply_few_kernel<kTiles, true> : multiply_few_kernel<kTiles, false>,
+           dim3(ceil_div(work.out, kFewChannels)), kFewThreads, sizeof(FewShared<kTiles>), work);
+  }
   template <int kDims>
   void decode(StreamHandle stream, const DecodeAttention& work) const {
     const Attention& a = work.attention;

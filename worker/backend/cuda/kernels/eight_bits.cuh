@@ -1,0 +1,155 @@
+// Products with weights of eight bits a number. For few rows of x the codes are read once and turned into brain floats on their
+// way to the tensor cores; for many they are unpacked, part by part, for the library's product.
+//
+// Each code is exact as a brain float. A row's scale is applied to its sums where codes go to the tensor cores, and to its
+// numbers where they are unpacked.
+#pragma once
+
+#include "worker/backend/cuda/kernels/execution.cuh"
+
+namespace windlass::worker::cuda {
+namespace {
+
+// The lowest byte of a word as a number: two's complement, or e4m3.
+template <bool fp8>
+__device__ __forceinline__ float number_of(unsigned code) {
+  if (!fp8) return static_cast<float>(static_cast<int>(code << 24U) >> 24);
+  // Exponent and mantissa where a float has them, which has 120 more to take off its exponent.
+  const float magnitude = __uint_as_float((code & 0x7FU) << 20U) * 0x1p120F;
+  return (code & 0x80U) == 0 ? magnitude : -magnitude;
+}
+
+constexpr int kUnpackThreads = 256;
+constexpr int kCodes = 16;  // that a thread reads at once
+
+// grid (rows, in / threads / kCodes)
+template <typename T, bool fp8>
+__global__ void __launch_bounds__(kUnpackThreads) unpack_rows_kernel(UnpackRows work) {
+  const auto row = static_cast<long long>(blockIdx.x);
+  const int first = (static_cast<int>(blockIdx.y) * kUnpackThreads + static_cast<int>(threadIdx.x)) * kCodes;
+  if (first >= work.in) return;
+  const std::uint8_t* from = work.codes + row * work.in + first;
+  T* to = static_cast<T*>(work.to) + row * work.in + first;
+  const float scale = work.scales[row];
+  if (work.in % kCodes != 0) {
+    const int count = first + kCodes < work.in ? kCodes : work.in - first;
+    for (int i = 0; i < count; ++i) to[i] = from_float<T>(number_of<fp8>(from[i]) * scale);
+    return;
+  }
+  const uint4 raw = load_16(from);
+  const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
+  constexpr int kVec = kVector<T>;
+#pragma unroll
+  for (int begin = 0; begin < kCodes; begin += kVec) {
+    float numbers[kVec];
+#pragma unroll
+    for (int i = 0; i < kVec; ++i) {
+      const int at = begin + i;
+      numbers[i] = number_of<fp8>(words[at / 4] >> (at % 4 * 8)) * scale;
+    }
+    store_16(to + begin, pack(numbers));
+  }
+}
+
+constexpr int kFewThreads = 256;
+constexpr int kFewWarps = kFewThreads / kWarp;
+constexpr int kFewChannels = 32;  // rows of w, of a block
+constexpr int kFewStep = 64;      // columns of w, of a warp at once
+
+// kTiles: of 8 rows of x.
+template <int kTiles>
+struct FewShared {
+  // Rows are 4 longer than they need to be: what a warp writes at once then lies in different banks.
+  float sums[kFewWarps][kTiles * 8][kFewChannels + 4];
+};
+
+// Two codes, the lowest bytes of a word, as brain floats in a register.
+template <bool fp8>
+__device__ __forceinline__ unsigned two_numbers(unsigned codes) {
+  return static_cast<unsigned>(bf16_bits(number_of<fp8>(codes))) | static_cast<unsigned>(bf16_bits(number_of<fp8>(codes >> 8U)))
+                                                                       << 16U;
+}
+
+// grid (out / kFewChannels): the warps of a block share the columns, each taking kFewStep of them in turn, and add up at the
+// end, always in the same order. A lane reads 16 codes of a row at once, and the 16 numbers of x that belong to them: which
+// columns a product on the tensor cores calls its first does not matter as long as both its sides agree.
+template <int kTiles, bool fp8>
+__global__ void __launch_bounds__(kFewThreads) multiply_few_kernel(MultiplyFew work) {
+  auto& shared = shared_memory<FewShared<kTiles>>();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int first_channel = static_cast<int>(blockIdx.x) * kFewChannels;
+  const auto* const x = static_cast<const Bf16*>(work.x);
+  float sums[2][kTiles][4] = {};
+  for (int begin = warp * kFewStep; begin < work.in; begin += kFewWarps * kFewStep) {
+    const int column = begin + lane % 4 * kCodes;
+    unsigned codes[2][2][4] = {};  // of channels lane / 4 and, 8 later, of two sixteens
+    unsigned numbers[kTiles][8] = {};
+    if (column < work.in) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int channel = first_channel + c * 8 + lane / 4;
+        if (channel >= work.out) continue;
+        const uint4 raw = load_16(work.codes + static_cast<long long>(channel) * work.in + column);
+        unsigned(&to)[4] = codes[c / 2][c % 2];
+        to[0] = raw.x;
+        to[1] = raw.y;
+        to[2] = raw.z;
+        to[3] = raw.w;
+      }
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const int row = n * 8 + lane / 4;
+        if (row >= work.rows) continue;
+        const Bf16* from = x + static_cast<long long>(row) * work.in + column;
+        const uint4 low = load_16(from);
+        const uint4 high = load_16(from + 8);
+        const unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (int i = 0; i < 8; ++i) numbers[n][i] = words[i];
+      }
+    }
+#pragma unroll
+    for (int four = 0; four < 4; ++four) {
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        const unsigned low = codes[m][0][four];
+        const unsigned high = codes[m][1][four];
+        const unsigned left[4] = {two_numbers<fp8>(low), two_numbers<fp8>(high), two_numbers<fp8>(low >> 16U),
+                                  two_numbers<fp8>(high >> 16U)};
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) multiply_accumulate(sums[m][n], left, numbers[n][2 * four], numbers[n][2 * four + 1]);
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < 2; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        shared.sums[warp][n * 8 + lane % 4 * 2 + i % 2][m * 16 + i / 2 * 8 + lane / 4] = sums[m][n][i];
+      }
+    }
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kTiles * 8 * kFewChannels; i += kFewThreads) {
+    const int row = i / kFewChannels;
+    const int channel = first_channel + i % kFewChannels;
+    if (row >= work.rows || channel >= work.out) continue;
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < kFewWarps; ++w) total += shared.sums[w][row][i % kFewChannels];
+    total *= work.scales[channel];
+    const auto at = static_cast<long long>(row) * work.out + channel;
+    if (!work.float_out) {
+      static_cast<Bf16*>(work.y)[at] = from_float<Bf16>(total);
+      continue;
+    }
+    float& to = static_cast<float*>(work.y)[at];
+    to = work.accumulate ? to + total : total;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker::cuda
