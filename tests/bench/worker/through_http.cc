@@ -25,6 +25,7 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kTokens = 500;
+constexpr int kForwardMs = 5;
 constexpr const char* kName = "instant";
 
 // In memory that parent and child share; the child alone writes.
@@ -58,6 +59,7 @@ class Watched final : public InstantBackend {
     was_full_ = full;
     engine_ = engine;
     all_ = all;
+    ::poll(nullptr, 0, kForwardMs);
     return InstantBackend::run(chunks, layer_done, skip);
   }
 

@@ -1,7 +1,7 @@
-// What a worker adds to a model that takes no time at all: listener, JSON, tokenizer, scheduler, sampling, streams.
+// What a worker adds to a model: listener, JSON, tokenizer, scheduler, sampling, streams.
 //
-// A child process is the worker, with the very classes of windlass-worker and a model whose logits are already there; this one
-// is its clients. Linux alone.
+// A child process is the worker, with the very classes of windlass-worker and a model that waits for some milliseconds, as for
+// a GPU, and whose logits are already there; this one is its clients. Linux alone.
 #pragma once
 
 #include <cstdint>
