@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "planner/base/rng.h"
+#include "tests/unit/worker/logit_summaries.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/matrix_product.h"
@@ -161,14 +162,24 @@ class Batch {
   std::vector<std::vector<std::int32_t>> blocks_;
 };
 
-// A model that takes no time: logits that were drawn before, other ones each time.
+// A model that takes no time: logits that were drawn before, other ones each time, or their summaries, as a GPU makes them.
 class InstantBackend final : public Backend {
  public:
-  explicit InstantBackend(std::int64_t vocab) : vocab_(vocab) {
+  // needed: what summaries are made for; nothing: there are none.
+  InstantBackend(std::int64_t vocab, const RowNeed& needed) : vocab_(vocab) {
     Rng rng(2, "logits");
     for (std::int64_t i = 0; i < (kMostSequences + kDraws) * vocab; ++i) {
       logits_.push_back(static_cast<float>(rng.uniform(-10, 10)));
     }
+    for (std::int64_t row = 0; needed.likeliest > 0 && row < kMostSequences + kDraws; ++row) {
+      summaries_.push_back(testing::summary_of(row_at(row), needed));
+    }
+  }
+  [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
+    return summaries_.empty() ? nullptr : &summaries_[static_cast<std::size_t>(calls_) + row];
+  }
+  [[nodiscard]] Result<std::span<const float>> row(std::size_t row) override {
+    return row_at(calls_ + static_cast<std::int64_t>(row));
   }
   [[nodiscard]] std::int64_t vocab_size() const override { return vocab_; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return 4096; }
@@ -186,13 +197,18 @@ class InstantBackend final : public Backend {
                                                    static_cast<std::size_t>(rows * vocab_));
   }
 
+  [[nodiscard]] std::span<const float> row_at(std::int64_t row) const {
+    return std::span(logits_).subspan(static_cast<std::size_t>(row * vocab_), static_cast<std::size_t>(vocab_));
+  }
+
   std::int64_t vocab_, calls_ = 0;
   std::vector<float> logits_;
+  std::vector<LogitSummary> summaries_;
 };
 
 // Seconds that the engine takes for an iteration of 64 sequences beside the forward pass.
-double engine_iteration_s(const Options& options, const ModelConfig& config, const SamplingParams& sampling) {
-  InstantBackend backend(config.vocab_size);
+double engine_iteration_s(const Options& options, const ModelConfig& config, const SamplingParams& sampling, bool summaries) {
+  InstantBackend backend(config.vocab_size, summaries ? Sampler(sampling).need() : RowNeed());
   const SteadyClock clock;
   EngineOptions engine_options;
   engine_options.max_running = engine_options.max_waiting = kMostSequences;
@@ -297,15 +313,18 @@ int run(const Options& options) {
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8})
     add_model(table, options, config, format);
   std::cerr << "the engine\n";
-  SamplingParams greedy, drawn;
+  SamplingParams greedy, drawn, plain;
   greedy.temperature = 0;
   drawn.top_p = 0.95;
   drawn.top_k = 50;
-  for (const auto& [name, sampling] : {std::pair{"greedy", greedy}, std::pair{"top-k 50, top-p 0.95", drawn}}) {
-    const double seconds = engine_iteration_s(options, config, sampling);
-    table.add(fmt::format("engine alone, batch {}, {}", kMostSequences, name), seconds,
-              fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
-              fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
+  for (const auto& [name, sampling] :
+       {std::pair{"greedy", greedy}, std::pair{"top-k 50, top-p 0.95", drawn}, std::pair{"temperature 1", plain}}) {
+    for (const bool summaries : {false, true}) {
+      const double seconds = engine_iteration_s(options, config, sampling, summaries);
+      table.add(fmt::format("engine alone, batch {}, {}{}", kMostSequences, name, summaries ? ", from summaries" : ""), seconds,
+                fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
+                fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
+    }
   }
   fmt::print(
       "{} threads; memory read at {:.3g} GB/s, a product of 2,048 x 2,048 matrices computed at {:.3g} GFLOP/s.\n\n"
