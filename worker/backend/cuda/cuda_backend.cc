@@ -114,7 +114,7 @@ struct Working {
   OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, logits, summaries, partial, partial_stats, batch,
       cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
-  Pinned host_summaries;
+  Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
 };
 
 // Of read_kv() and write_kv().
@@ -362,7 +362,7 @@ class CudaBackend final : public Backend {
     return {ErrorCode::kUnavailable, fmt::format("rank {} of {}: {}", slice_.rank, slice_.ranks, why.message)};
   }
 
-  // `floats`: so many come back. Errors are the device's.
+  // `floats`: of hidden states or logits, whether all of these come back or not. Errors are the device's.
   [[nodiscard]] Result<std::span<const float>> compute(const PackedBatch& batch, bool as_graph, std::int64_t floats,
                                                        const LayerDone& layer_done, std::int64_t skip) {
     std::optional<RankWatch::Step> step;

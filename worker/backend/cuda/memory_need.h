@@ -48,7 +48,7 @@ struct WorkingSizes {
   std::int64_t kv_copy = 0;  // of read_kv() and write_kv(), once
 };
 
-// Floats that a row's summary has room in.
+// As many floats as a summary takes.
 inline constexpr std::int64_t kSummaryFloats = sizeof(LogitSummary) / sizeof(float);
 
 struct MemoryNeed {
@@ -81,9 +81,8 @@ inline constexpr std::int64_t kMostSplits = 64;
 [[nodiscard]] Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMemory& memory, double share,
                                                         std::int64_t wanted, std::int64_t least);
 
-// What the ranks of one model share when each has a device of its own: the logits of all and their
-// summaries (gather); caches are on the
-// devices. REQUIRES: check_tensor_parallel(config, ranks).
+// What the ranks of one model share when each has a device of its own: the logits of all and their summaries (gather)
+// alone; caches are on the devices. REQUIRES: check_tensor_parallel(config, ranks).
 [[nodiscard]] RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOptions& options, int ranks);
 
 // Whether each of so many ranks can have one of so many devices. Error: kFailedPrecondition naming the flag, found and allowed.
