@@ -1,11 +1,19 @@
-// Inbox in, steps, events out.
+// Inbox in, steps, events out: a bounded queue between those who compute and those who tell.
 #include "worker/engine/engine_loop.h"
 
 #include <chrono>
+#include <iterator>
+#include <optional>
 
 #include <fmt/core.h>
 
 namespace windlass::worker {
+namespace {
+
+// An engine that is so many events ahead of its clients waits for those who write to them.
+constexpr std::size_t kMostUntold = 4096;
+
+}  // namespace
 
 EngineLoop::EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
                        const metrics::WorkerMetrics& metrics, KvTransfer transfer)
@@ -16,6 +24,7 @@ EngineLoop::EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, 
       metrics_(metrics),
       engine_(options_, *backend_, std::move(token_bytes), clock, transfer) {
   publish_load();
+  telling_ = std::thread([this] { run_telling(); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -27,6 +36,12 @@ EngineLoop::~EngineLoop() {
   }
   changed_.notify_all();
   thread_.join();
+  {
+    const std::scoped_lock lock(untold_mutex_);
+    all_is_told_ = true;
+  }
+  untold_changed_.notify_all();
+  telling_.join();
 }
 
 Result<RequestId> EngineLoop::submit(GenerationRequest request, Sink sink) {
@@ -126,6 +141,34 @@ void EngineLoop::publish_load() {
   metrics_.kv_cache_usage_ratio.set(static_cast<double>(load.kv_blocks_used) / static_cast<double>(load.kv_blocks));
 }
 
+void EngineLoop::tell(std::vector<TokenEvent> events) {
+  if (events.empty()) return;
+  {
+    std::unique_lock lock(untold_mutex_);
+    untold_changed_.wait(lock, [&] { return untold_.size() < kMostUntold; });
+    if (untold_.empty()) {
+      untold_ = std::move(events);
+    } else {
+      std::move(events.begin(), events.end(), std::back_inserter(untold_));
+    }
+  }
+  untold_changed_.notify_all();
+}
+
+void EngineLoop::run_telling() {
+  for (;;) {
+    std::vector<TokenEvent> events;
+    {
+      std::unique_lock lock(untold_mutex_);
+      untold_changed_.wait(lock, [&] { return all_is_told_ || !untold_.empty(); });
+      if (untold_.empty()) return;
+      std::swap(events, untold_);
+    }
+    untold_changed_.notify_all();
+    for (const TokenEvent& event : events) deliver(event);
+  }
+}
+
 void EngineLoop::deliver(const TokenEvent& event) {
   if (event.has_token) {
     if (!event.for_another) metrics_.generation_tokens.add(1);
@@ -166,6 +209,10 @@ void EngineLoop::deliver(const TokenEvent& event) {
 }
 
 void EngineLoop::handle(Inbox& inbox) {
+  std::vector<TokenEvent> events;
+  const auto ends = [&](std::optional<TokenEvent> event) {
+    if (event) events.push_back(std::move(*event));
+  };
   for (Arrival& arrival : inbox.arrivals) {
     const Result<void> taken = engine_.submit(arrival.id, std::move(arrival.request), arrival.arrived_s);
     if (taken.ok()) continue;
@@ -174,26 +221,19 @@ void EngineLoop::handle(Inbox& inbox) {
     event.finish = FinishReason::kError;
     event.error = taken.error().message;
     event.times.arrived_s = arrival.arrived_s;
-    deliver(event);
+    ends(std::move(event));
   }
-  for (const auto& [id, why] : inbox.cancels) {
-    if (const auto event = engine_.cancel(id, why)) deliver(*event);
-  }
-  for (const std::string& session : inbox.taken) {
-    if (const auto event = engine_.taken(session)) deliver(*event);
-  }
-  for (const std::string& session : inbox.abandoned) {
-    if (const auto event = engine_.abandoned(session)) deliver(*event);
-  }
-  for (const Received& each : inbox.received) {
-    if (const auto event = engine_.received(each.request, each.first)) deliver(*event);
-  }
+  for (const auto& [id, why] : inbox.cancels) ends(engine_.cancel(id, why));
+  for (const std::string& session : inbox.taken) ends(engine_.taken(session));
+  for (const std::string& session : inbox.abandoned) ends(engine_.abandoned(session));
+  for (const Received& each : inbox.received) ends(engine_.received(each.request, each.first));
+  tell(std::move(events));
 }
 
 void EngineLoop::step() {
   const std::int64_t preempted = engine_.preemptions();
   const Engine::PrefixCounts looked_up = engine_.prefix_counts();
-  const std::vector<TokenEvent> events = engine_.step();
+  std::vector<TokenEvent> events = engine_.step();
   if (engine_.last_iteration().tokens > 0) {
     metrics_.iteration.observe(engine_.last_iteration().seconds);
     metrics_.iteration_tokens.observe(static_cast<double>(engine_.last_iteration().tokens));
@@ -202,7 +242,7 @@ void EngineLoop::step() {
   metrics_.prefix_cache_queries.add(static_cast<double>(engine_.prefix_counts().prompt_tokens - looked_up.prompt_tokens));
   metrics_.prefix_cache_hits.add(static_cast<double>(engine_.prefix_counts().found - looked_up.found));
   publish_load();
-  for (const TokenEvent& event : events) deliver(event);
+  tell(std::move(events));
 }
 
 void EngineLoop::run() {

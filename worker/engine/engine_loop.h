@@ -1,9 +1,9 @@
-// EngineLoop: the thread that steps an Engine, and the door to it for other threads.
+// EngineLoop: the thread that steps an Engine, another that tells of its events, and the door to both for other threads.
 //
 // submit(), cancel(), taken(), abandoned(), received(), drain() and the getters may be called from any thread; they never wait
-// for a step. Sinks are called on the loop's thread, in order, once for each TokenEvent of their request; they must not block,
-// and of the loop they may call cancel() alone. Counts and times go into the injected WorkerMetrics before a sink hears of
-// them.
+// for a step. Sinks are called on a thread of their own, in order, once for each TokenEvent of their request: what they write
+// to clients holds no iteration up. They must not block, and of the loop they may call cancel() alone. Counts and times go into
+// the injected WorkerMetrics before a sink hears of them.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ class EngineLoop {
   // REQUIRES: clock, metrics and transfer's ends outlive this; with it all their sessions end.
   EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
              const metrics::WorkerMetrics& metrics, KvTransfer transfer = {});
-  // Ends what is still in flight with kCancelled and joins the thread.
+  // Ends what is still in flight with kCancelled and joins the threads.
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
@@ -85,6 +85,8 @@ class EngineLoop {
   void run();
   void handle(Inbox& inbox);
   void step();
+  void tell(std::vector<TokenEvent> events);
+  void run_telling();
   void deliver(const TokenEvent& event);
   void publish_load();
 
@@ -103,6 +105,12 @@ class EngineLoop {
   bool draining_ = false;
   bool stopping_ = false;
 
+  std::mutex untold_mutex_;
+  std::condition_variable untold_changed_;
+  std::vector<TokenEvent> untold_;
+  bool all_is_told_ = false;  // nothing comes behind what is in untold_
+
+  std::thread telling_;
   std::thread thread_;  // last: starts when all else stands
 };
 

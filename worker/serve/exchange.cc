@@ -165,7 +165,7 @@ void Exchange::finish_stream(const TokenEvent* failed) {
 
 void Exchange::finish_whole(const TokenEvent* failed) {
   if (failed == nullptr) {
-    // Log probabilities make a long body: it is written on another thread, since ours steps the engine.
+    // Log probabilities make a long body: it is written on another thread, since others wait for ours.
     pplx::create_task([self = shared_from_this(), choices = choices()] {
       const std::string body = self->parts_.format.whole(choices);
       const std::scoped_lock lock(self->mutex_);

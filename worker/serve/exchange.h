@@ -1,9 +1,10 @@
 // Exchange: the answer to one generation request with all its choices, streamed or whole, or to one whose prompt is computed
 // for another worker (its body then lasts as long as keys and values are held), written through cpprestsdk.
 //
-// on_event() runs on the engine's thread, tick() on main's, the end of the reply on one of cpprestsdk's; a mutex joins them.
-// cpprestsdk tells of a client that left only when a write fails, so tick() writes something harmless to a quiet connection: an
-// SSE comment into a stream, JSON white space before a body. Kept alive by those who still call it.
+// on_event() runs on the thread that tells of the engine's events, tick() on main's, the end of the reply on one of
+// cpprestsdk's; a mutex joins them. cpprestsdk tells of a client that left only when a write fails, so tick() writes something
+// harmless to a quiet connection: an SSE comment into a stream, JSON white space before a body. Kept alive by those who still
+// call it.
 #pragma once
 
 #include <functional>

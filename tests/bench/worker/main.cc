@@ -17,7 +17,8 @@
 #include <fmt/format.h>
 
 #include "planner/base/rng.h"
-#include "tests/unit/worker/logit_summaries.h"
+#include "tests/bench/worker/instant_backend.h"
+#include "tests/bench/worker/through_http.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/matrix_product.h"
@@ -162,53 +163,9 @@ class Batch {
   std::vector<std::vector<std::int32_t>> blocks_;
 };
 
-// A model that takes no time: logits that were drawn before, other ones each time, or their summaries, as a GPU makes them.
-class InstantBackend final : public Backend {
- public:
-  // needed: what summaries are made for; nothing: there are none.
-  InstantBackend(std::int64_t vocab, const RowNeed& needed) : vocab_(vocab) {
-    Rng rng(2, "logits");
-    for (std::int64_t i = 0; i < (kMostSequences + kDraws) * vocab; ++i) {
-      logits_.push_back(static_cast<float>(rng.uniform(-10, 10)));
-    }
-    for (std::int64_t row = 0; needed.likeliest > 0 && row < kMostSequences + kDraws; ++row) {
-      summaries_.push_back(testing::summary_of(row_at(row), needed));
-    }
-  }
-  [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
-    return summaries_.empty() ? nullptr : &summaries_[static_cast<std::size_t>(calls_) + row];
-  }
-  [[nodiscard]] Result<std::span<const float>> row(std::size_t row) override {
-    return row_at(calls_ + static_cast<std::int64_t>(row));
-  }
-  [[nodiscard]] std::int64_t vocab_size() const override { return vocab_; }
-  [[nodiscard]] std::int64_t kv_blocks() const override { return 4096; }
-  [[nodiscard]] KvShape kv_shape() const override { return {1, 1}; }
-  void read_kv(const KvRange& /*range*/, std::span<const std::int32_t> /*blocks*/, float* /*out*/) const override {}
-  void write_kv(const KvRange& /*range*/, std::span<const std::int32_t> /*blocks*/, const float* /*in*/) override {}
-
- private:
-  static constexpr std::int64_t kDraws = 16;
-  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& /*layer_done*/,
-                                                   std::int64_t /*skip*/) override {
-    const auto rows = std::count_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return chunk.wants_logits; });
-    calls_ = (calls_ + 1) % kDraws;
-    return std::span<const float>(logits_).subspan(static_cast<std::size_t>(calls_ * vocab_),
-                                                   static_cast<std::size_t>(rows * vocab_));
-  }
-
-  [[nodiscard]] std::span<const float> row_at(std::int64_t row) const {
-    return std::span(logits_).subspan(static_cast<std::size_t>(row * vocab_), static_cast<std::size_t>(vocab_));
-  }
-
-  std::int64_t vocab_, calls_ = 0;
-  std::vector<float> logits_;
-  std::vector<LogitSummary> summaries_;
-};
-
-// Seconds that the engine takes for an iteration of 64 sequences beside the forward pass.
+// Seconds that the engine takes for an iteration of 64 sequences beside the forward pass, from rows or from their summaries.
 double engine_iteration_s(const Options& options, const ModelConfig& config, const SamplingParams& sampling, bool summaries) {
-  InstantBackend backend(config.vocab_size, summaries ? Sampler(sampling).need() : RowNeed());
+  InstantBackend backend(config.vocab_size, kMostSequences, summaries ? Sampler(sampling).need() : RowNeed());
   const SteadyClock clock;
   EngineOptions engine_options;
   engine_options.max_running = engine_options.max_waiting = kMostSequences;
@@ -305,6 +262,12 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
 }
 
 int run(const Options& options) {
+  std::cerr << "the worker around an instant model\n";
+  const auto overhead = overhead_through_http(kMostSequences);
+  if (!overhead.ok()) {
+    std::cerr << "worker_benchmark: " << overhead.error().message << '\n';
+    return 1;
+  }
   std::cerr << "the machine\n";
   const Machine machine{read_bytes_per_s(options), product_flops(options)};
   const ModelConfig config = llama_1b(options.layers);
@@ -325,6 +288,12 @@ int run(const Options& options) {
                 fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
                 fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
     }
+  }
+  for (const auto& [name, seconds] :
+       {std::pair{"the engine's thread", overhead->engine_cpu_s}, std::pair{"all threads", overhead->all_cpu_s}}) {
+    table.add(fmt::format("{} streams through HTTP, vocabulary of 512: {}", kMostSequences, name), seconds,
+              fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
+              fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
   }
   fmt::print(
       "{} threads; memory read at {:.3g} GB/s, a product of 2,048 x 2,048 matrices computed at {:.3g} GFLOP/s.\n\n"

@@ -25,22 +25,14 @@ using testing::Process;
 // The model of worker_process.h has three blocks.
 class ChangingBlocks : public testing::Worker {
  protected:
-  struct One {
-    int port = 0;
-    std::unique_ptr<Process> process;
-  };
-
   void SetUp() override {
     Worker::SetUp();
     make_model();
     std::ofstream(folder_ / "token") << "the-token-of-this-installation\n";
   }
   One with(std::vector<std::string> more) {
-    One one;
-    one.port = testing::free_port();
     more.insert(more.end(), {"--token-file", (folder_ / "token").string()});
-    one.process = start_at(one.port, more);
-    return one;
+    return start_one(more);
   }
   static Answer change(const One& one, const std::string& blocks) {
     return ask(one.port, "POST", "/blocks", json{{"blocks", blocks}}.dump(), kRight);
@@ -56,10 +48,17 @@ class ChangingBlocks : public testing::Worker {
     const json whole = json::parse(answer.body, nullptr, false);
     return whole.is_discarded() || !whole.contains("choices") ? answer.body : whole["choices"][0]["text"].get<std::string>();
   }
-  static std::string address(const One& one) { return "127.0.0.1:" + std::to_string(one.port); }
-  static double metric_of(const One& one, const std::string& series) {
-    return metric(ask(one.port, "GET", "/metrics").body, series);
-  }
+  // A stream that runs, and then somebody who waits for other blocks; when it returns the worker is about it.
+  struct ChangeUnderWay {
+    ChangeUnderWay(const One& one, int tokens, const std::string& blocks, const std::string& headers = "")
+        : running(one.port), asking(one.port) {
+      running.send("POST", "/v1/completions", request(tokens, true), headers);
+      EXPECT_TRUE(running.read_until("data: "));
+      asking.send("POST", "/blocks", json{{"blocks", blocks}}.dump(), kRight);
+      EXPECT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+    }
+    Connection running, asking;
+  };
 
   // Writes something that is no number into a block, in place, between the pieces that the fingerprint looks at.
   void damage(int block) const {
@@ -187,12 +186,7 @@ TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
 // and the worker says what it is about.
 TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
   const One one = with({});
-  Connection running(one.port);
-  running.send("POST", "/v1/completions", request(2000, true));
-  ASSERT_TRUE(running.read_until("data: "));
-  Connection asking(one.port);
-  asking.send("POST", "/blocks", R"({"blocks":"0:2"})", kRight);
-  ASSERT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+  ChangeUnderWay change_to_two(one, 2000, "0:2");
   EXPECT_THAT(ask(one.port, "GET", "/ready").body, HasSubstr("changing"));
   EXPECT_EQ(blocks_of(one), json({{"blocks", "0:3"}, {"layers", 3}, {"changing_to", "0:2"}}));
   const Answer refused = ask(one.port, "POST", "/v1/completions", request(1));
@@ -200,10 +194,10 @@ TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
   EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: blocks"));
   EXPECT_EQ(change(one, "1:3").status, 409);
   EXPECT_THAT(change(one, "1:3").body, HasSubstr("until this worker has changed to 0:2"));
-  const auto stream = testing::parse_stream(testing::parse_answer(running.read_all()).body);
+  const auto stream = testing::parse_stream(testing::parse_answer(change_to_two.running.read_all()).body);
   EXPECT_EQ(stream.tokens, 2000);
   EXPECT_EQ(stream.done, 1);
-  EXPECT_EQ(testing::parse_answer(asking.read_all()).status, 200);
+  EXPECT_EQ(testing::parse_answer(change_to_two.asking.read_all()).status, 200);
   EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
 }
 
@@ -219,15 +213,10 @@ TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
   EXPECT_THAT(cut.received(), Not(HasSubstr("[DONE]")));
 
   const One ending = with({});
-  Connection running(ending.port);
-  running.send("POST", "/v1/completions", request(2000, true));
-  ASSERT_TRUE(running.read_until("data: "));
-  Connection asking(ending.port);
-  asking.send("POST", "/blocks", R"({"blocks":"0:2"})", kRight);
-  ASSERT_TRUE(eventually([&] { return ask(ending.port, "GET", "/ready").status == 503; }));
+  ChangeUnderWay never(ending, 2000, "0:2");
   ending.process->signal(SIGTERM);
-  EXPECT_EQ(testing::parse_answer(asking.read_all()).status, 503);
-  EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  EXPECT_EQ(testing::parse_answer(never.asking.read_all()).status, 503);
+  EXPECT_THAT(never.running.read_all(), HasSubstr("data: [DONE]"));
   EXPECT_EQ(ending.process->wait(), 0) << ending.process->log();
 }
 
@@ -274,25 +263,18 @@ TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
   const One last = with({"--blocks", "2:3", "--weights", "int8"});
   const std::string chain = "X-Windlass-Chain: " + address(last) + "\r\n";
   const std::string before = text_of(ask(one.port, "POST", "/v1/completions", request(10), chain));
-  const auto change_while = [&](Connection& asking, int damaged) {
-    Connection running(one.port);
-    running.send("POST", "/v1/completions", request(1000, true), chain);
-    ASSERT_TRUE(running.read_until("data: "));
-    asking.send("POST", "/blocks", R"({"blocks":"1:3"})", kRight);
-    ASSERT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+  const auto answer_of_change = [&](int damaged) {
+    ChangeUnderWay under_way(one, 1000, "1:3", chain);
     damage(damaged);
-    EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+    EXPECT_THAT(under_way.running.read_all(), HasSubstr("data: [DONE]"));
+    return testing::parse_answer(under_way.asking.read_all());
   };
-  Connection first(one.port);
-  change_while(first, 2);
-  const Answer back = testing::parse_answer(first.read_all());
+  const Answer back = answer_of_change(2);
   EXPECT_EQ(back.status, 500);
   EXPECT_THAT(back.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
   EXPECT_THAT(back.body, HasSubstr("this worker goes on with 0:2"));
   EXPECT_EQ(text_of(ask(one.port, "POST", "/v1/completions", request(10), chain)), before);
-  Connection second(one.port);
-  change_while(second, 0);
-  const Answer end = testing::parse_answer(second.read_all());
+  const Answer end = answer_of_change(0);
   EXPECT_EQ(end.status, 500);
   EXPECT_THAT(end.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
   EXPECT_THAT(end.body, HasSubstr("those before, 0:2"));

@@ -21,11 +21,6 @@ using testing::Process;
 // The model of worker_process.h has three blocks; each of three workers has one.
 class ChainOfWorkers : public testing::Worker {
  protected:
-  struct One {
-    int port = 0;
-    std::unique_ptr<Process> process;
-  };
-
   void SetUp() override {
     Worker::SetUp();
     make_model();
@@ -35,14 +30,10 @@ class ChainOfWorkers : public testing::Worker {
   }
 
   One with_blocks(const std::string& blocks, std::vector<std::string> more) {
-    One one;
-    one.port = testing::free_port();
     more.insert(more.end(), {"--blocks", blocks});
-    one.process = start_at(one.port, more);
-    return one;
+    return start_one(more);
   }
 
-  static std::string address(const One& one) { return "127.0.0.1:" + std::to_string(one.port); }
   static std::string through(const std::vector<const One*>& hops) {
     std::string header = "X-Windlass-Chain: ";
     for (const One* each : hops) header += (header.back() == ' ' ? "" : ",") + address(*each);
@@ -53,9 +44,6 @@ class ChainOfWorkers : public testing::Worker {
     std::string prompt;
     for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
-  }
-  static double metric_of(const One& one, const std::string& series) {
-    return metric(ask(one.port, "GET", "/metrics").body, series);
   }
   static double refusals(const One& one, const std::string& reason) {
     return metric_of(one, "windlass_worker_chain_refusals_total{model=\"tiny\",reason=\"" + reason + "\"}");

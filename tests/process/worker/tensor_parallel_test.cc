@@ -88,10 +88,8 @@ std::string shared_memory_of(pid_t id) {
 
 class TensorParallelWorker : public testing::Worker {
  protected:
-  std::unique_ptr<Process> start_ranks(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"--tensor-parallel", "2"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    auto worker = start(arguments);
+  std::unique_ptr<Process> start_ranks() {
+    auto worker = start(in_two_ranks_);
     const auto others = children_of(worker->id());
     EXPECT_EQ(others.size(), 1U) << worker->log();
     other_ = others.empty() ? -1 : others.front();
@@ -124,86 +122,103 @@ class TensorParallelWorker : public testing::Worker {
     return streams;
   }
 
-  pid_t other_ = -1;    // rank 1
-  std::string memory_;  // inode
+  // The request is answered as one rank, at `port`, answers it; returns its answer and theirs.
+  std::pair<json, json> expect_answers_of_one_rank(int port, const json& body) const {
+    const Answer one = ask(port, "POST", kCompletions, body.dump());
+    const Answer two = ask(port_, "POST", kCompletions, body.dump());
+    EXPECT_EQ(one.status, 200) << one.body;
+    EXPECT_EQ(two.status, 200) << two.body;
+    if (one.status != 200 || two.status != 200) return {};
+    const json expected = json::parse(one.body), found = json::parse(two.body);
+    EXPECT_EQ(found["choices"].size(), expected["choices"].size());
+    for (std::size_t i = 0; i < std::min(found["choices"].size(), expected["choices"].size()); ++i) {
+      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
+      EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
+    }
+    return {expected, found};
+  }
+  // Given SIGTERM during a stream, ranks finish it, and nothing is left of them.
+  void expect_drains(Process& worker) const {
+    Connection connection(port_);
+    connection.send("POST", kCompletions, completion(1000, true));
+    ASSERT_TRUE(connection.read_until("data: "));
+    ::kill(other_, SIGTERM);  // as one that goes to a whole group of processes: rank 0 says when the others end
+    worker.signal(SIGTERM);
+    const auto stream = parse_stream(testing::parse_answer(connection.read_all()).body);
+    EXPECT_EQ(stream.tokens, 1000);
+    EXPECT_EQ(stream.done, 1);
+    EXPECT_EQ(worker.wait(), 0) << worker.log();
+    expect_nothing_left();
+  }
+  // Given rank 1 killed under load, and in another worker while it is idle, the worker ends within five seconds with a code
+  // that is not zero and a reason that names the rank; no stream looks as if it were whole.
+  void expect_lost_rank_ends_the_worker() {
+    for (const bool loaded : {true, false}) {
+      const auto worker = start_ranks();
+      const auto streams = loaded ? load() : std::vector<std::unique_ptr<Connection>>();
+      ASSERT_EQ(::kill(other_, SIGKILL), 0);
+      EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+      EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 (process " + std::to_string(other_) + ") was ended by signal 9"));
+      for (const auto& each : streams) EXPECT_THAT(each->read_all(), Not(HasSubstr("[DONE]")));
+      expect_nothing_left();
+    }
+  }
+  // Given rank 1 frozen under load, the same: it lives, but nobody would ever get an answer.
+  void expect_frozen_rank_ends_the_worker() {
+    const auto worker = start_ranks();
+    const auto streams = load();
+    ASSERT_EQ(::kill(other_, SIGSTOP), 0);
+    EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
+    EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
+    expect_nothing_left();
+  }
+  // Given rank 0 killed under load, rank 1 and the memory are gone soon after.
+  void expect_nothing_outlives_rank_zero() {
+    const auto worker = start_ranks();
+    const auto streams = load();
+    worker->signal(SIGKILL);
+    EXPECT_EQ(worker->wait(kSoon), 128 + SIGKILL);
+    expect_nothing_left();
+  }
+
+  std::vector<std::string> in_two_ranks_ = {"--tensor-parallel", "2"};  // flags
+  pid_t other_ = -1;                                                    // rank 1
+  std::string memory_;                                                  // inode
 };
 
 // Given requests that are whole, streamed, sampled with a seed and of several choices, two ranks give the texts and usage of
 // one, with the same KV cache in the metrics; given SIGTERM during a stream they finish it, and nothing is left of them.
 TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
   const auto worker = start_ranks();
-  const int port = testing::free_port();
-  auto alone = start_at(port);
+  One alone = start_one({});
   json sampled = request();
   sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});
   json several = request();
   several["n"] = 3;
   for (const json& body : {request(), sampled, several}) {
-    const Answer one = ask(port, "POST", kCompletions, body.dump());
-    const Answer two = ask(port_, "POST", kCompletions, body.dump());
-    ASSERT_EQ(one.status, 200) << one.body;
-    ASSERT_EQ(two.status, 200) << two.body;
-    const json expected = json::parse(one.body), found = json::parse(two.body);
-    ASSERT_EQ(found["choices"].size(), expected["choices"].size());
-    for (std::size_t i = 0; i < found["choices"].size(); ++i) {
-      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
-      EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
-    }
+    const auto [expected, found] = expect_answers_of_one_rank(alone.port, body);
     EXPECT_EQ(found["usage"], expected["usage"]);
   }
   json streamed = request();
   streamed["stream"] = true;
   EXPECT_EQ(parse_stream(ask(port_, "POST", kCompletions, streamed.dump()).body).text,
-            parse_stream(ask(port, "POST", kCompletions, streamed.dump()).body).text);
+            parse_stream(ask(alone.port, "POST", kCompletions, streamed.dump()).body).text);
   const std::string blocks = "windlass_worker_kv_cache_blocks{";
-  EXPECT_EQ(metric(metrics_text(), blocks), metric(ask(port, "GET", "/metrics").body, blocks));
+  EXPECT_EQ(metric(metrics_text(), blocks), metric_of(alone, blocks));
   EXPECT_EQ(metric(metrics_text(), "windlass_worker_kv_cache_blocks_used{"), 0);
 
-  alone.reset();
-  Connection connection(port_);
-  connection.send("POST", kCompletions, completion(1000, true));
-  ASSERT_TRUE(connection.read_until("data: "));
-  ::kill(other_, SIGTERM);  // as one that goes to a whole group of processes: rank 0 says when the others end
-  worker->signal(SIGTERM);
-  const auto stream = parse_stream(testing::parse_answer(connection.read_all()).body);
-  EXPECT_EQ(stream.tokens, 1000);
-  EXPECT_EQ(stream.done, 1);
-  EXPECT_EQ(worker->wait(), 0) << worker->log();
-  expect_nothing_left();
+  alone.process.reset();
+  expect_drains(*worker);
 }
 
-// Given rank 1 killed under load, and in another worker while it is idle, the worker ends within five seconds with a code that
-// is not zero and a reason that names the rank; no stream looks as if it were whole.
-TEST_F(TensorParallelWorker, LostRankEndsTheWorker) {
-  for (const bool loaded : {true, false}) {
-    const auto worker = start_ranks();
-    const auto streams = loaded ? load() : std::vector<std::unique_ptr<Connection>>();
-    ASSERT_EQ(::kill(other_, SIGKILL), 0);
-    EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
-    EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 (process " + std::to_string(other_) + ") was ended by signal 9"));
-    for (const auto& each : streams) EXPECT_THAT(each->read_all(), Not(HasSubstr("[DONE]")));
-    expect_nothing_left();
-  }
-}
+// Given rank 1 killed, a reason and a code within five seconds.
+TEST_F(TensorParallelWorker, LostRankEndsTheWorker) { expect_lost_rank_ends_the_worker(); }
 
-// Given rank 1 frozen under load, the same: it lives, but nobody would ever get an answer.
-TEST_F(TensorParallelWorker, FrozenRankEndsTheWorker) {
-  const auto worker = start_ranks();
-  const auto streams = load();
-  ASSERT_EQ(::kill(other_, SIGSTOP), 0);
-  EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
-  EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
-  expect_nothing_left();
-}
+// Given rank 1 frozen, the same.
+TEST_F(TensorParallelWorker, FrozenRankEndsTheWorker) { expect_frozen_rank_ends_the_worker(); }
 
-// Given rank 0 killed under load, rank 1 and the memory are gone soon after.
-TEST_F(TensorParallelWorker, NothingOutlivesRankZero) {
-  const auto worker = start_ranks();
-  const auto streams = load();
-  worker->signal(SIGKILL);
-  EXPECT_EQ(worker->wait(kSoon), 128 + SIGKILL);
-  expect_nothing_left();
-}
+// Given rank 0 killed, nothing is left.
+TEST_F(TensorParallelWorker, NothingOutlivesRankZero) { expect_nothing_outlives_rank_zero(); }
 
 // Given weights that cannot be loaded, all ranks end, and the log says why.
 TEST_F(TensorParallelWorker, EndsWhereLoadingFails) {
@@ -244,83 +259,43 @@ class Gpu2Worker : public TensorParallelWorker {
     TensorParallelWorker::SetUp();
     std::string found;
     if (gpus(found) < 2) GTEST_SKIP() << "two GPUs are needed: " << found;
+    in_two_ranks_.insert(in_two_ranks_.end(), {"--backend", "cuda", "--precision", "fp32"});
   }
-  std::unique_ptr<Process> start_on_gpus() { return start_ranks({"--backend", "cuda", "--precision", "fp32"}); }
 };
 
 // Given requests of several hundred tokens, whole, streamed and of several choices, two GPUs give the greedy texts of the CPU;
 // given SIGTERM during a stream they finish it, and nothing is left of them.
 TEST_F(Gpu2Worker, AnswersAsTheCpuAndDrains) {
-  const auto worker = start_on_gpus();
-  const int port = testing::free_port();
-  auto alone = start_at(port);
+  const auto worker = start_ranks();
+  One alone = start_one({});
   json several = request();
   several["n"] = 3;
-  for (const json& body : {request(), several}) {
-    const Answer one = ask(port, "POST", kCompletions, body.dump());
-    const Answer two = ask(port_, "POST", kCompletions, body.dump());
-    ASSERT_EQ(one.status, 200) << one.body;
-    ASSERT_EQ(two.status, 200) << two.body;
-    const json expected = json::parse(one.body), found = json::parse(two.body);
-    ASSERT_EQ(found["choices"].size(), expected["choices"].size());
-    for (std::size_t i = 0; i < found["choices"].size(); ++i) {
-      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
-    }
-  }
-  Connection connection(port_);
-  connection.send("POST", kCompletions, completion(1000, true));
-  ASSERT_TRUE(connection.read_until("data: "));
-  worker->signal(SIGTERM);
-  const auto stream = parse_stream(testing::parse_answer(connection.read_all()).body);
-  EXPECT_EQ(stream.tokens, 1000);
-  EXPECT_EQ(stream.done, 1);
-  EXPECT_EQ(worker->wait(), 0) << worker->log();
-  expect_nothing_left();
+  for (const json& body : {request(), several}) expect_answers_of_one_rank(alone.port, body);
+  alone.process.reset();
+  expect_drains(*worker);
 }
 
 // Given a chain of a worker on the CPU and one on two GPUs, it answers as one worker on the CPU does.
 TEST_F(Gpu2Worker, ChainsWithTheCpu) {
-  const auto alone = start();
-  const int later = testing::free_port(), first = testing::free_port();
-  const auto rest = start_at(later, {"--blocks", "1:3", "--tensor-parallel", "2", "--backend", "cuda", "--precision", "fp32"});
-  const auto head = start_at(first, {"--blocks", "0:1", "--next", "127.0.0.1:" + std::to_string(later)});
-  const Answer expected = ask(port_, "POST", kCompletions, request().dump());
-  const Answer found = ask(first, "POST", kCompletions, request().dump());
+  make_model();
+  const One alone = start_one({});
+  in_two_ranks_.insert(in_two_ranks_.end(), {"--blocks", "1:3"});
+  const One rest = start_one(in_two_ranks_);
+  const One head = start_one({"--blocks", "0:1", "--next", address(rest)});
+  const Answer expected = ask(alone.port, "POST", kCompletions, request().dump());
+  const Answer found = ask(head.port, "POST", kCompletions, request().dump());
   ASSERT_EQ(found.status, 200) << found.body;
   EXPECT_EQ(json::parse(found.body)["choices"][0]["text"], json::parse(expected.body)["choices"][0]["text"]);
 }
 
-// Given rank 1 killed under load, so that rank 0's GPU waits for what never comes, and in another worker while it is idle, the
-// worker ends within five seconds with the code and the reason that it has on the CPU.
-TEST_F(Gpu2Worker, LostRankEndsTheWorker) {
-  for (const bool loaded : {true, false}) {
-    const auto worker = start_on_gpus();
-    const auto streams = loaded ? load() : std::vector<std::unique_ptr<Connection>>();
-    ASSERT_EQ(::kill(other_, SIGKILL), 0);
-    EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
-    EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 (process " + std::to_string(other_) + ") was ended by signal 9"));
-    expect_nothing_left();
-  }
-}
+// Given rank 1 killed, so that rank 0's GPU waits for what never comes, a reason and a code within five seconds.
+TEST_F(Gpu2Worker, LostRankEndsTheWorker) { expect_lost_rank_ends_the_worker(); }
 
-// Given rank 1 frozen under load, the same.
-TEST_F(Gpu2Worker, FrozenRankEndsTheWorker) {
-  const auto worker = start_on_gpus();
-  const auto streams = load();
-  ASSERT_EQ(::kill(other_, SIGSTOP), 0);
-  EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
-  EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
-  expect_nothing_left();
-}
+// Given rank 1 frozen, the same.
+TEST_F(Gpu2Worker, FrozenRankEndsTheWorker) { expect_frozen_rank_ends_the_worker(); }
 
-// Given rank 0 killed under load, rank 1 and the memory are gone soon after.
-TEST_F(Gpu2Worker, NothingOutlivesRankZero) {
-  const auto worker = start_on_gpus();
-  const auto streams = load();
-  worker->signal(SIGKILL);
-  EXPECT_EQ(worker->wait(kSoon), 128 + SIGKILL);
-  expect_nothing_left();
-}
+// Given rank 0 killed, nothing is left.
+TEST_F(Gpu2Worker, NothingOutlivesRankZero) { expect_nothing_outlives_rank_zero(); }
 
 // Given models with experts and OPT, and weights of each format, a worker of two ranks and a chain of two workers answer as one
 // rank does; that says how much memory its weights take.
@@ -334,25 +309,23 @@ TEST_F(TensorParallelWorker, OtherArchitecturesAndFormats) {
       flags.insert(flags.end(), weights.begin(), weights.end());
       return flags;
     };
-    const int one = testing::free_port(), two = testing::free_port(), first = testing::free_port(),
-              later = testing::free_port();
-    const auto alone = start_at(one, weights);
-    const auto ranks = start_at(two, with({"--tensor-parallel", "2"}));
-    const auto rest = start_at(later, with({"--blocks", "1:3"}));
-    const auto head = start_at(first, with({"--blocks", "0:1", "--next", "127.0.0.1:" + std::to_string(later)}));
-    const Answer expected = ask(one, "POST", kCompletions, request().dump());
+    const One alone = start_one(weights);
+    const One ranks = start_one(with({"--tensor-parallel", "2"}));
+    const One rest = start_one(with({"--blocks", "1:3"}));
+    const One head = start_one(with({"--blocks", "0:1", "--next", address(rest)}));
+    const Answer expected = ask(alone.port, "POST", kCompletions, request().dump());
     ASSERT_EQ(expected.status, 200) << expected.body;
     EXPECT_EQ(json::parse(expected.body)["usage"]["completion_tokens"], 30);
-    for (const int port : {two, first}) {
+    for (const int port : {ranks.port, head.port}) {
       const Answer found = ask(port, "POST", kCompletions, request().dump());
       ASSERT_EQ(found.status, 200) << found.body;
       EXPECT_EQ(json::parse(found.body)["choices"][0]["text"], json::parse(expected.body)["choices"][0]["text"]);
     }
     if (format != std::string("fp32")) {
-      EXPECT_THAT(alone->log(), HasSubstr(std::string("weights as ") + format + " take "));
-      EXPECT_THAT(ranks->log(), HasSubstr(" MiB at each rank instead of "));
+      EXPECT_THAT(alone.process->log(), HasSubstr(std::string("weights as ") + format + " take "));
+      EXPECT_THAT(ranks.process->log(), HasSubstr(" MiB at each rank instead of "));
     } else {
-      EXPECT_THAT(alone->log(), Not(HasSubstr("weights as")));
+      EXPECT_THAT(alone.process->log(), Not(HasSubstr("weights as")));
     }
   }
 }

@@ -244,6 +244,12 @@ class Worker : public ::testing::Test {
     std::filesystem::remove_all(folder_, ignored);
   }
 
+  // One of several workers.
+  struct One {
+    int port = 0;
+    std::unique_ptr<Process> process;
+  };
+
   // Makes the model and starts a worker on it; ready when it returns.
   std::unique_ptr<Process> start(const std::vector<std::string>& more = {}) {
     make_model();
@@ -258,6 +264,15 @@ class Worker : public ::testing::Test {
     auto worker = std::make_unique<Process>(arguments, folder_ / ("worker-" + std::to_string(port) + ".log"));
     EXPECT_TRUE(eventually([&] { return ask(port, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
     return worker;
+  }
+  // The same at a port of its own.
+  One start_one(const std::vector<std::string>& more) {
+    const int port = free_port();
+    return {port, start_at(port, more)};
+  }
+  static std::string address(const One& one) { return "127.0.0.1:" + std::to_string(one.port); }
+  static double metric_of(const One& one, const std::string& series) {
+    return metric(ask(one.port, "GET", "/metrics").body, series);
   }
   void make_model(const std::string& architecture = "llama") {
     Process init(
