@@ -57,7 +57,7 @@ class Sampler {
   // What sample() needs of the next row: a summary, or the row itself.
   [[nodiscard]] RowNeed need() const;
   // The same of a row's summary, made for need(). `row` gives the row itself; it is asked for where the summary turns out to be
-  // too little, seldom. Greedy and with top-k the token is the very one that the row makes. Without, it follows the same
+  // too little, never greedy or with top-k: then the token is the very one that the row makes. Without, it follows the same
   // distribution. Errors: also those of `row`.
   using RowOf = std::function<Result<std::span<const float>>()>;
   [[nodiscard]] Result<Sampled> sample(const LogitSummary& summary, const RowOf& row);
