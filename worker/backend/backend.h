@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "planner/base/result.h"
+#include "worker/backend/logit_summary.h"
 #include "worker/model/config.h"
 
 namespace windlass::worker {
@@ -32,6 +33,7 @@ struct SequenceChunk {
   std::span<const float> hidden = {};
   // Names the sequence's room at the later workers of its chain; empty: this worker computes all of it.
   std::string_view chain_session = {};
+  RowNeed need = {};  // of the logits, where they are wanted
 };
 
 // How many: as they have ids, or rows of hidden states.
@@ -66,9 +68,9 @@ class Backend {
 
   // Writes the chunks' keys and values into the cache and returns (chunks that want logits, vocab), row-major, in chunk order;
   // a backend without the last block returns the hidden states of all tokens instead, (tokens, hidden size). The span is valid
-  // until the next call. `skip`: so many of its first blocks are left out, since `hidden` has passed them elsewhere.
-  // REQUIRES: chunks are of different sequences; tokens together are at most the max_batch_tokens that the backend was made
-  // with.
+  // until the next call. A row that has a summary() need not be in it. `skip`: so many of its first blocks are left out, since
+  // `hidden` has passed them elsewhere. REQUIRES: chunks are of different sequences; tokens together are at most the
+  // max_batch_tokens that the backend was made with.
   [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks,
                                                        const LayerDone& layer_done = nullptr, std::int64_t skip = 0) {
     return run(chunks, layer_done, skip);
@@ -76,6 +78,15 @@ class Backend {
   // Of the last forward() that returned rows: why the chunk with this index has failed though others went on (its row, if it
   // wants one, says nothing); else nullptr. Valid until the next forward().
   [[nodiscard]] virtual const Error* failure(std::size_t /*chunk*/) const { return nullptr; }
+
+  // Of the last forward() that returned logits: what this row (of those that were wanted) was summed up to, where its chunk's
+  // need allows and the backend does so; else nullptr, and the row is in what forward() returned. Valid until the next
+  // forward().
+  [[nodiscard]] virtual const LogitSummary* summary(std::size_t /*row*/) const { return nullptr; }
+  // Such a row after all; valid until the next forward(). REQUIRES: it has a summary().
+  [[nodiscard]] virtual Result<std::span<const float>> row(std::size_t /*row*/) {
+    return Error{ErrorCode::kInternal, "forward: found no summary of this row"};
+  }
 
   // Copy a range out of the cache or into it: (tokens, kv_shape().values), row-major, the same from every kind of backend. From
   // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).

@@ -311,8 +311,15 @@ void Engine::plan_step() {
   admit();
 }
 
-TokenEvent Engine::advance(Sequence& sequence, std::span<const float> logits, double now_s) {
-  const Result<Sampled> sampled = sequence.sampler.sample(logits);
+// `logits` (rows, vocabulary).
+Result<Sampled> Engine::sample(Sequence& sequence, std::span<const float> logits, std::size_t row) {
+  if (const LogitSummary* summary = backend_.summary(row))
+    return sequence.sampler.sample(*summary, [&] { return backend_.row(row); });
+  const auto vocab = static_cast<std::size_t>(backend_.vocab_size());
+  return sequence.sampler.sample(logits.subspan(vocab * row, vocab));
+}
+
+TokenEvent Engine::advance(Sequence& sequence, const Result<Sampled>& sampled, double now_s) {
   if (!sampled.ok()) {
     sequence.finished = true;
     return end_event(sequence, FinishReason::kError, sampled.error().message);
@@ -439,12 +446,12 @@ std::vector<TokenEvent> Engine::step() {
          sequence.blocks,
          work.tokens == sequence.pending(),
          {},
-         sequence.request.chain});
+         sequence.request.chain,
+         sequence.sampler.need()});
   }
   const auto logits =
       backend_.forward(chunks_, sends ? LayerDone([this](std::int64_t layer) { tell_computed(layer); }) : nullptr);
   const double now_s = clock_.now_s();
-  const auto vocab = static_cast<std::size_t>(backend_.vocab_size());
   std::size_t row = 0;
   for (std::size_t i = 0; i < plan_.size(); ++i) {
     Sequence& sequence = *plan_[i].sequence;
@@ -459,7 +466,7 @@ std::vector<TokenEvent> Engine::step() {
     }
     sequence.cached += plan_[i].tokens;
     name_blocks(sequence);
-    if (complete) events.push_back(advance(sequence, logits->subspan(vocab * row++, vocab), now_s));
+    if (complete) events.push_back(advance(sequence, sample(sequence, *logits, row++), now_s));
   }
   drop_finished();
   iteration_.seconds = clock_.now_s() - began_s;

@@ -119,7 +119,8 @@ class Engine {
   void preempt(Sequence& sequence);
   [[nodiscard]] TokenEvent end(Sequences& list, Sequences::iterator at, FinishReason reason, const std::string& why);
   void give_up(Sequences& list, const Sequence& sequence);
-  [[nodiscard]] TokenEvent advance(Sequence& sequence, std::span<const float> logits, double now_s);
+  [[nodiscard]] TokenEvent advance(Sequence& sequence, const Result<Sampled>& sampled, double now_s);
+  [[nodiscard]] Result<Sampled> sample(Sequence& sequence, std::span<const float> logits, std::size_t row);
   [[nodiscard]] TokenEvent extend(Sequence& sequence, const Sampled& sampled, double now_s);
   [[nodiscard]] TokenEvent hold(Sequence& sequence, const Sampled& first, double now_s);
   [[nodiscard]] static TokenEvent event_of(const Sequence& sequence);

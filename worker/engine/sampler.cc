@@ -5,11 +5,14 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "worker/engine/logit_row.h"
 
 namespace windlass::worker {
 namespace {
+
+Error no_finite_logit() { return {ErrorCode::kInternal, "the model gave no finite logit; its weights are damaged"}; }
 
 bool is_finite(float value) { return value - value == 0; }
 
@@ -78,8 +81,9 @@ double Sampler::weigh_likeliest(std::span<const float> logits, const Weighing& h
   chosen_.clear();
   for (const Candidate& candidate : candidates_) chosen_.push_back(logits[static_cast<std::size_t>(candidate.id)]);
   weights_.resize(chosen_.size());
-  const double total = weigh(chosen_, how.highest, how.steepness, how.least, weights_.data());
-  for (std::size_t i = 0; i < candidates_.size(); ++i) candidates_[i].weight = static_cast<double>(weights_[i]);
+  weigh(chosen_, how.highest, how.steepness, how.least, weights_.data());
+  double total = 0;  // in double precision, so that it does not depend on their order
+  for (std::size_t i = 0; i < candidates_.size(); ++i) total += candidates_[i].weight = static_cast<double>(weights_[i]);
   std::erase_if(candidates_, [](const Candidate& candidate) { return candidate.weight == 0; });
   return total;
 }
@@ -112,16 +116,19 @@ void Sampler::choose_heavy(const Weighing& how, double total) {
   }
 }
 
+Sampler::Weighing Sampler::weighing(float highest) const {
+  return {highest, static_cast<float>(std::min(1 / params_.temperature, 1e30)), static_cast<float>(params_.min_p)};
+}
+
 std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
-  const Weighing how{logits[static_cast<std::size_t>(best)], static_cast<float>(std::min(1 / params_.temperature, 1e30)),
-                     static_cast<float>(params_.min_p)};
+  const Weighing how = weighing(logits[static_cast<std::size_t>(best)]);
   const auto most = static_cast<std::size_t>(params_.top_k);
   double total = 0;
   if (params_.top_k > 0 && most < logits.size()) {
     total = weigh_likeliest(logits, how, most);
   } else {
     total = weigh_all(logits, how);
-    if (params_.top_p >= 1) return draw_of_all(total);
+    if (params_.top_p >= 1) return draw_of_all(rng_.uniform() * total);
     choose_heavy(how, total);
   }
   // A heap gives up the likeliest one by one: few of a large vocabulary are kept, and the others need no order.
@@ -147,8 +154,7 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
 
 // The block by the sums, then the token within it; where rounding has used up the last sliver the last of both that weighs
 // anything.
-std::int32_t Sampler::draw_of_all(double total) {
-  double left = rng_.uniform() * total;
+std::int32_t Sampler::draw_of_all(double left) const {
   std::size_t block = 0;
   bool within = false;
   for (std::size_t each = 0; each < block_sums_.size(); ++each) {
@@ -184,9 +190,102 @@ Result<Sampled> Sampler::sample(std::span<const float> logits) {
   const std::span<const float> weighed = adjusted(logits);
   find_maxima(weighed, maxima_);
   const std::int32_t best = best_of(weighed, maxima_);
-  if (best < 0) return Error{ErrorCode::kInternal, "the model gave no finite logit; its weights are damaged"};
+  if (best < 0) return no_finite_logit();
   Sampled sampled;
   sampled.id = params_.temperature <= 0 ? best : draw(weighed, best);
+  if (params_.logprobs) tell(logits, sampled);
+  remember(sampled.id);
+  return sampled;
+}
+
+RowNeed Sampler::need() const {
+  if (!seen_.empty() || !params_.logit_bias.empty()) return {};
+  RowNeed need{1, 1};
+  if (params_.temperature > 0) {
+    if (params_.top_k > kMostLikeliest) return {};
+    need = {params_.top_k > 0 ? static_cast<std::int32_t>(params_.top_k) : kMostLikeliest, weighing(0).steepness};
+  }
+  const int told = params_.logprobs.value_or(0);
+  if (told > kMostLikeliest) return {};
+  need.likeliest = std::max(need.likeliest, told);
+  return need;
+}
+
+// What a summary's tokens weigh, the likeliest first, as far as they may be drawn and weigh anything: into candidates_. Returns
+// the sum.
+double Sampler::weigh_summary(const LogitSummary& summary, const Weighing& how) {
+  const auto count = static_cast<std::size_t>(summary.count);
+  const std::size_t most = params_.top_k > 0 ? std::min(count, static_cast<std::size_t>(params_.top_k)) : count;
+  weights_.resize(most);
+  weigh(std::span(summary.logits).first(most), how.highest, how.steepness, how.least, weights_.data());
+  candidates_.clear();
+  double total = 0;
+  for (std::size_t i = 0; i < most && weights_[i] > 0; ++i) {
+    candidates_.push_back({static_cast<double>(weights_[i]), summary.ids[i]});
+    total += candidates_.back().weight;
+  }
+  return total;
+}
+
+// What all that may be drawn weigh, if the summary tells that; `candidates_weigh`, if they are all that weigh anything.
+std::optional<double> Sampler::total_of(const LogitSummary& summary, double candidates_weigh) const {
+  const bool all = static_cast<std::size_t>(summary.count) > candidates_.size() || summary.count < need().likeliest;
+  if (all || params_.top_k > 0) return candidates_weigh;
+  if (params_.min_p > 0) return std::nullopt;  // those that it leaves out are in the summary's sum
+  return std::max(candidates_weigh, static_cast<double>(summary.tempered));
+}
+
+// One of those that are no candidates, at this share of what they weigh together.
+std::int32_t Sampler::draw_of_rest(std::span<const float> logits, const Weighing& how, double share) {
+  static_cast<void>(weigh_all(logits, how));
+  for (const Candidate& candidate : candidates_) weights_[static_cast<std::size_t>(candidate.id)] = 0;
+  for (const Candidate& candidate : candidates_) {  // anew: a difference might leave something where nothing is
+    const std::size_t block = static_cast<std::size_t>(candidate.id) / kLogitBlock;
+    const auto first = weights_.begin() + static_cast<std::ptrdiff_t>(block * kLogitBlock);
+    const auto end = weights_.begin() + static_cast<std::ptrdiff_t>(std::min((block + 1) * kLogitBlock, weights_.size()));
+    block_sums_[block] = std::accumulate(first, end, 0.0);
+  }
+  const double total = std::accumulate(block_sums_.begin(), block_sums_.end(), 0.0);
+  return total > 0 ? draw_of_all(share * total) : candidates_.back().id;
+}
+
+Result<Sampled> Sampler::sample(const LogitSummary& summary, const RowOf& row) {
+  if (summary.count == 0) return no_finite_logit();
+  const auto tell_of = [&](std::int32_t id, float logit) {
+    Sampled sampled{id, 0, {}};
+    if (params_.logprobs) {
+      const double log_total = static_cast<double>(summary.highest) + std::log(static_cast<double>(summary.total));
+      sampled.logprob = static_cast<double>(logit) - log_total;
+      for (int i = 0; i < std::min(*params_.logprobs, summary.count); ++i)
+        sampled.top.push_back({summary.ids[i], static_cast<double>(summary.logits[i]) - log_total});
+    }
+    remember(id);
+    return sampled;
+  };
+  if (params_.temperature <= 0) return tell_of(summary.ids[0], summary.logits[0]);
+
+  const Weighing how = weighing(summary.highest);
+  const double candidates_weigh = weigh_summary(summary, how);
+  const std::optional<double> total = total_of(summary, candidates_weigh);
+  // Neither hangs on what is drawn: the row's distribution is the same.
+  if (!total || (params_.top_p < 1 && candidates_weigh < params_.top_p * *total)) {
+    WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> logits, row());
+    return sample(logits);
+  }
+  std::size_t end = params_.top_p < 1 ? 0 : candidates_.size();
+  double kept = params_.top_p < 1 ? 0 : *total;
+  while (params_.top_p < 1 && end < candidates_.size() && kept < params_.top_p * *total) kept += candidates_[end++].weight;
+  double left = rng_.uniform() * kept;
+  for (std::size_t i = 0; i < end; ++i) {
+    if (left < candidates_[i].weight) return tell_of(candidates_[i].id, summary.logits[i]);
+    left -= candidates_[i].weight;
+  }
+  const double rest = kept - candidates_weigh;
+  if (params_.top_p < 1 || !(rest > 0))
+    return tell_of(candidates_[end - 1].id, summary.logits[end - 1]);  // rounding used up the last sliver
+  WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> logits, row());
+  Sampled sampled;
+  sampled.id = draw_of_rest(logits, how, std::min(left / rest, 1.0));
   if (params_.logprobs) tell(logits, sampled);
   remember(sampled.id);
   return sampled;

@@ -1,5 +1,5 @@
-// Sampler: from one row of logits to one token. Each request has its own, with its own random stream, so that what one request
-// draws does not depend on who shares its batch. One thread.
+// Sampler: from one row of logits, or what a backend says of it (logit_summary.h), to one token. Each request has its own, with
+// its own random stream, so that what one request draws does not depend on who shares its batch. One thread.
 //
 // In this order, as vLLM has it: the logit bias, the repetition penalty (Keskar et al. 2019, CTRL) over prompt and output,
 // frequency and presence penalties over the output (OpenAI); greedy ends here. Then the temperature, min-p (Nguyen et al.
@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 
 #include "planner/base/result.h"
 #include "planner/base/rng.h"
+#include "worker/backend/logit_summary.h"
 
 namespace windlass::worker {
 
@@ -52,6 +54,14 @@ class Sampler {
   // logit is not finite is never drawn. Error: kInternal when no logit is finite.
   [[nodiscard]] Result<Sampled> sample(std::span<const float> logits);
 
+  // What sample() needs of the next row: a summary, or the row itself.
+  [[nodiscard]] RowNeed need() const;
+  // The same of a row's summary, made for need(). `row` gives the row itself; it is asked for where the summary turns out to be
+  // too little, never greedy or with top-k: then the token is the very one that the row makes. Without, it follows the same
+  // distribution. Errors: also those of `row`.
+  using RowOf = std::function<Result<std::span<const float>>()>;
+  [[nodiscard]] Result<Sampled> sample(const LogitSummary& summary, const RowOf& row);
+
   // Another worker's sampler with the same parameters drew this one: what follows is as if this one had.
   void adopt(std::int32_t token);
 
@@ -76,7 +86,11 @@ class Sampler {
   [[nodiscard]] double weigh_all(std::span<const float> logits, const Weighing& how);
   void choose_heavy(const Weighing& how, double total);
   [[nodiscard]] std::int32_t draw(std::span<const float> logits, std::int32_t best);
-  [[nodiscard]] std::int32_t draw_of_all(double total);
+  [[nodiscard]] std::int32_t draw_of_all(double left) const;
+  [[nodiscard]] std::int32_t draw_of_rest(std::span<const float> logits, const Weighing& how, double share);
+  [[nodiscard]] double weigh_summary(const LogitSummary& summary, const Weighing& how);
+  [[nodiscard]] std::optional<double> total_of(const LogitSummary& summary, double candidates_weigh) const;
+  [[nodiscard]] Weighing weighing(float highest) const;
   void tell(std::span<const float> logits, Sampled& sampled);
   void remember(std::int32_t token);
 

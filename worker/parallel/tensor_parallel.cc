@@ -1,5 +1,5 @@
 // The message is a row of numbers: how many chunks, which blocks to skip and whether layers are watched, then of each chunk
-// five numbers, its tokens, cache blocks and hidden states.
+// five numbers, what it needs of its logits, its tokens, cache blocks and hidden states. Or it asks for a row of the last step.
 #include "worker/parallel/tensor_parallel.h"
 
 #include <algorithm>
@@ -16,10 +16,12 @@ namespace windlass::worker {
 namespace {
 
 struct StepHead {
-  std::int64_t chunks = 0;  // 0: the end
-  std::int64_t skip = 0;
+  std::int64_t chunks = 0;   // 0: the end; kRowWanted
+  std::int64_t skip = 0;     // or which row
   std::int64_t watched = 0;  // 1: somebody is told of layers; ranks with devices must then all compute without a graph
 };
+
+constexpr std::int64_t kRowWanted = -1;
 
 struct ChunkHead {
   std::int64_t tokens = 0;  // ids
@@ -27,6 +29,7 @@ struct ChunkHead {
   std::int64_t blocks = 0;
   std::int64_t hidden = 0;  // floats
   std::int64_t wants_logits = 0;
+  RowNeed need = {};
 };
 
 // Writes one thing after the other, or finds that there is no room.
@@ -99,6 +102,13 @@ class TensorParallelBackend final : public Backend {
   [[nodiscard]] std::int64_t kv_blocks() const override { return own_->kv_blocks(); }
   [[nodiscard]] KvShape kv_shape() const override { return {own_->kv_shape().layers, 2 * kv_size_}; }
 
+  [[nodiscard]] const LogitSummary* summary(std::size_t row) const override { return own_->summary(row); }
+  [[nodiscard]] Result<std::span<const float>> row(std::size_t row) override {
+    MessageWriter(group_.outbox()).put_one(StepHead{kRowWanted, static_cast<std::int64_t>(row)});
+    group_.send();
+    return own_->row(row);
+  }
+
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
     kv_->read(range, blocks, out);
   }
@@ -114,7 +124,7 @@ class TensorParallelBackend final : public Backend {
     for (const SequenceChunk& chunk : chunks) {
       out.put_one(ChunkHead{static_cast<std::int64_t>(chunk.tokens.size()), chunk.start,
                             static_cast<std::int64_t>(chunk.blocks.size()), static_cast<std::int64_t>(chunk.hidden.size()),
-                            chunk.wants_logits ? 1 : 0});
+                            chunk.wants_logits ? 1 : 0, chunk.need});
       out.put(chunk.tokens);
       out.put(chunk.blocks);
       out.put(chunk.hidden);
@@ -189,6 +199,11 @@ Result<void> serve_tensor_rank(RankGroup& group, Backend& own) {
     MessageReader in(message);
     const auto step = in.one<StepHead>();
     if (step.chunks == 0) return {};
+    if (step.chunks == kRowWanted) {
+      const auto row = own.row(static_cast<std::size_t>(step.skip));
+      if (!row.ok()) return row.error();
+      continue;
+    }
     std::vector<Part> parts(static_cast<std::size_t>(step.chunks));
     std::vector<SequenceChunk> chunks;
     for (Part& part : parts) {
@@ -196,7 +211,7 @@ Result<void> serve_tensor_rank(RankGroup& group, Backend& own) {
       part.tokens = in.several<std::int32_t>(head.tokens);
       part.blocks = in.several<std::int32_t>(head.blocks);
       part.hidden = in.several<float>(head.hidden);
-      chunks.push_back({part.tokens, head.start, part.blocks, head.wants_logits != 0, part.hidden, {}});
+      chunks.push_back({part.tokens, head.start, part.blocks, head.wants_logits != 0, part.hidden, {}, head.need});
     }
     const LayerDone watched = step.watched != 0 ? [](std::int64_t) {} : LayerDone();
     const auto rows = own.forward(chunks, watched, step.skip);

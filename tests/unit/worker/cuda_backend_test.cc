@@ -12,10 +12,13 @@
 
 #include "tests/unit/worker/cuda_devices.h"
 #include "tests/unit/worker/cuda_models.h"
+#include "tests/unit/worker/cuda_summaries.h"
+#include "tests/unit/worker/fake_backend.h"
 #include "tests/unit/worker/golden_parity.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/engine/engine.h"
 
 namespace windlass::worker {
 namespace {
@@ -237,6 +240,114 @@ TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
     const SequenceChunk prompt{tokens, 0, std::span(blocks).last(1), false};
     ASSERT_TRUE((*backend)->forward(std::span(&prompt, 1)).ok());
   }
+}
+
+// Given the same batch over and over (kernel by kernel, captured, replayed), at first with whole rows wanted and then with
+// needs that change each time, each row that may be is summed up, and the others, and those that are asked for after all, come
+// whole.
+TEST_P(CudaBackend, SumsUpTheRowsThatNeedNoMore) {
+  Rng rng(12, "cuda needs");
+  ModelConfig config = dense_config(rng);
+  config.vocab_size = cuda::kSummarySegment + 100;
+  const ModelWeights weights = rounded(random_weights(config, 12));
+  CudaBackendOptions options;
+  options.kv_blocks = 8;
+  options.max_batch_tokens = 32;
+  options.max_logit_rows = 6;
+  options.max_context_tokens = 64;
+  auto backend = make(config, weights, options);
+  ASSERT_TRUE(backend.ok()) << backend.error().message;
+  testing::expect_rows_by_need(rng, config, **backend);
+}
+
+// Another one's logits, never a summary.
+class RowsAlone final : public Backend {
+ public:
+  explicit RowsAlone(Backend& of) : of_(of) {}
+  [[nodiscard]] std::int64_t vocab_size() const override { return of_.vocab_size(); }
+  [[nodiscard]] std::int64_t kv_blocks() const override { return of_.kv_blocks(); }
+  [[nodiscard]] KvShape kv_shape() const override { return of_.kv_shape(); }
+  void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
+    of_.read_kv(range, blocks, out);
+  }
+  void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
+    of_.write_kv(range, blocks, in);
+  }
+
+ private:
+  [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> wanted, const LayerDone& layer_done,
+                                                   std::int64_t skip) override {
+    std::vector<SequenceChunk> chunks(wanted.begin(), wanted.end());
+    for (SequenceChunk& each : chunks) each.need = {};
+    return of_.forward(chunks, layer_done, skip);
+  }
+  Backend& of_;
+};
+
+// Given greedy requests, ones with top-k, with log probabilities and with penalties beside each other, the engine draws the
+// same tokens from summaries as from rows, and tells the same of them.
+TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
+  Rng rng(14, "cuda engine");
+  ModelConfig config = dense_config(rng);
+  config.vocab_size = cuda::kSummarySegment + 100;
+  const ModelWeights weights = rounded(random_weights(config, 14));
+  CudaBackendOptions options;
+  options.kv_blocks = 32;
+  options.max_batch_tokens = 32;
+  options.max_logit_rows = 6;
+  options.max_context_tokens = 64;
+  auto made = make(config, weights, options);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (int i = 0; i < 6; ++i) prompts.push_back(random_tokens(rng, config, 5));
+  const std::vector<SamplingParams> sampling{{.temperature = 0},
+                                             {.top_k = 50, .seed = 1},
+                                             {.temperature = 0, .logprobs = 3},
+                                             {.top_p = 0.8, .top_k = 20, .logprobs = 2, .seed = 2},
+                                             {.temperature = 0, .frequency_penalty = 1},
+                                             {.top_k = 1000, .seed = 3}};
+  struct Told {
+    std::vector<std::string> tokens;
+    std::vector<double> logprobs;
+  };
+  const auto told_by = [&](Backend& backend) {
+    EngineOptions engine_options;
+    engine_options.max_running = 6;
+    engine_options.max_context_tokens = 64;
+    engine_options.max_batch_tokens = 32;
+    engine_options.prefix_caching = false;
+    std::vector<std::string> texts;
+    for (std::int64_t id = 0; id < config.vocab_size; ++id) texts.push_back(fmt::format("{} ", id));
+    const auto text = [&](std::int32_t id) { return std::string_view(texts[static_cast<std::size_t>(id)]); };
+    const testing::ManualClock clock;
+    Engine engine(engine_options, backend, text, clock);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      GenerationRequest request;
+      request.prompt = prompts[i];
+      request.sampling = sampling[i];
+      request.max_tokens = 12;
+      request.ignore_eos = true;
+      EXPECT_TRUE(engine.submit(i, std::move(request), 0).ok());
+    }
+    Told told;
+    while (!engine.idle()) {
+      for (const TokenEvent& event : engine.step()) {
+        EXPECT_EQ(event.error, "");
+        told.tokens.push_back(event.text);
+        if (!event.logprobs) continue;
+        told.logprobs.push_back(event.logprobs->token.logprob);
+        for (const auto& each : event.logprobs->top) told.logprobs.push_back(each.logprob);
+      }
+    }
+    return told;
+  };
+  const Told by_summaries = told_by(**made);
+  RowsAlone rows(**made);
+  const Told by_rows = told_by(rows);
+  EXPECT_EQ(by_summaries.tokens.size(), 72U);
+  EXPECT_EQ(by_summaries.tokens, by_rows.tokens);
+  ASSERT_EQ(by_summaries.logprobs.size(), by_rows.logprobs.size());
+  for (std::size_t i = 0; i < by_rows.logprobs.size(); ++i) EXPECT_NEAR(by_summaries.logprobs[i], by_rows.logprobs[i], 1e-4);
 }
 
 // Given a model in two parts, the first's hidden states make the second give the whole one's logits: prompts and single tokens.

@@ -106,6 +106,16 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
     return get_plain<float>(memory, count);
   }
 
+  template <typename T>
+  [[nodiscard]] std::vector<T> get_plain(const cuda::OnDevice& memory, std::int64_t count) {
+    const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
+    const cuda::Pinned pinned = cuda::Pinned::make(*device_, bytes).value();
+    device_->download(kStream, pinned.get(), memory.get(), bytes);
+    const auto done = device_->wait(kStream);
+    EXPECT_TRUE(done.ok()) << done.error().message;
+    return std::vector<T>(pinned.as<T>(), pinned.as<T>() + count);
+  }
+
   // Within `fp32` in FP32; in BF16 within a step of its 8 bits more. Both of 1 or, where that is more, of what is expected.
   static void expect_near(const std::vector<float>& found, const std::vector<float>& expected, double fp32) {
     ASSERT_EQ(found.size(), expected.size());
@@ -120,17 +130,6 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
   [[nodiscard]] cuda::StreamHandle stream() const { return device_->handle(kStream); }
 
   std::unique_ptr<cuda::Device> device_;
-
- private:
-  template <typename T>
-  [[nodiscard]] std::vector<T> get_plain(const cuda::OnDevice& memory, std::int64_t count) {
-    const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
-    const cuda::Pinned pinned = cuda::Pinned::make(*device_, bytes).value();
-    device_->download(kStream, pinned.get(), memory.get(), bytes);
-    const auto done = device_->wait(kStream);
-    EXPECT_TRUE(done.ok()) << done.error().message;
-    return std::vector<T>(pinned.as<T>(), pinned.as<T>() + count);
-  }
 };
 
 }  // namespace windlass::worker::testing

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tests/unit/worker/cuda_devices.h"
+#include "tests/unit/worker/cuda_summaries.h"
 #include "worker/backend/cpu/kv_cache.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/quantised.h"
@@ -145,6 +146,35 @@ TEST_P(CudaParity, EightBits) {
         const std::vector<float> found = get_floats(on_float, rows * out);
         for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i] * (accumulate ? 2 : 1), 2e-4);
       }
+    }
+  }
+}
+
+// Given rows of logits of widths around a segment, many of them equal and some not finite (in one row all), each row that needs
+// a summary gets the one that a sort makes: the very tokens, sums to 1e-5. The others' are left as they were.
+TEST_P(CudaParity, SummariseLogits) {
+  Rng rng(29, "cuda summaries");
+  const std::vector<RowNeed> needs{{1, 1}, {0, 1}, {64, 0.5F}, {7, 30}, {20, 1}};
+  const auto rows = static_cast<std::int64_t>(needs.size());
+  for (const int width : {1, 37, 255, 4096, 4097, 8500}) {
+    auto logits = testing::random_logits(rng, rows * width);
+    std::fill(logits.end() - width, logits.end(), std::numeric_limits<float>::quiet_NaN());
+    const int segments = (width + cuda::kSummarySegment - 1) / cuda::kSummarySegment;
+    const LogitSummary untouched{-1};
+    const OnDevice on_logits = put_plain(logits), on_needs = put_plain(needs),
+                   parts = put_plain(std::vector<LogitSummary>(static_cast<std::size_t>(rows * segments), untouched)),
+                   out = put_plain(std::vector<LogitSummary>(needs.size(), untouched));
+    kernels().summarise_logits(stream(), {on_logits.as<float>(), on_needs.as<RowNeed>(), parts.as<LogitSummary>(),
+                                          out.as<LogitSummary>(), static_cast<int>(rows), width, 1000});
+    const auto found = get_plain<LogitSummary>(out, rows);
+    for (std::size_t row = 0; row < needs.size(); ++row) {
+      SCOPED_TRACE(fmt::format("width {}, row {}", width, row));
+      if (needs[row].likeliest == 0) {
+        EXPECT_EQ(found[row].count, -1);
+        continue;
+      }
+      const auto of_row = std::span(logits).subspan(row * static_cast<std::size_t>(width), static_cast<std::size_t>(width));
+      testing::expect_summary(found[row], testing::summary_of(of_row, needs[row], 1000));
     }
   }
 }

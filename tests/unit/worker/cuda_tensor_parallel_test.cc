@@ -17,6 +17,7 @@
 
 #include "tests/unit/worker/cuda_devices.h"
 #include "tests/unit/worker/cuda_models.h"
+#include "tests/unit/worker/cuda_summaries.h"
 #include "tests/unit/worker/tensor_parallel_cases.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/parallel/tensor_parallel.h"
@@ -227,6 +228,22 @@ TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
     expect_first(*watched);
     const SequenceChunk prompt{tokens, 0, std::span(blocks).last(1), false, {}, {}};
     ASSERT_TRUE(cut.backend->forward(std::span(&prompt, 1)).ok());
+  }
+}
+
+// Given ranks that have parts of the vocabulary, the parts' summaries make the row's, and a row that is asked for after all
+// comes from all ranks.
+TEST_P(CudaTensorParallel, SumsUpTheRowsThatNeedNoMore) {
+  for (const int ranks : degrees()) {
+    SCOPED_TRACE(fmt::format("{} ranks", ranks));
+    Rng rng(13, "cuda rank needs");
+    ModelConfig config = cut_config(rng, ranks);
+    config.vocab_size = 2 * cuda::kSummarySegment + 101;
+    const ModelWeights weights = weights_of(config, 13);
+    CudaBackendOptions options = cut_options(config, 8);
+    options.max_logit_rows = 6;
+    const DeviceRanks cut(GetParam(), config, weights, options, ranks);
+    testing::expect_rows_by_need(rng, config, *cut.backend, GetParam().gpu ? 0.05F : 0);
   }
 }
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/worker/logit_summaries.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -166,6 +168,123 @@ TEST(Sampler, DrawsByTheBook) {
     }
   }
   EXPECT_LT(different, draws / 1000);
+}
+
+// Given random rows and parameters, a sampler that sees a summary wherever that is what it needs, and its twin that sees rows:
+// greedy and with top-k they draw the same tokens and tell the same of them, without either the twin's randomness is used up
+// alike.
+TEST(Sampler, DrawsFromSummariesAsFromRows) {
+  int summaries = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Rng rng(seed, "summaries");
+    SamplingParams params;
+    params.temperature = rng.uniform() < 0.3 ? 0 : rng.uniform(0.05, 2);
+    params.top_k = rng.integer(1, 80);
+    if (rng.uniform() < 0.4) params.top_p = rng.uniform(0.01, 1);
+    if (rng.uniform() < 0.3) params.min_p = rng.uniform(0, 0.3);
+    if (rng.uniform() < 0.3) params.logprobs = static_cast<int>(rng.integer(0, 70));
+    if (rng.uniform() < 0.1) params.frequency_penalty = 0.5;
+    if (rng.uniform() < 0.1) params.logit_bias = {{3, 4.0F}};
+    params.seed = seed;
+    Sampler by_summary(params), by_row(params);
+    for (int draw = 0; draw < 20; ++draw) {
+      auto logits = testing::random_logits(rng, rng.integer(100, 1000));
+      logits.push_back(0);  // one is finite
+      const RowNeed need = by_summary.need();
+      const auto expected = by_row.sample(logits);
+      if (need.likeliest == 0) {
+        EXPECT_TRUE(params.top_k > kMostLikeliest || params.logprobs > kMostLikeliest || params.frequency_penalty > 0 ||
+                    !params.logit_bias.empty());
+        EXPECT_EQ(by_summary.sample(logits)->id, expected->id);
+        continue;
+      }
+      ++summaries;
+      const auto found = by_summary.sample(testing::summary_of(logits, need), [&]() -> Result<std::span<const float>> {
+        ADD_FAILURE() << "a summary is enough";
+        return std::span<const float>(logits);
+      });
+      ASSERT_TRUE(found.ok() && expected.ok());
+      ASSERT_EQ(found->id, expected->id) << "seed " << seed << ", draw " << draw;
+      EXPECT_NEAR(found->logprob, expected->logprob, 1e-5);
+      ASSERT_EQ(found->top.size(), expected->top.size());
+      for (std::size_t i = 0; i < found->top.size(); ++i) {
+        EXPECT_EQ(found->top[i].id, expected->top[i].id);
+        EXPECT_NEAR(found->top[i].logprob, expected->top[i].logprob, 1e-5);
+      }
+    }
+  }
+  EXPECT_GT(summaries, 2000);
+}
+
+// Given no top-k, draws from summaries follow the same distribution as those from rows, to two draws more than five deviations
+// of each token: where all that matters is in the summary, where most is, and where little is. The row is asked for when it
+// must be.
+TEST(Sampler, SummariesFollowTheDistribution) {
+  std::vector<float> steep, flat;
+  for (int id = 0; id < 300; ++id) steep.push_back(static_cast<float>(-0.05 * ((id * 7) % 300)));
+  for (int id = 0; id < 300; ++id) flat.push_back(id % 3 == 0 ? 0.5F : 0.0F);
+  const struct {
+    const char* name;
+    const std::vector<float>& logits;
+    SamplingParams params;
+    int least_rows, most_rows;  // asked for, of 40,000
+  } cases[] = {
+      {"temperature", steep, {.seed = 3}, 500, 3000},
+      {"temperature of a flat row", flat, {.seed = 4}, 25000, 33000},
+      {"a low temperature", steep, {.temperature = 0.05, .seed = 5}, 0, 0},
+      {"top-p within the summary", steep, {.top_p = 0.9, .seed = 6}, 0, 0},
+      {"top-p beyond it", flat, {.top_p = 0.9, .seed = 7}, 40000, 40000},
+      {"min-p within it", steep, {.min_p = 0.1, .seed = 8}, 0, 0},
+      {"min-p beyond it", flat, {.min_p = 0.1, .seed = 9}, 40000, 40000},
+      {"log probabilities", steep, {.logprobs = 2, .seed = 10}, 500, 3000},
+  };
+  constexpr int kDraws = 40000;
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.name);
+    Sampler sampler(each.params);
+    const LogitSummary summary = testing::summary_of(each.logits, sampler.need());
+    std::vector<int> counts(each.logits.size());
+    int rows = 0;
+    double log_total = 0;
+    for (const float logit : each.logits) log_total += std::exp(logit);
+    log_total = std::log(log_total);
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const auto sampled = sampler.sample(summary, [&]() -> Result<std::span<const float>> {
+        ++rows;
+        return std::span<const float>(each.logits);
+      });
+      ASSERT_TRUE(sampled.ok());
+      ++counts[static_cast<std::size_t>(sampled->id)];
+      if (!each.params.logprobs) continue;
+      ASSERT_NEAR(sampled->logprob, each.logits[static_cast<std::size_t>(sampled->id)] - log_total, 1e-5);
+      ASSERT_EQ(sampled->top.size(), 2U);
+    }
+    EXPECT_GE(rows, each.least_rows);
+    EXPECT_LE(rows, each.most_rows);
+    double total = 0;
+    const auto kept = kept_by_the_book(each.logits, each.params);
+    for (const auto& [id, weight] : kept) total += weight;
+    std::vector<double> expected(each.logits.size());
+    for (const auto& [id, weight] : kept) expected[static_cast<std::size_t>(id)] = weight / total;
+    for (std::size_t id = 0; id < expected.size(); ++id) {
+      const double p = expected[id];
+      EXPECT_NEAR(counts[id], p * kDraws, 5 * std::sqrt(kDraws * p * (1 - p)) + 2) << id;
+    }
+  }
+}
+
+// Given a row that cannot be had when it must be, the error is that one's; given a summary of nothing finite, there is no
+// token.
+TEST(Sampler, SummariesMayFail) {
+  const std::vector<float> flat(1000, 0.0F);
+  Sampler sampler({.top_p = 0.9});
+  const auto lost = [] { return Result<std::span<const float>>(Error{ErrorCode::kUnavailable, "lost"}); };
+  const auto sampled = sampler.sample(testing::summary_of(flat, sampler.need()), lost);
+  ASSERT_FALSE(sampled.ok());
+  EXPECT_EQ(sampled.error().message, "lost");
+  const auto damaged = sampler.sample(LogitSummary(), lost);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.error().code, ErrorCode::kInternal);
 }
 
 // Given penalties and biases, greedy draws are those of the adjusted logits: repetition over prompt and output, the others over

@@ -13,6 +13,7 @@ namespace {
 
 static_assert(kCacheBlockTokens == kKvBlockTokens);
 constexpr std::int64_t kDecodeRowNumbers = sizeof(DecodeRow) / sizeof(std::int32_t);
+constexpr std::int64_t kNeedNumbers = sizeof(RowNeed) / sizeof(std::int32_t);
 constexpr std::int64_t kTileNumbers = sizeof(PrefillTile) / sizeof(std::int32_t);
 
 std::int32_t number(std::int64_t value) { return static_cast<std::int32_t>(value); }
@@ -22,7 +23,7 @@ std::int64_t tiles_of(std::int64_t tokens) { return (tokens + kPrefillTileRows -
 }  // namespace
 
 std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks) {
-  return tokens * (3 + std::max(kDecodeRowNumbers, kTileNumbers)) + logit_rows + blocks;
+  return tokens * (3 + std::max(kDecodeRowNumbers, kTileNumbers)) + logit_rows * (1 + kNeedNumbers) + blocks;
 }
 
 Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hidden_size, bool logits, std::int64_t padded_rows,
@@ -50,7 +51,8 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
   batch.positions_at = batch.ids_at + batch.tokens;
   batch.slots_at = batch.positions_at + batch.tokens;
   batch.logit_rows_at = batch.slots_at + batch.tokens;
-  batch.decode_rows_at = batch.logit_rows_at + batch.logit_rows;
+  batch.needs_at = batch.logit_rows_at + batch.logit_rows;
+  batch.decode_rows_at = batch.needs_at + batch.logit_rows * kNeedNumbers;
   batch.tiles_at = batch.decode_rows_at + batch.decode_rows * kDecodeRowNumbers;
   batch.tables_at = batch.tiles_at + batch.tiles * kTileNumbers;
   batch.size = batch.tables_at + table_blocks;
@@ -62,6 +64,7 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
   std::int32_t* positions = to.data() + batch.positions_at;
   std::int32_t* slots = to.data() + batch.slots_at;
   std::int32_t* logit_row = to.data() + batch.logit_rows_at;
+  auto* need = reinterpret_cast<RowNeed*>(to.data() + batch.needs_at);
   auto* decode_row = reinterpret_cast<DecodeRow*>(to.data() + batch.decode_rows_at);
   auto* tile = reinterpret_cast<PrefillTile*>(to.data() + batch.tiles_at);
   std::int32_t* const tables = to.data() + batch.tables_at;
@@ -81,7 +84,10 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
                  number(table)};
     }
     row += tokens;
-    if (logits && chunk.wants_logits) *logit_row++ = number(row - 1);
+    if (logits && chunk.wants_logits) {
+      *logit_row++ = number(row - 1);
+      *need++ = chunk.need;
+    }
     const std::int64_t blocks = blocks_for(chunk.start + tokens);
     std::copy_n(chunk.blocks.begin(), blocks, tables + table);
     table += blocks;
@@ -91,7 +97,8 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
     slots[row] = -1;
     *decode_row++ = {number(row), -1, 0};
   }
-  std::fill(logit_row, to.data() + batch.decode_rows_at, 0);
+  std::fill(logit_row, to.data() + batch.needs_at, 0);
+  std::fill(need, reinterpret_cast<RowNeed*>(to.data() + batch.decode_rows_at), RowNeed());
   return batch;
 }
 

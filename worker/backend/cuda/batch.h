@@ -24,6 +24,7 @@ struct PackedBatch {
   std::int64_t positions_at = 0;
   std::int64_t slots_at = 0;
   std::int64_t logit_rows_at = 0;
+  std::int64_t needs_at = 0;  // RowNeed, one for each of logit_rows
   std::int64_t decode_rows_at = 0;
   std::int64_t tiles_at = 0;
   std::int64_t tables_at = 0;

@@ -129,9 +129,10 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
 
 // Memory of one forward pass, on the device and pinned.
 struct Working {
-  OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, unpacked, logits, partial, partial_stats, batch,
-      cos, sin;
+  OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, unpacked, logits, summaries, partial, partial_stats,
+      batch, cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
+  Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
 };
 
 // Of read_kv() and write_kv().
@@ -186,6 +187,23 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
   [[nodiscard]] KvShape kv_shape() const override { return {blocks_.size(), 2 * config_.kv_size()}; }
 
+  [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
+    return row < needs_.size() && needs_[row].likeliest > 0 ? working_.host_summaries.as<LogitSummary>() + row : nullptr;
+  }
+  [[nodiscard]] Result<std::span<const float>> row(std::size_t row) override {
+    assert(summary(row) != nullptr);
+    const auto at = static_cast<std::int64_t>(row);
+    download_rows(at, at + 1);
+    Result<void> done = device_->wait(kCompute);
+    if (done.ok() && options_.group != nullptr) {
+      give_rows(at, at + 1);
+      done = options_.group->barrier();
+    }
+    if (!done.ok()) return lost(done.error());
+    return rows_of_all().subspan(static_cast<std::size_t>(at * config_.vocab_size),
+                                 static_cast<std::size_t>(config_.vocab_size));
+  }
+
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
     copy_kv(range, blocks, [&](std::int64_t first, std::int64_t floats, const CopyKv& copy) {
       device_->kernels().read_kv(device_->handle(kTransfer), copy);
@@ -227,6 +245,7 @@ class CudaBackend final : public Backend {
         {&working_.last, sizes_.last, element},
         {&working_.unpacked, sizes_.unpacked, element},
         {&working_.logits, sizes_.logits, number},
+        {&working_.summaries, sizes_.summaries, number},
         {&working_.partial, sizes_.partial, number},
         {&working_.partial_stats, sizes_.partial_stats, number},
         {&working_.batch, sizes_.batch, number},
@@ -239,6 +258,7 @@ class CudaBackend final : public Backend {
     const std::pair<Pinned*, std::int64_t> pinned[] = {
         {&working_.host_batch, sizes_.batch},
         {&working_.host_rows, std::max(rows_pass ? sizes_.residual : 0, sizes_.logits)},
+        {&working_.host_summaries, ends() ? padded_decode_rows(options_.max_logit_rows) * kSummaryFloats : 0},
         {&copies_.host_plain, kKvCopyTokens * 2 * config_.kv_size()},
         {&copies_.host_slots, kKvCopyTokens}};
     for (const auto& [memory, elements] : pinned) {
@@ -271,33 +291,88 @@ class CudaBackend final : public Backend {
       batch = pack(chunks, config_.hidden_size, ends(), padded_rows, packed);
     }
     Result<std::span<const float>> rows_back = std::span<const float>();
+    needs_.clear();
     if (batch.ok() && tokens > 0) {
       if (!begins()) take(chunks);
+      const auto* needs = reinterpret_cast<const RowNeed*>(working_.host_batch.as<std::int32_t>() + batch->needs_at);
+      needs_.assign(needs, needs + rows);
       const std::int64_t floats = ends() ? rows * vocab_part() : slice_.rank == 0 ? tokens * config_.hidden_size : 0;
       rows_back = compute(*batch, padded_rows > 0, floats, layer_done, skip);
     }
-    if (rows_back.ok() && options_.group != nullptr) rows_back = met(*rows_back, batch.ok() && ends() ? rows : 0);
-    if (!rows_back.ok()) {
-      const Error why = named(rows_back.error());
-      if (lost_) lost_(why);
-      return why;
-    }
+    if (rows_back.ok() && options_.group != nullptr) rows_back = met(*rows_back);
+    if (!rows_back.ok()) return lost(rows_back.error());
     if (!batch.ok()) return batch.error();
     return rows_back;
   }
 
-  // Where all ranks have done what they were told: then each may be told something else. `rows` of logits are put together for
-  // rank 0, each rank's part of the vocabulary at its place.
-  [[nodiscard]] Result<std::span<const float>> met(std::span<const float> own, std::int64_t rows) {
+  // Where all ranks have done what they were told: then each may be told something else. Logits and summaries are put together
+  // for rank 0, each rank's part of the vocabulary at its place.
+  [[nodiscard]] Result<std::span<const float>> met(std::span<const float> own) {
     RankGroup& group = *options_.group;
+    const auto rows = static_cast<std::int64_t>(needs_.size());
     if (rows > 0) {
-      float* to = group.gather().data() + slice_.first(config_.vocab_size);
-      for (std::int64_t row = 0; row < rows; ++row)
-        std::copy_n(own.data() + row * vocab_part(), vocab_part(), to + row * config_.vocab_size);
-      own = group.gather().first(static_cast<std::size_t>(rows * config_.vocab_size));
+      for_whole_rows([&](std::int64_t first, std::int64_t end) { give_rows(first, end); });
+      std::memcpy(summaries_of(slice_.rank), working_.host_summaries.get(), needs_.size() * sizeof(LogitSummary));
+      own = rows_of_all().first(static_cast<std::size_t>(rows * config_.vocab_size));
     }
     WINDLASS_RETURN_IF_ERROR(group.barrier());
-    return slice_.rank == 0 ? own : std::span<const float>();
+    if (slice_.rank > 0) return std::span<const float>();
+    std::vector<LogitSummary> parts(static_cast<std::size_t>(slice_.ranks));
+    for (std::size_t row = 0; row < needs_.size(); ++row) {
+      if (needs_[row].likeliest == 0) continue;
+      for (int rank = 0; rank < slice_.ranks; ++rank)
+        std::memcpy(static_cast<void*>(&parts[static_cast<std::size_t>(rank)]),
+                    summaries_of(rank) + static_cast<std::int64_t>(row) * kSummaryFloats, sizeof(LogitSummary));
+      working_.host_summaries.as<LogitSummary>()[row] = merged(parts, needs_[row]);
+    }
+    return own;
+  }
+  // Where a rank leaves its summaries in the ranks' memory: behind the logits.
+  [[nodiscard]] float* summaries_of(int rank) const {
+    return options_.group->gather().data() + options_.max_logit_rows * (config_.vocab_size + rank * kSummaryFloats);
+  }
+  // This rank's part of these rows.
+  void give_rows(std::int64_t first, std::int64_t end) {
+    const float* const own = working_.host_rows.as<float>();
+    float* const to = options_.group->gather().data() + slice_.first(config_.vocab_size);
+    for (std::int64_t row = first; row < end; ++row)
+      std::copy_n(own + row * vocab_part(), vocab_part(), to + row * config_.vocab_size);
+  }
+  // (rows, vocabulary) of logits, where they have been brought.
+  [[nodiscard]] std::span<const float> rows_of_all() const {
+    if (options_.group != nullptr) return options_.group->gather();
+    return {working_.host_rows.as<float>(), static_cast<std::size_t>(sizes_.logits)};
+  }
+
+  // Calls work(first, end) for the rows of logits that are wanted whole, as far as they stand together.
+  template <typename Work>
+  void for_whole_rows(const Work& work) const {
+    const auto is_whole = [](const RowNeed& need) { return need.likeliest == 0; };
+    for (auto first = needs_.begin(); first != needs_.end();) {
+      first = std::find_if(first, needs_.end(), is_whole);
+      const auto end = std::find_if_not(first, needs_.end(), is_whole);
+      if (first != end) work(first - needs_.begin(), end - needs_.begin());
+      first = end;
+    }
+  }
+  void download_rows(std::int64_t first, std::int64_t end) {
+    device_->download(kCompute, working_.host_rows.as<float>() + first * vocab_part(),
+                      working_.logits.as<float>() + first * vocab_part(),
+                      (end - first) * vocab_part() * static_cast<std::int64_t>(sizeof(float)));
+  }
+  void download_logits() {
+    for_whole_rows([this](std::int64_t first, std::int64_t end) { download_rows(first, end); });
+    const bool summed_up = std::any_of(needs_.begin(), needs_.end(), [](const RowNeed& need) { return need.likeliest > 0; });
+    if (!summed_up) return;
+    device_->download(kCompute, working_.host_summaries.get(), working_.summaries.get(),
+                      static_cast<std::int64_t>(needs_.size() * sizeof(LogitSummary)));
+  }
+
+  // The device is of no more use.
+  [[nodiscard]] Error lost(const Error& why) const {
+    Error told = named(why);
+    if (lost_) lost_(told);
+    return told;
   }
 
   // An error of the device, as other ranks should see it.
@@ -306,7 +381,7 @@ class CudaBackend final : public Backend {
     return {ErrorCode::kUnavailable, fmt::format("rank {} of {}: {}", slice_.rank, slice_.ranks, why.message)};
   }
 
-  // `floats`: so many come back. Errors are the device's.
+  // `floats`: of hidden states or logits, whether all of these come back or not. Errors are the device's.
   [[nodiscard]] Result<std::span<const float>> compute(const PackedBatch& batch, bool as_graph, std::int64_t floats,
                                                        const LayerDone& layer_done, std::int64_t skip) {
     std::optional<RankWatch::Step> step;
@@ -319,9 +394,12 @@ class CudaBackend final : public Backend {
     } else {
       start(batch, splits, skip, layer_done != nullptr);
     }
-    const OnDevice& from = ends() ? working_.logits : working_.residual;
-    if (floats > 0)
-      device_->download(kCompute, working_.host_rows.get(), from.get(), floats * static_cast<std::int64_t>(sizeof(float)));
+    if (ends()) {
+      download_logits();
+    } else if (floats > 0) {
+      device_->download(kCompute, working_.host_rows.get(), working_.residual.get(),
+                        floats * static_cast<std::int64_t>(sizeof(float)));
+    }
     // All is on its way; the layers are told of as the device comes past them.
     for (std::int64_t layer = skip; layer_done && layer < blocks_.size(); ++layer) {
       WINDLASS_RETURN_IF_ERROR(device_->wait_for_mark(static_cast<int>(layer)));
@@ -400,6 +478,10 @@ class CudaBackend final : public Backend {
     Gemm logits{working_.last.get(), weights_.output_matrix(), working_.logits.get(), rows, hidden, vocab_part()};
     logits.float_out = true;
     device_->gemm(logits);
+    auto* const summaries = working_.summaries.as<LogitSummary>();
+    kernels.summarise_logits(stream, {working_.logits.as<float>(), packed_at<RowNeed>(batch.needs_at),
+                                      summaries + padded_decode_rows(options_.max_logit_rows), summaries, rows,
+                                      static_cast<int>(vocab_part()), static_cast<int>(slice_.first(config_.vocab_size))});
   }
 
   // Rotates queries and keys, stores keys and values in the cache, then mixes: qkv -> mixed. `layer`: counted from this
@@ -530,6 +612,7 @@ class CudaBackend final : public Backend {
   OnDevice keys_, values_;  // (layers, blocks, kv_heads, kKvBlockTokens, padded_dim)
   std::int64_t cache_layer_elements_ = 0;
   std::map<GraphKey, Graph> graphs_;
+  std::vector<RowNeed> needs_;         // of the last step's rows of logits
   mutable std::mutex transfer_mutex_;  // of the transfer stream and what follows
   KvCopies copies_;
   std::optional<RankWatch> watch_;  // of one of several ranks

@@ -10,14 +10,18 @@
 
 #include <cstdint>
 
+#include "worker/backend/logit_summary.h"
+
 namespace windlass::worker::cuda {
 
 inline constexpr int kCacheBlockTokens = 16;
 inline constexpr int kDimAlignment = 8;
 inline constexpr int kMaxHeadDim = 256;
-inline constexpr int kDecodeHeads = 4;       // query heads of one thread block of decode attention
-inline constexpr int kPrefillTileRows = 64;  // queries of one tile of prefill attention
-inline constexpr int kMostFewRows = 64;      // of x, in a product that turns codes into numbers on its way
+inline constexpr int kDecodeHeads = 4;            // query heads of one thread block of decode attention
+inline constexpr int kPrefillTileRows = 64;       // queries of one tile of prefill attention
+inline constexpr int kMostFewRows = 64;           // of x, in a product that turns codes into numbers on its way
+inline constexpr int kSummarySegment = 4096;      // logits of one thread block of a summary
+inline constexpr int kMostSummarySegments = 256;  // of one row
 
 [[nodiscard]] constexpr std::int64_t padded_dim_of(std::int64_t head_dim) {
   return (head_dim + kDimAlignment - 1) / kDimAlignment * kDimAlignment;
@@ -170,6 +174,18 @@ struct MultiplyFew {
   bool accumulate;  // with float_out alone
 };
 
+// out (rows): of each row of logits (rows, width) the summary that is needed, where one is; token first_id is the first.
+// REQUIRES: width <= kMostSummarySegments * kSummarySegment.
+struct SummariseLogits {
+  const float* logits;
+  const RowNeed* needs;    // (rows)
+  LogitSummary* segments;  // (rows, width / kSummarySegment, rounded up): between the kernel's two halves
+  LogitSummary* out;
+  int rows;
+  int width;
+  int first_id;
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -180,6 +196,7 @@ class Kernels {
   virtual void decode_attention(StreamHandle stream, const DecodeAttention& work) const = 0;
   virtual void prefill_attention(StreamHandle stream, const PrefillAttention& work) const = 0;
   virtual void swiglu(StreamHandle stream, const SwiGlu& work) const = 0;
+  virtual void summarise_logits(StreamHandle stream, const SummariseLogits& work) const = 0;
   virtual void read_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void write_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void unpack_rows(StreamHandle stream, const UnpackRows& work) const = 0;

@@ -79,6 +79,8 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
     for (const auto& [out, in] : layer_matrices(config)) sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in) * in);
   }
   sizes.logits = logit_rows * slice.size(config.vocab_size);
+  const std::int64_t segments = (slice.size(config.vocab_size) + kSummarySegment - 1) / kSummarySegment;
+  sizes.summaries = logit_rows * (1 + segments) * kSummaryFloats;
   // With more than one split, rows * splits is at most what decode_splits() lets them be.
   const std::int64_t split_rows = kBlocksPerProcessor * multiprocessors / blocks_of_row(config) + 1;
   sizes.partial = split_rows * config.heads * config.head_dim;
@@ -109,8 +111,8 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
                        tables * slice.size(config.vocab_size) * hidden * element + hidden * kFloat;
   need.as_plain_bytes = need.weights_bytes + blocks.size() * (plain_layer - layer);
   const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
-  need.working_bytes = kFloat * (sizes.residual + sizes.logits + sizes.partial + sizes.partial_stats + 2 * sizes.angles +
-                                 sizes.batch + sizes.kv_copy) +
+  need.working_bytes = kFloat * (sizes.residual + sizes.logits + sizes.summaries + sizes.partial + sizes.partial_stats +
+                                 2 * sizes.angles + sizes.batch + sizes.kv_copy) +
                        element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.gate_up + sizes.activated +
                                   sizes.last + sizes.unpacked);
   need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
@@ -137,7 +139,7 @@ RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOpt
   const BlockRange blocks = options.blocks.value_or(config.all_blocks());
   RankGroupSizes sizes;
   sizes.ranks = ranks;
-  sizes.gather_floats = blocks.end == config.layers ? options.max_logit_rows * config.vocab_size : 0;
+  sizes.gather_floats = blocks.end == config.layers ? options.max_logit_rows * (config.vocab_size + ranks * kSummaryFloats) : 0;
   return sizes;
 }
 
@@ -162,6 +164,11 @@ Result<void> check_cuda_model(const ModelConfig& config) {
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("head_dim: found {}, allowed with --backend cuda is at most {}", config.head_dim, kMaxHeadDim)};
+  }
+  constexpr std::int64_t kMostTokens = std::int64_t{kMostSummarySegments} * kSummarySegment;
+  if (config.vocab_size > kMostTokens) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("vocab_size: found {}, allowed with --backend cuda is at most {}",
+                                                          config.vocab_size, kMostTokens)};
   }
   return {};
 }

@@ -46,12 +46,16 @@ struct WorkingSizes {
   std::int64_t last = 0;
   std::int64_t unpacked = 0;  // to here
   std::int64_t logits = 0;
+  std::int64_t summaries = 0;  // of the logits' rows, then of their segments
   std::int64_t partial = 0;
   std::int64_t partial_stats = 0;
   std::int64_t angles = 0;   // of cos, and of sin
   std::int64_t batch = 0;    // int32
   std::int64_t kv_copy = 0;  // of read_kv() and write_kv(), once
 };
+
+// As many floats as a summary takes.
+inline constexpr std::int64_t kSummaryFloats = sizeof(LogitSummary) / sizeof(float);
 
 struct MemoryNeed {
   std::int64_t weights_bytes = 0;
@@ -87,8 +91,8 @@ inline constexpr std::int64_t kMostSplits = 64;
 [[nodiscard]] Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMemory& memory, double share,
                                                         std::int64_t wanted, std::int64_t least);
 
-// What the ranks of one model share when each has a device of its own: the logits of all (gather) alone; caches are on the
-// devices. REQUIRES: check_tensor_parallel(config, ranks).
+// What the ranks of one model share when each has a device of its own: the logits of all and their summaries (gather)
+// alone; caches are on the devices. REQUIRES: check_tensor_parallel(config, ranks).
 [[nodiscard]] RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOptions& options, int ranks);
 
 // Whether each of so many ranks can have one of so many devices. Error: kFailedPrecondition naming the flag, found and allowed.

@@ -87,10 +87,15 @@ inline void __syncthreads(int line = __builtin_LINE()) { emulation::wait_for_blo
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-inline float __shfl_sync(unsigned mask, float value, int from, int line = __builtin_LINE()) {
+inline int __shfl_sync(unsigned mask, int value, int from, int line = __builtin_LINE()) {
   if (mask != 0xFFFFFFFFU) emulation::fail("a shuffle of some lanes alone");
-  return __uint_as_float(
-      static_cast<std::uint32_t>(emulation::meet_warp(__float_as_uint(value), line)[static_cast<std::size_t>(from & 31)]));
+  return static_cast<int>(emulation::meet_warp(static_cast<std::uint32_t>(value), line)[static_cast<std::size_t>(from & 31)]);
+}
+inline int __shfl_xor_sync(unsigned mask, int value, int lanes, int line = __builtin_LINE()) {
+  return __shfl_sync(mask, value, emulation::lane() ^ lanes, line);
+}
+inline float __shfl_sync(unsigned mask, float value, int from, int line = __builtin_LINE()) {
+  return std::bit_cast<float>(__shfl_sync(mask, std::bit_cast<int>(value), from, line));
 }
 inline float __shfl_xor_sync(unsigned mask, float value, int lanes, int line = __builtin_LINE()) {
   return __shfl_sync(mask, value, emulation::lane() ^ lanes, line);

@@ -9,6 +9,7 @@
 #include "worker/backend/cuda/kernels/execution.cuh"
 #include "worker/backend/cuda/kernels/prefill_attention.cuh"
 #include "worker/backend/cuda/kernels/prefill_tensor_cores.cuh"
+#include "worker/backend/cuda/kernels/sampling.cuh"
 
 namespace windlass::worker::cuda {
 namespace {
@@ -66,6 +67,11 @@ class KernelSet final : public Kernels {
   void swiglu(StreamHandle stream, const SwiGlu& work) const override {
     const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.width, kSwiGluThreads * kVector<T>));
     launch(stream, swiglu_kernel<T>, grid, kSwiGluThreads, 0, work);
+  }
+  void summarise_logits(StreamHandle stream, const SummariseLogits& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.width, kSummarySegment));
+    launch(stream, summarise_segments_kernel, grid, kSummaryThreads, sizeof(SegmentShared), work);
+    launch(stream, merge_summaries_kernel, dim3(static_cast<unsigned>(work.rows)), kWarp, 0, work);
   }
   void read_kv(StreamHandle stream, const CopyKv& work) const override {
     launch(stream, copy_kv_kernel<T, true>, dim3(static_cast<unsigned>(work.tokens)), kCopyKvThreads, 0, work);
