@@ -464,6 +464,12 @@ TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   const auto large = make(config, weights, options);
   ASSERT_FALSE(large.ok());
   EXPECT_EQ(large.error().message, "head_dim: found 258, allowed with --backend cuda is at most 256");
+  config.experts = 8;
+  config.architecture = Architecture::kMixtral;
+  const auto experts = make(config, weights, options);
+  ASSERT_FALSE(experts.ok());
+  EXPECT_EQ(experts.error().message,
+            "model_type: found mixtral with 8 experts a layer, allowed with --backend cuda are models without experts");
 }
 
 // Given random models in each precision, with weights of each format, what the backend takes of a device is what memory_need()

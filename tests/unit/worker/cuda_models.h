@@ -17,10 +17,6 @@ inline ModelConfig dense_config(Rng& rng) {
   ModelConfig config = random_config(rng);
   config.experts = 0;
   config.dense_mlp.clear();
-  config.norm = Norm::kRms;
-  config.positions = Positions::kRotary;
-  config.activation = Activation::kSwiGlu;
-  config.mlp_bias = false;
   return config;
 }
 
@@ -30,6 +26,7 @@ inline cuda::WeightSource source_of(const ModelConfig& config, const ModelWeight
     ModelWeights some;
     const bool ends = blocks.end == config.layers;
     if (blocks.first == 0 || (ends && config.tie_word_embeddings)) some.embedding = weights.embedding;
+    if (blocks.first == 0) some.positions = weights.positions;
     some.layers.assign(weights.layers.begin() + blocks.first, weights.layers.begin() + blocks.end);
     if (ends) some.final_norm = weights.final_norm;
     if (ends) some.lm_head = weights.lm_head;

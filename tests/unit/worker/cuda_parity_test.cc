@@ -52,7 +52,8 @@ TEST_P(CudaParity, EmbedTokens) {
   for (const int first : {0, 3, 4}) {
     const int end = first == 0 ? vocab : 10;
     const OnDevice part = put(std::vector<float>(embedding.begin() + first * hidden, embedding.begin() + end * hidden));
-    kernels().embed_tokens(stream(), {on_tokens.as<std::int32_t>(), part.get(), out.as<float>(), 4, hidden, first, end});
+    kernels().embed_tokens(
+        stream(), {on_tokens.as<std::int32_t>(), part.get(), out.as<float>(), 4, hidden, first, end, nullptr, nullptr});
     const auto found = get_floats(out, 4 * hidden);
     for (std::size_t t = 0; t < tokens.size(); ++t) {
       const bool here = tokens[t] >= first && tokens[t] < end;
@@ -74,9 +75,9 @@ TEST_P(CudaParity, RmsNorm) {
     const OnDevice on_residual = put_plain(residual), on_bias = put_plain(bias), on_weight = put_plain(weight),
                    out = zeros(rows * hidden);
     std::vector<float> expected(residual.size());
-    cuda::RmsNorm norm{
-        on_residual.as<float>(), on_bias.as<float>(), on_weight.as<float>(), nullptr, out.get(), rows, hidden, 1e-5F};
-    kernels().rms_norm(stream(), norm);
+    cuda::NormRows norm{
+        on_residual.as<float>(), on_bias.as<float>(), on_weight.as<float>(), nullptr, nullptr, out.get(), rows, hidden, 1e-5F};
+    kernels().norm_rows(stream(), norm);
     cpu::add_bias(bias.data(), residual.data(), rows, hidden);
     cpu::rms_norm(residual.data(), weight.data(), expected.data(), rows, hidden, 1e-5F);
     expect_near(get(out, rows * hidden), expected, 1e-5);
@@ -86,9 +87,68 @@ TEST_P(CudaParity, RmsNorm) {
     norm.bias = nullptr;
     norm.rows = index.as<std::int32_t>();
     norm.count = 1;
-    kernels().rms_norm(stream(), norm);
+    kernels().norm_rows(stream(), norm);
     expect_near(get(out, hidden), {expected.end() - hidden, expected.end()}, 1e-5);
     EXPECT_EQ(get_floats(on_residual, rows * hidden), residual);
+  }
+}
+
+// Given rows of widths around and above a block's threads, far from 0, with a bias, LayerNorm is the CPU's of the sum, to 1e-4:
+// differences of numbers near 100 have so many digits; and the sum stays.
+TEST_P(CudaParity, LayerNorm) {
+  Rng rng(32, "cuda layer norm");
+  for (const auto& [rows, hidden] : {std::pair{1, 8}, std::pair{3, 255}, std::pair{2, 2311}}) {
+    auto residual = random(rng, rows * hidden);
+    for (float& each : residual) each += 100;
+    const auto bias = random(rng, hidden), weight = random(rng, hidden), shift = random(rng, hidden);
+    const OnDevice on_residual = put_plain(residual), on_bias = put_plain(bias), on_weight = put_plain(weight),
+                   on_shift = put_plain(shift), out = zeros(rows * hidden);
+    std::vector<float> expected(residual.size());
+    kernels().norm_rows(stream(), {on_residual.as<float>(), on_bias.as<float>(), on_weight.as<float>(), on_shift.as<float>(),
+                                   nullptr, out.get(), rows, hidden, 1e-5F});
+    cpu::add_bias(bias.data(), residual.data(), rows, hidden);
+    cpu::layer_norm(residual.data(), weight.data(), shift.data(), expected.data(), rows, hidden, 1e-5F);
+    expect_near(get(out, rows * hidden), expected, 1e-4);
+    EXPECT_EQ(get_floats(on_residual, rows * hidden), residual);
+  }
+}
+
+// Given learned positions, each token's row is its embedding plus that of its position, also where another rank has its id; a
+// bias comes to each row.
+TEST_P(CudaParity, LearnedPositionsAndBias) {
+  Rng rng(33, "cuda positions");
+  const int hidden = 261, vocab = 7;
+  const auto embedding = random(rng, vocab * hidden), learned = random(rng, 5 * hidden), bias = random(rng, hidden);
+  const std::vector<std::int32_t> tokens{6, 2, 3}, positions{4, 0, 3};
+  const OnDevice on_tokens = put_plain(tokens), on_positions = put_plain(positions), on_learned = put_plain(learned),
+                 part = put(std::vector<float>(embedding.begin() + 3 * hidden, embedding.end())), on_bias = put_plain(bias),
+                 out = put_plain(std::vector<float>(3 * hidden));
+  kernels().embed_tokens(stream(), {on_tokens.as<std::int32_t>(), part.get(), out.as<float>(), 3, hidden, 3, vocab,
+                                    on_positions.as<std::int32_t>(), on_learned.as<float>()});
+  kernels().add_bias(stream(), {out.as<float>(), on_bias.as<float>(), 3, hidden});
+  const auto found = get_floats(out, 3 * hidden);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    for (int i = 0; i < hidden; ++i) {
+      const float token = tokens[t] < 3 ? 0 : embedding[static_cast<std::size_t>(tokens[t] * hidden + i)];
+      const float with_position = token + learned[static_cast<std::size_t>(positions[t] * hidden + i)];
+      EXPECT_EQ(found[t * hidden + static_cast<std::size_t>(i)], with_position + bias[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+// Given values with a bias and without, of widths that are and are not a multiple of a block's threads, relu is the CPU's.
+TEST_P(CudaParity, Relu) {
+  Rng rng(34, "cuda relu");
+  for (const int width : {7, 256, 700}) {
+    const auto values = random(rng, 3 * width), bias = random(rng, width);
+    const OnDevice in = put(values), on_bias = put_plain(bias), out = zeros(3 * width);
+    for (const bool biased : {false, true}) {
+      auto expected = values;
+      if (biased) cpu::add_bias(bias.data(), expected.data(), 3, width);
+      cpu::relu(expected.data(), 3, width);
+      kernels().relu(stream(), {in.get(), out.get(), 3, width, biased ? on_bias.as<float>() : nullptr});
+      expect_near(get(out, 3 * width), expected, 0);
+    }
   }
 }
 
@@ -97,11 +157,16 @@ TEST_P(CudaParity, RmsNorm) {
 TEST_P(CudaParity, SwiGlu) {
   Rng rng(24, "cuda swiglu");
   for (const auto& [rows, width] : {std::pair{1, 8}, std::pair{3, 13}, std::pair{2, 2056}}) {
-    const auto gate_up = random(rng, rows * 2 * width);
+    auto gate_up = random(rng, rows * 2 * width);
+    const auto bias = random(rng, 2 * width);
     std::vector<float> expected(static_cast<std::size_t>(rows * width));
+    const OnDevice in = put(gate_up), on_bias = put_plain(bias), out = zeros(rows * width);
     cpu::swiglu(gate_up.data(), expected.data(), rows, width);
-    const OnDevice in = put(gate_up), out = zeros(rows * width);
-    kernels().swiglu(stream(), {in.get(), out.get(), rows, width});
+    kernels().swiglu(stream(), {in.get(), out.get(), rows, width, nullptr});
+    expect_near(get(out, rows * width), expected, 1e-5);
+    cpu::add_bias(bias.data(), gate_up.data(), rows, 2 * width);
+    cpu::swiglu(gate_up.data(), expected.data(), rows, width);
+    kernels().swiglu(stream(), {in.get(), out.get(), rows, width, on_bias.as<float>()});
     expect_near(get(out, rows * width), expected, 1e-5);
   }
 }

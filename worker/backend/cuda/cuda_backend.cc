@@ -35,13 +35,20 @@ struct DeviceMatrix {
   OnDevice numbers, scales;
 };
 
+// The shift is LayerNorm's.
+struct DeviceNorm {
+  OnDevice weight, shift;
+};
+
 struct DeviceLayer {
-  OnDevice attention_norm, qkv_bias, q_norm, k_norm, out_bias, mlp_norm;
-  DeviceMatrix qkv, attention_out, gate_up, down;
+  DeviceNorm attention_norm, mlp_norm;
+  OnDevice qkv_bias, q_norm, k_norm, out_bias, mlp_in_bias, mlp_out_bias;
+  DeviceMatrix qkv, attention_out, mlp_in, mlp_out;
 };
 
 struct DeviceWeights {
-  OnDevice embedding, final_norm, lm_head;
+  OnDevice embedding, positions, lm_head;
+  DeviceNorm final_norm;
   std::vector<DeviceLayer> layers;
 
   [[nodiscard]] const void* output_matrix() const { return lm_head.get() != nullptr ? lm_head.get() : embedding.get(); }
@@ -60,6 +67,12 @@ class Uploader {
     });
   }
   [[nodiscard]] Result<OnDevice> floats(const std::vector<float>& values) { return as_they_are(values); }
+  [[nodiscard]] Result<DeviceNorm> norm(const NormWeights& from) {
+    DeviceNorm to;
+    WINDLASS_ASSIGN_OR_RETURN(to.weight, floats(from.weight));
+    WINDLASS_ASSIGN_OR_RETURN(to.shift, floats(from.bias));
+    return to;
+  }
   [[nodiscard]] Result<DeviceMatrix> matrix(const WeightMatrix& from) {
     DeviceMatrix to;
     if (from.codes.empty()) {
@@ -104,23 +117,28 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
     WINDLASS_ASSIGN_OR_RETURN(const ModelWeights host, source({block, block + 1}));
     const LayerWeights& from = host.layers.front();
     DeviceLayer layer;
-    WINDLASS_ASSIGN_OR_RETURN(layer.attention_norm, uploader.floats(from.attention_norm.weight));
+    WINDLASS_ASSIGN_OR_RETURN(layer.attention_norm, uploader.norm(from.attention_norm));
     WINDLASS_ASSIGN_OR_RETURN(layer.qkv, uploader.matrix(from.qkv));
     WINDLASS_ASSIGN_OR_RETURN(layer.qkv_bias, uploader.floats(from.qkv_bias));
     WINDLASS_ASSIGN_OR_RETURN(layer.q_norm, uploader.floats(from.q_norm));
     WINDLASS_ASSIGN_OR_RETURN(layer.k_norm, uploader.floats(from.k_norm));
     WINDLASS_ASSIGN_OR_RETURN(layer.attention_out, uploader.matrix(from.attention_out));
     WINDLASS_ASSIGN_OR_RETURN(layer.out_bias, uploader.floats(from.out_bias));
-    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_norm, uploader.floats(from.mlp_norm.weight));
-    WINDLASS_ASSIGN_OR_RETURN(layer.gate_up, uploader.matrix(from.mlp.in));
-    WINDLASS_ASSIGN_OR_RETURN(layer.down, uploader.matrix(from.mlp.out));
+    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_norm, uploader.norm(from.mlp_norm));
+    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_in, uploader.matrix(from.mlp.in));
+    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_in_bias, uploader.floats(from.mlp.in_bias));
+    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_out, uploader.matrix(from.mlp.out));
+    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_out_bias, uploader.floats(from.mlp.out_bias));
     weights.layers.push_back(std::move(layer));
+    if (block == 0) {
+      WINDLASS_ASSIGN_OR_RETURN(weights.positions, uploader.floats(host.positions));
+    }
     // With tied matrices the source gives the embedding with the last block too: one is enough.
     if (weights.embedding.get() == nullptr) {
       WINDLASS_ASSIGN_OR_RETURN(weights.embedding, uploader.matrix(host.embedding));
     }
     if (block + 1 == config.layers) {
-      WINDLASS_ASSIGN_OR_RETURN(weights.final_norm, uploader.floats(host.final_norm.weight));
+      WINDLASS_ASSIGN_OR_RETURN(weights.final_norm, uploader.norm(host.final_norm));
       WINDLASS_ASSIGN_OR_RETURN(weights.lm_head, uploader.matrix(host.lm_head));
     }
   }
@@ -129,7 +147,7 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
 
 // Memory of one forward pass, on the device and pinned.
 struct Working {
-  OnDevice residual, normed, qkv, queries, mixed, gate_up, activated, last, unpacked, logits, summaries, partial, partial_stats,
+  OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, last, unpacked, logits, summaries, partial, partial_stats,
       batch, cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
   Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
@@ -240,7 +258,7 @@ class CudaBackend final : public Backend {
         {&working_.qkv, sizes_.qkv, element},
         {&working_.queries, sizes_.queries, element},
         {&working_.mixed, sizes_.mixed, element},
-        {&working_.gate_up, sizes_.gate_up, element},
+        {&working_.mlp_in, sizes_.mlp_in, element},
         {&working_.activated, sizes_.activated, element},
         {&working_.last, sizes_.last, element},
         {&working_.unpacked, sizes_.unpacked, element},
@@ -264,6 +282,7 @@ class CudaBackend final : public Backend {
     for (const auto& [memory, elements] : pinned) {
       WINDLASS_ASSIGN_OR_RETURN(*memory, Pinned::make(*device_, elements * number));
     }
+    if (config_.positions != Positions::kRotary) return {};
     const cpu::RopeTable table = cpu::make_rope_table(config_, options_.max_context_tokens);
     Uploader uploader(*device_);
     WINDLASS_ASSIGN_OR_RETURN(working_.cos, uploader.floats(table.cos));
@@ -455,8 +474,12 @@ class CudaBackend final : public Backend {
     if (begins()) {
       const auto first = static_cast<int>(slice_.first(config_.vocab_size));
       const auto end = static_cast<int>(slice_.end(config_.vocab_size));
+      // The sum over ranks takes positions from one of them.
+      const bool learned = config_.positions == Positions::kLearned && slice_.rank == 0;
       kernels.embed_tokens(
-          stream, {packed_at<std::int32_t>(batch.ids_at), weights_.embedding.get(), residual, tokens, hidden, first, end});
+          stream, {packed_at<std::int32_t>(batch.ids_at), weights_.embedding.get(), residual, tokens, hidden, first, end,
+                   packed_at<std::int32_t>(batch.positions_at),
+                   learned ? weights_.positions.as<float>() + kLearnedPositionsOffset * config_.hidden_size : nullptr});
       device_->all_reduce(residual, batch.tokens * config_.hidden_size);  // a token's row is at the one rank that has its id
     }
     for (std::int64_t i = skip; i < blocks_.size(); ++i) {
@@ -467,10 +490,17 @@ class CudaBackend final : public Backend {
       add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
       if (marks && slice_.ranks > 1) device_->set_mark(static_cast<int>(i));  // only now have all ranks written theirs
       norm(layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens, working_.normed);
-      multiply(working_.normed, layer.gate_up, working_.gate_up, tokens, hidden, 2 * config_.intermediate_size);
-      kernels.swiglu(stream,
-                     {working_.gate_up.get(), working_.activated.get(), tokens, static_cast<int>(config_.intermediate_size)});
-      add_product(working_.activated, layer.down, tokens, config_.intermediate_size);
+      const std::int64_t width = config_.intermediate_size;
+      multiply(working_.normed, layer.mlp_in, working_.mlp_in, tokens, hidden, config_.mlp_in_size(width));
+      const Activate activate{working_.mlp_in.get(), working_.activated.get(), tokens, static_cast<int>(width),
+                              layer.mlp_in_bias.as<float>()};
+      if (config_.activation == Activation::kSwiGlu) {
+        kernels.swiglu(stream, activate);
+      } else {
+        kernels.relu(stream, activate);
+      }
+      add_product(working_.activated, layer.mlp_out, tokens, width);
+      if (const auto* bias = layer.mlp_out_bias.as<float>()) kernels.add_bias(stream, {residual, bias, tokens, hidden});
     }
     if (!ends() || batch.logit_rows == 0) return;
     const auto rows = static_cast<int>(batch.logit_rows);
@@ -522,10 +552,11 @@ class CudaBackend final : public Backend {
     }
   }
 
-  void norm(const OnDevice& weight, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
-    device_->kernels().rms_norm(device_->handle(kCompute),
-                                {working_.residual.as<float>(), bias, weight.as<float>(), rows, out.get(), count,
-                                 static_cast<int>(config_.hidden_size), static_cast<float>(config_.norm_eps)});
+  void norm(const DeviceNorm& weights, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
+    device_->kernels().norm_rows(
+        device_->handle(kCompute),
+        {working_.residual.as<float>(), bias, weights.weight.as<float>(), weights.shift.as<float>(), rows, out.get(), count,
+         static_cast<int>(config_.hidden_size), static_cast<float>(config_.norm_eps)});
   }
   void multiply(const OnDevice& x, const DeviceMatrix& w, const OnDevice& y, std::int64_t rows, std::int64_t in,
                 std::int64_t out) {

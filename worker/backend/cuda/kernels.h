@@ -36,7 +36,8 @@ struct Bf16 {
 using StreamHandle = void*;
 
 // residual (count, hidden) = embedding (end - first, hidden) at tokens (count): the rows of the ids from `first` to before
-// `end`, which are all of the vocabulary or one rank's; tokens with other ids become zeros.
+// `end`, which are all of the vocabulary or one rank's; tokens with other ids become zeros. To
+// each comes, where there are learned positions, its position's row of them.
 struct EmbedTokens {
   const std::int32_t* tokens;
   const void* embedding;
@@ -45,14 +46,18 @@ struct EmbedTokens {
   int hidden;
   int first;
   int end;
+  const std::int32_t* positions;  // (count); unused without:
+  const float* learned;           // (positions, hidden), or null
 };
 
-// out (count, hidden) = x / rms(x) * weight, row by row. x is residual plus bias, where there is one, and then takes residual's
-// place. With `rows` (count) it is residual at those rows and stays what it was; no bias then.
-struct RmsNorm {
+// out (count, hidden) = x / rms(x) * weight, row by row; or with a shift LayerNorm: (x - mean(x)) / deviation(x) * weight +
+// shift. x is residual plus bias, where there is one, and then takes residual's place. With `rows` (count) it is residual at
+// those rows and stays what it was; no bias then.
+struct NormRows {
   float* residual;           // (any, hidden)
   const float* bias;         // (hidden), or null
   const float* weight;       // (hidden)
+  const float* shift;        // (hidden), or null
   const std::int32_t* rows;  // or null
   void* out;
   int count;
@@ -68,7 +73,7 @@ struct RopeStore {
   const float* bias;    // (heads + 2 kv_heads, head_dim), or null
   const float* q_norm;  // (head_dim), or null, like k_norm
   const float* k_norm;
-  const float* cos;  // (positions, head_dim / 2)
+  const float* cos;  // (positions, head_dim / 2); null, like sin, where nothing is rotated
   const float* sin;
   const std::int32_t* positions;  // (tokens)
   const std::int32_t* slots;      // (tokens)
@@ -129,12 +134,22 @@ struct PrefillAttention {
   int count;
 };
 
-// out (rows, width) = silu(gate) * up, of gate_up (rows, 2 width): gate, then up, in each row.
-struct SwiGlu {
-  const void* gate_up;
+// out (rows, width) = silu(gate) * up, of in (rows, 2 width) plus bias: gate, then up, in each row; or relu(in) of in (rows,
+// width) plus bias.
+struct Activate {
+  const void* in;
   void* out;
   int rows;
   int width;
+  const float* bias;  // as wide as a row of `in`, or null
+};
+
+// residual (rows, hidden) += bias (hidden), in each row.
+struct AddBias {
+  float* residual;
+  const float* bias;
+  int rows;
+  int hidden;
 };
 
 // Between a layer's cache and plain (tokens, 2, kv_heads, head_dim): keys, then values; token t stands at slots[t].
@@ -190,12 +205,14 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
   virtual void embed_tokens(StreamHandle stream, const EmbedTokens& work) const = 0;
-  virtual void rms_norm(StreamHandle stream, const RmsNorm& work) const = 0;
+  virtual void norm_rows(StreamHandle stream, const NormRows& work) const = 0;
   virtual void rope_store(StreamHandle stream, const RopeStore& work) const = 0;
   // The combining included.
   virtual void decode_attention(StreamHandle stream, const DecodeAttention& work) const = 0;
   virtual void prefill_attention(StreamHandle stream, const PrefillAttention& work) const = 0;
-  virtual void swiglu(StreamHandle stream, const SwiGlu& work) const = 0;
+  virtual void swiglu(StreamHandle stream, const Activate& work) const = 0;
+  virtual void relu(StreamHandle stream, const Activate& work) const = 0;
+  virtual void add_bias(StreamHandle stream, const AddBias& work) const = 0;
   virtual void summarise_logits(StreamHandle stream, const SummariseLogits& work) const = 0;
   virtual void read_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void write_kv(StreamHandle stream, const CopyKv& work) const = 0;

@@ -28,7 +28,7 @@ std::array<std::pair<std::int64_t, std::int64_t>, 4> layer_matrices(const ModelC
   const std::int64_t hidden = config.hidden_size;
   return {{{config.q_size() + 2 * config.kv_size(), hidden},
            {hidden, config.q_size()},
-           {2 * config.intermediate_size, hidden},
+           {config.mlp_in_size(config.intermediate_size), hidden},
            {hidden, config.intermediate_size}}};
 }
 
@@ -72,7 +72,7 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.qkv = sizes.rows * (config.q_size() + 2 * config.kv_size());
   sizes.queries = sizes.rows * config.heads * padded_dim_of(config.head_dim);
   sizes.mixed = sizes.rows * config.q_size();
-  sizes.gate_up = sizes.rows * 2 * config.intermediate_size;
+  sizes.mlp_in = sizes.rows * config.mlp_in_size(config.intermediate_size);
   sizes.activated = sizes.rows * config.intermediate_size;
   sizes.last = logit_rows * config.hidden_size;
   if (options.eight_bits()) {
@@ -85,7 +85,7 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   const std::int64_t split_rows = kBlocksPerProcessor * multiprocessors / blocks_of_row(config) + 1;
   sizes.partial = split_rows * config.heads * config.head_dim;
   sizes.partial_stats = split_rows * config.heads * 2;
-  sizes.angles = options.max_context_tokens * (config.head_dim / 2);
+  sizes.angles = config.positions == Positions::kRotary ? options.max_context_tokens * (config.head_dim / 2) : 0;
   sizes.batch = most_packed(sizes.rows, logit_rows, sizes.rows * blocks_for(options.max_context_tokens));
   sizes.kv_copy = kKvCopyTokens * (2 * config.kv_size() + 1);
   return sizes;
@@ -104,16 +104,21 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
     layer += options.eight_bits() ? out * in + out * kFloat : out * in * element;
     plain_layer += out * in * element;
   }
-  const std::int64_t layer_floats = 3 * hidden + config.q_size() + 2 * config.kv_size() + 2 * config.head_dim;
+  const std::int64_t norm = config.norm == Norm::kLayer ? 2 * hidden : hidden;
+  const std::int64_t mlp_biases = config.mlp_bias ? config.mlp_in_size(config.intermediate_size) + hidden : 0;
+  const std::int64_t layer_floats =
+      2 * norm + hidden + config.q_size() + 2 * config.kv_size() + 2 * config.head_dim + mlp_biases;
+  const std::int64_t positions =
+      begins && config.positions == Positions::kLearned ? (config.max_context_tokens + kLearnedPositionsOffset) * hidden : 0;
   const std::int64_t tables = (begins ? 1 : 0) + (ends && !(begins && config.tie_word_embeddings) ? 1 : 0);
   MemoryNeed need;
   need.weights_bytes = blocks.size() * (layer + layer_floats * kFloat) +
-                       tables * slice.size(config.vocab_size) * hidden * element + hidden * kFloat;
+                       tables * slice.size(config.vocab_size) * hidden * element + (norm + positions) * kFloat;
   need.as_plain_bytes = need.weights_bytes + blocks.size() * (plain_layer - layer);
   const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
   need.working_bytes = kFloat * (sizes.residual + sizes.logits + sizes.summaries + sizes.partial + sizes.partial_stats +
                                  2 * sizes.angles + sizes.batch + sizes.kv_copy) +
-                       element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.gate_up + sizes.activated +
+                       element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.mlp_in + sizes.activated +
                                   sizes.last + sizes.unpacked);
   need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
   return need;
@@ -153,13 +158,11 @@ Result<void> check_devices(int ranks, int devices) {
 }
 
 Result<void> check_cuda_model(const ModelConfig& config) {
-  constexpr std::array kServed = {Architecture::kLlama, Architecture::kMistral, Architecture::kQwen2, Architecture::kQwen3};
-  const bool dense = config.norm == Norm::kRms && config.positions == Positions::kRotary &&
-                     config.activation == Activation::kSwiGlu && config.experts == 0 && !config.mlp_bias;
-  if (!dense || std::find(kServed.begin(), kServed.end(), config.architecture) == kServed.end()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("model_type: found {}{}, allowed with --backend cuda are llama, mistral, qwen2 and qwen3",
-                             to_string(config.architecture), dense ? "" : " with layers of another kind")};
+  if (config.experts > 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("model_type: found {} with {} experts a layer, allowed with --backend cuda are models without experts",
+                    to_string(config.architecture), config.experts)};
   }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,

@@ -41,7 +41,7 @@ struct WorkingSizes {
   std::int64_t qkv = 0;
   std::int64_t queries = 0;
   std::int64_t mixed = 0;
-  std::int64_t gate_up = 0;
+  std::int64_t mlp_in = 0;
   std::int64_t activated = 0;
   std::int64_t last = 0;
   std::int64_t unpacked = 0;  // to here

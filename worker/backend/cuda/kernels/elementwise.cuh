@@ -1,5 +1,5 @@
-// Kernels that look at one element, or one row, at a time: embedding lookup, RMSNorm, rotation with the write into the cache,
-// SwiGLU, and the copies between the cache and plain rows. All are bound by memory.
+// Kernels that look at one element, or one row, at a time: embedding lookup, norms, rotation with the write into the cache,
+// activations, and the copies between the cache and plain rows. All are bound by memory.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -15,26 +15,39 @@ template <typename T>
 __global__ void __launch_bounds__(kRowThreads) embed_tokens_kernel(EmbedTokens work) {
   const int token = work.tokens[blockIdx.x];
   float* to = work.residual + static_cast<long long>(blockIdx.x) * work.hidden;
-  if (token < work.first || token >= work.end) {
-    for (int i = static_cast<int>(threadIdx.x); i < work.hidden; i += kRowThreads) to[i] = 0;
-    return;
+  const bool here = token >= work.first && token < work.end;
+  const T* from = static_cast<const T*>(work.embedding) + (here ? static_cast<long long>(token - work.first) * work.hidden : 0);
+  const float* learned = work.learned;
+  if (learned != nullptr) learned += static_cast<long long>(work.positions[blockIdx.x]) * work.hidden;
+  for (int i = static_cast<int>(threadIdx.x); i < work.hidden; i += kRowThreads) {
+    to[i] = (here ? to_float(from[i]) : 0.0F) + (learned != nullptr ? learned[i] : 0.0F);
   }
-  const T* from = static_cast<const T*>(work.embedding) + static_cast<long long>(token - work.first) * work.hidden;
-  for (int i = static_cast<int>(threadIdx.x); i < work.hidden; i += kRowThreads) to[i] = to_float(from[i]);
 }
 
-struct RmsNormShared {
-  float squares[kRowWarps];
+struct NormShared {
+  float values[kRowWarps], squares[kRowWarps];  // sums of warps
 };
 
-// One row a block: each thread sums its share of squares, warps sum by shuffles, then every warp sums the warps for itself.
-template <typename T>
-__global__ void __launch_bounds__(kRowThreads) rms_norm_kernel(RmsNorm work) {
-  auto& shared = shared_memory<RmsNormShared>();
+// Of a block's threads: warps sum by shuffles, then every warp sums the warps for itself.
+__device__ __forceinline__ float sum_over_block(float value, float (&of_warps)[kRowWarps]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarp;
+  value = sum_over<kWarp>(value);
+  if (lane == 0) of_warps[thread / kWarp] = value;
+  __syncthreads();
+  return sum_over<kWarp>(lane < kRowWarps ? of_warps[lane] : 0.0F);
+}
+
+// One row a block.
+template <typename T, bool layer_norm>
+__global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(NormRows work) {
+  auto& shared = shared_memory<NormShared>();
   const int thread = static_cast<int>(threadIdx.x);
   const auto row = static_cast<long long>(work.rows == nullptr ? static_cast<int>(blockIdx.x) : work.rows[blockIdx.x]);
   float* x = work.residual + row * work.hidden;
   T* out = static_cast<T*>(work.out) + static_cast<long long>(blockIdx.x) * work.hidden;
+  const auto width = static_cast<float>(work.hidden);
+  float values = 0;
   float squares = 0;
   for (int i = thread; i < work.hidden; i += kRowThreads) {
     float value = x[i];
@@ -42,15 +55,25 @@ __global__ void __launch_bounds__(kRowThreads) rms_norm_kernel(RmsNorm work) {
       value += work.bias[i];
       x[i] = value;  // read again below by this same thread
     }
+    values += value;
     squares += value * value;
   }
-  squares = sum_over<kWarp>(squares);
-  const int lane = thread % kWarp;
-  if (lane == 0) shared.squares[thread / kWarp] = squares;
-  __syncthreads();
-  const float total = sum_over<kWarp>(lane < kRowWarps ? shared.squares[lane] : 0.0F);
-  const float scale = rsqrtf(total / static_cast<float>(work.hidden) + work.eps);
-  for (int i = thread; i < work.hidden; i += kRowThreads) out[i] = from_float<T>(x[i] * scale * work.weight[i]);
+  float mean = 0;
+  if (layer_norm) {
+    mean = sum_over_block(values, shared.values) / width;
+    squares = 0;  // of differences: what is left of squares without the mean's could be rounding alone
+    for (int i = thread; i < work.hidden; i += kRowThreads) squares += (x[i] - mean) * (x[i] - mean);
+  }
+  const float scale = rsqrtf(sum_over_block(squares, shared.squares) / width + work.eps);
+  for (int i = thread; i < work.hidden; i += kRowThreads) {
+    out[i] = from_float<T>((x[i] - mean) * scale * work.weight[i] + (layer_norm ? work.shift[i] : 0.0F));
+  }
+}
+
+// grid (rows, hidden / threads)
+__global__ void __launch_bounds__(kRowThreads) add_bias_kernel(AddBias work) {
+  const int i = static_cast<int>(blockIdx.y) * kRowThreads + static_cast<int>(threadIdx.x);
+  if (i < work.hidden) work.residual[static_cast<long long>(blockIdx.x) * work.hidden + i] += work.bias[i];
 }
 
 constexpr int kRopeThreads = 128;
@@ -104,14 +127,15 @@ __global__ void __launch_bounds__(kRopeThreads) rope_store_kernel(RopeStore work
     to = static_cast<T*>(value ? work.values : work.keys) +
          (tile * kCacheBlockTokens + slot % kCacheBlockTokens) * work.padded_dim;
   }
-  const int position = value ? 0 : work.positions[token];
+  const bool rotates = !value && work.cos != nullptr;
+  const int position = rotates ? work.positions[token] : 0;
   const auto angles = static_cast<long long>(position < 0 ? 0 : position) * half;
 #pragma unroll
   for (int j = 0; j < kRopePairs; ++j) {
     const int i = lane + j * kWarp;
     if (i >= half) continue;
-    const float cos = value ? 1.0F : work.cos[angles + i];
-    const float sin = value ? 0.0F : work.sin[angles + i];
+    const float cos = rotates ? work.cos[angles + i] : 1.0F;
+    const float sin = rotates ? work.sin[angles + i] : 0.0F;
     to[i] = from_float<T>(first[j] * cos - second[j] * sin);
     to[i + half] = from_float<T>(second[j] * cos + first[j] * sin);
   }
@@ -119,13 +143,14 @@ __global__ void __launch_bounds__(kRopeThreads) rope_store_kernel(RopeStore work
 
 constexpr int kSwiGluThreads = 256;
 
+__device__ __forceinline__ float bias_at(const Activate& work, int i) { return work.bias == nullptr ? 0.0F : work.bias[i]; }
 __device__ __forceinline__ float silu_times(float gate, float up) { return gate / (1.0F + expf(-gate)) * up; }
 
 // grid (rows, width / threads / kVector): 16 bytes a thread where rows are so aligned, else element by element.
 template <typename T>
-__global__ void __launch_bounds__(kSwiGluThreads) swiglu_kernel(SwiGlu work) {
+__global__ void __launch_bounds__(kSwiGluThreads) swiglu_kernel(Activate work) {
   const auto row = static_cast<long long>(blockIdx.x);
-  const T* gate = static_cast<const T*>(work.gate_up) + row * 2 * work.width;
+  const T* gate = static_cast<const T*>(work.in) + row * 2 * work.width;
   const T* up = gate + work.width;
   T* out = static_cast<T*>(work.out) + row * work.width;
   const int first = (static_cast<int>(blockIdx.y) * kSwiGluThreads + static_cast<int>(threadIdx.x)) * kVector<T>;
@@ -136,12 +161,25 @@ __global__ void __launch_bounds__(kSwiGluThreads) swiglu_kernel(SwiGlu work) {
     unpack(load_16(gate + first), gates);
     unpack(load_16(up + first), ups);
 #pragma unroll
-    for (int i = 0; i < kVector<T>; ++i) gates[i] = silu_times(gates[i], ups[i]);
+    for (int i = 0; i < kVector<T>; ++i)
+      gates[i] = silu_times(gates[i] + bias_at(work, first + i), ups[i] + bias_at(work, work.width + first + i));
     store_16(out + first, pack(gates));
     return;
   }
   const int end = first + kVector<T> < work.width ? first + kVector<T> : work.width;
-  for (int i = first; i < end; ++i) out[i] = from_float<T>(silu_times(to_float(gate[i]), to_float(up[i])));
+  for (int i = first; i < end; ++i) {
+    out[i] = from_float<T>(silu_times(to_float(gate[i]) + bias_at(work, i), to_float(up[i]) + bias_at(work, work.width + i)));
+  }
+}
+
+// grid (rows, width / threads)
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) relu_kernel(Activate work) {
+  const int i = static_cast<int>(blockIdx.y) * kRowThreads + static_cast<int>(threadIdx.x);
+  if (i >= work.width) return;
+  const auto at = static_cast<long long>(blockIdx.x) * work.width + i;
+  const float value = to_float(static_cast<const T*>(work.in)[at]) + bias_at(work, i);
+  static_cast<T*>(work.out)[at] = from_float<T>(value < 0.0F ? 0.0F : value);
 }
 
 constexpr int kCopyKvThreads = 256;

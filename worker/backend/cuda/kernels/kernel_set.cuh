@@ -35,8 +35,9 @@ class KernelSet final : public Kernels {
   void embed_tokens(StreamHandle stream, const EmbedTokens& work) const override {
     launch(stream, embed_tokens_kernel<T>, dim3(static_cast<unsigned>(work.count)), kRowThreads, 0, work);
   }
-  void rms_norm(StreamHandle stream, const RmsNorm& work) const override {
-    launch(stream, rms_norm_kernel<T>, dim3(static_cast<unsigned>(work.count)), kRowThreads, sizeof(RmsNormShared), work);
+  void norm_rows(StreamHandle stream, const NormRows& work) const override {
+    launch(stream, work.shift == nullptr ? norm_rows_kernel<T, false> : norm_rows_kernel<T, true>,
+           dim3(static_cast<unsigned>(work.count)), kRowThreads, sizeof(NormShared), work);
   }
   void rope_store(StreamHandle stream, const RopeStore& work) const override {
     const dim3 grid(static_cast<unsigned>(work.tokens), ceil_div(work.heads + 2 * work.kv_heads, kRopeWarps));
@@ -64,7 +65,15 @@ class KernelSet final : public Kernels {
       prefill<256>(stream, work);
     }
   }
-  void swiglu(StreamHandle stream, const SwiGlu& work) const override {
+  void relu(StreamHandle stream, const Activate& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.width, kRowThreads));
+    launch(stream, relu_kernel<T>, grid, kRowThreads, 0, work);
+  }
+  void add_bias(StreamHandle stream, const AddBias& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.hidden, kRowThreads));
+    launch(stream, add_bias_kernel, grid, kRowThreads, 0, work);
+  }
+  void swiglu(StreamHandle stream, const Activate& work) const override {
     const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.width, kSwiGluThreads * kVector<T>));
     launch(stream, swiglu_kernel<T>, grid, kSwiGluThreads, 0, work);
   }
