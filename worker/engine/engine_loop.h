@@ -3,7 +3,7 @@
 // submit(), cancel(), taken(), abandoned(), received(), drain() and the getters may be called from any thread; they never wait
 // for a step. Sinks are called on a thread of their own, in order, once for each TokenEvent of their request: what they write
 // to clients holds no iteration up. They must not block, and of the loop they may call cancel() alone. Counts and times go into
-// the injected WorkerMetrics before a sink hears of them.
+// the injected WorkerMetrics before a sink hears of them; the gauges of load may be ahead of both.
 #pragma once
 
 #include <condition_variable>

@@ -57,8 +57,8 @@ class Sampler {
   // What sample() needs of the next row: a summary, or the row itself.
   [[nodiscard]] RowNeed need() const;
   // The same of a row's summary, made for need(). `row` gives the row itself; it is asked for where the summary turns out to be
-  // too little, never greedy or with top-k: then the token is the very one that the row makes. Without, it follows the same
-  // distribution. Errors: also those of `row`.
+  // too little, never greedy or with a top-k below the vocabulary: then the token is the very one that the row makes. Without,
+  // it follows the same distribution. Errors: also those of `row`.
   using RowOf = std::function<Result<std::span<const float>>()>;
   [[nodiscard]] Result<Sampled> sample(const LogitSummary& summary, const RowOf& row);
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,7 @@ class Watched final : public InstantBackend {
 };
 
 [[noreturn]] void be_worker(const std::filesystem::path& folder, int port, std::int64_t sequences, Measured& measured) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, kName);

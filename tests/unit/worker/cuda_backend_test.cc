@@ -174,14 +174,16 @@ TEST_P(CudaBackend, LongContexts) {
 }
 
 // Given weights of eight bits, a prompt of more rows than few ones and then single tokens, through graphs too, have the logits
-// of the reference on the numbers that the codes stand for; also where rows are not aligned for the product of few.
+// of the reference on the numbers that the codes stand for; also where rows are not aligned for the product of few, and where
+// matrices are unpacked in several parts.
 TEST_P(CudaBackend, EightBitWeights) {
   Rng rng(8, "cuda eight bits");
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
     for (const std::int64_t hidden : {48, 36}) {
       SCOPED_TRACE(fmt::format("{} {}", to_string(format), hidden));
       ModelConfig config = dense_config(rng);
-      config.hidden_size = hidden;
+      config.hidden_size = hidden == 36 ? hidden : 144;  // of 144: also what is added to the residual stream
+      config.intermediate_size = 150;
       ModelWeights weights = random_weights(config, 3, format);
       if (bf16()) weights = rounded(std::move(weights));
       CudaBackendOptions options;
@@ -190,6 +192,7 @@ TEST_P(CudaBackend, EightBitWeights) {
       options.max_logit_rows = 1;
       options.max_context_tokens = config.max_context_tokens;
       options.weights = format;
+      options.most_unpacked = 1;  // 128 rows at a time
       auto backend = make(config, weights, options);
       ASSERT_TRUE(backend.ok()) << backend.error().message;
       const auto tokens = random_tokens(rng, config, 84);

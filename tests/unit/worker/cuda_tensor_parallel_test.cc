@@ -145,8 +145,10 @@ class CudaTensorParallel : public ::testing::TestWithParam<CudaCase> {
   }
   [[nodiscard]] static bool bf16() { return GetParam().precision == cuda::Precision::kBf16; }
   [[nodiscard]] static std::vector<int> degrees() { return GetParam().gpu ? std::vector<int>{2} : std::vector<int>{2, 4}; }
-  [[nodiscard]] static ModelWeights weights_of(const ModelConfig& config, std::uint64_t seed) {
-    return bf16() ? testing::rounded(random_weights(config, seed)) : random_weights(config, seed);
+  [[nodiscard]] static ModelWeights weights_of(const ModelConfig& config, std::uint64_t seed,
+                                               WeightFormat format = WeightFormat::kFp32) {
+    ModelWeights weights = random_weights(config, seed, format);
+    return bf16() ? testing::rounded(std::move(weights)) : weights;
   }
   [[nodiscard]] static std::unique_ptr<Backend> alone(const ModelConfig& config, const ModelWeights& weights,
                                                       const CudaBackendOptions& options) {
@@ -166,9 +168,9 @@ std::vector<CudaCase> rank_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, CudaTensorParallel, ::testing::ValuesIn(rank_cases()), testing::case_name);
 
-// Given random dense models (vocabularies that do not divide, tied embeddings, windows, biases and norms of heads) and
-// schedules of batches, chunks, preemptions and decode steps that become graphs, several ranks give the logits of one, in FP32
-// within 1e-4, and its greedy tokens but where the top two lie closer than that.
+// Given random dense models (vocabularies that do not divide, tied embeddings, windows, biases and norms of heads, plain
+// weights and some of eight bits) and schedules of batches, chunks, preemptions and decode steps that become graphs, several
+// ranks give the logits of one, in FP32 within 1e-4, and its greedy tokens but where the top two lie closer than that.
 TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
   for (const int ranks : degrees()) {
     std::int64_t preemptions = 0;
@@ -177,8 +179,9 @@ TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
       SCOPED_TRACE(fmt::format("{} ranks, seed {}", ranks, seed));
       Rng rng(seed, "cuda ranks");
       const ModelConfig config = cut_config(rng, ranks);
-      const ModelWeights weights = weights_of(config, seed);
-      const CudaBackendOptions options = cut_options(config, 7);
+      CudaBackendOptions options = cut_options(config, 7);
+      options.weights = seed == 0 ? WeightFormat::kFp32 : WeightFormat::kFp8;
+      const ModelWeights weights = weights_of(config, seed, options.weights);
       const auto reference = alone(config, weights, options);
       const DeviceRanks cut(GetParam(), config, weights, options, ranks);
       Both both(config, *reference, *cut.backend, nullptr);

@@ -59,6 +59,11 @@ class GatedBackend final : public Backend {
     allowed_ += steps;
     changed_.notify_all();
   }
+  // Whether all steps that are allowed have begun, soon.
+  bool all_begun() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return allowed_ == 0; });
+  }
 
  private:
   [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
@@ -66,6 +71,7 @@ class GatedBackend final : public Backend {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return allowed_ > 0; });
     --allowed_;
+    changed_.notify_all();
     return inner_->forward(chunks, layer_done, skip);
   }
 
@@ -200,6 +206,64 @@ TEST_F(Loop, DestructionEndsEverything) {
     gate->allow(1000);
   }
   EXPECT_EQ(running.wait().second, FinishReason::kCancelled);
+  EXPECT_EQ(waiting.wait().second, FinishReason::kCancelled);
+}
+
+// Given a sink that does not return, the engine goes on with its steps; later the sink hears of all tokens in their order, and
+// may cancel another request meanwhile.
+TEST_F(Loop, SinksHoldNoStepUp) {
+  const auto [loop, gate] = make();
+  std::promise<void> go;
+  const std::shared_future<void> released = go.get_future().share();
+  Collector slow, other;
+  const auto other_id = loop->submit(greedy({7}, 200), other.sink());
+  ASSERT_TRUE(other_id.ok());
+  const auto tell = slow.sink();
+  const auto taken = loop->submit(greedy({5}, 30), [&, &to = *loop](const TokenEvent& event) {
+    if (event.generated_tokens == 1) {
+      released.wait();
+      to.cancel(*other_id, "test");
+    }
+    tell(event);
+  });
+  ASSERT_TRUE(taken.ok());
+  gate->allow(20);
+  EXPECT_TRUE(gate->all_begun());
+  go.set_value();
+  gate->allow(1000);
+  EXPECT_EQ(slow.wait().first, expected({5}, 30));
+  EXPECT_EQ(other.wait().second, FinishReason::kCancelled);
+}
+
+// Given a loop that is destroyed while a sink has not returned, with tokens that nobody has been told of yet, every sink hears
+// of all and of an end before the loop is gone.
+TEST_F(Loop, DestructionTellsWhatIsUntold) {
+  auto [loop, gate] = make();
+  std::promise<void> go;
+  const std::shared_future<void> released = go.get_future().share();
+  Collector slow, waiting;
+  const auto tell = slow.sink();
+  ASSERT_TRUE(loop->submit(greedy({5}, 200),
+                           [&](const TokenEvent& event) {
+                             if (event.generated_tokens == 1) released.wait();
+                             tell(event);
+                           })
+                  .ok());
+  gate->allow(5);
+  EXPECT_TRUE(gate->all_begun());
+  ASSERT_TRUE(loop->submit(greedy({6}, 200), waiting.sink()).ok());
+  // It cannot end before its engine, which waits for the gate.
+  std::thread releases([&go, &at = *loop, &opens = *gate] {
+    while (!at.draining()) std::this_thread::yield();
+    go.set_value();
+    opens.allow(1000);
+  });
+  loop.reset();
+  releases.join();
+  const auto [text, end] = slow.wait();
+  EXPECT_EQ(end, FinishReason::kCancelled);
+  EXPECT_GE(text.size(), 5U);
+  EXPECT_EQ(text, expected({5}, static_cast<std::int64_t>(text.size())));
   EXPECT_EQ(waiting.wait().second, FinishReason::kCancelled);
 }
 

@@ -579,7 +579,7 @@ class CudaBackend final : public Backend {
     Gemm part = work;
     part.w = working_.unpacked.get();
     part.y_stride = work.out;
-    const std::int64_t most = unpacked_rows(work.out, work.in);
+    const std::int64_t most = unpacked_rows(work.out, work.in, options_.most_unpacked);
     const std::int64_t element = work.float_out ? static_cast<std::int64_t>(sizeof(float)) : bytes_of(device_->precision());
     for (std::int64_t first = 0; first < work.out; first += most) {
       part.out = std::min(most, work.out - first);

@@ -53,9 +53,9 @@ std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::in
   return splits;
 }
 
-std::int64_t unpacked_rows(std::int64_t out, std::int64_t in) {
-  constexpr std::int64_t kNumbers = 16LL << 20U, kRows = 128;
-  return std::min(out, std::max(kNumbers / in / kRows, std::int64_t{1}) * kRows);
+std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most) {
+  constexpr std::int64_t kRows = 128;
+  return std::min(out, std::max(most / in / kRows, std::int64_t{1}) * kRows);
 }
 
 WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, int multiprocessors) {
@@ -76,7 +76,8 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.activated = sizes.rows * config.intermediate_size;
   sizes.last = logit_rows * config.hidden_size;
   if (options.eight_bits()) {
-    for (const auto& [out, in] : layer_matrices(config)) sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in) * in);
+    for (const auto& [out, in] : layer_matrices(config))
+      sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
   }
   sizes.logits = logit_rows * slice.size(config.vocab_size);
   const std::int64_t segments = (slice.size(config.vocab_size) + kSummarySegment - 1) / kSummarySegment;

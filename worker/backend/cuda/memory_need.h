@@ -23,7 +23,8 @@ struct CudaBackendOptions {
   int multiprocessors = 0;
   RankGroup* group = nullptr;  // of device_rank_sizes(); null: there is this rank alone
   WeightFormat weights =
-      WeightFormat::kFp32;  // of the layers' matrices: kFp32 is what the device computes with, else eight bits
+      WeightFormat::kFp32;                   // of the layers' matrices: kFp32 is what the device computes with, else eight bits
+  std::int64_t most_unpacked = 16LL << 20U;  // numbers at a time, of weights of eight bits: unpacked_rows()
 
   [[nodiscard]] bool eight_bits() const { return weights != WeightFormat::kFp32; }
 
@@ -70,12 +71,13 @@ struct MemoryNeed {
 // Tokens that one piece of read_kv() and write_kv() moves.
 inline constexpr std::int64_t kKvCopyTokens = 256;
 
+// Rows of a matrix of eight bits (out, in) that are unpacked at a time, of `most` numbers if that is as many as 128 rows: a
+// multiple of 128, so that what their product gives begins where products may write.
+[[nodiscard]] std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most);
+
 // Parts of a context that decode attention runs beside each other, so that `rows` of them fill the device: a power of two, at
 // most kMostSplits.
 inline constexpr std::int64_t kMostSplits = 64;
-// Rows of a matrix of eight bits (out, in) that are unpacked at a time: a multiple of 128, so that what their product gives
-// begins where products may write.
-[[nodiscard]] std::int64_t unpacked_rows(std::int64_t out, std::int64_t in);
 // `config`: with as many heads as are on this device.
 [[nodiscard]] std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens,
                                          int multiprocessors);
