@@ -43,6 +43,15 @@ class CudaBackend : public testing::OnCudaDevice {
     }
     return cuda::make_cuda_backend(config, source_of(config, weights), std::move(device), options);
   }
+  // For batches of 32 tokens and contexts of 64.
+  static CudaBackendOptions small_options(std::int64_t kv_blocks, std::int64_t logit_rows) {
+    CudaBackendOptions options;
+    options.kv_blocks = kv_blocks;
+    options.max_batch_tokens = 32;
+    options.max_logit_rows = logit_rows;
+    options.max_context_tokens = 64;
+    return options;
+  }
   // FP32 against FP32 or double: some 1e-5 of logits near 1. In BF16 what passes between operations is rounded to 8 bits, some
   // ten times a layer: a row is a few hundredths of its length off.
   template <typename Expected>
@@ -216,11 +225,7 @@ TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
   Rng rng(8, "cuda graphs");
   ModelConfig config = dense_config(rng);
   const ModelWeights weights = rounded(random_weights(config, 3));
-  CudaBackendOptions options;
-  options.kv_blocks = 8;
-  options.max_batch_tokens = 32;
-  options.max_logit_rows = 8;
-  options.max_context_tokens = 64;
+  const CudaBackendOptions options = small_options(8, 8);
   auto backend = make(config, weights, options);
   ASSERT_TRUE(backend.ok()) << backend.error().message;
   const auto tokens = random_tokens(rng, config, 8);
@@ -253,11 +258,7 @@ TEST_P(CudaBackend, SumsUpTheRowsThatNeedNoMore) {
   ModelConfig config = dense_config(rng);
   config.vocab_size = cuda::kSummarySegment + 100;
   const ModelWeights weights = rounded(random_weights(config, 12));
-  CudaBackendOptions options;
-  options.kv_blocks = 8;
-  options.max_batch_tokens = 32;
-  options.max_logit_rows = 6;
-  options.max_context_tokens = 64;
+  const CudaBackendOptions options = small_options(8, 6);
   auto backend = make(config, weights, options);
   ASSERT_TRUE(backend.ok()) << backend.error().message;
   testing::expect_rows_by_need(rng, config, **backend);
@@ -294,11 +295,7 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
   ModelConfig config = dense_config(rng);
   config.vocab_size = cuda::kSummarySegment + 100;
   const ModelWeights weights = rounded(random_weights(config, 14));
-  CudaBackendOptions options;
-  options.kv_blocks = 32;
-  options.max_batch_tokens = 32;
-  options.max_logit_rows = 6;
-  options.max_context_tokens = 64;
+  const CudaBackendOptions options = small_options(32, 6);
   auto made = make(config, weights, options);
   ASSERT_TRUE(made.ok()) << made.error().message;
   std::vector<std::vector<std::int32_t>> prompts;
