@@ -262,7 +262,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
 }
 
 int run(const Options& options) {
-  std::cerr << "the worker around an instant model\n";
+  std::cerr << "the worker around a model that waits\n";
   const auto overhead = overhead_through_http(kMostSequences);
   if (!overhead.ok()) {
     std::cerr << "worker_benchmark: " << overhead.error().message << '\n';

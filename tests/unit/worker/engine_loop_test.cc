@@ -212,17 +212,18 @@ TEST_F(Loop, DestructionEndsEverything) {
 // Given a sink that does not return, the engine goes on with its steps; later the sink hears of all tokens in their order, and
 // may cancel another request meanwhile.
 TEST_F(Loop, SinksHoldNoStepUp) {
-  const auto [loop, gate] = make();
   std::promise<void> go;
   const std::shared_future<void> released = go.get_future().share();
   Collector slow, other;
+  const auto tell = slow.sink();
+  const auto [loop, gate] = make();  // ends before what its sinks use
   const auto other_id = loop->submit(greedy({7}, 200), other.sink());
   ASSERT_TRUE(other_id.ok());
-  const auto tell = slow.sink();
-  const auto taken = loop->submit(greedy({5}, 30), [&, &to = *loop](const TokenEvent& event) {
+  const auto taken = loop->submit(greedy({5}, 30), [&, &to = *loop, &opens = *gate](const TokenEvent& event) {
     if (event.generated_tokens == 1) {
       released.wait();
       to.cancel(*other_id, "test");
+      opens.allow(1000);  // only now: the other one would have come to its end
     }
     tell(event);
   });
@@ -230,7 +231,6 @@ TEST_F(Loop, SinksHoldNoStepUp) {
   gate->allow(20);
   EXPECT_TRUE(gate->all_begun());
   go.set_value();
-  gate->allow(1000);
   EXPECT_EQ(slow.wait().first, expected({5}, 30));
   EXPECT_EQ(other.wait().second, FinishReason::kCancelled);
 }
@@ -238,11 +238,11 @@ TEST_F(Loop, SinksHoldNoStepUp) {
 // Given a loop that is destroyed while a sink has not returned, with tokens that nobody has been told of yet, every sink hears
 // of all and of an end before the loop is gone.
 TEST_F(Loop, DestructionTellsWhatIsUntold) {
-  auto [loop, gate] = make();
   std::promise<void> go;
   const std::shared_future<void> released = go.get_future().share();
   Collector slow, waiting;
   const auto tell = slow.sink();
+  auto [loop, gate] = make();
   ASSERT_TRUE(loop->submit(greedy({5}, 200),
                            [&](const TokenEvent& event) {
                              if (event.generated_tokens == 1) released.wait();

@@ -22,8 +22,8 @@ struct CudaBackendOptions {
   // For how many decode attention is cut; 0: as many as the device has. Ranks must cut alike.
   int multiprocessors = 0;
   RankGroup* group = nullptr;  // of device_rank_sizes(); null: there is this rank alone
-  WeightFormat weights =
-      WeightFormat::kFp32;                   // of the layers' matrices: kFp32 is what the device computes with, else eight bits
+  // Of the layers' matrices: kFp32 is what the device computes with, else eight bits.
+  WeightFormat weights = WeightFormat::kFp32;
   std::int64_t most_unpacked = 16LL << 20U;  // numbers at a time, of weights of eight bits: unpacked_rows()
 
   [[nodiscard]] bool eight_bits() const { return weights != WeightFormat::kFp32; }
