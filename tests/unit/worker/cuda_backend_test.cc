@@ -24,8 +24,8 @@ namespace windlass::worker {
 namespace {
 
 using cuda::CudaBackendOptions;
-using testing::dense_config;
 using ::testing::HasSubstr;
+using testing::random_config;
 using testing::random_tokens;
 using testing::random_weights;
 using testing::rounded;
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaBackend, ::testing::ValuesIn(backend_cases
 TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "cuda forward");
   for (int round = 0; round < 5; ++round) {
-    const ModelConfig config = dense_config(rng);
+    const ModelConfig config = random_config(rng, precision());
     ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
     if (bf16()) weights = rounded(std::move(weights));
     CudaBackendOptions options;
@@ -190,7 +190,7 @@ TEST_P(CudaBackend, EightBitWeights) {
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
     for (const std::int64_t hidden : {144, 36}) {  // with 144 also what is added to the residual stream is in parts
       SCOPED_TRACE(fmt::format("{} {}", to_string(format), hidden));
-      ModelConfig config = dense_config(rng);
+      ModelConfig config = random_config(rng, precision());
       config.hidden_size = hidden;
       config.intermediate_size = 150;
       ModelWeights weights = random_weights(config, 3, format);
@@ -223,7 +223,7 @@ TEST_P(CudaBackend, EightBitWeights) {
 // batches between, the logits are the same bits each time; a shorter batch in the same graph too.
 TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
   Rng rng(8, "cuda graphs");
-  ModelConfig config = dense_config(rng);
+  ModelConfig config = random_config(rng, precision());
   const ModelWeights weights = rounded(random_weights(config, 3));
   const CudaBackendOptions options = small_options(8, 8);
   auto backend = make(config, weights, options);
@@ -255,7 +255,7 @@ TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
 // whole.
 TEST_P(CudaBackend, SumsUpTheRowsThatNeedNoMore) {
   Rng rng(12, "cuda needs");
-  ModelConfig config = dense_config(rng);
+  ModelConfig config = random_config(rng, precision());
   config.vocab_size = cuda::kSummarySegment + 100;
   const ModelWeights weights = rounded(random_weights(config, 12));
   const CudaBackendOptions options = small_options(8, 6);
@@ -292,7 +292,7 @@ class RowsAlone final : public Backend {
 // same tokens from summaries as from rows, and tells the same of them.
 TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
   Rng rng(14, "cuda engine");
-  ModelConfig config = dense_config(rng);
+  ModelConfig config = random_config(rng, precision());
   config.vocab_size = cuda::kSummarySegment + 100;
   const ModelWeights weights = rounded(random_weights(config, 14));
   const CudaBackendOptions options = small_options(32, 6);
@@ -354,7 +354,7 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
 TEST_P(CudaBackend, PartsOfAModel) {
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     Rng rng(seed, "cuda parts");
-    ModelConfig config = dense_config(rng);
+    ModelConfig config = random_config(rng, precision());
     config.layers = 3;
     config.windows = {0, 9, 0};
     const ModelWeights weights = rounded(random_weights(config, seed));
@@ -391,7 +391,7 @@ TEST_P(CudaBackend, PartsOfAModel) {
 TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng(seed, "cuda move");
-    const ModelConfig config = dense_config(rng);
+    const ModelConfig config = random_config(rng, precision());
     const ModelWeights weights = rounded(random_weights(config, seed));
     CudaBackendOptions options;
     options.kv_blocks = 6;
@@ -435,10 +435,11 @@ TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
   }
 }
 
-// Given more tokens than the backend was made for, heads larger than the kernels take, and a source that fails, it says so.
+// Given more tokens than the backend was made for, heads larger and experts more than the kernels take, and a source that
+// fails, it says so.
 TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   Rng rng(1, "cuda large");
-  ModelConfig config = dense_config(rng);
+  ModelConfig config = random_config(rng, precision());
   const ModelWeights weights = random_weights(config, 1);
   CudaBackendOptions options;
   options.kv_blocks = 4;
@@ -464,12 +465,15 @@ TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   const auto large = make(config, weights, options);
   ASSERT_FALSE(large.ok());
   EXPECT_EQ(large.error().message, "head_dim: found 258, allowed with --backend cuda is at most 256");
-  config.experts = 8;
-  config.architecture = Architecture::kMixtral;
+  config.experts = 8000;
+  config.experts_per_token = 33;
   const auto experts = make(config, weights, options);
   ASSERT_FALSE(experts.ok());
-  EXPECT_EQ(experts.error().message,
-            "model_type: found mixtral with 8 experts a layer, allowed with --backend cuda are models without experts");
+  EXPECT_EQ(experts.error().message, "num_experts: found 8000, allowed with --backend cuda is at most 4096");
+  config.experts = 40;
+  const auto each = make(config, weights, options);
+  ASSERT_FALSE(each.ok());
+  EXPECT_EQ(each.error().message, "num_experts_per_tok: found 33, allowed with --backend cuda is at most 32");
 }
 
 // Given random models in each precision, with weights of each format, what the backend takes of a device is what memory_need()
@@ -478,7 +482,7 @@ TEST(CudaMemory, IsTakenAsSaid) {
   for (std::uint64_t seed = 0; seed < 9; ++seed) {
     const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
     Rng rng(seed, "cuda memory");
-    const ModelConfig config = dense_config(rng);
+    const ModelConfig config = random_config(rng);
     const WeightFormat format = seed % 3 == 0 ? WeightFormat::kFp32 : seed % 3 == 1 ? WeightFormat::kInt8 : WeightFormat::kFp8;
     const ModelWeights weights = random_weights(config, seed, format);
     CudaBackendOptions options;
@@ -502,7 +506,7 @@ TEST(CudaMemory, IsTakenAsSaid) {
 // Given a device that breaks, forward() says so, and tells who is to know, each time from then on; copies do no harm.
 TEST(CudaDeviceLost, IsToldOf) {
   Rng rng(1, "cuda lost");
-  const ModelConfig config = dense_config(rng);
+  const ModelConfig config = random_config(rng);
   const ModelWeights weights = random_weights(config, 1);
   std::atomic<bool> broken = false;
   cuda::emulation::DeviceOptions device;
@@ -534,7 +538,7 @@ TEST(CudaDeviceLost, IsToldOf) {
 
 class CudaGolden : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, CudaGolden,
-                         ::testing::Combine(::testing::ValuesIn(testing::kDenseGoldenModels), ::testing::Bool()),
+                         ::testing::Combine(::testing::ValuesIn(testing::kGoldenModels), ::testing::Bool()),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "Gpu" : "Emulated");
                          });

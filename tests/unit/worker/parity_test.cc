@@ -67,9 +67,7 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, Parity,
-                         ::testing::Values("llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3", "opt", "mixtral",
-                                           "qwen3_moe", "qwen3_moe_sparse"),
+INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels),
                          [](const auto& made) { return std::string(made.param); });
 
 }  // namespace

@@ -42,10 +42,13 @@ struct WorkingSizes {
   std::int64_t qkv = 0;
   std::int64_t queries = 0;
   std::int64_t mixed = 0;
-  std::int64_t mlp_in = 0;
+  std::int64_t mlp_in = 0;  // of rows, or of what goes to experts
   std::int64_t activated = 0;
   std::int64_t last = 0;
   std::int64_t unpacked = 0;  // to here
+  std::int64_t router_logits = 0;
+  std::int64_t entry_numbers = 0;  // int32 and float: ExpertEntries, and which experts were chosen
+  std::int64_t entry_rows = 0;     // what experts give, before it is added up
   std::int64_t logits = 0;
   std::int64_t summaries = 0;  // of the logits' rows, then of their segments
   std::int64_t partial = 0;

@@ -56,6 +56,23 @@ constexpr int kFewWarps = kFewThreads / kWarp;
 constexpr int kFewChannels = 32;  // rows of w, of a block
 constexpr int kFewStep = 64;      // columns of w, of a warp at once
 
+// What a matrix's numbers are: of the storage type, or codes.
+enum class Stored { kPlain, kInt8, kFp8 };
+
+// Of w (out, in) and the rows of x that it is multiplied with: numbers of brain floats, or codes and scales.
+struct FewRows {
+  const Bf16* x;
+  const std::int32_t* of_x;  // which rows of x; null: the first ones
+  const void* w;
+  const float* scales;  // (out), with codes
+  void* y;              // (rows, out)
+  int rows;
+  int in;
+  int out;
+  bool float_out;
+  bool accumulate;
+};
+
 // kTiles: of 8 rows of x.
 template <int kTiles>
 struct FewShared {
@@ -70,55 +87,71 @@ __device__ __forceinline__ unsigned two_numbers(unsigned codes) {
                                                                        << 16U;
 }
 
-// grid (out / kFewChannels): the warps of a block share the columns, each taking kFewStep of them in turn, and add up at the
-// end, always in the same order. A lane reads 16 codes of a row at once, and the 16 numbers of x that belong to them: which
+// 16 of a matrix's numbers, as they are stored.
+template <Stored stored>
+struct Sixteen {
+  static constexpr int kLoads = stored == Stored::kPlain ? 2 : 1;
+  unsigned words[4 * kLoads] = {};
+
+  __device__ __forceinline__ void load(const void* w, long long at) {
+    const auto* from = static_cast<const unsigned char*>(w) + at * kLoads;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const uint4 raw = load_16(from + 16 * i);
+      words[4 * i] = raw.x;
+      words[4 * i + 1] = raw.y;
+      words[4 * i + 2] = raw.z;
+      words[4 * i + 3] = raw.w;
+    }
+  }
+  // Numbers 2 i and 2 i + 1 as brain floats in a register.
+  [[nodiscard]] __device__ __forceinline__ unsigned two(int i) const {
+    if constexpr (stored == Stored::kPlain) {
+      return words[i];
+    } else {
+      return two_numbers<stored == Stored::kFp8>(words[i / 2] >> (i % 2 * 16));
+    }
+  }
+};
+
+// Channels first_channel and on of y: the warps of a block share the columns, each taking kFewStep of them in turn, and add up
+// at the end, always in the same order. A lane reads 16 numbers of a row at once, and the 16 of x that belong to them: which
 // columns a product on the tensor cores calls its first does not matter as long as both its sides agree.
-template <int kTiles, bool fp8>
-__global__ void __launch_bounds__(kFewThreads) multiply_few_kernel(MultiplyFew work) {
+template <int kTiles, Stored stored>
+__device__ __forceinline__ void multiply_few_rows(const FewRows& work, int first_channel) {
   auto& shared = shared_memory<FewShared<kTiles>>();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int first_channel = static_cast<int>(blockIdx.x) * kFewChannels;
-  const auto* const x = static_cast<const Bf16*>(work.x);
   float sums[2][kTiles][4] = {};
   for (int begin = warp * kFewStep; begin < work.in; begin += kFewWarps * kFewStep) {
     const int column = begin + lane % 4 * kCodes;
-    unsigned codes[2][2][4] = {};  // of channels lane / 4 and, 8 later, of two sixteens
-    unsigned numbers[kTiles][8] = {};
+    Sixteen<stored> numbers[2][2];  // of channels lane / 4 and, 8 later, of two sixteens
+    Sixteen<Stored::kPlain> x[kTiles];
     if (column < work.in) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int channel = first_channel + c * 8 + lane / 4;
-        if (channel >= work.out) continue;
-        const uint4 raw = load_16(work.codes + static_cast<long long>(channel) * work.in + column);
-        unsigned(&to)[4] = codes[c / 2][c % 2];
-        to[0] = raw.x;
-        to[1] = raw.y;
-        to[2] = raw.z;
-        to[3] = raw.w;
+        if (channel < work.out) numbers[c / 2][c % 2].load(work.w, static_cast<long long>(channel) * work.in + column);
       }
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const int row = n * 8 + lane / 4;
         if (row >= work.rows) continue;
-        const Bf16* from = x + static_cast<long long>(row) * work.in + column;
-        const uint4 low = load_16(from);
-        const uint4 high = load_16(from + 8);
-        const unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-        for (int i = 0; i < 8; ++i) numbers[n][i] = words[i];
+        const int of_x = work.of_x == nullptr ? row : work.of_x[row];
+        x[n].load(work.x, static_cast<long long>(of_x) * work.in + column);
       }
     }
 #pragma unroll
     for (int four = 0; four < 4; ++four) {
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
-        const unsigned low = codes[m][0][four];
-        const unsigned high = codes[m][1][four];
-        const unsigned left[4] = {two_numbers<fp8>(low), two_numbers<fp8>(high), two_numbers<fp8>(low >> 16U),
-                                  two_numbers<fp8>(high >> 16U)};
+        const Sixteen<stored>& low = numbers[m][0];
+        const Sixteen<stored>& high = numbers[m][1];
+        const unsigned left[4] = {low.two(2 * four), high.two(2 * four), low.two(2 * four + 1), high.two(2 * four + 1)};
 #pragma unroll
-        for (int n = 0; n < kTiles; ++n) multiply_accumulate(sums[m][n], left, numbers[n][2 * four], numbers[n][2 * four + 1]);
+        for (int n = 0; n < kTiles; ++n) {
+          if (n * 8 < work.rows) multiply_accumulate(sums[m][n], left, x[n].two(2 * four), x[n].two(2 * four + 1));
+        }
       }
     }
   }
@@ -140,7 +173,7 @@ __global__ void __launch_bounds__(kFewThreads) multiply_few_kernel(MultiplyFew w
     float total = 0;
 #pragma unroll
     for (int w = 0; w < kFewWarps; ++w) total += shared.sums[w][row][i % kFewChannels];
-    total *= work.scales[channel];
+    if (stored != Stored::kPlain) total *= work.scales[channel];
     const auto at = static_cast<long long>(row) * work.out + channel;
     if (!work.float_out) {
       static_cast<Bf16*>(work.y)[at] = from_float<Bf16>(total);
@@ -149,6 +182,14 @@ __global__ void __launch_bounds__(kFewThreads) multiply_few_kernel(MultiplyFew w
     float& to = static_cast<float*>(work.y)[at];
     to = work.accumulate ? to + total : total;
   }
+}
+
+// grid (out / kFewChannels)
+template <int kTiles, Stored stored>
+__global__ void __launch_bounds__(kFewThreads) multiply_few_kernel(MultiplyFew work) {
+  multiply_few_rows<kTiles, stored>({static_cast<const Bf16*>(work.x), nullptr, work.codes, work.scales, work.y, work.rows,
+                                     work.in, work.out, work.float_out, work.accumulate},
+                                    static_cast<int>(blockIdx.x) * kFewChannels);
 }
 
 }  // namespace
