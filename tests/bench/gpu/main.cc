@@ -67,6 +67,7 @@ struct Model {
   const char* name;
   ModelConfig config;
   WeightFormat weights;
+  bool fp8_activations = false;
 };
 
 // Numbers in (-scale, scale): fast ones, since there are billions.
@@ -128,6 +129,7 @@ Result<std::unique_ptr<Backend>> make_backend(const Model& model) {
   options.max_logit_rows = kMostSequences;
   options.max_context_tokens = kContext;
   options.weights = model.weights;
+  options.fp8_activations = model.fp8_activations;
   WINDLASS_ASSIGN_OR_RETURN(auto device, worker::cuda::open_device(worker::cuda::Precision::kBf16));
   return worker::cuda::make_cuda_backend(
       config, [&](BlockRange blocks) { return weights_of(config, layer, blocks); }, std::move(device), options);
@@ -258,6 +260,7 @@ Result<void> run_bench() {
       rates.upload_bytes_per_s / 1e9, rates.download_bytes_per_s / 1e9);
   for (const Model& model : {Model{"Llama 3.1 8B, BF16", llama_8b(), WeightFormat::kFp32},
                              Model{"Llama 3.1 8B, FP8 weights", llama_8b(), WeightFormat::kFp8},
+                             Model{"Llama 3.1 8B, FP8 weights and activations", llama_8b(), WeightFormat::kFp8, true},
                              Model{"Qwen3 30B-A3B, 12 of 48 layers, BF16", qwen3_30b_a3b_quarter(), WeightFormat::kFp32}}) {
     WINDLASS_ASSIGN_OR_RETURN(const auto backend, make_backend(model));
     WINDLASS_RETURN_IF_ERROR(Bench(model, *backend, rates).run());

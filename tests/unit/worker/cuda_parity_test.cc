@@ -217,6 +217,65 @@ TEST_P(CudaParity, EightBits) {
   }
 }
 
+// Given rows of activations (one of them zeros, one with a number that is none), their FP8 codes and scales are those that
+// weights would get; and the product of codes with codes, scaled, as the storage type, as floats and added to what was there,
+// is that of the numbers they stand for, to 1e-4; of no number comes none.
+TEST_P(CudaParity, ProductsOfFp8) {
+  if (!device_->multiplies_fp8()) GTEST_SKIP() << device_->name() << " has no products of FP8";
+  Rng rng(33, "cuda fp8");
+  for (const auto& [rows, in, out] : {std::tuple{3, 16, 16}, std::tuple{70, 272, 1040}, std::tuple{9, 4112, 32}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", rows, in, out));
+    std::vector<float> x = random(rng, rows * in);
+    for (float& value : x) value *= bf16() ? 0x1p-6F : 0.01F;
+    std::fill_n(x.begin() + in, in, 0.0F);
+    const auto encoded = [](const std::vector<float>& values, int columns) {
+      return testing::weight_matrix(values, columns, WeightFormat::kFp8);
+    };
+    const auto numbers_of = [](const WeightMatrix& matrix, int columns) {
+      std::vector<float> numbers(matrix.codes.size());
+      const auto count = static_cast<std::int64_t>(matrix.scales.size());
+      for (std::int64_t row = 0; row < count; ++row)
+        cpu::dequantise(matrix, columns, row, 0, columns, numbers.data() + row * columns);
+      return numbers;
+    };
+    const WeightMatrix x_there = encoded(x, in), w = encoded(random(rng, out * in), in);
+    x.back() = std::nanf("");
+    const OnDevice on_x = put(x), codes = put_plain(std::vector<std::uint8_t>(x.size(), 0xFF)),
+                   row_scales = put_plain(std::vector<float>(static_cast<std::size_t>(rows), 7)), w_codes = put_plain(w.codes),
+                   w_scales = put_plain(w.scales);
+    kernels().quantise_rows(stream(), {on_x.get(), codes.as<std::uint8_t>(), row_scales.as<float>(), rows, in});
+    auto found_codes = get_plain<std::uint8_t>(codes, rows * in);
+    EXPECT_EQ(found_codes.back() & 0x7F, 0x7F);
+    found_codes.back() = x_there.codes.back();
+    EXPECT_EQ(found_codes, x_there.codes);
+    EXPECT_EQ(get_floats(row_scales, rows), x_there.scales);
+
+    const auto before = random(rng, rows * out);
+    std::vector<float> expected(before.size());
+    cpu::matmul_by_dots(numbers_of(x_there, in).data(), numbers_of(w, in).data(), expected.data(), rows, in, out);
+    const OnDevice products = put_plain(before), y = zeros(rows * out), on_float = put_plain(before);
+    cuda::Gemm gemm{codes.get(), w_codes.get(), products.get(), rows, in, out};
+    gemm.float_out = gemm.fp8 = true;
+    device_->gemm(gemm);
+    cuda::ScaleProducts scale{
+        products.as<float>(), row_scales.as<float>(), w_scales.as<float>(), y.get(), rows, out, out, false, false};
+    kernels().scale_products(stream(), scale);
+    const auto rounded = get(y, rows * out);
+    const auto good = static_cast<std::size_t>((rows - 1) * out);  // the last row has something that is no number
+    expect_near({rounded.begin(), rounded.begin() + static_cast<std::ptrdiff_t>(good)},
+                {expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(good)}, 1e-4);
+    scale.y = on_float.get();
+    scale.float_out = true;
+    for (const bool accumulate : {true, false}) {
+      scale.accumulate = accumulate;
+      kernels().scale_products(stream(), scale);
+      const auto found = get_floats(on_float, rows * out);
+      for (std::size_t i = 0; i < good; ++i) ASSERT_NEAR(found[i], expected[i] + (accumulate ? before[i] : 0), 1e-4) << i;
+      EXPECT_TRUE(std::isnan(found.back()));
+    }
+  }
+}
+
 // What a layer with experts computes, its numbers exact in the precision: some tokens leave nothing, the first two experts are
 // alike, and of one the router's logits are no numbers where it is never chosen.
 class CudaExperts : public testing::OnCudaDevice {

@@ -32,7 +32,7 @@ constexpr std::int64_t kMostGraphRows = 256;
 // Memory of one forward pass, on the device and pinned.
 struct Working {
   OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, router_logits, entry_numbers, entry_rows, last, unpacked,
-      logits, summaries, partial, partial_stats, batch, cos, sin;
+      activations, row_scales, fp8_products, logits, summaries, partial, partial_stats, batch, cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
   Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
 };
@@ -68,6 +68,7 @@ class CudaBackend final : public Backend {
                    fmt::format("--kv-cache-tokens: found {}, allowed with --backend cuda is at most {}",
                                options_.kv_blocks * kKvBlockTokens, std::numeric_limits<std::int32_t>::max())};
     }
+    WINDLASS_RETURN_IF_ERROR(check_activations());
     sizes_ = working_sizes(whole_, options_, multiprocessors());
     WINDLASS_ASSIGN_OR_RETURN(weights_, upload_weights(*device_, config_, blocks_, source));
     WINDLASS_RETURN_IF_ERROR(take_working_memory());
@@ -133,6 +134,15 @@ class CudaBackend final : public Backend {
     int id = -1;        // of the device; negative: none yet
   };
 
+  [[nodiscard]] Result<void> check_activations() const {
+    if (!options_.fp8_activations) return {};
+    assert(options_.weights == WeightFormat::kFp8 && device_->precision() == Precision::kBf16);
+    if (device_->multiplies_fp8()) return {};
+    return Error{ErrorCode::kFailedPrecondition,
+                 fmt::format("--activations: found fp8, allowed on {} is bf16: its tensor cores have no products of FP8",
+                             device_->name())};
+  }
+
   Result<void> take_working_memory() {
     const std::int64_t element = bytes_of(device_->precision());
     const std::int64_t number = sizeof(float);
@@ -149,6 +159,9 @@ class CudaBackend final : public Backend {
         {&working_.entry_rows, sizes_.entry_rows, number},
         {&working_.last, sizes_.last, element},
         {&working_.unpacked, sizes_.unpacked, element},
+        {&working_.activations, sizes_.activations, 1},
+        {&working_.row_scales, sizes_.row_scales, number},
+        {&working_.fp8_products, sizes_.fp8_products, number},
         {&working_.logits, sizes_.logits, number},
         {&working_.summaries, sizes_.summaries, number},
         {&working_.partial, sizes_.partial, number},
@@ -499,17 +512,38 @@ class CudaBackend final : public Backend {
                                       static_cast<int>(work.out), fp8, work.float_out, work.accumulate})) {
       return;
     }
+    const std::int64_t element = work.float_out ? static_cast<std::int64_t>(sizeof(float)) : bytes_of(device_->precision());
+    if (options_.fp8_activations && work.in % 16 == 0 && work.out % 16 == 0) return multiply_fp8(work, w, element);
     Gemm part = work;
     part.w = working_.unpacked.get();
     part.y_stride = work.out;
     const std::int64_t most = unpacked_rows(work.out, work.in, options_.most_unpacked);
-    const std::int64_t element = work.float_out ? static_cast<std::int64_t>(sizeof(float)) : bytes_of(device_->precision());
     for (std::int64_t first = 0; first < work.out; first += most) {
       part.out = std::min(most, work.out - first);
       part.y = static_cast<std::byte*>(work.y) + first * element;
       kernels.unpack_rows(
           stream, {codes + first * work.in, scales + first, working_.unpacked.get(), static_cast<int>(part.out), in, fp8});
       device_->gemm(part);
+    }
+  }
+  // The same with x as FP8, too. `element`: bytes of one of y.
+  void multiply_fp8(const Gemm& work, const DeviceMatrix& w, std::int64_t element) {
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    auto* const x = working_.activations.as<std::uint8_t>();
+    auto* const row_scales = working_.row_scales.as<float>();
+    auto* const products = working_.fp8_products.as<float>();
+    const auto rows = static_cast<int>(work.rows);
+    kernels.quantise_rows(stream, {work.x, x, row_scales, rows, static_cast<int>(work.in)});
+    const std::int64_t most = unpacked_rows(work.out, work.rows, options_.most_unpacked);
+    for (std::int64_t first = 0; first < work.out; first += most) {
+      Gemm part{
+          x, w.numbers.as<std::uint8_t>() + first * work.in, products, work.rows, work.in, std::min(most, work.out - first)};
+      part.float_out = part.fp8 = true;
+      device_->gemm(part);
+      kernels.scale_products(
+          stream, {products, row_scales, w.scales.as<float>() + first, static_cast<std::byte*>(work.y) + first * element, rows,
+                   static_cast<int>(part.out), static_cast<int>(work.out), work.float_out, work.accumulate});
     }
   }
   // residual += x * w^T, in the sum over all ranks, in FP32: no sum is rounded to the precision on its way through the layers.

@@ -176,6 +176,30 @@ struct UnpackRows {
   bool fp8;  // else INT8
 };
 
+// codes (rows, in) and scales (rows) = x (rows, in) as FP8, each row's largest number at e4m3's largest
+// (model/weight_matrix.h). What is no number stays so. REQUIRES: in is a multiple of 16.
+struct QuantiseRows {
+  const void* x;
+  std::uint8_t* codes;
+  float* scales;
+  int rows;
+  int in;
+};
+
+// y (rows, out), of rows that are `stride` apart, = products (rows, out) of FP8 numbers by their row's and their channel's
+// scale; or y += that. REQUIRES: out and stride are multiples of 16.
+struct ScaleProducts {
+  const float* products;
+  const float* row_scales;
+  const float* channel_scales;
+  void* y;  // of the storage type, or float
+  int rows;
+  int out;
+  int stride;
+  bool float_out;
+  bool accumulate;  // with float_out alone
+};
+
 // y (rows, out) = x (rows, in) * w^T, or y += that, with w (out, in) as codes and scales. x is of the storage type; y is, or is
 // float.
 struct MultiplyFew {
@@ -276,6 +300,8 @@ class Kernels {
   virtual void read_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void write_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void unpack_rows(StreamHandle stream, const UnpackRows& work) const = 0;
+  virtual void quantise_rows(StreamHandle stream, const QuantiseRows& work) const = 0;
+  virtual void scale_products(StreamHandle stream, const ScaleProducts& work) const = 0;
   // False, and nothing is started, where the product is not one for this: more rows than kMostFewRows, a width that is no
   // multiple of 16, or FP32.
   [[nodiscard]] virtual bool multiply_few(StreamHandle stream, const MultiplyFew& work) const = 0;

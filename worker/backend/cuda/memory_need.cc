@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlocksPerProcessor = 4;  // thread blocks that a multiprocessor should have to choose from
 constexpr std::int64_t kLeastSplitTokens = 128;  // a part of a context that is worth its combining
+constexpr std::int64_t kUnpackedStep = 128;
 constexpr std::int64_t kFloat = sizeof(float);
 
 // Thread blocks of decode attention for one row and one split.
@@ -61,8 +62,7 @@ std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::in
 }
 
 std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most) {
-  constexpr std::int64_t kRows = 128;
-  return std::min(out, std::max(most / in / kRows, std::int64_t{1}) * kRows);
+  return std::min(out, std::max(most / in / kUnpackedStep, std::int64_t{1}) * kUnpackedStep);
 }
 
 WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, int multiprocessors) {
@@ -91,7 +91,14 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   if (options.eight_bits()) {
     for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
       for (const auto& [count, out, in] : layer_matrices(config, layer)) {
-        if (count == 1) sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
+        if (count > 1) continue;  // experts' products take codes as they are
+        sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
+        if (!options.fp8_activations) continue;
+        sizes.activations = std::max(sizes.activations, sizes.rows * in);
+        sizes.row_scales = sizes.rows;
+        // Of fewer rows more channels, but never more numbers than this.
+        const std::int64_t most = std::max(options.most_unpacked, sizes.rows * kUnpackedStep);
+        sizes.fp8_products = std::max(sizes.fp8_products, std::min(sizes.rows * out, most));
       }
     }
   }
@@ -137,11 +144,12 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
       layers + tables * slice.size(config.vocab_size) * hidden * element + (layer_floats + norm + positions) * kFloat;
   need.as_plain_bytes = need.weights_bytes + plain_layers - layers;
   const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
-  need.working_bytes =
-      kFloat * (sizes.residual + sizes.router_logits + sizes.entry_numbers + sizes.entry_rows + sizes.logits + sizes.summaries +
-                sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch + sizes.kv_copy) +
-      element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.mlp_in + sizes.activated + sizes.last +
-                 sizes.unpacked);
+  need.working_bytes = kFloat * (sizes.residual + sizes.router_logits + sizes.entry_numbers + sizes.entry_rows + sizes.logits +
+                                 sizes.summaries + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
+                                 sizes.kv_copy + sizes.row_scales + sizes.fp8_products) +
+                       sizes.activations +
+                       element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.mlp_in + sizes.activated +
+                                  sizes.last + sizes.unpacked);
   need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
   return need;
 }

@@ -1,5 +1,6 @@
 // Products with weights of eight bits a number. For few rows of x the codes are read once and turned into brain floats on their
-// way to the tensor cores; for many they are unpacked, part by part, for the library's product.
+// way to the tensor cores; for many they are unpacked, part by part, for the library's product, or x becomes FP8, too, and the
+// library multiplies codes.
 //
 // Each code is exact as a brain float. A row's scale is applied to its sums where codes go to the tensor cores, and to its
 // numbers where they are unpacked.
@@ -49,6 +50,92 @@ __global__ void __launch_bounds__(kUnpackThreads) unpack_rows_kernel(UnpackRows 
     }
     store_16(to + begin, pack(numbers));
   }
+}
+
+// The e4m3 code of a number up to 448: to nearest, ties to even. What is no number stays so.
+__device__ __forceinline__ unsigned fp8_code_of(float value) {
+  const unsigned bits = __float_as_uint(value);
+  const unsigned sign = bits >> 24U & 0x80U;
+  if (value != value) return sign | 0x7FU;
+  // As number_of() has it the other way round: the code is in the highest bits, the rest is rounded off.
+  const unsigned small = __float_as_uint(__uint_as_float(bits & 0x7FFFFFFFU) * 0x1p-120F);
+  return sign | (small + 0x7FFFFU + (small >> 20U & 1U)) >> 20U;
+}
+
+struct QuantiseShared {
+  float largest[kUnpackThreads / kWarp];
+};
+
+// One row a block.
+template <typename T>
+__global__ void __launch_bounds__(kUnpackThreads) quantise_rows_kernel(QuantiseRows work) {
+  auto& shared = shared_memory<QuantiseShared>();
+  constexpr int kVec = kVector<T>;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const auto row = static_cast<long long>(blockIdx.x);
+  const T* x = static_cast<const T*>(work.x) + row * work.in;
+  float largest = 0;
+  for (int i = thread * kVec; i < work.in; i += kUnpackThreads * kVec) {
+    float numbers[kVec];
+    unpack(load_16(x + i), numbers);
+#pragma unroll
+    for (int n = 0; n < kVec; ++n) largest = fmaxf(largest, fabsf(numbers[n]));
+  }
+  largest = max_over<kWarp>(largest);
+  if (thread % kWarp == 0) shared.largest[thread / kWarp] = largest;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < kUnpackThreads / kWarp; ++warp) largest = fmaxf(largest, shared.largest[warp]);
+  constexpr float kLargest = 448;  // of e4m3
+  const float scale = largest / kLargest;
+  const bool zero = scale < 0x1p-126F;  // FP32's smallest normal number
+  if (thread == 0) work.scales[row] = zero ? 0.0F : scale;
+  for (int i = thread * kCodes; i < work.in; i += kUnpackThreads * kCodes) {
+    unsigned words[kCodes / 4] = {};
+#pragma unroll
+    for (int begin = 0; begin < kCodes; begin += kVec) {
+      float numbers[kVec];
+      unpack(load_16(x + i + begin), numbers);
+#pragma unroll
+      for (int n = 0; n < kVec; ++n) {
+        const int at = begin + n;
+        words[at / 4] |= fp8_code_of(zero && numbers[n] == numbers[n] ? 0.0F : numbers[n] / scale) << (at % 4 * 8);
+      }
+    }
+    store_16(work.codes + row * work.in + i, uint4{words[0], words[1], words[2], words[3]});
+  }
+}
+
+constexpr int kScaled = 4;  // products that a thread scales
+
+// grid (rows, out / threads / kScaled)
+template <typename T>
+__global__ void __launch_bounds__(kUnpackThreads) scale_products_kernel(ScaleProducts work) {
+  const auto row = static_cast<long long>(blockIdx.x);
+  const int first = (static_cast<int>(blockIdx.y) * kUnpackThreads + static_cast<int>(threadIdx.x)) * kScaled;
+  if (first >= work.out) return;
+  float numbers[kScaled];
+  float scales[kScaled];
+  unpack(load_16(work.products + row * work.out + first), numbers);
+  unpack(load_16(work.channel_scales + first), scales);
+  const float of_row = work.row_scales[row];
+  const long long at = row * work.stride + first;
+#pragma unroll
+  for (int i = 0; i < kScaled; ++i) numbers[i] *= of_row * scales[i];
+  if (!work.float_out) {
+    T* to = static_cast<T*>(work.y) + at;
+#pragma unroll
+    for (int i = 0; i < kScaled; ++i) to[i] = from_float<T>(numbers[i]);
+    return;
+  }
+  float* to = static_cast<float*>(work.y) + at;
+  if (work.accumulate) {
+    float before[kScaled];
+    unpack(load_16(to), before);
+#pragma unroll
+    for (int i = 0; i < kScaled; ++i) numbers[i] += before[i];
+  }
+  store_16(to, pack(numbers));
 }
 
 constexpr int kFewThreads = 256;

@@ -93,6 +93,14 @@ class KernelSet final : public Kernels {
     const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.in, kUnpackThreads * kCodes));
     launch(stream, work.fp8 ? unpack_rows_kernel<T, true> : unpack_rows_kernel<T, false>, grid, kUnpackThreads, 0, work);
   }
+  void quantise_rows(StreamHandle stream, const QuantiseRows& work) const override {
+    launch(stream, quantise_rows_kernel<T>, dim3(static_cast<unsigned>(work.rows)), kUnpackThreads, sizeof(QuantiseShared),
+           work);
+  }
+  void scale_products(StreamHandle stream, const ScaleProducts& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.out, kUnpackThreads * kScaled));
+    launch(stream, scale_products_kernel<T>, grid, kUnpackThreads, 0, work);
+  }
   [[nodiscard]] bool multiply_few(StreamHandle stream, const MultiplyFew& work) const override {
     if (!std::is_same_v<T, Bf16> || work.rows > kMostFewRows || work.in % kCodes != 0) return false;
     with_tiles(work.rows, [&](auto tiles) {
