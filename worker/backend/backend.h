@@ -92,6 +92,8 @@ class Backend {
   // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).
   virtual void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const = 0;
   virtual void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
+  // Whether all numbers of its cache are exact as BF16.
+  [[nodiscard]] virtual bool kv_is_bf16() const { return false; }
 
  private:
   [[nodiscard]] virtual Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
