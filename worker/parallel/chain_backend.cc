@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -15,6 +16,7 @@ namespace windlass::worker {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);  // how often silence is looked for
+constexpr std::string_view kOver = "it has the session no more: it has begun anew, or has not heard of the session in time";
 
 }  // namespace
 
@@ -29,12 +31,25 @@ ChainBackend::ChainBackend(std::unique_ptr<Backend> local, const ChainModel& mod
                            const metrics::WorkerMetrics& metrics)
     : local_(std::move(local)), model_(model), sessions_(sessions), clock_(clock), metrics_(metrics) {}
 
+void ChainBackend::fail(const Group& group, std::size_t chunk, std::string_view why) {
+  open_[chunk] = false;
+  failures_[chunk] = Error{ErrorCode::kUnavailable,
+                           fmt::format("a later worker of the request's chain is lost: {}: {}", group.chain->next(), why)};
+}
+
+// Of the chunks that are open; those whose sessions are over fail.
 std::vector<ChainBackend::Group> ChainBackend::groups_of(std::span<const SequenceChunk> chunks) {
   std::vector<Group> groups;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (!open_[i]) continue;
     const ChainPtr chain = sessions_.chain_of(chunks[i].chain_session);
     if (chain == nullptr) {
+      open_[i] = false;
       failures_[i] = Error{ErrorCode::kUnavailable, "the request has no room at the later workers of its chain"};
+      continue;
+    }
+    if (sessions_.over(chunks[i].chain_session)) {
+      fail({chain, {}, 0}, i, kOver);
       continue;
     }
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& each) { return each.chain == chain; });
@@ -43,6 +58,11 @@ std::vector<ChainBackend::Group> ChainBackend::groups_of(std::span<const Sequenc
     group->rows += chunks[i].wants_logits ? 1 : 0;
   }
   return groups;
+}
+
+bool ChainBackend::over(const Group& group, std::span<const SequenceChunk> chunks) const {
+  return std::any_of(group.chunks.begin(), group.chunks.end(),
+                     [&](std::size_t i) { return sessions_.over(chunks[i].chain_session); });
 }
 
 // `hidden` (tokens of the batch, hidden size).
@@ -67,14 +87,16 @@ std::string ChainBackend::step_of(const Group& group, std::span<const SequenceCh
 }
 
 // Until each group has an answer, or its chain is lost (then it has none).
-std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Group>& groups, Answers& answers) const {
+std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Group>& groups,
+                                                           std::span<const SequenceChunk> chunks, Answers& answers) const {
   const double began_s = clock_.now_s();
   std::unique_lock lock(answers.mutex);
   for (;;) {
     bool all = true;
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (answers.by_group[i]) continue;
-      const bool lost = sessions_.silent(groups[i].chain) || clock_.now_s() - began_s > kChainStepS;
+      // A worker that has begun anew answers what it is told of sessions, and never the step.
+      const bool lost = sessions_.silent(groups[i].chain) || over(groups[i], chunks) || clock_.now_s() - began_s > kChainStepS;
       all = all && lost;
     }
     if (all) break;
@@ -90,19 +112,19 @@ void ChainBackend::take(const Group& group, std::span<const SequenceChunk> chunk
   const std::size_t expected = static_cast<std::size_t>(group.rows) * vocab * sizeof(float);
   std::string why;
   if (!answer) {
-    why = "has not answered in time";
+    why = over(group, chunks) ? kOver : "has not answered in time";
   } else if (!answer->ok()) {
+    sessions_.end(group.chain, sessions_over(*answer));
+    if (over(group, chunks)) return;  // the others' chunks are still open
     why = answer->body;
   } else if (answer->body.size() != expected) {
     why = fmt::format("answered {} bytes of logits, expected are {}", answer->body.size(), expected);
   }
-  if (!why.empty()) {
-    for (const std::size_t i : group.chunks) {
-      failures_[i] = Error{ErrorCode::kUnavailable,
-                           fmt::format("a later worker of the request's chain is lost: {}: {}", group.chain->next(), why)};
-    }
-    return;
+  for (const std::size_t i : group.chunks) {
+    if (!why.empty()) fail(group, i, why);
+    open_[i] = false;
   }
+  if (!why.empty()) return;
   metrics_.chain_bytes("received").add(static_cast<double>(answer->body.size()));
   const char* from = answer->body.data();
   std::size_t row = 0;
@@ -119,30 +141,38 @@ void ChainBackend::take(const Group& group, std::span<const SequenceChunk> chunk
   }
 }
 
-Result<std::span<const float>> ChainBackend::run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
-                                                 std::int64_t skip) {
-  assert(skip == 0);
-  WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> hidden, local_->forward(chunks, layer_done, skip));
-  failures_.assign(chunks.size(), std::nullopt);
-  const auto rows = std::count_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return chunk.wants_logits; });
-  logits_.resize(static_cast<std::size_t>(rows * model_.vocab_size));
-
-  const std::vector<Group> groups = groups_of(chunks);
-  if (groups.empty()) return std::span<const float>(logits_);
+// All groups at once.
+void ChainBackend::ask(const std::vector<Group>& groups, std::span<const SequenceChunk> chunks, const float* hidden) {
   const auto answers = std::make_shared<Answers>();
   answers->by_group.resize(groups.size());
-  const double began_s = clock_.now_s();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::size_t most = static_cast<std::size_t>(groups[i].rows * model_.vocab_size) * sizeof(float) + 4096;
-    sessions_.step(groups[i].chain, step_of(groups[i], chunks, hidden.data()), most, [answers, i](ChainAnswer answer) {
+    const std::size_t most = static_cast<std::size_t>(groups[i].rows * model_.vocab_size) * sizeof(float) +
+                             most_refusal_bytes(groups[i].chunks.size());
+    sessions_.step(groups[i].chain, step_of(groups[i], chunks, hidden), most, [answers, i](ChainAnswer answer) {
       const std::scoped_lock lock(answers->mutex);
       answers->by_group[i] = std::move(answer);
       answers->changed.notify_all();
     });
   }
-  const auto came = wait(groups, *answers);
-  metrics_.chain_step.observe(clock_.now_s() - began_s);
+  const auto came = wait(groups, chunks, *answers);
   for (std::size_t i = 0; i < groups.size(); ++i) take(groups[i], chunks, came[i]);
+}
+
+Result<std::span<const float>> ChainBackend::run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
+                                                 std::int64_t skip) {
+  assert(skip == 0);
+  WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> hidden, local_->forward(chunks, layer_done, skip));
+  failures_.assign(chunks.size(), std::nullopt);
+  open_.assign(chunks.size(), true);
+  const auto rows = std::count_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return chunk.wants_logits; });
+  logits_.resize(static_cast<std::size_t>(rows * model_.vocab_size));
+
+  std::vector<Group> groups = groups_of(chunks);
+  if (groups.empty()) return std::span<const float>(logits_);
+  const double began_s = clock_.now_s();
+  // A second time for those that were sent together with a session that was over.
+  for (; !groups.empty(); groups = groups_of(chunks)) ask(groups, chunks, hidden.data());
+  metrics_.chain_step.observe(clock_.now_s() - began_s);
   return std::span<const float>(logits_);
 }
 

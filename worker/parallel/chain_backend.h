@@ -1,8 +1,9 @@
 // ChainBackend: the Backend of the first worker of chains: its own blocks here, the rest at other workers.
 //
 // forward() computes the batch's chunks here and sends each chain's to its next worker at once; it returns when all have
-// answered, or are lost. Chunks fail by chain: what one chain's workers do concerns no other's sequences. Belongs to the
-// engine, as every backend.
+// answered, or are lost. Chunks fail by chain: what one chain's workers do concerns no other's sequences. Where workers answer
+// that they have some of its sessions no more, those fail alone and the others' chunks are sent anew. Belongs to the engine, as
+// every backend.
 #pragma once
 
 #include <memory>
@@ -47,8 +48,12 @@ class ChainBackend final : public Backend {
                                                    std::int64_t skip) override;
   [[nodiscard]] std::vector<Group> groups_of(std::span<const SequenceChunk> chunks);
   [[nodiscard]] std::string step_of(const Group& group, std::span<const SequenceChunk> chunks, const float* hidden) const;
-  [[nodiscard]] std::vector<std::optional<ChainAnswer>> wait(const std::vector<Group>& groups, Answers& answers) const;
+  [[nodiscard]] std::vector<std::optional<ChainAnswer>> wait(const std::vector<Group>& groups,
+                                                             std::span<const SequenceChunk> chunks, Answers& answers) const;
+  [[nodiscard]] bool over(const Group& group, std::span<const SequenceChunk> chunks) const;
+  void ask(const std::vector<Group>& groups, std::span<const SequenceChunk> chunks, const float* hidden);
   void take(const Group& group, std::span<const SequenceChunk> chunks, const std::optional<ChainAnswer>& answer);
+  void fail(const Group& group, std::size_t chunk, std::string_view why);
 
   const std::unique_ptr<Backend> local_;
   const ChainModel model_;
@@ -57,6 +62,7 @@ class ChainBackend final : public Backend {
   const metrics::WorkerMetrics& metrics_;
   std::vector<float> logits_;
   std::vector<std::optional<Error>> failures_;  // by chunk
+  std::vector<bool> open_;                      // by chunk: neither answered nor failed
 };
 
 }  // namespace windlass::worker

@@ -43,6 +43,11 @@ struct ChainSessions::Shared {
     bool unanswered = false;  // the last time
   };
 
+  struct Session {
+    ChainPtr chain;
+    bool over = false;  // at a later worker
+  };
+
   Shared(const ChainModel& m, std::int64_t b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
       : model(m), block(b), post(std::move(p)), clock(c), metrics(w) {}
 
@@ -53,7 +58,7 @@ struct ChainSessions::Shared {
   const metrics::WorkerMetrics& metrics;
 
   mutable std::mutex mutex;
-  std::map<std::string, ChainPtr, std::less<>> sessions;
+  std::map<std::string, Session, std::less<>> sessions;
   std::map<std::vector<std::string>, Kept> chains;
   bool closed = false;  // clock and metrics may be gone
 
@@ -66,6 +71,14 @@ struct ChainSessions::Shared {
     const double now_s = clock.now_s();
     kept = {chain, now_s, now_s};
     return chain;
+  }
+
+  // REQUIRES: mutex held.
+  void end(const ChainPtr& chain, std::span<const std::string> names) {
+    for (const std::string& name : names) {
+      const auto it = sessions.find(name);
+      if (it != sessions.end() && it->second.chain == chain) it->second.over = true;
+    }
   }
 };
 
@@ -92,7 +105,7 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
                     closed = shared->closed;
                     if (answer.ok() && !closed) {
                       const ChainPtr chain = shared->shared_chain(hops);
-                      for (const std::string& each : sessions) shared->sessions[each] = chain;
+                      for (const std::string& each : sessions) shared->sessions[each] = {chain};
                     } else if (answer.status == 0 && !closed) {
                       shared->metrics.chain_refusals("unreachable").add(1);
                     }
@@ -113,7 +126,7 @@ void ChainSessions::release(const std::string& session) {
     const std::scoped_lock lock(shared_->mutex);
     const auto it = shared_->sessions.find(session);
     if (it == shared_->sessions.end()) return;
-    chain = std::move(it->second);
+    chain = std::move(it->second.chain);
     shared_->sessions.erase(it);
   }
   shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kChainMostErrorBytes},
@@ -123,7 +136,18 @@ void ChainSessions::release(const std::string& session) {
 ChainPtr ChainSessions::chain_of(std::string_view session) const {
   const std::scoped_lock lock(shared_->mutex);
   const auto it = shared_->sessions.find(session);
-  return it == shared_->sessions.end() ? nullptr : it->second;
+  return it == shared_->sessions.end() ? nullptr : it->second.chain;
+}
+
+bool ChainSessions::over(std::string_view session) const {
+  const std::scoped_lock lock(shared_->mutex);
+  const auto it = shared_->sessions.find(session);
+  return it != shared_->sessions.end() && it->second.over;
+}
+
+void ChainSessions::end(const ChainPtr& chain, std::span<const std::string> sessions) {
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->end(chain, sessions);
 }
 
 bool ChainSessions::silent(const ChainPtr& chain) const {
@@ -151,8 +175,8 @@ void ChainSessions::tick() {
       kept.asking = true;
       due[hops];
     }
-    for (const auto& [session, chain] : shared_->sessions) {
-      if (const auto it = due.find(chain->hops); it != due.end()) it->second.push_back(session);
+    for (const auto& [name, session] : shared_->sessions) {
+      if (const auto it = due.find(session.chain->hops); it != due.end()) it->second.push_back(name);
     }
     // A chain whose last session has just been released.
     std::erase_if(due, [&](const auto& each) {
@@ -161,16 +185,19 @@ void ChainSessions::tick() {
     });
   }
   for (const auto& [hops, sessions] : due) {
-    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, kChainMostErrorBytes},
-                  [shared = shared_, hops = hops](const ChainAnswer& answer) {
-                    const std::scoped_lock lock(shared->mutex);
-                    const auto it = shared->chains.find(hops);
-                    if (it == shared->chains.end() || shared->closed) return;
-                    it->second.asking = false;
-                    // A session that is not known there ends with its next step; the workers themselves are well.
-                    it->second.unanswered = !answer.ok() && answer.status != 404;
-                    if (!it->second.unanswered) it->second.answered_s = shared->clock.now_s();
-                  });
+    shared_->post(
+        {hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, most_refusal_bytes(sessions.size())},
+        [shared = shared_, hops = hops](const ChainAnswer& answer) {
+          const std::scoped_lock lock(shared->mutex);
+          const auto it = shared->chains.find(hops);
+          if (it == shared->chains.end() || shared->closed) return;
+          it->second.asking = false;
+          // Sessions may be over where the workers themselves are well.
+          const auto over = sessions_over(answer);
+          if (const ChainPtr chain = it->second.chain.lock()) shared->end(chain, over);
+          it->second.unanswered = !answer.ok() && over.empty();
+          if (!it->second.unanswered) it->second.answered_s = shared->clock.now_s();
+        });
   }
 }
 

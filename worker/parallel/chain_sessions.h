@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,10 @@ class ChainSessions {
 
   // nullptr: not reserved.
   [[nodiscard]] ChainPtr chain_of(std::string_view session) const;
+  // A later worker of its chain has it no more: it has begun anew, or has not heard of it in time.
+  [[nodiscard]] bool over(std::string_view session) const;
+  // Such a worker says so of these sessions; who names those of another chain is not heard.
+  void end(const ChainPtr& chain, std::span<const std::string> sessions);
   [[nodiscard]] bool silent(const ChainPtr& chain) const;
   // A step of sessions of one chain.
   void step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const;

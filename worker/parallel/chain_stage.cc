@@ -27,7 +27,7 @@ ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
 
 // What a later worker said, or did not say, as the worker before it hears it.
 ChainAnswer from_further(const std::string& address, ChainAnswer answer, int status_without) {
-  if (answer.ok()) return answer;
+  if (answer.ok() || !sessions_over(answer).empty()) return answer;
   if (answer.status == 0) {
     answer.status = status_without;
     answer.rejected = status_without == 503 ? "unreachable" : "";
@@ -235,36 +235,41 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
   struct Round {
     std::mutex mutex;
     std::size_t open = 0;
-    ChainAnswer worst;
+    std::vector<std::string> over;  // sessions
+    ChainAnswer failure;            // of a later worker
+
+    [[nodiscard]] ChainAnswer answer() const {
+      return !failure.ok() ? failure : over.empty() ? ChainAnswer{} : sessions_over(over);
+    }
   };
   auto round = std::make_shared<Round>();
   std::map<std::string, std::vector<std::string>> further;  // by the next worker
   {
     const std::scoped_lock lock(mutex);
     const double now_s = stopping ? 0 : clock.now_s();
-    std::size_t missing = 0;
     for (const std::string& name : *names) {
       const auto it = sessions.find(name);
       if (stopping || it == sessions.end()) {
-        ++missing;
+        round->over.push_back(name);
         continue;
       }
       it->second->heard_s = now_s;
       if (!it->second->next_hops.empty()) further[it->second->next_hops.front()].push_back(name);
     }
-    if (missing > 0) round->worst = refusal(404, fmt::format("sessions: {} of {} are not here", missing, names->size()));
   }
-  if (further.empty()) return answered(round->worst);
+  if (further.empty()) return answered(round->answer());
   round->open = further.size();
   for (const auto& [address, theirs] : further) {
-    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, kChainMostErrorBytes},
+    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, most_refusal_bytes(theirs.size())},
          [round, address = address, answered](ChainAnswer answer) {
            {
              const std::scoped_lock lock(round->mutex);
-             if (!answer.ok()) round->worst = from_further(address, std::move(answer), 502);
+             const auto over = sessions_over(answer);
+             round->over.insert(round->over.end(), over.begin(), over.end());
+             if (!answer.ok() && over.empty()) round->failure = from_further(address, std::move(answer), 502);
              if (--round->open > 0) return;
            }
-           answered(round->worst);
+           answered(round->answer());
          });
   }
 }
@@ -309,13 +314,16 @@ void ChainStage::Impl::step(const std::string& body, const ChainAnswered& answer
 
 // All chunks, or none.
 ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_ptr<Job>& job) {
+  std::vector<std::string> over;
+  for (const ChainChunk& chunk : step.chunks) {
+    if (sessions.count(chunk.session) == 0) over.push_back(chunk.session);
+  }
+  if (!over.empty()) return sessions_over(over);
   std::vector<Entry> entries;
   std::int64_t first = 0;
   std::int64_t row = 0;
   for (const ChainChunk& chunk : step.chunks) {
-    const auto it = sessions.find(chunk.session);
-    if (it == sessions.end()) return refusal(404, "session: found none of that name; it is over, or was not heard of in time");
-    const SessionPtr& session = it->second;
+    const SessionPtr& session = sessions.find(chunk.session)->second;
     if (job->any == nullptr) job->any = session;
     if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
       return refusal(400, "step: found sessions of different chains, allowed are those of one");

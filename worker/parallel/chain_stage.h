@@ -38,8 +38,8 @@ class ChainStage {
   ChainStage& operator=(const ChainStage&) = delete;
 
   // Statuses of the answer: 400 for a body that is none of the verb; of reserve 409 where this worker cannot be that part of
-  // that chain, and 503 where it has no room or drains, or a later one does; of step and keep 404 for a session that is not
-  // here, 502 where a later worker did not answer.
+  // that chain, and 503 where it has no room or drains, or a later one does; of step and keep sessions_over() where some are
+  // not here or at a later worker, 502 where a later worker did not answer.
   void call(ChainVerb verb, std::string body, ChainAnswered answered);
 
   // Ends what nobody tells of any more; to be called several times a second.

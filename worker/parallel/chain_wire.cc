@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -107,6 +108,19 @@ const char* to_string(ChainVerb verb) {
   }
   return "keep";
 }
+
+ChainAnswer sessions_over(std::span<const std::string> sessions) {
+  assert(!sessions.empty());
+  return {404, "", sessions_text(sessions)};
+}
+
+std::vector<std::string> sessions_over(const ChainAnswer& answer) {
+  if (answer.status != 404) return {};
+  auto names = sessions_from(answer.body);
+  return names.ok() ? std::move(names).value() : std::vector<std::string>{};
+}
+
+std::size_t most_refusal_bytes(std::size_t sessions) { return std::max(kChainMostErrorBytes, sessions * (kSessionBytes + 1)); }
 
 ChainModel chain_model(const ModelConfig& config, std::uint64_t weights) {
   Fnv1a hash;

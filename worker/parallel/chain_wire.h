@@ -34,7 +34,7 @@ enum class ChainVerb {
   kReserve,  // body: ChainReservation; answer: nothing, once all later workers have reserved, too
   kStep,     // body: ChainStep; answer: logits, (chunks that want them, vocab) as floats
   kKeep,     // body: names of sessions; answer: nothing, once all later workers have answered
-  kRelease,  // the same
+  kRelease,  // the same, at once
 };
 // "reserve", "step", "keep", "release".
 [[nodiscard]] const char* to_string(ChainVerb verb);
@@ -50,10 +50,16 @@ struct ChainCall {
 struct ChainAnswer {
   int status = 200;      // as HTTP has them; 0: there was none
   std::string rejected;  // of a 503: why, in a word ("full", "draining", "loading"): another chain may have room
-  std::string body;      // of a 200 what was asked for, else what went wrong
+  std::string body;      // of a 200 what was asked for, of sessions that are over their names, else what went wrong
 
   [[nodiscard]] bool ok() const { return status == 200; }
 };
+// The 404 of a worker where these sessions, which it was called for, are not or are not any more; never empty.
+[[nodiscard]] ChainAnswer sessions_over(std::span<const std::string> sessions);
+// Of such an answer; empty: it is none.
+[[nodiscard]] std::vector<std::string> sessions_over(const ChainAnswer& answer);
+// An answer to a call for so many sessions that is none of what was asked for has at most so many bytes.
+[[nodiscard]] std::size_t most_refusal_bytes(std::size_t sessions);
 using ChainAnswered = std::function<void(ChainAnswer)>;
 // Calls and returns; answers once, on any thread, perhaps before it returns.
 using ChainPost = std::function<void(ChainCall call, ChainAnswered answered)>;

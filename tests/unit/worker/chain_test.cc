@@ -14,6 +14,7 @@
 #include "tests/unit/worker/fake_backend.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_loop.h"
+#include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
 namespace {
@@ -395,6 +396,113 @@ TEST(Chain, SilenceEndsAStep) { silence_ends_a_step(Fault::kSilent); }
 
 // The same where each call to keep the sessions fails at once, while the step hangs.
 TEST(Chain, RefusalsToKeepEndAStep) { silence_ends_a_step(Fault::kNotSent); }
+
+// Given a worker in the middle or at the end of a chain that begins anew under its address while a step hangs, the step ends as
+// soon as the worker has been told of the session, before silence or patience would end it; a chain of other workers goes on.
+TEST(Chain, AWorkerThatBeginsAnewEndsAStep) {
+  for (const std::string again : {"b:1", "c:1"}) {
+    Rng rng(7, "anew");
+    Mesh mesh(config_with_layers(rng, 3), 7);
+    mesh.add("b:1", {1, 2}, 24);
+    mesh.add("c:1", {2, 3}, 24);
+    mesh.add("d:1", {1, 3}, 24);
+    std::atomic<bool> hangs = false;
+    mesh.faults = [&](const ChainCall& call) {
+      return hangs && call.verb == ChainVerb::kStep && call.address == again ? Fault::kSilent : Fault::kNone;
+    };
+    First chain(mesh, 1, small_options(), 20);
+    ASSERT_TRUE(chain.submit(1, greedy({1, 2, 3}, 50), {"b:1", "c:1"}).ok());
+    ASSERT_TRUE(chain.submit(2, greedy({4, 5}, 50), {"d:1"}).ok());
+    EXPECT_EQ(chain.step().size(), 2U);
+    mesh.remove(again);
+    mesh.add(again, again == "b:1" ? BlockRange{1, 2} : BlockRange{2, 3}, 24);
+    hangs = true;
+    std::promise<void> ended;
+    std::thread time([&, end = ended.get_future()] {
+      do {
+        mesh.clock.now = mesh.clock.now + 0.02;
+        chain.sessions.tick();
+      } while (end.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready);
+    });
+    const double began_s = mesh.clock.now_s();
+    const auto events = chain.step();
+    const double took_s = mesh.clock.now_s() - began_s;
+    ended.set_value();
+    time.join();
+    EXPECT_LT(took_s, ChainSessions::kSilentS);
+    ASSERT_EQ(events.size(), 2U);
+    EXPECT_EQ(events[0].finish, FinishReason::kError);
+    EXPECT_TRUE(events[0].chain_lost);
+    EXPECT_THAT(events[0].error, HasSubstr("it has begun anew"));
+    EXPECT_FALSE(events[1].finish.has_value()) << events[1].error;
+  }
+}
+
+// Given a worker that begins anew under its address, the sessions that it had end with the next step, and alone: one of the
+// same chain that was reserved afterwards has its own tokens, from that step on.
+TEST(Chain, SessionsThatAreOverEndAlone) {
+  Rng rng(8, "anew");
+  Mesh mesh(config_with_layers(rng, 3), 8);
+  mesh.add("b:1", {1, 2}, 24);
+  mesh.add("c:1", {2, 3}, 24);
+  First chain(mesh, 1, small_options(), 20);
+  ASSERT_TRUE(chain.submit(1, greedy({1, 2, 3}, 50), {"b:1", "c:1"}).ok());
+  EXPECT_EQ(chain.step().size(), 1U);
+  mesh.remove("c:1");
+  mesh.add("c:1", {2, 3}, 24);
+  const GenerationRequest request = greedy({4, 5}, 20);
+  ASSERT_TRUE(chain.submit(2, request, {"b:1", "c:1"}).ok());
+  const auto events = chain.step();
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].finish, FinishReason::kError);
+  EXPECT_TRUE(events[0].chain_lost);
+  EXPECT_THAT(events[0].error, HasSubstr("it has begun anew"));
+  std::string text = events[1].text;
+  while (!chain.engine.idle()) {
+    for (const TokenEvent& event : chain.step()) text += event.text;
+  }
+  const auto whole = mesh.backend(mesh.config.all_blocks(), 20, 24, 4);
+  Engine engine(small_options(), *whole, token_text, mesh.clock);
+  ASSERT_TRUE(engine.submit(2, request, 0).ok());
+  std::string expected;
+  while (!engine.idle()) {
+    for (const TokenEvent& event : engine.step()) expected += event.text;
+  }
+  EXPECT_EQ(text, expected);
+  mesh.expect_empty();
+}
+
+// Given calls for sessions of which one is at no worker and one at the first of two alone, both are named.
+TEST(Chain, SessionsThatAreOverAreNamed) {
+  Rng rng(9, "named");
+  Mesh mesh(config_with_layers(rng, 3), 9);
+  ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
+  ChainStage& last = mesh.add("c:1", {2, 3}, 24);
+  ChainSessions sessions(mesh.model, 1, mesh.post(), mesh.clock, mesh.head.metrics);
+  sessions.reserve({session_of(1), session_of(2)}, {"b:1", "c:1"}, 40,
+                   [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
+  last.call(ChainVerb::kRelease, session_of(2), [](const ChainAnswer& answer) { EXPECT_TRUE(answer.ok()); });
+  const std::vector<std::string> names = {session_of(1), session_of(2), session_of(3)};
+  int calls = 0;
+  middle.call(ChainVerb::kKeep, sessions_text(names), [&](const ChainAnswer& answer) {
+    ++calls;
+    EXPECT_THAT(sessions_over(answer), ::testing::UnorderedElementsAre(session_of(2), session_of(3)));
+  });
+  const auto at = [&](ChainStage& stage, const std::vector<std::string>& of) {
+    std::vector<ChainChunk> chunks;
+    for (const std::string& each : of) chunks.push_back({each, 0, 1, true});
+    const std::size_t floats = of.size() * static_cast<std::size_t>(mesh.model.hidden_size);
+    std::promise<ChainAnswer> answer;
+    stage.call(ChainVerb::kStep, step_head(chunks) + std::string(floats * sizeof(float), '\0'),
+               [&](ChainAnswer found) { answer.set_value(std::move(found)); });
+    return answer.get_future().get();
+  };
+  EXPECT_THAT(sessions_over(at(middle, names)), ::testing::ElementsAre(session_of(3)));
+  EXPECT_THAT(sessions_over(at(middle, {session_of(1), session_of(2)})), ::testing::ElementsAre(session_of(2)));
+  EXPECT_TRUE(at(middle, {session_of(1)}).ok());
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(sessions_over({404, "", "no such page"}).empty());
+}
 
 // Given three first workers on loops and threads of their own that share the later ones, sixty requests have their own tokens;
 // every fifth leaves early, and a later worker of some goes away midway. The thread sanitizer's part.
