@@ -96,7 +96,8 @@ std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Gro
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (answers.by_group[i]) continue;
       // A worker that has begun anew answers what it is told of sessions, and never the step.
-      const bool lost = sessions_.silent(groups[i].chain) || over(groups[i], chunks) || clock_.now_s() - began_s > kChainStepS;
+      const bool lost = sessions_.silent(groups[i].chain) || over(groups[i], chunks) ||
+                        clock_.now_s() - began_s > patience_s(ChainVerb::kStep, groups[i].chain->hops.size() - 1);
       all = all && lost;
     }
     if (all) break;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -48,17 +49,19 @@ struct ChainSessions::Shared {
     bool over = false;  // at a later worker
   };
 
-  Shared(const ChainModel& m, std::int64_t b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
-      : model(m), block(b), post(std::move(p)), clock(c), metrics(w) {}
+  Shared(const ChainModel& m, std::int64_t b, std::int64_t n, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
+      : model(m), block(b), most(n), post(std::move(p)), clock(c), metrics(w) {}
 
   const ChainModel model;
   const std::int64_t block;
+  const std::int64_t most;
   const ChainPost post;
   const Clock& clock;
   const metrics::WorkerMetrics& metrics;
 
   mutable std::mutex mutex;
   std::map<std::string, Session, std::less<>> sessions;
+  std::int64_t reserving = 0;  // sessions that have no answer yet
   std::map<std::vector<std::string>, Kept> chains;
   bool closed = false;  // clock and metrics may be gone
 
@@ -82,9 +85,9 @@ struct ChainSessions::Shared {
   }
 };
 
-ChainSessions::ChainSessions(const ChainModel& model, std::int64_t block, ChainPost post, const Clock& clock,
+ChainSessions::ChainSessions(const ChainModel& model, std::int64_t block, std::int64_t most, ChainPost post, const Clock& clock,
                              const metrics::WorkerMetrics& metrics)
-    : shared_(std::make_shared<Shared>(model, block, std::move(post), clock, metrics)) {}
+    : shared_(std::make_shared<Shared>(model, block, most, std::move(post), clock, metrics)) {}
 
 ChainSessions::~ChainSessions() {
   const std::scoped_lock lock(shared_->mutex);
@@ -94,15 +97,31 @@ ChainSessions::~ChainSessions() {
 void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::string> hops, std::int64_t tokens,
                             std::function<void(Result<void>)> reserved) {
   assert(!sessions.empty() && !hops.empty());
+  const auto count = static_cast<std::int64_t>(sessions.size());
+  std::optional<Error> full;
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    const std::int64_t taken = static_cast<std::int64_t>(shared_->sessions.size()) + shared_->reserving;
+    if (taken + count > shared_->most) {
+      full =
+          Error{ErrorCode::kResourceExhausted,
+                fmt::format("this worker is full: found {} requests and {} more, allowed are {}", taken, count, shared_->most)};
+    } else {
+      shared_->reserving += count;
+    }
+  }
+  if (full) return reserved(*full);
   const std::string next = hops.front();
+  const double timeout_s = patience_s(ChainVerb::kReserve, hops.size() - 1);
   ChainReservation reservation{shared_->model, shared_->block, tokens, sessions, {hops.begin() + 1, hops.end()}};
-  shared_->post({next, ChainVerb::kReserve, to_json(reservation), kChainReserveS, kChainMostErrorBytes},
+  shared_->post({next, ChainVerb::kReserve, to_json(reservation), timeout_s, kChainMostErrorBytes},
                 [shared = shared_, next, hops = std::move(hops), sessions = std::move(sessions),
                  reserved = std::move(reserved)](const ChainAnswer& answer) {
                   bool closed = false;
                   {
                     const std::scoped_lock lock(shared->mutex);
                     closed = shared->closed;
+                    shared->reserving -= static_cast<std::int64_t>(sessions.size());
                     if (answer.ok() && !closed) {
                       const ChainPtr chain = shared->shared_chain(hops);
                       for (const std::string& each : sessions) shared->sessions[each] = {chain};
@@ -160,7 +179,9 @@ bool ChainSessions::silent(const ChainPtr& chain) const {
 
 void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const {
   shared_->metrics.chain_bytes("sent").add(static_cast<double>(body.size()));
-  shared_->post({chain->next(), ChainVerb::kStep, std::move(body), kChainStepS, most_bytes}, std::move(answered));
+  shared_->post(
+      {chain->next(), ChainVerb::kStep, std::move(body), patience_s(ChainVerb::kStep, chain->hops.size() - 1), most_bytes},
+      std::move(answered));
 }
 
 void ChainSessions::tick() {
@@ -185,19 +206,19 @@ void ChainSessions::tick() {
     });
   }
   for (const auto& [hops, sessions] : due) {
-    shared_->post(
-        {hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, most_refusal_bytes(sessions.size())},
-        [shared = shared_, hops = hops](const ChainAnswer& answer) {
-          const std::scoped_lock lock(shared->mutex);
-          const auto it = shared->chains.find(hops);
-          if (it == shared->chains.end() || shared->closed) return;
-          it->second.asking = false;
-          // Sessions may be over where the workers themselves are well.
-          const auto over = sessions_over(answer);
-          if (const ChainPtr chain = it->second.chain.lock()) shared->end(chain, over);
-          it->second.unanswered = !answer.ok() && over.empty();
-          if (!it->second.unanswered) it->second.answered_s = shared->clock.now_s();
-        });
+    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), patience_s(ChainVerb::kKeep, hops.size() - 1),
+                   most_refusal_bytes(sessions.size())},
+                  [shared = shared_, hops = hops](const ChainAnswer& answer) {
+                    const std::scoped_lock lock(shared->mutex);
+                    const auto it = shared->chains.find(hops);
+                    if (it == shared->chains.end() || shared->closed) return;
+                    it->second.asking = false;
+                    // Sessions may be over where the workers themselves are well.
+                    const auto over = sessions_over(answer);
+                    if (const ChainPtr chain = it->second.chain.lock()) shared->end(chain, over);
+                    it->second.unanswered = !answer.ok() && over.empty();
+                    if (!it->second.unanswered) it->second.answered_s = shared->clock.now_s();
+                  });
   }
 }
 

@@ -34,15 +34,17 @@ class ChainSessions {
   // A chain whose workers have left what they were told of sessions unanswered for so long is lost.
   static constexpr double kSilentS = 3 * kChainKeepS;
 
-  // `block`: the first one that this worker does not have. REQUIRES: clock and metrics outlive this.
-  ChainSessions(const ChainModel& model, std::int64_t block, ChainPost post, const Clock& clock,
+  // `block`: the first one that this worker does not have. `most`: sessions, those included that are being reserved. REQUIRES:
+  // clock and metrics outlive this.
+  ChainSessions(const ChainModel& model, std::int64_t block, std::int64_t most, ChainPost post, const Clock& clock,
                 const metrics::WorkerMetrics& metrics);
   ~ChainSessions();
   ChainSessions(const ChainSessions&) = delete;
   ChainSessions& operator=(const ChainSessions&) = delete;
 
   // Room for so many positions of each of these sessions at all of these workers, or at none. Calls `reserved` once, on any
-  // thread, perhaps before it returns. Errors: kResourceExhausted (a worker has no room, or drains), kFailedPrecondition (they
+  // thread, perhaps before it returns. Errors: kResourceExhausted (a worker, or this one, has no room, or drains; where it is
+  // this one, no other has been asked), kFailedPrecondition (they
   // are no chain for this model from that block on), kUnavailable (one did not answer). REQUIRES: hops and sessions are not
   // empty.
   void reserve(std::vector<std::string> sessions, std::vector<std::string> hops, std::int64_t tokens,

@@ -204,7 +204,8 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
   further.block = options.blocks.end;
   further.next_hops.erase(further.next_hops.begin());
   const std::string next = reservation->next_hops.front();
-  post({next, ChainVerb::kReserve, to_json(further), kChainReserveS, kChainMostErrorBytes},
+  const double timeout_s = patience_s(ChainVerb::kReserve, further.next_hops.size());
+  post({next, ChainVerb::kReserve, to_json(further), timeout_s, kChainMostErrorBytes},
        [self = shared_from_this(), reservation = std::move(*reservation), answered = std::move(answered)](ChainAnswer answer) {
          self->reserved_further(reservation, std::move(answer), answered);
        });
@@ -243,7 +244,7 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
     }
   };
   auto round = std::make_shared<Round>();
-  std::map<std::string, std::vector<std::string>> further;  // by the next worker
+  std::map<std::vector<std::string>, std::vector<std::string>> further;  // by the way that they take
   {
     const std::scoped_lock lock(mutex);
     const double now_s = stopping ? 0 : clock.now_s();
@@ -254,14 +255,15 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
         continue;
       }
       it->second->heard_s = now_s;
-      if (!it->second->next_hops.empty()) further[it->second->next_hops.front()].push_back(name);
+      if (!it->second->next_hops.empty()) further[it->second->next_hops].push_back(name);
     }
   }
   if (further.empty()) return answered(round->answer());
   round->open = further.size();
-  for (const auto& [address, theirs] : further) {
-    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, most_refusal_bytes(theirs.size())},
-         [round, address = address, answered](ChainAnswer answer) {
+  for (const auto& [hops, theirs] : further) {
+    const double timeout_s = patience_s(ChainVerb::kKeep, hops.size() - 1);
+    post({hops.front(), ChainVerb::kKeep, sessions_text(theirs), timeout_s, most_refusal_bytes(theirs.size())},
+         [round, address = hops.front(), answered](ChainAnswer answer) {
            {
              const std::scoped_lock lock(round->mutex);
              const auto over = sessions_over(answer);
@@ -442,7 +444,7 @@ void ChainStage::Impl::pass_on(const std::shared_ptr<Job>& job) {
   const double began_s = clock.now_s();
   metrics.chain_bytes("sent").add(static_cast<double>(job->out.size()));
   const auto most = static_cast<std::size_t>(kChainMostTokens * options.model.vocab_size) * sizeof(float);
-  post({next, ChainVerb::kStep, std::move(job->out), kChainStepS, most},
+  post({next, ChainVerb::kStep, std::move(job->out), patience_s(ChainVerb::kStep, job->any->next_hops.size() - 1), most},
        [self = shared_from_this(), answered = job->answered, next, began_s](ChainAnswer answer) {
          {
            const std::scoped_lock lock(self->mutex);

@@ -109,6 +109,13 @@ const char* to_string(ChainVerb verb) {
   return "keep";
 }
 
+double patience_s(ChainVerb verb, std::size_t further) {
+  const double alone_s = verb == ChainVerb::kStep      ? kChainStepS
+                         : verb == ChainVerb::kReserve ? kChainReserveS
+                                                       : kChainKeepAnswerS;
+  return alone_s + kChainHopS * static_cast<double>(further);
+}
+
 ChainAnswer sessions_over(std::span<const std::string> sessions) {
   assert(!sessions.empty());
   return {404, "", sessions_text(sessions)};

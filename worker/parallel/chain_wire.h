@@ -23,10 +23,13 @@ inline constexpr std::size_t kChainMostHops = 64;
 // Who reserves tells of its sessions so often; who has heard nothing of one for the lease forgets it.
 inline constexpr double kChainKeepS = 2;
 inline constexpr double kChainLeaseS = 10;
-// A worker that leaves these calls unanswered for so long is taken for lost.
+// A worker that is the last of its chain and leaves these calls unanswered for so long is taken for lost. Each one before it
+// has so much more time, in which it hears of that and tells it on: otherwise all would give up at the same moment, and none
+// say who was lost.
 inline constexpr double kChainReserveS = 5;
 inline constexpr double kChainKeepAnswerS = 3;
 inline constexpr double kChainStepS = 120;
+inline constexpr double kChainHopS = 0.25;
 // An error has at most so many bytes.
 inline constexpr std::size_t kChainMostErrorBytes = 4096;
 
@@ -38,6 +41,8 @@ enum class ChainVerb {
 };
 // "reserve", "step", "keep", "release".
 [[nodiscard]] const char* to_string(ChainVerb verb);
+// Of a call to a worker that has so many of its chain behind it.
+[[nodiscard]] double patience_s(ChainVerb verb, std::size_t further);
 
 struct ChainCall {
   std::string address;  // "host:port" of the worker that is called

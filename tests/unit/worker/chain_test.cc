@@ -48,7 +48,7 @@ ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
 class First {
  public:
   First(Mesh& mesh, std::int64_t blocks, const EngineOptions& options, std::int64_t kv_blocks)
-      : sessions(mesh.model, blocks, mesh.post(), mesh.clock, mesh.head.metrics),
+      : sessions(mesh.model, blocks, kMostSessions, mesh.post(), mesh.clock, mesh.head.metrics),
         backend(mesh.backend({0, blocks}, kv_blocks, options.max_batch_tokens, options.max_running), mesh.model, sessions,
                 mesh.clock, mesh.head.metrics),
         engine(options, backend, token_text, mesh.clock) {}
@@ -72,6 +72,8 @@ class First {
     }
     return events;
   }
+
+  static constexpr std::int64_t kMostSessions = 100;
 
   ChainSessions sessions;
   ChainBackend backend;
@@ -273,7 +275,7 @@ TEST(Chain, SessionsLastAsLongAsTheyAreToldOf) {
   Mesh mesh(config_with_layers(rng, 3), 1);
   ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
   ChainStage& last = mesh.add("c:1", {2, 3}, 24);
-  ChainSessions sessions(mesh.model, 1, mesh.post(), mesh.clock, mesh.head.metrics);
+  ChainSessions sessions(mesh.model, 1, 100, mesh.post(), mesh.clock, mesh.head.metrics);
   sessions.reserve({session_of(1), session_of(2)}, {"b:1", "c:1"}, 40,
                    [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
   EXPECT_EQ(middle.sessions(), 2);
@@ -335,7 +337,7 @@ TEST(Chain, RefusesWhatDoesNotFit) {
            Case{model, 2, {"b:1", "nobody:1"}, 40, ErrorCode::kUnavailable, "worker nobody:1: the connection broke"},
            Case{model, 2, {"nobody:1"}, 40, ErrorCode::kUnavailable, "worker nobody:1: the connection broke"},
        }) {
-    ChainSessions sessions(each.model, each.block, mesh.post(), mesh.clock, mesh.head.metrics);
+    ChainSessions sessions(each.model, each.block, 1, mesh.post(), mesh.clock, mesh.head.metrics);
     int calls = 0;
     sessions.reserve({session_of(1)}, each.hops, each.tokens, [&](const Result<void>& reserved) {
       ++calls;
@@ -348,10 +350,74 @@ TEST(Chain, RefusesWhatDoesNotFit) {
     mesh.expect_empty();
   }
   // Overlaps are no gaps: a worker is asked for what the chain has not had yet.
-  ChainSessions sessions(model, 3, mesh.post(), mesh.clock, mesh.head.metrics);
+  ChainSessions sessions(model, 3, 1, mesh.post(), mesh.clock, mesh.head.metrics);
   sessions.reserve({session_of(1)}, {"b:1", "mid:1"}, 40, [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
   sessions.release(session_of(1));
   mesh.expect_empty();
+}
+
+// Given as many requests as a first worker takes, of which some are still being reserved, further ones are refused without a
+// call to any other worker, until one of these is refused or over.
+TEST(Chain, ReservationsUnderWayAreCounted) {
+  Rng rng(10, "under way");
+  Mesh mesh(config_with_layers(rng, 2), 10);
+  std::vector<ChainAnswered> open;
+  const ChainPost post = [&](const ChainCall& call, ChainAnswered answered) {
+    if (call.verb == ChainVerb::kReserve) open.push_back(std::move(answered));
+  };
+  ChainSessions sessions(mesh.model, 1, 3, post, mesh.clock, mesh.head.metrics);
+  std::vector<std::optional<Result<void>>> outcomes(5);
+  const auto reserve = [&](std::size_t i, const std::vector<std::string>& names) {
+    sessions.reserve(names, {"b:1"}, 40, [&, i](const Result<void>& outcome) { outcomes[i] = outcome; });
+  };
+  reserve(0, {session_of(1)});
+  reserve(1, {session_of(2), session_of(3)});
+  reserve(2, {session_of(4)});
+  EXPECT_EQ(open.size(), 2U);
+  EXPECT_FALSE(outcomes[0] || outcomes[1]);
+  ASSERT_TRUE(outcomes[2] && !outcomes[2]->ok());
+  EXPECT_EQ(outcomes[2]->error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(outcomes[2]->error().message, HasSubstr("found 3 requests and 1 more, allowed are 3"));
+  open[0]({});
+  open[1]({503, "full", "no room"});
+  EXPECT_TRUE(outcomes[0]->ok() && !outcomes[1]->ok());
+  reserve(3, {session_of(5), session_of(6), session_of(7)});
+  EXPECT_TRUE(outcomes[3] && !outcomes[3]->ok());
+  sessions.release(session_of(1));
+  reserve(4, {session_of(5), session_of(6), session_of(7)});
+  EXPECT_EQ(open.size(), 3U);
+  open[2]({});
+  EXPECT_TRUE(outcomes[4]->ok());
+}
+
+// Given a chain of four workers, each call has less time at each worker than at the one before it, so that who waits for a lost
+// one says so before the others give up on him.
+TEST(Chain, OuterPatienceExceedsInner) {
+  Rng rng(11, "patience");
+  Mesh mesh(config_with_layers(rng, 4), 11);
+  const std::vector<std::string> hops = {"b:1", "c:1", "d:1"};
+  for (std::size_t i = 0; i < hops.size(); ++i) {
+    const auto first = static_cast<std::int64_t>(i) + 1;
+    mesh.add(hops[i], {first, first + 1}, 24);
+  }
+  std::mutex mutex;
+  std::map<std::pair<ChainVerb, std::string>, double> patience;
+  mesh.faults = [&](const ChainCall& call) {
+    const std::scoped_lock lock(mutex);
+    patience[{call.verb, call.address}] = call.timeout_s;
+    return Fault::kNone;
+  };
+  First chain(mesh, 1, small_options(), 20);
+  ASSERT_TRUE(chain.submit(1, greedy({1, 2, 3}, 5), hops).ok());
+  EXPECT_EQ(chain.step().size(), 1U);
+  mesh.clock.now = kChainKeepS + 1;
+  chain.sessions.tick();
+  for (const ChainVerb verb : {ChainVerb::kReserve, ChainVerb::kStep, ChainVerb::kKeep}) {
+    SCOPED_TRACE(to_string(verb));
+    EXPECT_GT(patience.at({verb, "c:1"}), (patience.at({verb, "d:1"})) + 0.1);
+    EXPECT_GT(patience.at({verb, "b:1"}), (patience.at({verb, "c:1"})) + 0.1);
+    EXPECT_LT(patience.at({verb, "b:1"}), (patience.at({verb, "d:1"})) + 1);
+  }
 }
 
 void silence_ends_a_step(Fault keep) {
@@ -478,7 +544,7 @@ TEST(Chain, SessionsThatAreOverAreNamed) {
   Mesh mesh(config_with_layers(rng, 3), 9);
   ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
   ChainStage& last = mesh.add("c:1", {2, 3}, 24);
-  ChainSessions sessions(mesh.model, 1, mesh.post(), mesh.clock, mesh.head.metrics);
+  ChainSessions sessions(mesh.model, 1, 100, mesh.post(), mesh.clock, mesh.head.metrics);
   sessions.reserve({session_of(1), session_of(2)}, {"b:1", "c:1"}, 40,
                    [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
   last.call(ChainVerb::kRelease, session_of(2), [](const ChainAnswer& answer) { EXPECT_TRUE(answer.ok()); });
@@ -522,7 +588,7 @@ TEST(Chain, LoopsShareLaterWorkers) {
   };
   std::vector<Loop> loops(3);
   for (Loop& loop : loops) {
-    loop.sessions = std::make_unique<ChainSessions>(mesh.model, 1, mesh.post(), mesh.clock, mesh.head.metrics);
+    loop.sessions = std::make_unique<ChainSessions>(mesh.model, 1, 100, mesh.post(), mesh.clock, mesh.head.metrics);
     auto backend = std::make_unique<ChainBackend>(mesh.backend({0, 1}, 12, options.max_batch_tokens, options.max_running),
                                                   mesh.model, *loop.sessions, mesh.clock, mesh.head.metrics);
     loop.engine = std::make_unique<EngineLoop>(options, std::move(backend), token_text, mesh.clock, mesh.head.metrics);
