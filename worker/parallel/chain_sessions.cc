@@ -184,6 +184,12 @@ void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t mo
       std::move(answered));
 }
 
+void ChainSessions::row(const ChainPtr& chain, const std::string& session, ChainAnswered answered) const {
+  const std::size_t most_bytes = static_cast<std::size_t>(shared_->model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
+  shared_->post({chain->next(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, chain->hops.size() - 1), most_bytes},
+                std::move(answered));
+}
+
 void ChainSessions::tick() {
   std::map<std::vector<std::string>, std::vector<std::string>> due;  // sessions by chain
   {

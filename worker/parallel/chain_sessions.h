@@ -60,6 +60,8 @@ class ChainSessions {
   [[nodiscard]] bool silent(const ChainPtr& chain) const;
   // A step of sessions of one chain.
   void step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const;
+  // The row of logits that the last step's summary of one was made of.
+  void row(const ChainPtr& chain, const std::string& session, ChainAnswered answered) const;
 
   // Tells the other workers that sessions last; to be called several times a second.
   void tick();

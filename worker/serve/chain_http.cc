@@ -21,7 +21,7 @@ constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
 }  // namespace
 
 std::optional<ChainVerb> chain_verb_of(std::string_view path) {
-  for (const ChainVerb verb : {ChainVerb::kReserve, ChainVerb::kStep, ChainVerb::kKeep, ChainVerb::kRelease}) {
+  for (const ChainVerb verb : {ChainVerb::kReserve, ChainVerb::kStep, ChainVerb::kRow, ChainVerb::kKeep, ChainVerb::kRelease}) {
     if (path == fmt::format("{}{}", kChainPath, to_string(verb))) return verb;
   }
   return std::nullopt;

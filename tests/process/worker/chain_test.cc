@@ -105,6 +105,24 @@ TEST_F(ChainOfWorkers, AnswersAsOneWorkerWould) {
   EXPECT_EQ(metric_of(third_, "windlass_worker_chain_sessions_expired_total"), 0);
 }
 
+// Given a greedy request, what comes back of logits is a summary a token; given draws at a high temperature from a random
+// model, which go beyond their summaries, rows come as well, and the request has its tokens.
+TEST_F(ChainOfWorkers, LogitsComeAsSummaries) {
+  const auto received_for = [&](const json& body) {
+    const std::string series = "windlass_worker_chain_bytes_total{direction=\"received\",model=\"tiny\"}";
+    const double before = metric_of(first_, series);
+    const Answer answer = ask(first_.port, "POST", "/v1/completions", body.dump(), through({&second_, &third_}));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(json::parse(answer.body)["usage"]["completion_tokens"], 30);
+    return metric_of(first_, series) - before;
+  };
+  json body = request();
+  body["ignore_eos"] = true;
+  EXPECT_EQ(received_for(body), 30 * 24);
+  body.update({{"temperature", 1.5}, {"seed", 3}});
+  EXPECT_GT(received_for(body), 30 * 528);
+}
+
 // Given eight clients at once, two thirds of which leave before the end, the rest have their own texts and nothing is kept.
 TEST_F(ChainOfWorkers, ManyAtOnceAndClientsThatLeave) {
   const int port = testing::free_port();

@@ -1,7 +1,9 @@
 // A model in parts on several workers: the tokens are those of one worker whatever the schedule, and nothing is kept anywhere,
 // whatever breaks.
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <future>
 #include <set>
@@ -12,6 +14,7 @@
 
 #include "tests/unit/worker/chain_mesh.h"
 #include "tests/unit/worker/fake_backend.h"
+#include "tests/unit/worker/logit_summaries.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_loop.h"
 #include "worker/parallel/kv_wire.h"
@@ -19,66 +22,15 @@
 namespace windlass::worker {
 namespace {
 
+using testing::config_with_layers;
+using testing::First;
 using testing::greedy;
 using ::testing::HasSubstr;
 using testing::Mesh;
-using testing::random_config;
 using testing::random_tokens;
+using testing::session_of;
+using testing::token_text;
 using Fault = Mesh::Fault;
-
-std::string session_of(std::uint64_t id) { return fmt::format("{:032x}", id); }
-
-std::string_view token_text(std::int32_t token) {
-  static const std::vector<std::string> kTexts = [] {
-    std::vector<std::string> texts;
-    for (int i = 0; i < 100; ++i) texts.push_back(std::to_string(i) + " ");
-    return texts;
-  }();
-  return kTexts[static_cast<std::size_t>(token)];
-}
-
-ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
-  ModelConfig config = random_config(rng);
-  config.layers = layers;
-  config.windows.resize(static_cast<std::size_t>(layers), 0);
-  return config;
-}
-
-// The first worker of chains: an engine over some blocks, with the calls that the HTTP side makes.
-class First {
- public:
-  First(Mesh& mesh, std::int64_t blocks, const EngineOptions& options, std::int64_t kv_blocks)
-      : sessions(mesh.model, blocks, kMostSessions, mesh.post(), mesh.clock, mesh.head.metrics),
-        backend(mesh.backend({0, blocks}, kv_blocks, options.max_batch_tokens, options.max_running), mesh.model, sessions,
-                mesh.clock, mesh.head.metrics),
-        engine(options, backend, token_text, mesh.clock) {}
-
-  // As a request begins: room first.
-  Result<void> submit(RequestId id, GenerationRequest request, const std::vector<std::string>& hops) {
-    request.chain = session_of(id);
-    Result<void> reserved = Error{};
-    const auto tokens = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
-    sessions.reserve({request.chain}, hops, tokens, [&](Result<void> outcome) { reserved = std::move(outcome); });
-    if (!reserved.ok()) return reserved;
-    const auto taken = engine.submit(id, std::move(request), 0);
-    if (!taken.ok()) sessions.release(session_of(id));
-    return taken;
-  }
-  // A step, and what follows from ends.
-  std::vector<TokenEvent> step() {
-    auto events = engine.step();
-    for (const TokenEvent& event : events) {
-      if (event.finish) sessions.release(session_of(event.request));
-    }
-    return events;
-  }
-
-  static constexpr std::int64_t kMostSessions = 100;
-
-  ChainSessions sessions;
-  ChainBackend backend;
-  Engine engine;
-};
 
 struct Arriving {
   GenerationRequest request;
@@ -118,8 +70,8 @@ EngineOptions small_options() {
 }
 
 // Given random models, cuts into two to four parts (also with blocks that two workers have) and schedules with chunks and
-// preemption, every step of the chain's engine gives exactly the tokens and log probabilities of an engine over the whole
-// model.
+// preemption, every step of the chain's engine gives exactly the tokens of an engine over the whole model, and their log
+// probabilities as far as a summary's sum in single precision tells them.
 TEST(Chain, GivesWhatTheWholeModelGives) {
   std::int64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
@@ -152,7 +104,7 @@ TEST(Chain, GivesWhatTheWholeModelGives) {
       const auto expected = engine.step();
       const auto found = chain.step();
       ASSERT_EQ(found.size(), expected.size()) << "seed " << seed << ", step " << step;
-      for (std::size_t i = 0; i < found.size(); ++i) expect_same(found[i], expected[i], 0);
+      for (std::size_t i = 0; i < found.size(); ++i) expect_same(found[i], expected[i], 1e-6);
     }
     preemptions += chain.engine.preemptions();
     EXPECT_EQ(chain.sessions.sessions(), 0);
@@ -720,18 +672,22 @@ TEST(ChainWire, ReservationsAsText) {
 // Given a step as bytes, the same back; given thousands of damaged ones, an error or a step within its bounds.
 TEST(ChainWire, StepsAsBytes) {
   const std::vector<ChainChunk> chunks = {
-      {session_of(1), 5, 2, true}, {session_of(2), 0, 3, false}, {session_of(3), 9, 1, true}};
+      {session_of(1), 5, 2, true}, {session_of(2), 0, 3, false}, {session_of(3), 9, 1, true, {40, 1.25F}, true}};
   const std::string head = step_head(chunks);
   const std::string bytes = head + std::string(6 * 4 * sizeof(float), 'x');
   const auto step = step_from(bytes, 4);
   ASSERT_TRUE(step.ok()) << step.error().message;
   EXPECT_EQ(step->tokens, 6);
-  EXPECT_EQ(step->rows, 2);
   EXPECT_EQ(step->head_bytes, head.size());
   ASSERT_EQ(step->chunks.size(), 3U);
   EXPECT_EQ(step->chunks[0].session, session_of(1));
   EXPECT_EQ(step->chunks[0].start, 5);
   EXPECT_TRUE(step->chunks[2].wants_logits);
+  EXPECT_EQ(step->chunks[0].need.likeliest, 0);
+  EXPECT_FALSE(step->chunks[0].keeps_row);
+  EXPECT_EQ(step->chunks[2].need.likeliest, 40);
+  EXPECT_EQ(step->chunks[2].need.steepness, 1.25F);
+  EXPECT_TRUE(step->chunks[2].keeps_row);
   EXPECT_FALSE(step_from(bytes, 5).ok());
   EXPECT_FALSE(step_from(step_head(std::vector<ChainChunk>{chunks[0], chunks[0]}) + std::string(4 * 4 * 4, 'x'), 4).ok());
   Rng rng(5, "damage");
@@ -747,7 +703,39 @@ TEST(ChainWire, StepsAsBytes) {
     const auto found = step_from(damaged, 4);
     if (!found.ok()) continue;
     EXPECT_EQ(found->head_bytes + static_cast<std::size_t>(found->tokens) * 4 * sizeof(float), damaged.size());
-    EXPECT_LE(found->rows, found->tokens);
+    for (const ChainChunk& chunk : found->chunks) {
+      EXPECT_LE(chunk.need.likeliest, kMostLikeliest);
+      EXPECT_TRUE(std::isfinite(chunk.need.steepness));
+    }
+  }
+}
+
+// Given summaries of random rows, also of rows without as many finite logits as are asked for, the same back from as many bytes
+// as the answer has for them; given thousands of damaged ones, an error or a summary within its bounds.
+TEST(ChainWire, SummariesAsBytes) {
+  Rng rng(12, "summaries");
+  for (int i = 0; i < 3000; ++i) {
+    const std::int64_t vocab = rng.integer(1, 200);
+    const auto logits = testing::random_logits(rng, vocab);
+    const RowNeed need{static_cast<std::int32_t>(rng.integer(1, kMostLikeliest)), 0.7F};
+    const LogitSummary summary = testing::summary_of(logits, need);
+    std::string bytes(logit_bytes({{}, 0, 1, true, need}, vocab), 'x');
+    write_summary(summary, need, bytes.data());
+    const auto back = summary_from(bytes, need, vocab);
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(std::memcmp(&*back, &summary, sizeof(summary)), 0);
+    EXPECT_FALSE(summary_from(bytes + "x", need, vocab).ok());
+    EXPECT_FALSE(summary_from(bytes.substr(1), need, vocab).ok());
+    for (std::int64_t n = rng.integer(1, 4); n > 0; --n)
+      bytes[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(bytes.size()) - 1))] =
+          static_cast<char>(rng.integer(0, 255));
+    const auto damaged = summary_from(bytes, need, vocab);
+    if (!damaged.ok()) continue;
+    ASSERT_LE(damaged->count, need.likeliest);
+    for (int t = 0; t < damaged->count; ++t) {
+      EXPECT_TRUE(damaged->ids[t] >= 0 && damaged->ids[t] < vocab && std::isfinite(damaged->logits[t]));
+    }
+    EXPECT_TRUE(std::isfinite(damaged->total) && std::isfinite(damaged->tempered));
   }
 }
 
