@@ -143,11 +143,11 @@ ChainModel chain_model(const ModelConfig& config, std::uint64_t weights) {
   Fnv1a hash;
   const auto mix = [&](const auto&... each) { (hash.mix(&each, sizeof(each)), ...); };
   mix(kWireVersion, weights, config.heads, config.kv_heads, config.head_dim, config.intermediate_size, config.norm,
-      config.norm_eps, config.positions, config.activation, config.mlp_bias, config.experts, config.experts_per_token,
-      config.expert_intermediate_size, config.normalise_expert_weights, config.rope_theta, config.rope_scaling.kind,
-      config.rope_scaling.factor, config.rope_scaling.low_freq_factor, config.rope_scaling.high_freq_factor,
-      config.rope_scaling.original_max_tokens, config.qkv_bias, config.attention_out_bias, config.qk_norm,
-      config.tie_word_embeddings);
+      config.norm_eps, config.norm_after, config.embedding_size, config.positions, config.activation, config.mlp_bias,
+      config.experts, config.experts_per_token, config.expert_intermediate_size, config.normalise_expert_weights,
+      config.rope_theta, config.rope_scaling.kind, config.rope_scaling.factor, config.rope_scaling.low_freq_factor,
+      config.rope_scaling.high_freq_factor, config.rope_scaling.original_max_tokens, config.qkv_bias, config.attention_out_bias,
+      config.qk_norm, config.tie_word_embeddings);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::int64_t window = config.window_of(layer);
     const bool has_experts = config.has_experts(layer);

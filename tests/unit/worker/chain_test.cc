@@ -616,6 +616,8 @@ TEST(ChainWire, ModelsAreToldApart) {
   };
   EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_theta += 1; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.norm_eps *= 2; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.norm_after = !c.norm_after; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.embedding_size += 8; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.rope_scaling.factor = 2; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.windows[1] += 1; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.qk_norm = !c.qk_norm; }));

@@ -90,10 +90,13 @@ class GoldenModel {
   }
 
   [[nodiscard]] std::size_t vocab() const { return static_cast<std::size_t>(config.vocab_size); }
-  [[nodiscard]] ModelWeights weights(WeightFormat format = WeightFormat::kFp32) const {
-    const auto store = TensorStore::open(folder_.path());
+  [[nodiscard]] TensorStore store() const {
+    auto store = TensorStore::open(folder_.path());
     EXPECT_TRUE(store.ok()) << store.error().message;
-    auto read = load_weights(config, *store, config.all_blocks(), {}, format);
+    return std::move(store).value();
+  }
+  [[nodiscard]] ModelWeights weights(WeightFormat format = WeightFormat::kFp32) const {
+    auto read = load_weights(config, store(), config.all_blocks(), {}, format);
     EXPECT_TRUE(read.ok()) << read.error().message;
     return std::move(read).value();
   }

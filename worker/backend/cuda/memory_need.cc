@@ -165,6 +165,13 @@ Result<void> check_cuda_model(const ModelConfig& config) {
         fmt::format("model_type: found {} with {} experts a layer, allowed with --backend cuda are models without experts",
                     to_string(config.architecture), config.experts)};
   }
+  if (config.norm_after || config.embedding_size > 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("do_layer_norm_before and word_embed_proj_dim: found {} and {}, allowed with --backend cuda are true and "
+                    "hidden_size ({})",
+                    !config.norm_after, config.embedding_width(), config.hidden_size)};
+  }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("head_dim: found {}, allowed with --backend cuda is at most {}", config.head_dim, kMaxHeadDim)};
