@@ -71,7 +71,7 @@ std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   return hash.value();
 }
 
-cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, WeightFormat weights) {
+cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, const ServeFlags& flags) {
   cuda::CudaBackendOptions options;
   options.kv_blocks = shape.options.kv_blocks;
   options.max_batch_tokens = shape.options.max_batch_tokens;
@@ -79,7 +79,8 @@ cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, Weig
   options.max_context_tokens = shape.options.max_context_tokens;
   options.blocks = shape.blocks;
   options.group = group;
-  options.weights = weights;
+  options.weights = flags.weights;
+  options.fp8_activations = flags.fp8_activations;
   return options;
 }
 
@@ -113,7 +114,7 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
   const Shape& shape = parts.shape;
   WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
   WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
-  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group, flags.weights);
+  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group, flags);
   options.multiprocessors = device->multiprocessors();
   if (ranks.group != nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(const std::int64_t least, least_of_ranks(*ranks.group, options.multiprocessors));
@@ -359,9 +360,8 @@ Result<Served> ModelHost::take_up(const TensorStore& store, BlockRange blocks, s
 Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags));
   const RankGroupSizes sizes =
-      flags.backend == "cuda"
-          ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr, flags.weights), flags.tensor_parallel)
-          : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
+      flags.backend == "cuda" ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr, flags), flags.tensor_parallel)
+                              : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
   return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
 }
 
