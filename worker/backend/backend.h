@@ -33,7 +33,8 @@ struct SequenceChunk {
   std::span<const float> hidden = {};
   // Names the sequence's room at the later workers of its chain; empty: this worker computes all of it.
   std::string_view chain_session = {};
-  RowNeed need = {};  // of the logits, where they are wanted
+  RowNeed need = {};            // of the logits, where they are wanted
+  bool row_may_follow = false;  // where a summary is enough: row() may be asked for nevertheless
 };
 
 // How many: as they have ids, or rows of hidden states.

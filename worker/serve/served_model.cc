@@ -183,11 +183,6 @@ std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, s
   model->texts = std::move(texts);
   model->blocks = shape.blocks;
   model->next_hops = flags.next_hops;
-  if (shape.blocks != model->config.all_blocks()) {
-    const ChainModel chain = chain_model(model->config, fingerprint);
-    model->chains = std::make_unique<ChainSessions>(chain, shape.blocks.end, others.post, clock, metrics);
-    backend = std::make_unique<ChainBackend>(std::move(backend), chain, *model->chains, clock, metrics);
-  }
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
@@ -195,6 +190,13 @@ std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, s
   engine.max_batch_tokens = shape.options.max_batch_tokens;
   engine.prefix_caching = flags.prefix_caching;
   engine.eos_token_ids = model->config.eos_token_ids;
+  if (shape.blocks != model->config.all_blocks()) {
+    const ChainModel chain = chain_model(model->config, fingerprint);
+    // What the engine would refuse need not take room at other workers first.
+    const std::int64_t most = engine.max_running + engine.max_waiting;
+    model->chains = std::make_unique<ChainSessions>(chain, shape.blocks.end, most, others.post, clock, metrics);
+    backend = std::make_unique<ChainBackend>(std::move(backend), chain, *model->chains, clock, metrics);
+  }
   const Tokenizer& tokens = model->texts->tokenizer;
   model->exports = std::make_unique<KvExports>(*backend, fingerprint, clock, metrics);
   model->imports = std::make_unique<KvImports>(

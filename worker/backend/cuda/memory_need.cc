@@ -194,6 +194,13 @@ Result<void> check_cuda_model(const ModelConfig& config) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}: found {}, allowed with --backend cuda is at most {}", name, found, most)};
   }
+  if (config.norm_after || config.embedding_size > 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("do_layer_norm_before and word_embed_proj_dim: found {} and {}, allowed with --backend cuda are true and "
+                    "hidden_size ({})",
+                    !config.norm_after, config.embedding_width(), config.hidden_size)};
+  }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("head_dim: found {}, allowed with --backend cuda is at most {}", config.head_dim, kMaxHeadDim)};
