@@ -77,6 +77,16 @@ KvAllocator::Name KvAllocator::name(std::int32_t block, Name before, std::span<c
   return at->second.name;
 }
 
+void KvAllocator::unname(std::span<const std::int32_t> blocks) {
+  for (const std::int32_t id : blocks) {
+    Block& block = of(id);
+    assert(block.holders > 0);
+    if (block.key == names_.end()) continue;
+    names_.erase(block.key);
+    block.key = names_.end();
+  }
+}
+
 KvAllocator::Prefix KvAllocator::find(std::span<const std::int32_t> tokens) const {
   Prefix prefix;
   for (; tokens.size() >= static_cast<std::size_t>(kKvBlockTokens); tokens = tokens.subspan(kKvBlockTokens)) {

@@ -44,6 +44,8 @@ class KvAllocator {
   // Names the block that holds these kKvBlockTokens tokens after the prefix `before`. Returns that name, also where another
   // block has it already: this one then stays without. REQUIRES: the block is full, has no name, and the caller has it.
   Name name(std::int32_t block, Name before, std::span<const std::int32_t> tokens);
+  // Takes the names of those that have one: what they stand for did not come to be. REQUIRES: the caller has the blocks.
+  void unname(std::span<const std::int32_t> blocks);
 
   // The named blocks that these tokens begin with.
   struct Prefix {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -63,7 +64,29 @@ TEST(KvAllocator, TheLongestUnusedGoesFirst) {
   EXPECT_EQ(kv.available(), 1);
 }
 
-// Given sequences of few different blocks that come, share, grow and go at random; what is found always holds these very
+// Given blocks whose content did not come to be, nobody finds them, nor what was named after them; the same tokens can be named
+// again, and who shared a block still has it.
+TEST(KvAllocator, UnnamedBlocksAreNotFound) {
+  KvAllocator kv(4);
+  const Tokens blocks = {kv.take(), kv.take()};
+  const auto one = kv.name(blocks[0], KvAllocator::kBeginning, of_block(1));
+  kv.name(blocks[1], one, of_block(2));
+  Tokens tokens = of_block(1);
+  tokens.resize(2 * tokens.size(), 2);
+  kv.share(blocks);
+  kv.unname(std::span(blocks).first(1));
+  kv.unname(std::span(blocks).first(1));  // has none any more
+  EXPECT_TRUE(kv.find(tokens).blocks.empty());
+  kv.give_back(blocks);
+  EXPECT_EQ(kv.used(), 2);
+  kv.give_back(blocks);
+  EXPECT_EQ(kv.available(), 4);
+  const std::int32_t again = kv.take();
+  EXPECT_NE(kv.name(again, KvAllocator::kBeginning, of_block(1)), one);
+  EXPECT_EQ(kv.find(tokens).blocks, (Tokens{again})) << "what followed the old one follows it no more";
+}
+
+// Given sequences of few different blocks that come, share, grow, fail and go at random; what is found always holds these very
 // tokens, a taken block is nobody else's, and all are accounted for.
 TEST(KvAllocator, HoldsWhatItSays) {
   std::int64_t shared = 0;
@@ -113,6 +136,10 @@ TEST(KvAllocator, HoldsWhatItSays) {
         content[block] = grows.tokens;
         grows.blocks.push_back(block);
         grows.name = kv.name(block, grows.name, next);
+        if (rng.uniform() < 0.1) {
+          kv.unname(std::span(&block, 1));
+          content.erase(block);
+        }
       }
       const auto used = std::count_if(holders.begin(), holders.end(), [](const auto& each) { return each.second > 0; });
       ASSERT_EQ(kv.used(), used);
