@@ -36,6 +36,7 @@ struct Engine::Sequence {
   std::vector<std::int32_t> blocks;
   std::int64_t named = 0;  // leading blocks that are full at this step's end, as the allocator knows
   KvAllocator::Name prefix = KvAllocator::kBeginning;  // of these
+  KvAllocator::Prefix known;                           // while it waits: what was found for it last
   std::int64_t found = 0;  // tokens of the prompt that others had computed, or did with its first step
   std::int64_t told = 0;   // leading tokens of which the sender knows in all layers
   Sampler sampler;
@@ -243,8 +244,8 @@ void Engine::admit() {
 bool Engine::reserve(Sequence& next) {
   const auto length = static_cast<std::int64_t>(next.tokens.size());
   const bool shares = shares_prefix(next);
-  KvAllocator::Prefix prefix;
-  if (shares) prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)));
+  KvAllocator::Prefix& prefix = next.known;
+  if (shares) prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)), std::move(prefix));
   kv_.share(prefix.blocks);
   const std::int64_t needed = blocks_for(length + 1) - static_cast<std::int64_t>(prefix.blocks.size());
   if (!next.kv().sends()) take_from_held(needed);
@@ -252,8 +253,8 @@ bool Engine::reserve(Sequence& next) {
     kv_.give_back(prefix.blocks);
     return false;
   }
-  next.blocks = std::move(prefix.blocks);
-  next.prefix = prefix.name;
+  next.prefix = prefix.name();
+  next.blocks = std::exchange(prefix, {}).blocks;
   next.named = static_cast<std::int64_t>(next.blocks.size());
   next.cached = next.named * kKvBlockTokens;
   if (next.times.started_s == 0 && shares) {

@@ -29,12 +29,12 @@ TEST(KvAllocator, FindsWholeBlocksOfTheSamePrefix) {
   Tokens tokens = of_block(1);
   tokens.resize(2 * tokens.size(), 2);
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{first, second}));
-  EXPECT_EQ(kv.find(tokens).name, two);
+  EXPECT_EQ(kv.find(tokens).name(), two);
   tokens.push_back(2);
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{first, second}));
   tokens.resize(31);
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{first}));
-  EXPECT_EQ(kv.find(tokens).name, one);
+  EXPECT_EQ(kv.find(tokens).name(), one);
   EXPECT_TRUE(kv.find(of_block(2)).blocks.empty()) << "it follows another block";
   EXPECT_TRUE(kv.find({}).blocks.empty());
 }
@@ -87,9 +87,9 @@ TEST(KvAllocator, UnnamedBlocksAreNotFound) {
 }
 
 // Given sequences of few different blocks that come, share, grow, fail and go at random; what is found always holds these very
-// tokens, a taken block is nobody else's, and all are accounted for.
+// tokens, the same whatever is known from before; a taken block is nobody else's, and all are accounted for.
 TEST(KvAllocator, HoldsWhatItSays) {
-  std::int64_t shared = 0;
+  std::int64_t shared = 0, shrunk = 0, changed = 0;
   for (std::uint64_t seed = 0; seed < 200 / kSeedShare; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "blocks");
@@ -101,6 +101,15 @@ TEST(KvAllocator, HoldsWhatItSays) {
     std::vector<Sequence> sequences;
     std::map<std::int32_t, Tokens> content;  // of a block: the whole prefix that ends with it
     std::map<std::int32_t, int> holders;
+    std::vector<std::pair<Tokens, KvAllocator::Prefix>> waiting;  // and what was found for them last
+    while (waiting.size() < 3) {
+      Tokens tokens;
+      while (tokens.size() < 5 * static_cast<std::size_t>(kKvBlockTokens)) {
+        const Tokens next = of_block(static_cast<std::int32_t>(rng.integer(0, 1)));
+        tokens.insert(tokens.end(), next.begin(), next.end());
+      }
+      waiting.emplace_back(std::move(tokens), KvAllocator::Prefix());
+    }
     for (int step = 0; step < 300; ++step) {
       const std::int64_t what = rng.integer(0, 3);
       if (what == 0) {
@@ -119,7 +128,7 @@ TEST(KvAllocator, HoldsWhatItSays) {
         }
         kv.share(prefix.blocks);
         sequence.blocks = prefix.blocks;
-        sequence.name = prefix.name;
+        sequence.name = prefix.name();
         sequence.tokens.resize(sequence.blocks.size() * kKvBlockTokens);
         sequences.push_back(std::move(sequence));
       } else if (what == 1 && !sequences.empty()) {
@@ -141,12 +150,24 @@ TEST(KvAllocator, HoldsWhatItSays) {
           content.erase(block);
         }
       }
+      for (auto& [tokens, known] : waiting) {
+        if (rng.uniform() < 0.5) continue;
+        const auto fresh = kv.find(tokens);
+        const auto before = known.names;
+        known = kv.find(tokens, std::move(known));
+        ASSERT_EQ(known.blocks, fresh.blocks);
+        ASSERT_EQ(known.names, fresh.names);
+        shrunk += known.names.size() < before.size() ? 1 : 0;
+        changed += known.names != before ? 1 : 0;
+      }
       const auto used = std::count_if(holders.begin(), holders.end(), [](const auto& each) { return each.second > 0; });
       ASSERT_EQ(kv.used(), used);
       for (const auto& [block, count] : holders) ASSERT_EQ(kv.holders(block), count);
     }
   }
   EXPECT_GT(shared, 100);
+  EXPECT_GT(shrunk, 100);
+  EXPECT_GT(changed - shrunk, 100);
 }
 
 }  // namespace
