@@ -86,6 +86,7 @@ class KvStreams : public ::testing::Test {
   void make(KvShape shape, std::int64_t tokens, bool bf16 = false) {
     imports_.reset();
     server_.reset();
+    received_before_ = metrics_.kv_transfer_bytes("received").value();
     const std::int64_t count = blocks_for(tokens);
     prompt_.assign(static_cast<std::size_t>(tokens), 7);
     blocks_here_.resize(static_cast<std::size_t>(count));
@@ -144,6 +145,8 @@ class KvStreams : public ::testing::Test {
     }
     return true;
   }
+  // Bytes since make().
+  [[nodiscard]] double received() const { return metrics_.kv_transfer_bytes("received").value() - received_before_; }
   [[nodiscard]] int questions() {
     const std::scoped_lock lock(mutex_);
     return questions_;
@@ -162,6 +165,7 @@ class KvStreams : public ::testing::Test {
   KvStreamClient client_;
   std::mutex mutex_;
   int questions_ = 0;
+  double received_before_ = 0;
   std::vector<std::thread> answering_;
   std::unique_ptr<KvImports> imports_;
 };
@@ -175,7 +179,6 @@ TEST_F(KvStreams, BringWhatIsComputedAsItIsComputed) {
     taken_ = {};
     done_ = {};
     make({3, 1000}, 700, bf16);
-    const double before = metrics_.kv_transfer_bytes("received").value();
     begin();
     receive();
     for (const auto& [start, tokens] : {std::pair{0, 100}, std::pair{100, 600}}) {
@@ -197,8 +200,7 @@ TEST_F(KvStreams, BringWhatIsComputedAsItIsComputed) {
     EXPECT_TRUE(same());
     EXPECT_EQ(taken_.get_future().get(), kStreamed);
     EXPECT_EQ(questions(), bf16 ? 2 : 1);
-    const double bytes = metrics_.kv_transfer_bytes("received").value() - before;
-    EXPECT_NEAR(bytes, 3.0 * 700 * 1000 * (bf16 ? 2 : 4), 1000);
+    EXPECT_NEAR(received(), 3.0 * 700 * 1000 * (bf16 ? 2 : 4), 1000);
     exports_->stop(kStreamed);
   }
 }
@@ -232,7 +234,7 @@ TEST_F(KvStreams, WhatBreaksOffIsAnError) {
     begin();
     computed(0, 0, 40);
     receive();
-    while (metrics_.kv_transfer_bytes("received").value() < 40 * 8 * 4) std::this_thread::yield();
+    while (received() < 40 * 8 * 4) std::this_thread::yield();
     if (given_up) {
       exports_->stop(kStreamed);
     } else {
@@ -251,7 +253,7 @@ TEST_F(KvStreams, WhatIsStoppedWritesNoMore) {
   begin();
   computed(0, 0, 40);
   receive();
-  while (metrics_.kv_transfer_bytes("received").value() < 40 * 8 * 4) std::this_thread::yield();
+  while (received() < 40 * 8 * 4) std::this_thread::yield();
   imports_->stop(1);
   std::vector<float> zeros(40 * 8);
   here_->write_kv({0, 0, 40}, blocks_here_, zeros.data());
