@@ -67,17 +67,18 @@ class Backend {
   [[nodiscard]] virtual std::int64_t kv_blocks() const = 0;
   [[nodiscard]] virtual KvShape kv_shape() const = 0;
 
-  // Writes the chunks' keys and values into the cache and returns (chunks that want logits, vocab), row-major, in chunk order;
-  // a backend without the last block returns the hidden states of all tokens instead, (tokens, hidden size). The span is valid
-  // until the next call. A row that has a summary() need not be in it. `skip`: so many of its first blocks are left out, since
-  // `hidden` has passed them elsewhere. REQUIRES: chunks are of different sequences; tokens together are at most the
-  // max_batch_tokens that the backend was made with.
+  // Writes the chunks' keys and values into the cache, in each layer all of them before it reads any: what comes before a
+  // chunk may be another chunk of the same call, in a block that both have. Returns (chunks that want logits, vocab),
+  // row-major, in chunk order; a backend without the last block returns the hidden states of all tokens instead, (tokens,
+  // hidden size). The span is valid until the next call. A row that has a summary() need not be in it. `skip`: so many of its
+  // first blocks are left out, since `hidden` has passed them elsewhere. REQUIRES: chunks are of different sequences; tokens
+  // together are at most the max_batch_tokens that the backend was made with.
   [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks,
                                                        const LayerDone& layer_done = nullptr, std::int64_t skip = 0) {
     return run(chunks, layer_done, skip);
   }
   // Of the last forward() that returned rows: why the chunk with this index has failed though others went on (its row, if it
-  // wants one, says nothing); else nullptr. Valid until the next forward().
+  // wants one, says nothing); else nullptr. Valid until the next forward(). Only chunks with a chain session fail so.
   [[nodiscard]] virtual const Error* failure(std::size_t /*chunk*/) const { return nullptr; }
 
   // Of the last forward() that returned logits: what this row (of those that were wanted) was summed up to, where its chunk's
@@ -93,6 +94,8 @@ class Backend {
   // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).
   virtual void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const = 0;
   virtual void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
+  // Whether all numbers of its cache are exact as BF16.
+  [[nodiscard]] virtual bool kv_is_bf16() const { return false; }
 
  private:
   [[nodiscard]] virtual Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,

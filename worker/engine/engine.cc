@@ -34,9 +34,11 @@ struct Engine::Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then what was generated
   std::int64_t cached = 0;           // leading tokens whose keys and values are in the cache
   std::vector<std::int32_t> blocks;
-  std::int64_t named = 0;                              // leading blocks that are full and in the cache, as the allocator knows
+  std::int64_t named = 0;  // leading blocks that are full at this step's end, as the allocator knows
   KvAllocator::Name prefix = KvAllocator::kBeginning;  // of these
-  std::int64_t found = 0;                              // tokens of the prompt that were in the cache when it was admitted
+  KvAllocator::Prefix known;                           // while it waits: what was found for it last
+  std::int64_t found = 0;  // tokens of the prompt that others had computed, or did with its first step
+  std::int64_t told = 0;   // leading tokens of which the sender knows in all layers
   Sampler sampler;
   TextStream text;
   RequestTimes times;
@@ -232,6 +234,7 @@ void Engine::admit() {
       receive(next);
     } else {
       schedule(next, std::min(next.pending(), budget_));
+      name_blocks(plan_.back());  // reserve() has seen that there is room
     }
   }
 }
@@ -241,8 +244,8 @@ void Engine::admit() {
 bool Engine::reserve(Sequence& next) {
   const auto length = static_cast<std::int64_t>(next.tokens.size());
   const bool shares = shares_prefix(next);
-  KvAllocator::Prefix prefix;
-  if (shares) prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)));
+  KvAllocator::Prefix& prefix = next.known;
+  if (shares) prefix = kv_.find(std::span(next.tokens).first(static_cast<std::size_t>(length - 1)), std::move(prefix));
   kv_.share(prefix.blocks);
   const std::int64_t needed = blocks_for(length + 1) - static_cast<std::int64_t>(prefix.blocks.size());
   if (!next.kv().sends()) take_from_held(needed);
@@ -250,8 +253,8 @@ bool Engine::reserve(Sequence& next) {
     kv_.give_back(prefix.blocks);
     return false;
   }
-  next.blocks = std::move(prefix.blocks);
-  next.prefix = prefix.name;
+  next.prefix = prefix.name();
+  next.blocks = std::exchange(prefix, {}).blocks;
   next.named = static_cast<std::int64_t>(next.blocks.size());
   next.cached = next.named * kKvBlockTokens;
   if (next.times.started_s == 0 && shares) {
@@ -267,14 +270,23 @@ bool Engine::shares_prefix(const Sequence& sequence) const {
   return options_.prefix_caching && sequence.request.chain.empty() && !sequence.kv().receives();
 }
 
-// Those that have become full, for who begins alike.
-void Engine::name_blocks(Sequence& sequence) {
+// Those that this step fills, for who begins alike.
+void Engine::name_blocks(const Work& work) {
+  Sequence& sequence = *work.sequence;
   if (!shares_prefix(sequence)) return;
-  for (; (sequence.named + 1) * kKvBlockTokens <= sequence.cached; ++sequence.named) {
+  for (; (sequence.named + 1) * kKvBlockTokens <= sequence.cached + work.tokens; ++sequence.named) {
     const auto at = static_cast<std::size_t>(sequence.named);
     sequence.prefix =
         kv_.name(sequence.blocks[at], sequence.prefix, std::span(sequence.tokens).subspan(at * kKvBlockTokens, kKvBlockTokens));
   }
+}
+
+// Of a step that failed. Who shares them has failed with it.
+void Engine::unname_uncomputed(Sequence& sequence) {
+  const std::int64_t computed = sequence.cached / kKvBlockTokens;
+  if (sequence.named <= computed) return;
+  kv_.unname(std::span(sequence.blocks)
+                 .subspan(static_cast<std::size_t>(computed), static_cast<std::size_t>(sequence.named - computed)));
 }
 
 // Gives up as much as makes that many blocks free, or nothing where all of it would not.
@@ -308,6 +320,8 @@ void Engine::plan_step() {
     if (!sequence.planned && !sequence.receiving && sequence.pending() > 1)
       schedule(sequence, std::min(sequence.pending(), budget_));
   }
+  // Nobody loses blocks in this step any more: who comes now may share what it fills.
+  for (const Work& work : plan_) name_blocks(work);
   admit();
 }
 
@@ -399,21 +413,16 @@ void Engine::drop_finished() {
   std::erase_if(running_, [](const auto& sequence) { return sequence == nullptr || sequence->finished; });
 }
 
-// What was in the cache before its first step, in pieces as that one's.
-void Engine::tell_prefix(const Sequence& sequence) const {
-  for (std::int64_t layer = 0; layer < backend_.kv_shape().layers; ++layer) {
-    for (std::int64_t at = 0; at < sequence.cached; at += options_.max_batch_tokens) {
-      const std::int64_t tokens = std::min(options_.max_batch_tokens, sequence.cached - at);
-      transfer_.sender->computed(sequence.kv().id, {layer, at, tokens}, sequence.blocks);
-    }
-  }
-}
-
-// As the layers of this step's chunks come to be: what other workers wait for.
+// As the layers of this step's chunks come to be: what other workers wait for. With its first chunk a prompt has what it
+// shares, which may be of this step, too; in pieces as long as a chunk can be.
 void Engine::tell_computed(std::int64_t layer) const {
   for (const Work& work : plan_) {
     const Sequence& sequence = *work.sequence;
-    if (sequence.sending) transfer_.sender->computed(sequence.kv().id, {layer, sequence.cached, work.tokens}, sequence.blocks);
+    if (!sequence.sending) continue;
+    const std::int64_t end = sequence.cached + work.tokens;
+    for (std::int64_t at = sequence.told; at < end; at += options_.max_batch_tokens) {
+      transfer_.sender->computed(sequence.kv().id, {layer, at, std::min(options_.max_batch_tokens, end - at)}, sequence.blocks);
+    }
   }
 }
 
@@ -436,10 +445,7 @@ std::vector<TokenEvent> Engine::step() {
   for (const Work& work : plan_) {
     Sequence& sequence = *work.sequence;
     if (sequence.times.started_s == 0) sequence.times.started_s = began_s;
-    if (sequence.kv().sends() && !std::exchange(sequence.sending, true)) {
-      transfer_.sender->begins(sequence.kv().id);
-      tell_prefix(sequence);
-    }
+    if (sequence.kv().sends() && !std::exchange(sequence.sending, true)) transfer_.sender->begins(sequence.kv().id);
     sends = sends || sequence.sending;
     iteration_.tokens += work.tokens;
     chunks_.push_back(
@@ -462,13 +468,14 @@ std::vector<TokenEvent> Engine::step() {
     const bool complete = plan_[i].tokens == sequence.pending();
     if (const Error* error = logits.ok() ? backend_.failure(i) : &logits.error()) {
       if (complete) ++row;
+      unname_uncomputed(sequence);
       sequence.finished = true;
       events.push_back(end_event(sequence, FinishReason::kError, error->message));
       events.back().chain_lost = error->code == ErrorCode::kUnavailable;
       continue;
     }
     sequence.cached += plan_[i].tokens;
-    name_blocks(sequence);
+    if (sequence.sending) sequence.told = sequence.cached;
     if (complete) events.push_back(advance(sequence, sample(sequence, *logits, row++), now_s));
   }
   drop_finished();

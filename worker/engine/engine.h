@@ -13,9 +13,10 @@
 //
 // Prompts that begin alike share what is in the cache of their common full blocks, also after the first of them is over, until
 // the room is needed (kv_allocator.h); the last token of a prompt is always computed, for its logits. A preempted sequence
-// finds its own blocks again that way. Prompts that come in one step share nothing yet. Requests of chains of workers do
-// without: the later workers have caches of their own; so do prompts that another worker computes, and what it sends is nobody
-// else's.
+// finds its own blocks again that way. A block can be shared from the step on that fills it: layer by layer, a backend writes
+// all keys and values before it reads any, so prompts that are admitted together compute what they have in common once.
+// Requests of chains of workers do without: the later workers have caches of their own; so do prompts that another worker
+// computes, and what it sends is nobody else's.
 //
 // Pure logic over Backend and Clock: no threads, no I/O. One thread at a time.
 #pragma once
@@ -94,7 +95,7 @@ class Engine {
   // Of requests as they were admitted first.
   struct PrefixCounts {
     std::int64_t prompt_tokens = 0;  // of prompts that were looked for
-    std::int64_t found = 0;          // of these tokens, in the cache already
+    std::int64_t found = 0;          // of these tokens, those that others compute or have computed
   };
   [[nodiscard]] const PrefixCounts& prefix_counts() const { return prefix_counts_; }
 
@@ -111,8 +112,8 @@ class Engine {
   void admit();
   [[nodiscard]] bool shares_prefix(const Sequence& sequence) const;
   [[nodiscard]] bool reserve(Sequence& sequence);
-  void name_blocks(Sequence& sequence);
-  void tell_prefix(const Sequence& sequence) const;
+  void name_blocks(const Work& work);
+  void unname_uncomputed(Sequence& sequence);
   void take_from_held(std::int64_t blocks);
   void receive(Sequence& sequence);
   [[nodiscard]] bool make_room(Sequence& sequence, std::int64_t positions);

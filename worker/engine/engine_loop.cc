@@ -8,12 +8,6 @@
 #include <fmt/core.h>
 
 namespace windlass::worker {
-namespace {
-
-// An engine that is so many events ahead of its clients waits for those who write to them.
-constexpr std::size_t kMostUntold = 4096;
-
-}  // namespace
 
 EngineLoop::EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
                        const metrics::WorkerMetrics& metrics, KvTransfer transfer)

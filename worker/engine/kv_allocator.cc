@@ -10,7 +10,6 @@ KvAllocator::KvAllocator(std::int64_t blocks) : blocks_(static_cast<std::size_t>
   names_.reserve(blocks_.size());  // as many as there can be: iterators stay valid
   free_.reserve(blocks_.size());
   for (std::int64_t id = blocks - 1; id >= 0; --id) free_.push_back(static_cast<std::int32_t>(id));
-  for (Block& block : blocks_) block.key = names_.end();
 }
 
 std::size_t KvAllocator::KeyHash::operator()(const Key& key) const {
@@ -29,6 +28,11 @@ KvAllocator::Key KvAllocator::key_of(Name before, std::span<const std::int32_t> 
   return key;
 }
 
+void KvAllocator::take_name(Block& block) {
+  names_.erase(block.key);
+  block.name = kBeginning;
+}
+
 std::int32_t KvAllocator::take() {
   assert(available() > 0);
   std::int32_t id = 0;
@@ -38,8 +42,7 @@ std::int32_t KvAllocator::take() {
   } else {
     id = unused_.front();
     unused_.pop_front();
-    names_.erase(of(id).key);
-    of(id).key = names_.end();
+    take_name(of(id));
   }
   of(id).holders = 1;
   return id;
@@ -48,7 +51,7 @@ std::int32_t KvAllocator::take() {
 void KvAllocator::share(std::span<const std::int32_t> blocks) {
   for (const std::int32_t id : blocks) {
     Block& block = of(id);
-    assert(block.key != names_.end());
+    assert(block.name != kBeginning);
     if (block.holders++ == 0) unused_.erase(block.unused_at);
   }
 }
@@ -59,7 +62,7 @@ void KvAllocator::give_back(std::span<const std::int32_t> blocks) {
     Block& block = of(*id);
     assert(block.holders > 0);
     if (--block.holders > 0) continue;
-    if (block.key == names_.end()) {
+    if (block.name == kBeginning) {
       free_.push_back(*id);
     } else {
       block.unused_at = unused_.insert(unused_.end(), *id);
@@ -68,24 +71,36 @@ void KvAllocator::give_back(std::span<const std::int32_t> blocks) {
 }
 
 KvAllocator::Name KvAllocator::name(std::int32_t block, Name before, std::span<const std::int32_t> tokens) {
-  assert(tokens.size() == static_cast<std::size_t>(kKvBlockTokens) && of(block).holders > 0 && of(block).key == names_.end());
-  const auto [at, is_new] = names_.try_emplace(key_of(before, tokens), Named{last_name_ + 1, block});
+  assert(tokens.size() == static_cast<std::size_t>(kKvBlockTokens) && of(block).holders > 0 && of(block).name == kBeginning);
+  const auto [at, is_new] = names_.try_emplace(key_of(before, tokens), block);
   if (is_new) {
-    ++last_name_;
+    of(block).name = ++last_name_;
     of(block).key = at;
   }
-  return at->second.name;
+  return of(at->second).name;
 }
 
-KvAllocator::Prefix KvAllocator::find(std::span<const std::int32_t> tokens) const {
-  Prefix prefix;
-  for (; tokens.size() >= static_cast<std::size_t>(kKvBlockTokens); tokens = tokens.subspan(kKvBlockTokens)) {
-    const auto found = names_.find(key_of(prefix.name, tokens.first(kKvBlockTokens)));
-    if (found == names_.end()) break;
-    prefix.name = found->second.name;
-    prefix.blocks.push_back(found->second.block);
+void KvAllocator::unname(std::span<const std::int32_t> blocks) {
+  for (const std::int32_t id : blocks) {
+    Block& block = of(id);
+    assert(block.holders > 0);
+    if (block.name != kBeginning) take_name(block);
   }
-  return prefix;
+}
+
+KvAllocator::Prefix KvAllocator::find(std::span<const std::int32_t> tokens, Prefix known) const {
+  std::size_t still = 0;  // as no name is given twice, a block that has it has these tokens
+  while (still < known.blocks.size() && of(known.blocks[still]).name == known.names[still]) ++still;
+  known.blocks.resize(still);
+  known.names.resize(still);
+  constexpr auto kTokens = static_cast<std::size_t>(kKvBlockTokens);
+  for (tokens = tokens.subspan(still * kTokens); tokens.size() >= kTokens; tokens = tokens.subspan(kTokens)) {
+    const auto found = names_.find(key_of(known.name(), tokens.first(kTokens)));
+    if (found == names_.end()) break;
+    known.blocks.push_back(found->second);
+    known.names.push_back(of(found->second).name);
+  }
+  return known;
 }
 
 }  // namespace windlass::worker

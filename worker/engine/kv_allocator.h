@@ -44,13 +44,18 @@ class KvAllocator {
   // Names the block that holds these kKvBlockTokens tokens after the prefix `before`. Returns that name, also where another
   // block has it already: this one then stays without. REQUIRES: the block is full, has no name, and the caller has it.
   Name name(std::int32_t block, Name before, std::span<const std::int32_t> tokens);
+  // Takes the names of those that have one: what they stand for did not come to be. REQUIRES: the caller has the blocks.
+  void unname(std::span<const std::int32_t> blocks);
 
-  // The named blocks that these tokens begin with.
+  // The named blocks that some tokens begin with.
   struct Prefix {
     std::vector<std::int32_t> blocks;
-    Name name = kBeginning;  // of the last one
+    std::vector<Name> names;  // of each
+
+    [[nodiscard]] Name name() const { return names.empty() ? kBeginning : names.back(); }
   };
-  [[nodiscard]] Prefix find(std::span<const std::int32_t> tokens) const;
+  // Of these tokens. `known`: what was found for them before; what is still so is not hashed again.
+  [[nodiscard]] Prefix find(std::span<const std::int32_t> tokens, Prefix known = {}) const;
 
  private:
   struct Key {
@@ -61,18 +66,16 @@ class KvAllocator {
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
-  struct Named {
-    Name name = kBeginning;
-    std::int32_t block = 0;
-  };
-  using Names = std::unordered_map<Key, Named, KeyHash>;
+  using Names = std::unordered_map<Key, std::int32_t, KeyHash>;  // to the block that has it
   struct Block {
     int holders = 0;
-    Names::const_iterator key;                    // end(): it has no name
+    Name name = kBeginning;  // kBeginning: it has none
+    Names::const_iterator key;
     std::list<std::int32_t>::iterator unused_at;  // where it has one and nobody has it
   };
 
   [[nodiscard]] static Key key_of(Name before, std::span<const std::int32_t> tokens);
+  void take_name(Block& block);  // REQUIRES: it has one
   [[nodiscard]] const Block& of(std::int32_t block) const { return blocks_[static_cast<std::size_t>(block)]; }
   [[nodiscard]] Block& of(std::int32_t block) { return blocks_[static_cast<std::size_t>(block)]; }
 

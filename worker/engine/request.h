@@ -68,7 +68,7 @@ struct TokenEvent {
   bool has_token = false;                 // false: only the request's end
   std::optional<TokenLogprobs> logprobs;  // of this token, where the request asks for them
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;     // of the prompt that were in the cache already
+  std::int64_t cached_tokens = 0;     // of the prompt that were computed for others
   std::int64_t generated_tokens = 0;  // with this one
   bool prompt_received = false;       // another worker computed the prompt
   bool for_another = false;           // the prompt is computed for another worker, which tells the client of the token

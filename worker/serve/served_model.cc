@@ -294,6 +294,11 @@ Result<Served> ModelHost::load() {
   return served;
 }
 
+Result<Served> ModelHost::load_with(std::unique_ptr<Backend> backend) {
+  WINDLASS_ASSIGN_OR_RETURN(config_, load_model_config(flags_.model_folder));
+  return serve(config_.all_blocks(), std::move(backend));
+}
+
 Result<Served> ModelHost::serve(BlockRange blocks, std::unique_ptr<Backend> backend) {
   WINDLASS_ASSIGN_OR_RETURN(Shape shape, shape_of(flags_, config_, blocks));
   Served served;

@@ -105,6 +105,8 @@ class ModelHost {
   // The blocks that the flags ask for; once. Errors name the file or flag, the field, found and allowed. With ranks it waits
   // until all have loaded their part.
   [[nodiscard]] Result<Served> load();
+  // Instead, with a backend of all blocks that takes the place of the folder's weights. Errors as of load().
+  [[nodiscard]] Result<Served> load_with(std::unique_ptr<Backend> backend);
 
   // What a change begins with.
   struct Change {

@@ -80,37 +80,20 @@ class Watched final : public InstantBackend {
   at.port = port;
   at.served_name = kName;
   HttpServer server(at, registry, metrics, clock);
-  auto tokenizer = Tokenizer::load(folder);
-  auto config = load_model_config(folder);
-  if (!server.open().ok() || !tokenizer.ok() || !config.ok()) std::_Exit(1);
-  auto texts = std::make_shared<ModelTexts>(std::move(*tokenizer));
-  auto chat = ChatTemplate::load(texts->tokenizer, folder, "");
-  if (!chat.ok()) std::_Exit(1);
-  texts->chat.emplace(std::move(*chat));
-
-  Served served;
-  served.model = std::make_unique<ServedModel>();
-  ServedModel& model = *served.model;
-  model.served_name = kName;
-  model.config = *config;
-  model.blocks = config->all_blocks();
-  model.texts = texts;
-  auto backend = std::make_unique<Watched>(config->vocab_size, sequences, measured);
-  model.exports = std::make_unique<KvExports>(*backend, 1, clock, metrics);
-  model.imports = std::make_unique<KvImports>(
-      *backend, 1, [](const auto& /*question*/, auto /*answered*/) {},
-      [](auto /*request*/, const auto& /*last*/, const auto& /*first*/) {}, clock, metrics);
-  EngineOptions options;
-  options.max_running = options.max_waiting = sequences;
-  options.max_context_tokens = config->max_context_tokens;
-  options.max_batch_tokens = 2048;
-  options.eos_token_ids = config->eos_token_ids;
-  model.engine = std::make_unique<EngineLoop>(
-      options, std::move(backend), [&](std::int32_t id) { return texts->tokenizer.token_bytes(id); }, clock, metrics,
-      KvTransfer{model.exports.get(), model.imports.get()});
-  server.serve(served);
+  const auto config = load_model_config(folder);
+  if (!server.open().ok() || !config.ok()) std::_Exit(1);
+  ServeFlags flags;
+  flags.model_folder = folder;
+  flags.served_name = kName;
+  flags.max_concurrent = sequences;
+  ModelHost host(flags, clock, metrics,
+                 {[](const auto& /*question*/, auto /*answered*/) {}, [](const auto& /*last*/, const auto& /*why*/) {},
+                  [](auto /*call*/, auto /*answered*/) {}});
+  const auto served = host.load_with(std::make_unique<Watched>(config->vocab_size, sequences, measured));
+  if (!served.ok()) std::_Exit(1);
+  server.serve(*served);
   for (;;) {
-    server.tick(&served);
+    server.tick(&*served);
     ::poll(nullptr, 0, 100);
   }
 }

@@ -130,11 +130,7 @@ class TensorParallelWorker : public testing::Worker {
     EXPECT_EQ(two.status, 200) << two.body;
     if (one.status != 200 || two.status != 200) return {};
     const json expected = json::parse(one.body), found = json::parse(two.body);
-    EXPECT_EQ(found["choices"].size(), expected["choices"].size());
-    for (std::size_t i = 0; i < std::min(found["choices"].size(), expected["choices"].size()); ++i) {
-      EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
-      EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
-    }
+    testing::expect_same_completion(found, expected);
     return {expected, found};
   }
   // Given SIGTERM during a stream, ranks finish it, and nothing is left of them.

@@ -229,6 +229,17 @@ inline Stream parse_stream(const std::string& body) {
   return stream;
 }
 
+// Two whole completions of the same request have the same texts, ends and counts.
+inline void expect_same_completion(const nlohmann::json& found, const nlohmann::json& expected) {
+  ASSERT_EQ(found["choices"].size(), expected["choices"].size());
+  for (std::size_t i = 0; i < found["choices"].size(); ++i) {
+    EXPECT_EQ(found["choices"][i]["text"], expected["choices"][i]["text"]);
+    EXPECT_EQ(found["choices"][i]["finish_reason"], expected["choices"][i]["finish_reason"]);
+  }
+  EXPECT_EQ(found["usage"]["prompt_tokens"], expected["usage"]["prompt_tokens"]);
+  EXPECT_EQ(found["usage"]["total_tokens"], expected["usage"]["total_tokens"]);
+}
+
 inline const std::string kProgram = std::string(WINDLASS_BINARY_DIR) + "/windlass-worker";
 
 // A folder with a freshly made model, and workers on it.

@@ -10,6 +10,7 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
+#include "tests/unit/worker/shared_blocks.h"
 #include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/quantised.h"
@@ -89,6 +90,31 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
               << "round " << round << ", logit " << i;
         }
       }
+    }
+  }
+}
+
+// Given random models, sequences that go on behind blocks which another one fills in the same batch have the reference's
+// logits.
+TEST(CpuBackend, ChunksReadWhatTheirBatchWrites) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Rng rng(seed, "shared blocks");
+    const ModelConfig config = random_config(rng);
+    const ModelWeights weights = random_weights(config, seed);
+    const testing::SharedBlocks shared(rng, config);
+    CpuBackendOptions options;
+    options.kv_blocks = testing::SharedBlocks::kBlocks;
+    options.max_batch_tokens = testing::SharedBlocks::kTokens;
+    options.max_logit_rows = testing::SharedBlocks::kRows;
+    options.threads = 1 + static_cast<int>(seed % 2);
+    options.max_context_tokens = config.max_context_tokens;
+    auto backend = make_cpu_backend(config, weights, options);
+    ASSERT_TRUE(backend.ok()) << backend.error().message;
+    const auto logits = (*backend)->forward(shared.batch());
+    ASSERT_TRUE(logits.ok()) << logits.error().message;
+    auto found = logits->begin();
+    for (const testing::Row& row : shared.expected(config, weights)) {
+      for (const double each : row) ASSERT_NEAR(*found++, each, kTolerance) << "seed " << seed;
     }
   }
 }

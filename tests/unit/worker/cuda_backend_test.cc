@@ -17,6 +17,7 @@
 #include "tests/unit/worker/golden_parity.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
+#include "tests/unit/worker/shared_blocks.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/engine/engine.h"
 
@@ -145,6 +146,31 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
         const auto vocab = static_cast<std::size_t>(config.vocab_size);
         ASSERT_NO_FATAL_FAILURE(expect_logits(logits->subspan(row * vocab, vocab), *expected[row])) << "round " << round;
       }
+    }
+  }
+}
+
+// Given random models, sequences that go on behind blocks which another one fills in the same batch have the reference's
+// logits.
+TEST_P(CudaBackend, ChunksReadWhatTheirBatchWrites) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    Rng rng(seed, "cuda shared blocks");
+    const ModelConfig config = dense_config(rng);
+    const ModelWeights weights = rounded(random_weights(config, seed));
+    const testing::SharedBlocks shared(rng, config);
+    CudaBackendOptions options;
+    options.kv_blocks = testing::SharedBlocks::kBlocks;
+    options.max_batch_tokens = testing::SharedBlocks::kTokens;
+    options.max_logit_rows = testing::SharedBlocks::kRows;
+    options.max_context_tokens = config.max_context_tokens;
+    auto backend = make(config, weights, options);
+    ASSERT_TRUE(backend.ok()) << backend.error().message;
+    const auto logits = (*backend)->forward(shared.batch());
+    ASSERT_TRUE(logits.ok()) << logits.error().message;
+    const auto vocab = static_cast<std::size_t>(config.vocab_size);
+    std::size_t row = 0;
+    for (const testing::Row& expected : shared.expected(config, weights)) {
+      ASSERT_NO_FATAL_FAILURE(expect_logits(logits->subspan(row++ * vocab, vocab), expected)) << "seed " << seed;
     }
   }
 }

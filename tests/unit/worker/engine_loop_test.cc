@@ -64,6 +64,12 @@ class GatedBackend final : public Backend {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return allowed_ == 0; });
   }
+  // How many steps have begun, once it is that many or the wait is too long.
+  std::int64_t begun(std::int64_t at_least = 0, std::chrono::milliseconds longest = std::chrono::seconds(60)) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, longest, [&] { return begun_ >= at_least; });
+    return begun_;
+  }
 
  private:
   [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
@@ -71,6 +77,7 @@ class GatedBackend final : public Backend {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return allowed_ > 0; });
     --allowed_;
+    ++begun_;
     changed_.notify_all();
     return inner_->forward(chunks, layer_done, skip);
   }
@@ -79,6 +86,7 @@ class GatedBackend final : public Backend {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::int64_t allowed_ = 0;
+  std::int64_t begun_ = 0;
 };
 
 class Loop : public ::testing::Test {
@@ -233,6 +241,51 @@ TEST_F(Loop, SinksHoldNoStepUp) {
   go.set_value();
   EXPECT_EQ(slow.wait().first, expected({5}, 30));
   EXPECT_EQ(other.wait().second, FinishReason::kCancelled);
+}
+
+// Given 64 requests and a sink that does not return, the engine goes on until as many events as may wait do, and one step
+// further; when the first ones have been told, again so far. In the end every request has all of its text.
+TEST_F(Loop, AnEngineFarAheadOfItsClientsWaitsForThem) {
+  constexpr std::int64_t kRequests = 64, kTokens = 200;
+  constexpr auto kSteps = static_cast<std::int64_t>(EngineLoop::kMostUntold) / kRequests;  // that fill the queue
+  EngineOptions options;
+  options.max_running = kRequests;
+  options.max_context_tokens = 256;
+  auto gated = std::make_unique<GatedBackend>(std::make_unique<HashBackend>(97, 1024, options.max_batch_tokens));
+  GatedBackend& gate = *gated;
+  std::vector<std::string> texts(kRequests);
+  std::promise<void> heard_first;
+  std::int64_t heard = 0;
+  const auto hear = [&](std::int64_t request, const TokenEvent& event) {
+    if (++heard == 1) heard_first.set_value();
+    // What is told at once: the first step's events, and then a full queue.
+    const bool first = heard <= kRequests;
+    if (first || heard <= (kSteps + 1) * kRequests) {
+      const std::int64_t most = first ? kSteps + 2 : 2 * kSteps + 2;
+      const bool begins = heard == 1 || heard == kRequests + 1;
+      EXPECT_EQ(gate.begun(most), most) << "event " << heard;
+      // One that does not wait begins another step soon.
+      EXPECT_EQ(gate.begun(most + 1, std::chrono::milliseconds(begins ? 100 : 0)), most) << "event " << heard;
+    }
+    texts[static_cast<std::size_t>(request)] += event.text;
+  };
+  {
+    EngineLoop loop(options, std::move(gated), letter, clock_, metrics_);
+    std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> requests;
+    for (std::int64_t i = 0; i < kRequests; ++i) {
+      requests.emplace_back(greedy({static_cast<std::int32_t>(i)}, kTokens),
+                            [&hear, i](const TokenEvent& event) { hear(i, event); });
+    }
+    ASSERT_TRUE(loop.submit_all(std::move(requests)).ok());
+    gate.allow(1);
+    heard_first.get_future().wait();
+    gate.allow(1 << 20);
+    EXPECT_TRUE(loop.wait_idle(60));
+  }
+  EXPECT_EQ(heard, kRequests * kTokens);
+  for (std::int64_t i = 0; i < kRequests; ++i) {
+    EXPECT_EQ(texts[static_cast<std::size_t>(i)], expected({static_cast<std::int32_t>(i)}, kTokens)) << "request " << i;
+  }
 }
 
 // Given a loop that is destroyed while a sink has not returned, with tokens that nobody has been told of yet, every sink hears

@@ -46,25 +46,29 @@ void collect(std::map<RequestId, Outcome>& outcomes, const std::vector<TokenEven
   }
 }
 
-// Given thousands of random schedules (arrivals at random steps, random budgets, places and cache sizes, some so small that
-// sequences lose their blocks, some requests cancelled midway, most prompts with a beginning in common), every request's greedy
-// tokens are those it has alone, and all blocks come back.
+// Given thousands of random schedules (arrivals at random steps or all at once, random budgets, places and cache sizes, some so
+// small that sequences lose their blocks, some requests cancelled midway, some steps that fail, most prompts with a beginning
+// in common), every request's greedy tokens are those it has alone, and all blocks come back.
 TEST(Engine, SchedulesNeverChangeGreedyTokens) {
   std::int64_t preemptions = 0;
   std::int64_t found = 0;
   std::int64_t largest_batch = 0;
+  std::int64_t read_as_written = 0;
+  std::int64_t failed = 0;
   for (std::uint64_t seed = 0; seed < 2000 / kSeedShare; ++seed) {
     Rng rng(seed, "schedule");
     EngineOptions options;
     options.max_running = rng.integer(1, 6);
     options.max_waiting = 100;
     options.max_context_tokens = rng.integer(20, 120);
-    options.max_batch_tokens = options.max_running + rng.integer(0, 40);
+    options.max_batch_tokens = options.max_running + rng.integer(0, rng.uniform() < 0.6 ? 40 : 300);
     options.prefix_caching = rng.uniform() < 0.8;
     const std::int64_t blocks = blocks_for(options.max_context_tokens) + rng.integer(0, 8);
     std::vector<std::int32_t> common;
     while (common.size() < 120) common.push_back(static_cast<std::int32_t>(rng.integer(0, kVocab - 1)));
     HashBackend backend(kVocab, blocks, options.max_batch_tokens);
+    if (rng.uniform() < 0.3) backend.fail_at_step = rng.integer(1, 30);
+    const bool at_once = rng.uniform() < 0.3;
     ManualClock clock;
     Engine engine(options, backend, letter, clock);
 
@@ -78,10 +82,10 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
       for (std::int64_t n = rng.integer(1, options.max_context_tokens - 1); n > 0; --n)
         prompt.push_back(static_cast<std::int32_t>(rng.integer(0, kVocab - 1)));
       if (rng.uniform() < 0.7) {
-        const auto shared = rng.integer(0, static_cast<std::int64_t>(prompt.size()));
+        const auto shared = at_once ? std::ssize(prompt) : rng.integer(0, std::ssize(prompt));
         std::copy_n(common.begin(), shared, prompt.begin());
       }
-      planned.emplace(id, Planned{rng.integer(0, 30), greedy(std::move(prompt), rng.integer(1, 40))});
+      planned.emplace(id, Planned{at_once ? 0 : rng.integer(0, 30), greedy(std::move(prompt), rng.integer(1, 40))});
     }
     const RequestId cancelled = rng.uniform() < 0.5 ? static_cast<RequestId>(rng.integer(1, 8)) : 0;
     const std::int64_t cancel_step = rng.integer(0, 60);
@@ -101,7 +105,9 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
       const Outcome& outcome = outcomes[id];
       const auto room = options.max_context_tokens - static_cast<std::int64_t>(plan.request.prompt.size());
       const std::string whole = expected_text(backend, plan.request.prompt, std::min(plan.request.max_tokens, room));
-      if (id == cancelled && outcome.finish == FinishReason::kCancelled) {
+      const bool fails = outcome.finish == FinishReason::kError && outcome.error == "the backend broke";
+      failed += fails ? 1 : 0;
+      if (fails || (id == cancelled && outcome.finish == FinishReason::kCancelled)) {
         EXPECT_EQ(whole.substr(0, outcome.text.size()), outcome.text) << "seed " << seed;
         continue;
       }
@@ -113,11 +119,15 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
     found += engine.prefix_counts().found;
     EXPECT_TRUE(options.prefix_caching || engine.prefix_counts().found == 0);
     largest_batch = std::max(largest_batch, backend.largest_batch);
+    read_as_written += backend.read_as_written;
   }
-  // The schedules were worth the name: sequences shared steps, and some lost their blocks and came back.
+  // The schedules were worth the name: sequences shared steps and what these computed, and some lost their blocks and came
+  // back.
   EXPECT_GT(preemptions, 100 / static_cast<std::int64_t>(kSeedShare));
   EXPECT_GT(found, 2000 / static_cast<std::int64_t>(kSeedShare));
   EXPECT_GT(largest_batch, 3);
+  EXPECT_GT(read_as_written, 50 / static_cast<std::int64_t>(kSeedShare));
+  EXPECT_GT(failed, 100 / static_cast<std::int64_t>(kSeedShare));
 }
 
 // Given the real CPU backend and random schedules, greedy text is what a lone request gets. Sums round differently in batches
@@ -227,6 +237,67 @@ TEST(Engine, APrefixIsComputedOnce) {
   EXPECT_GT(computed(prompt), 17);
 }
 
+// Given three prompts that come together, two of them alike and one with a beginning in common, the first step computes what is
+// different; where the budget ends within the first, the others wait for the step that computes its rest, and no longer.
+TEST(Engine, PromptsOfOneStepShare) {
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t token = 0; token < 50; ++token) prompt.push_back(token);
+  std::vector<std::int32_t> branch = prompt;
+  branch[40] = 96;
+  for (const std::int64_t budget : {100, 40}) {
+    EngineOptions options;
+    options.max_running = 4;
+    options.max_context_tokens = 100;
+    options.max_batch_tokens = budget;
+    HashBackend backend(kVocab, 7, budget);  // without sharing there is room for one
+    ManualClock clock;
+    Engine engine(options, backend, letter, clock);
+    std::map<RequestId, Outcome> outcomes;
+    for (RequestId id = 1; id <= 3; ++id) ASSERT_TRUE(engine.submit(id, greedy(id == 3 ? branch : prompt, 2), 0).ok());
+    if (budget == 40) {
+      EXPECT_TRUE(engine.step().empty());
+      EXPECT_EQ(engine.last_iteration().tokens, 40);
+      EXPECT_EQ(engine.load().running, 1);
+    }
+    const auto events = engine.step();
+    ASSERT_EQ(events.size(), 3U);
+    EXPECT_EQ(engine.last_iteration().tokens, (budget == 40 ? 10 : 50) + 2 + 18);
+    EXPECT_EQ(events[0].cached_tokens, 0);
+    EXPECT_EQ(events[1].cached_tokens, 48);
+    EXPECT_EQ(events[2].cached_tokens, 32);
+    EXPECT_EQ(engine.load().kv_blocks_used, 7);
+    collect(outcomes, events);
+    while (!engine.idle()) collect(outcomes, engine.step());
+    EXPECT_EQ(outcomes[1].text, expected_text(backend, prompt, 2));
+    EXPECT_EQ(outcomes[2].text, outcomes[1].text);
+    EXPECT_EQ(outcomes[3].text, expected_text(backend, branch, 2));
+    EXPECT_EQ(engine.load().kv_blocks_used, 0);
+  }
+}
+
+// Given a step that fails, nobody is given what it was to compute: the same prompt, come later, is computed from its beginning.
+TEST(Engine, WhatAFailedStepDidNotComputeIsNotFound) {
+  EngineOptions options;
+  options.max_batch_tokens = 40;
+  HashBackend backend(kVocab, 128, options.max_batch_tokens);
+  backend.fail_at_step = 2;
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock);
+  const std::vector<std::int32_t> prompt(70, 3);
+  for (RequestId id = 1; id <= 2; ++id) ASSERT_TRUE(engine.submit(id, greedy(prompt, 3), 0).ok());
+  std::map<RequestId, Outcome> outcomes;
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[1].finish, FinishReason::kError);
+  EXPECT_EQ(outcomes[2].finish, FinishReason::kError) << "it shared what did not come to be";
+  ASSERT_TRUE(engine.submit(3, greedy(prompt, 3), 0).ok());
+  const auto first = engine.step();
+  EXPECT_EQ(engine.last_iteration().tokens, 70 - 32) << "two blocks are of the step before that";
+  collect(outcomes, first);
+  while (!engine.idle()) collect(outcomes, engine.step());
+  EXPECT_EQ(outcomes[3].text, expected_text(backend, prompt, 3));
+  EXPECT_EQ(engine.load().kv_blocks_used, 0);
+}
+
 // Given a cache that holds one request of two, the second waits, then is served whole: running out of cache fails nobody.
 TEST(Engine, CacheExhaustionQueues) {
   EngineOptions options;
@@ -235,16 +306,16 @@ TEST(Engine, CacheExhaustionQueues) {
   HashBackend backend(kVocab, blocks_for(64), options.max_batch_tokens);
   ManualClock clock;
   Engine engine(options, backend, letter, clock);
-  const std::vector<std::int32_t> prompt(50, 3);
+  const std::vector<std::int32_t> prompt(50, 3), other(50, 4);
   ASSERT_TRUE(engine.submit(1, greedy(prompt, 10), 0).ok());
-  ASSERT_TRUE(engine.submit(2, greedy(prompt, 10), 0).ok());
+  ASSERT_TRUE(engine.submit(2, greedy(other, 10), 0).ok());
   std::map<RequestId, Outcome> outcomes;
   collect(outcomes, engine.step());
   EXPECT_EQ(engine.load().running, 1);
   EXPECT_EQ(engine.load().waiting, 1);
   while (!engine.idle()) collect(outcomes, engine.step());
   EXPECT_EQ(outcomes[1].text, expected_text(backend, prompt, 10));
-  EXPECT_EQ(outcomes[2].text, expected_text(backend, prompt, 10));
+  EXPECT_EQ(outcomes[2].text, expected_text(backend, other, 10));
 }
 
 // Given a long prompt beside a decoding request, the decoding one gets a token in every step: prefill is cut into pieces.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -28,12 +29,12 @@ TEST(KvAllocator, FindsWholeBlocksOfTheSamePrefix) {
   Tokens tokens = of_block(1);
   tokens.resize(2 * tokens.size(), 2);
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{first, second}));
-  EXPECT_EQ(kv.find(tokens).name, two);
+  EXPECT_EQ(kv.find(tokens).name(), two);
   tokens.push_back(2);
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{first, second}));
   tokens.resize(31);
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{first}));
-  EXPECT_EQ(kv.find(tokens).name, one);
+  EXPECT_EQ(kv.find(tokens).name(), one);
   EXPECT_TRUE(kv.find(of_block(2)).blocks.empty()) << "it follows another block";
   EXPECT_TRUE(kv.find({}).blocks.empty());
 }
@@ -63,10 +64,32 @@ TEST(KvAllocator, TheLongestUnusedGoesFirst) {
   EXPECT_EQ(kv.available(), 1);
 }
 
-// Given sequences of few different blocks that come, share, grow and go at random; what is found always holds these very
-// tokens, a taken block is nobody else's, and all are accounted for.
+// Given blocks whose content did not come to be, nobody finds them, nor what was named after them; the same tokens can be named
+// again, and who shared a block still has it.
+TEST(KvAllocator, UnnamedBlocksAreNotFound) {
+  KvAllocator kv(4);
+  const Tokens blocks = {kv.take(), kv.take()};
+  const auto one = kv.name(blocks[0], KvAllocator::kBeginning, of_block(1));
+  kv.name(blocks[1], one, of_block(2));
+  Tokens tokens = of_block(1);
+  tokens.resize(2 * tokens.size(), 2);
+  kv.share(blocks);
+  kv.unname(std::span(blocks).first(1));
+  kv.unname(std::span(blocks).first(1));  // has none any more
+  EXPECT_TRUE(kv.find(tokens).blocks.empty());
+  kv.give_back(blocks);
+  EXPECT_EQ(kv.used(), 2);
+  kv.give_back(blocks);
+  EXPECT_EQ(kv.available(), 4);
+  const std::int32_t again = kv.take();
+  EXPECT_NE(kv.name(again, KvAllocator::kBeginning, of_block(1)), one);
+  EXPECT_EQ(kv.find(tokens).blocks, (Tokens{again})) << "what followed the old one follows it no more";
+}
+
+// Given sequences of few different blocks that come, share, grow, fail and go at random; what is found always holds these very
+// tokens, the same whatever is known from before; a taken block is nobody else's, and all are accounted for.
 TEST(KvAllocator, HoldsWhatItSays) {
-  std::int64_t shared = 0;
+  std::int64_t shared = 0, shrunk = 0, changed = 0;
   for (std::uint64_t seed = 0; seed < 200 / kSeedShare; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "blocks");
@@ -78,6 +101,15 @@ TEST(KvAllocator, HoldsWhatItSays) {
     std::vector<Sequence> sequences;
     std::map<std::int32_t, Tokens> content;  // of a block: the whole prefix that ends with it
     std::map<std::int32_t, int> holders;
+    std::vector<std::pair<Tokens, KvAllocator::Prefix>> waiting;  // and what was found for them last
+    while (waiting.size() < 3) {
+      Tokens tokens;
+      while (tokens.size() < 5 * static_cast<std::size_t>(kKvBlockTokens)) {
+        const Tokens next = of_block(static_cast<std::int32_t>(rng.integer(0, 1)));
+        tokens.insert(tokens.end(), next.begin(), next.end());
+      }
+      waiting.emplace_back(std::move(tokens), KvAllocator::Prefix());
+    }
     for (int step = 0; step < 300; ++step) {
       const std::int64_t what = rng.integer(0, 3);
       if (what == 0) {
@@ -96,7 +128,7 @@ TEST(KvAllocator, HoldsWhatItSays) {
         }
         kv.share(prefix.blocks);
         sequence.blocks = prefix.blocks;
-        sequence.name = prefix.name;
+        sequence.name = prefix.name();
         sequence.tokens.resize(sequence.blocks.size() * kKvBlockTokens);
         sequences.push_back(std::move(sequence));
       } else if (what == 1 && !sequences.empty()) {
@@ -113,6 +145,20 @@ TEST(KvAllocator, HoldsWhatItSays) {
         content[block] = grows.tokens;
         grows.blocks.push_back(block);
         grows.name = kv.name(block, grows.name, next);
+        if (rng.uniform() < 0.1) {
+          kv.unname(std::span(&block, 1));
+          content.erase(block);
+        }
+      }
+      for (auto& [tokens, known] : waiting) {
+        if (rng.uniform() < 0.5) continue;
+        const auto fresh = kv.find(tokens);
+        const auto before = known.names;
+        known = kv.find(tokens, std::move(known));
+        ASSERT_EQ(known.blocks, fresh.blocks);
+        ASSERT_EQ(known.names, fresh.names);
+        shrunk += known.names.size() < before.size() ? 1 : 0;
+        changed += known.names != before ? 1 : 0;
       }
       const auto used = std::count_if(holders.begin(), holders.end(), [](const auto& each) { return each.second > 0; });
       ASSERT_EQ(kv.used(), used);
@@ -120,6 +166,8 @@ TEST(KvAllocator, HoldsWhatItSays) {
     }
   }
   EXPECT_GT(shared, 100);
+  EXPECT_GT(shrunk, 100);
+  EXPECT_GT(changed - shrunk, 100);
 }
 
 }  // namespace

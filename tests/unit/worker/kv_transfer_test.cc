@@ -140,20 +140,21 @@ class Pair {
 
 // Given hundreds of random runs of a pair (caches so small that prompts lose their blocks on either side, answers that come in
 // any order, break, or never come because the prefill worker gave the prompt up, requests cancelled midway; most prompts begin
-// alike), every request's tokens are those it has alone; each prefill ends once; all blocks come back; both come to rest. Most
-// prompts do arrive.
+// alike, some come at once), every request's tokens are those it has alone; each prefill ends once; all blocks come back; both
+// come to rest. Most prompts do arrive.
 TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
-  std::int64_t received = 0, recomputed = 0, given_up = 0, preemptions = 0, found = 0;
+  std::int64_t received = 0, recomputed = 0, given_up = 0, preemptions = 0, found = 0, read_as_written = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Rng rng(seed, "pair");
     EngineOptions options;
     options.max_running = rng.integer(1, 5);
     options.max_waiting = 100;
     options.max_context_tokens = rng.integer(20, 120);
-    options.max_batch_tokens = options.max_running + rng.integer(0, 40);
+    options.max_batch_tokens = options.max_running + rng.integer(0, rng.uniform() < 0.6 ? 40 : 300);
     const std::int64_t least = blocks_for(options.max_context_tokens);
     Pair pair(options, least + rng.integer(0, 8), least + rng.integer(0, 8));
     const double breaks = rng.uniform() < 0.5 ? 0 : 0.1;
+    const bool at_once = rng.uniform() < 0.3;
     struct Planned {
       std::int64_t at_step = 0;
       bool whole = false;  // served by the decode worker alone
@@ -163,8 +164,9 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
     const std::vector<std::int32_t> common(120, static_cast<std::int32_t>(seed % kVocabulary));
     for (RequestId id = 1; id <= 8; ++id) {
       auto prompt = random_prompt(rng, options.max_context_tokens - 1);
-      if (rng.uniform() < 0.6) std::copy_n(common.begin(), rng.integer(0, std::ssize(prompt)), prompt.begin());
-      planned[id] = {rng.integer(0, 30), rng.uniform() < 0.2, greedy(std::move(prompt), rng.integer(1, 30))};
+      if (rng.uniform() < 0.6)
+        std::copy_n(common.begin(), at_once ? std::ssize(prompt) : rng.integer(0, std::ssize(prompt)), prompt.begin());
+      planned[id] = {at_once ? 0 : rng.integer(0, 30), rng.uniform() < 0.2, greedy(std::move(prompt), rng.integer(1, 30))};
     }
     // One whole request runs on the prefill worker, too, and wants its room.
     const GenerationRequest other = greedy(random_prompt(rng, options.max_context_tokens - 1), 40);
@@ -240,8 +242,10 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
     for (const auto& [id, end] : pair.prefill_ends) given_up += end == FinishReason::kCancelled && id != cancelled ? 1 : 0;
     preemptions += pair.decode.preemptions();
     found += pair.prefill.prefix_counts().found;
+    read_as_written += pair.prefill_backend.read_as_written;
   }
   EXPECT_GT(found, 3000);
+  EXPECT_GT(read_as_written, 20);
   EXPECT_GT(received, 1300);
   EXPECT_GT(recomputed, 80);
   EXPECT_GT(given_up, 80);
@@ -306,6 +310,68 @@ TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
   EXPECT_FALSE(pair.decode.stalled());
 }
 
+// Reads what it is told of at once, as another worker may.
+class EagerReader final : public KvSender {
+ public:
+  EagerReader(const HashBackend& backend, std::vector<std::int32_t> prompt) : backend_(backend), prompt_(std::move(prompt)) {}
+  void begins(const std::string& session) override { told_[session].assign(2, 0); }
+  void computed(const std::string& session, const KvRange& range, std::span<const std::int32_t> blocks) override {
+    auto& told = told_.at(session).at(static_cast<std::size_t>(range.layer));
+    EXPECT_EQ(range.start, told) << "pieces of a layer follow each other";
+    EXPECT_LE(range.tokens, longest);
+    told += range.tokens;
+    std::vector<float> found(static_cast<std::size_t>(range.tokens));
+    backend_.read_kv(range, blocks, found.data());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i], static_cast<float>(prompt_[static_cast<std::size_t>(range.start) + i])) << "session " << session;
+    }
+  }
+  void completed(const std::string& session, const Sampled&) override {
+    for (const std::int64_t told : told_.at(session)) EXPECT_EQ(told, std::ssize(prompt_));
+    ++whole;
+  }
+  void stop(const std::string&) override {}
+
+  std::int64_t longest = 0;  // that a piece may be
+  int whole = 0;             // sessions that ended with all of the prompt told
+
+ private:
+  const HashBackend& backend_;
+  std::vector<std::int32_t> prompt_;
+  std::map<std::string, std::vector<std::int64_t>> told_;  // positions, by layer
+};
+
+// Given three times the same prompt, two at once and one later; whoever shares what the same step computes tells of it when it
+// is there, layer by layer, and of all of the prompt in the end.
+TEST(KvTransfer, WhatIsSharedIsToldOnceItIsThere) {
+  EngineOptions options;
+  options.max_running = 2;
+  options.max_context_tokens = 100;
+  options.max_batch_tokens = 60;
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t token = 0; token < 90; ++token) prompt.push_back(token);
+  HashBackend backend(kVocabulary, 20, options.max_batch_tokens);
+  EagerReader reader(backend, prompt);
+  reader.longest = options.max_batch_tokens;
+  ManualClock clock;
+  Engine engine(options, backend, letter, clock, {&reader, nullptr});
+  const auto submit = [&](RequestId id) {
+    GenerationRequest request = greedy(prompt, 5);
+    request.kv.id = name_of(id);
+    ASSERT_TRUE(engine.submit(id, std::move(request), 0).ok());
+  };
+  submit(1);
+  submit(2);
+  static_cast<void>(engine.step());
+  static_cast<void>(engine.step());
+  EXPECT_EQ(reader.whole, 2);
+  EXPECT_EQ(backend.read_as_written, 1);
+  submit(3);
+  static_cast<void>(engine.step());
+  EXPECT_EQ(engine.last_iteration().tokens, 10);
+  EXPECT_EQ(reader.whole, 3);
+}
+
 // Given a waiter and no progress, a tick after the longest wait calls it; given the end of the session, that does; given a
 // question that is to be refused, nothing waits.
 TEST(KvTransfer, WaitingHasAnEnd) {
@@ -362,14 +428,15 @@ TEST(KvTransfer, WholeRequestsNeedNotWaitForWhatIsHeld) {
   options.max_context_tokens = 100;
   options.max_batch_tokens = 200;
   Pair pair(options, 9, 9);
-  for (RequestId id : {1, 2, 3}) pair.begin(id, greedy(std::vector<std::int32_t>(40, 5), 5));
+  const auto prompt = [](std::int32_t token) { return std::vector<std::int32_t>(40, token); };  // three blocks of its own
+  for (RequestId id : {1, 2, 3}) pair.begin(id, greedy(prompt(static_cast<std::int32_t>(id)), 5));
   pair.record_prefill(pair.prefill.step());
   EXPECT_EQ(pair.prefill.load().held, 3);
-  pair.begin(4, greedy(std::vector<std::int32_t>(40, 5), 5));
+  pair.begin(4, greedy(prompt(4), 5));
   EXPECT_TRUE(pair.prefill.step().empty());
   EXPECT_TRUE(pair.prefill.stalled());
   static_cast<void>(pair.prefill.cancel(4, "left"));
-  ASSERT_TRUE(pair.prefill.submit(99, greedy(std::vector<std::int32_t>(40, 5), 2), 0).ok());
+  ASSERT_TRUE(pair.prefill.submit(99, greedy(prompt(5), 2), 0).ok());
   const auto events = pair.prefill.step();
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[0].request, 3U);

@@ -90,6 +90,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
   [[nodiscard]] KvShape kv_shape() const override { return {blocks_.size(), 2 * config_.kv_size()}; }
 
+  [[nodiscard]] bool kv_is_bf16() const override { return device_->precision() == Precision::kBf16; }
+
   [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
     return row < needs_.size() && needs_[row].likeliest > 0 ? working_.host_summaries.as<LogitSummary>() + row : nullptr;
   }
