@@ -33,7 +33,8 @@ struct SequenceChunk {
   std::span<const float> hidden = {};
   // Names the sequence's room at the later workers of its chain; empty: this worker computes all of it.
   std::string_view chain_session = {};
-  RowNeed need = {};  // of the logits, where they are wanted
+  RowNeed need = {};            // of the logits, where they are wanted
+  bool row_may_follow = false;  // where a summary is enough: row() may be asked for nevertheless
 };
 
 // How many: as they have ids, or rows of hidden states.
@@ -93,6 +94,8 @@ class Backend {
   // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).
   virtual void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const = 0;
   virtual void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
+  // Whether all numbers of its cache are exact as BF16.
+  [[nodiscard]] virtual bool kv_is_bf16() const { return false; }
 
  private:
   [[nodiscard]] virtual Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,

@@ -336,7 +336,9 @@ Result<Sampled> Engine::sample(Sequence& sequence, std::span<const float> logits
 TokenEvent Engine::advance(Sequence& sequence, const Result<Sampled>& sampled, double now_s) {
   if (!sampled.ok()) {
     sequence.finished = true;
-    return end_event(sequence, FinishReason::kError, sampled.error().message);
+    TokenEvent event = end_event(sequence, FinishReason::kError, sampled.error().message);
+    event.chain_lost = sampled.error().code == ErrorCode::kUnavailable;  // with the row
+    return event;
   }
   return sequence.kv().sends() ? hold(sequence, *sampled, now_s) : extend(sequence, *sampled, now_s);
 }
@@ -453,7 +455,8 @@ std::vector<TokenEvent> Engine::step() {
          work.tokens == sequence.pending(),
          {},
          sequence.request.chain,
-         sequence.sampler.need()});
+         sequence.sampler.need(),
+         sequence.sampler.row_may_follow()});
   }
   const auto logits =
       backend_.forward(chunks_, sends ? LayerDone([this](std::int64_t layer) { tell_computed(layer); }) : nullptr);

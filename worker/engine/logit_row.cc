@@ -3,6 +3,7 @@
 #include "worker/engine/logit_row.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "worker/backend/vectors.h"
@@ -107,6 +108,30 @@ void find_maxima(std::span<const float> logits, std::vector<float>& maxima) {
   maxima.resize((logits.size() + kLogitBlock - 1) / kLogitBlock);
   Compiled<FindMaxima, void(const float*, std::size_t, float*)>::for_this_processor()(logits.data(), logits.size(),
                                                                                       maxima.data());
+}
+
+void find_likeliest(std::span<const float> logits, std::span<const float> maxima, std::size_t most, std::vector<float>& scratch,
+                    std::vector<TokenWeight>& likeliest) {
+  // Of so many blocks each has one that is at least this.
+  float least = kNone;
+  if (most < maxima.size()) {
+    scratch.assign(maxima.begin(), maxima.end());
+    const auto last = scratch.begin() + static_cast<std::ptrdiff_t>(most) - 1;
+    std::nth_element(scratch.begin(), last, scratch.end(), std::greater<>());
+    least = *last;
+  }
+  likeliest.clear();
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    if (!(maxima[block] >= least)) continue;
+    for (std::size_t id = block * kLogitBlock; id < std::min((block + 1) * kLogitBlock, logits.size()); ++id) {
+      if (logits[id] >= least && logits[id] - logits[id] == 0) {  // finite
+        likeliest.push_back({static_cast<double>(logits[id]), static_cast<std::int32_t>(id)});
+      }
+    }
+  }
+  if (likeliest.size() <= most) return;
+  std::nth_element(likeliest.begin(), likeliest.begin() + static_cast<std::ptrdiff_t>(most), likeliest.end(), likelier);
+  likeliest.resize(most);
 }
 
 double weigh(std::span<const float> logits, float highest, float steepness, float least, float* weights) {

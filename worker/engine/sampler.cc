@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 #include <numeric>
-
-#include "worker/engine/logit_row.h"
 
 namespace windlass::worker {
 namespace {
@@ -51,28 +47,8 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits) {
   return adjusted_;
 }
 
-// The `most` likeliest tokens, of equals the first ones, in any order, with their logits as weights.
 void Sampler::choose_likeliest(std::span<const float> logits, std::size_t most) {
-  // Of so many blocks each has one that is at least this.
-  float least = -std::numeric_limits<float>::infinity();
-  if (most < maxima_.size()) {
-    highest_maxima_ = maxima_;
-    const auto last = highest_maxima_.begin() + static_cast<std::ptrdiff_t>(most) - 1;
-    std::nth_element(highest_maxima_.begin(), last, highest_maxima_.end(), std::greater<>());
-    least = *last;
-  }
-  candidates_.clear();
-  for (std::size_t block = 0; block < maxima_.size(); ++block) {
-    if (!(maxima_[block] >= least)) continue;
-    for (std::size_t id = block * kLogitBlock; id < std::min((block + 1) * kLogitBlock, logits.size()); ++id) {
-      if (logits[id] >= least && is_finite(logits[id])) {
-        candidates_.push_back({static_cast<double>(logits[id]), static_cast<std::int32_t>(id)});
-      }
-    }
-  }
-  if (candidates_.size() <= most) return;
-  std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(most), candidates_.end(), likelier);
-  candidates_.resize(most);
+  find_likeliest(logits, maxima_, most, highest_maxima_, candidates_);
 }
 
 // The `most` likeliest with what they weigh, but for those that min-p leaves out. Returns the sum.
@@ -210,6 +186,8 @@ RowNeed Sampler::need() const {
   need.likeliest = std::max(need.likeliest, told);
   return need;
 }
+
+bool Sampler::row_may_follow() const { return params_.temperature > 0 && params_.top_k == 0; }
 
 // What a summary's tokens weigh, the likeliest first, as far as they may be drawn and weigh anything: into candidates_. Returns
 // the sum.

@@ -17,6 +17,7 @@
 #include "planner/base/result.h"
 #include "planner/base/rng.h"
 #include "worker/backend/logit_summary.h"
+#include "worker/engine/logit_row.h"
 
 namespace windlass::worker {
 
@@ -56,6 +57,8 @@ class Sampler {
 
   // What sample() needs of the next row: a summary, or the row itself.
   [[nodiscard]] RowNeed need() const;
+  // Where it is a summary: whether the row may be asked for nevertheless.
+  [[nodiscard]] bool row_may_follow() const;
   // The same of a row's summary, made for need(). `row` gives the row itself; it is asked for where the summary turns out to be
   // too little, never greedy or with a top-k below the vocabulary: then the token is the very one that the row makes. Without,
   // it follows the same distribution. Errors: also those of `row`.
@@ -66,15 +69,7 @@ class Sampler {
   void adopt(std::int32_t token);
 
  private:
-  struct Candidate {
-    double weight;
-    std::int32_t id;
-  };
-
-  // By weight, the first among equals.
-  static bool likelier(const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
-  }
+  using Candidate = TokenWeight;
   // What a logit weighs beside the highest, which weighs 1; what weighs less than `least` weighs nothing.
   struct Weighing {
     float highest, steepness, least;

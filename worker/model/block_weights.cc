@@ -23,6 +23,8 @@ void BlockWeights::keep(BlockRange blocks) {
   const auto drop = [](std::vector<float>& numbers) { std::vector<float>().swap(numbers); };
   if (!ends.embedding) drop(have.embedding);
   if (!ends.positions) drop(have.positions);
+  if (!ends.project_in) drop(have.project_in);
+  if (!ends.project_out) drop(have.project_out);
   if (!ends.final_norm) have.final_norm = NormWeights();
   if (!ends.lm_head) drop(have.lm_head);
   ::malloc_trim(0);  // the system has it before anything new comes
@@ -51,6 +53,8 @@ void BlockWeights::add(ModelWeights missing, BlockRange blocks) {
   };
   take(have.embedding, missing.embedding);
   take(have.positions, missing.positions);
+  take(have.project_in, missing.project_in);
+  take(have.project_out, missing.project_out);
   take(have.lm_head, missing.lm_head);
   if (!missing.final_norm.weight.empty()) have.final_norm = std::move(missing.final_norm);
 }

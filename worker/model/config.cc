@@ -287,15 +287,16 @@ void read_llama_family(FieldReader& fields, const json& root, ModelConfig& confi
   if (has_experts(config.architecture)) read_experts(fields, root, config);
 }
 
-// As the models from 125M to 66B have it; OPT-350M alone norms after each part and has embeddings narrower than its layers.
-void read_opt(FieldReader& fields, const json& root, ModelConfig& config) {
+// Of the published models OPT-350M alone norms after each part and has an embedding narrower than its layers.
+void read_opt(FieldReader& fields, ModelConfig& config) {
   fields.only("activation_function", "relu");
-  fields.only("do_layer_norm_before", true);
   fields.only("_remove_final_layer_norm", false);
   fields.only("enable_bias", true);
   fields.only("layer_norm_elementwise_affine", true);
-  if (fields.has("word_embed_proj_dim") && root.at("word_embed_proj_dim") != config.hidden_size) {
-    fields.bad("word_embed_proj_dim", root.at("word_embed_proj_dim"), fmt::format("hidden_size ({})", config.hidden_size));
+  config.norm_after = !fields.boolean("do_layer_norm_before", true);
+  if (fields.has("word_embed_proj_dim")) {
+    const std::int64_t width = fields.whole("word_embed_proj_dim", 1, 1 << 20);
+    if (width != config.hidden_size) config.embedding_size = width;
   }
   config.intermediate_size = fields.whole("ffn_dim", 1, 1 << 22);
   config.kv_heads = config.heads;
@@ -338,7 +339,7 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   config.max_context_tokens = fields.whole("max_position_embeddings", 1, 1 << 28);
   config.eos_token_ids = fields.ids("eos_token_id");
   if (config.architecture == Architecture::kOpt) {
-    read_opt(fields, root, config);
+    read_opt(fields, config);
   } else {
     read_llama_family(fields, root, config);
   }

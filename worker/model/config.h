@@ -1,8 +1,8 @@
 // ModelConfig: the shape of a dense decoder, from a Hugging Face config.json.
 //
 // Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values), Qwen3 (norms on the heads
-// of queries and keys), Mixtral and Qwen3-MoE (experts) and OPT (learned positions, LayerNorm, biases and ReLU): the same
-// layers but for what stands in the fields here.
+// of queries and keys), Mixtral and Qwen3-MoE (experts) and OPT (learned positions, LayerNorm, biases and ReLU; OPT-350M also
+// norms after each part and has a narrower embedding): the same layers but for what stands in the fields here.
 //
 // What is read is checked at once and completely: an error names the file and every bad or missing field with what was found
 // and what is allowed. Plain data; pure functions; any thread. The planner has a reader of its own (planner/catalog), which
@@ -51,7 +51,8 @@ enum class Architecture { kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen3Moe,
 // Whether its layers have experts.
 [[nodiscard]] bool has_experts(Architecture architecture);
 
-// What comes before attention, before the MLP and before the output matrix; kLayer takes the mean away and has a bias.
+// What comes before attention, before the MLP and before the output matrix (but see norm_after); kLayer takes the mean away and
+// has a bias.
 enum class Norm { kRms, kLayer };
 // How a token's position is told: queries and keys are rotated by it, or a row of a table is added to the token's embedding.
 enum class Positions { kRotary, kLearned };
@@ -82,6 +83,8 @@ struct ModelConfig {
   std::int64_t max_context_tokens = 0;  // max_position_embeddings
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
+  bool norm_after = false;  // of attention and of the MLP instead: of the sum of what goes in and comes out; none at the end
+  std::int64_t embedding_size = 0;  // of embedding and output matrix, where matrices stand between them and the layers; else 0
   Positions positions = Positions::kRotary;
   double rope_theta = 10000;  // kRotary alone
   RopeScaling rope_scaling;   // kRotary alone
@@ -103,6 +106,8 @@ struct ModelConfig {
   SamplingDefaults sampling;                // generation_config.json's
 
   [[nodiscard]] BlockRange all_blocks() const { return {0, layers}; }
+  // Columns of the embedding and of the output matrix.
+  [[nodiscard]] std::int64_t embedding_width() const { return embedding_size > 0 ? embedding_size : hidden_size; }
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
   // Rows of the first matrix of an MLP so wide.

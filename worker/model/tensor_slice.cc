@@ -14,6 +14,13 @@
 namespace windlass::worker {
 
 Result<void> check_tensor_parallel(const ModelConfig& config, int ranks) {
+  if (config.embedding_size > 0 && ranks != 1) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--tensor-parallel: found {}, allowed for this model is 1: config.json's word_embed_proj_dim ({}) is not "
+                    "hidden_size ({})",
+                    ranks, config.embedding_size, config.hidden_size)};
+  }
   const bool opt = config.architecture == Architecture::kOpt;
   std::vector<std::pair<const char*, std::int64_t>> fields;
   if (!opt) fields.emplace_back("num_key_value_heads", config.kv_heads);

@@ -176,9 +176,12 @@ class ModelLoader {
   [[nodiscard]] Result<ModelWeights> load(BlockRange blocks, const ModelWeights& have = {}, BlockRange held = {}) {
     ModelWeights weights;
     const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t width = config_.embedding_width();
     const WeightEnds ends = ends_of(config_, blocks);
     if (ends.embedding && have.embedding.empty())
-      tensors_.append_rows(weights.embedding, names_.model + "embed_tokens.weight", {config_.vocab_size, hidden});
+      tensors_.append_rows(weights.embedding, names_.model + "embed_tokens.weight", {config_.vocab_size, width});
+    if (ends.project_in && have.project_in.empty())
+      tensors_.append(weights.project_in, names_.model + "project_in.weight", {hidden, width});
     if (ends.positions && have.positions.empty()) {
       tensors_.append(weights.positions, names_.model + "embed_positions.weight",
                       {config_.max_context_tokens + kLearnedPositionsOffset, hidden});
@@ -188,8 +191,10 @@ class ModelLoader {
       weights.layers.push_back(layer(fmt::format("{}layers.{}.", names_.model, i), config_.has_experts(i)));
     }
     if (ends.final_norm && have.final_norm.weight.empty()) weights.final_norm = norm(names_.model + names_.final_norm);
+    if (ends.project_out && have.project_out.empty())
+      tensors_.append(weights.project_out, names_.model + "project_out.weight", {width, hidden});
     if (ends.lm_head && have.lm_head.empty())
-      tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, hidden});
+      tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, width});
     WINDLASS_RETURN_IF_ERROR(tensors_.outcome());
     return weights;
   }
@@ -291,7 +296,8 @@ WeightBytes bytes_of(const ModelWeights& weights) {
     add_matrix(mlp.out);
     add({&mlp.in_bias, &mlp.out_bias});
   };
-  add({&weights.embedding, &weights.positions, &weights.final_norm.weight, &weights.final_norm.bias, &weights.lm_head});
+  add({&weights.embedding, &weights.positions, &weights.project_in, &weights.final_norm.weight, &weights.final_norm.bias,
+       &weights.project_out, &weights.lm_head});
   for (const LayerWeights& layer : weights.layers) {
     add({&layer.attention_norm.weight, &layer.attention_norm.bias, &layer.qkv_bias, &layer.q_norm, &layer.k_norm,
          &layer.out_bias, &layer.mlp_norm.weight, &layer.mlp_norm.bias, &layer.router});
@@ -306,7 +312,12 @@ WeightBytes bytes_of(const ModelWeights& weights) {
 WeightEnds ends_of(const ModelConfig& config, BlockRange blocks) {
   const bool begins = blocks.first == 0;
   const bool ends = blocks.end == config.layers;
-  return {begins || (ends && config.tie_word_embeddings), begins && config.positions == Positions::kLearned, ends,
+  const bool projects = config.embedding_size > 0;
+  return {begins || (ends && config.tie_word_embeddings),
+          begins && config.positions == Positions::kLearned,
+          begins && projects,
+          ends && !config.norm_after,
+          ends && projects,
           ends && !config.tie_word_embeddings};
 }
 

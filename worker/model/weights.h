@@ -45,15 +45,17 @@ struct LayerWeights {
 };
 
 // Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
-// tied to it; learned positions with block 0; the final norm and lm_head with the last block. One of several ranks has its
-// slice of each matrix: then the sizes q, kv, intermediate (each expert's too) and vocab are its share; norms, positions,
-// routers and biases of what is added to the residual stream are whole.
+// tied to it; learned positions and project_in with block 0; the final norm, project_out and lm_head with the last block. One
+// of several ranks has its slice of each matrix: then the sizes q, kv, intermediate (each expert's too) and vocab are its
+// share; norms, positions, routers and biases of what is added to the residual stream are whole.
 struct ModelWeights {
-  std::vector<float> embedding;      // (vocab, hidden)
+  std::vector<float> embedding;      // (vocab, embedding width)
+  std::vector<float> project_in;     // (hidden, embedding width); empty where that is the hidden size
   std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty where they are not learned
   std::vector<LayerWeights> layers;  // of these blocks
-  NormWeights final_norm;
-  std::vector<float> lm_head;  // (vocab, hidden); empty when tied to the embedding
+  NormWeights final_norm;            // empty where norms come after
+  std::vector<float> project_out;    // (embedding width, hidden); empty where that is the hidden size
+  std::vector<float> lm_head;        // (vocab, embedding width); empty when tied to the embedding
 
   [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
   bool operator==(const ModelWeights&) const = default;
@@ -63,7 +65,9 @@ struct ModelWeights {
 struct WeightEnds {
   bool embedding = false;
   bool positions = false;
+  bool project_in = false;
   bool final_norm = false;
+  bool project_out = false;
   bool lm_head = false;
 };
 [[nodiscard]] WeightEnds ends_of(const ModelConfig& config, BlockRange blocks);

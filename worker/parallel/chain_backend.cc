@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -15,11 +16,25 @@ namespace windlass::worker {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);  // how often silence is looked for
+constexpr std::string_view kOver = "it has the session no more: it has begun anew, or has not heard of the session in time";
+
+Error lost_chain(const ChainPtr& chain, std::string_view why) {
+  return Error{ErrorCode::kUnavailable,
+               fmt::format("a later worker of the request's chain is lost: {}: {}", chain->next(), why)};
+}
 
 }  // namespace
 
 // Outlives the step where an answer comes too late for it.
 struct ChainBackend::Answers {
+  explicit Answers(std::size_t groups) : by_group(groups) {}
+
+  void take(std::size_t group, ChainAnswer answer) {
+    const std::scoped_lock lock(mutex);
+    by_group[group] = std::move(answer);
+    changed.notify_all();
+  }
+
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::optional<ChainAnswer>> by_group;
@@ -29,31 +44,45 @@ ChainBackend::ChainBackend(std::unique_ptr<Backend> local, const ChainModel& mod
                            const metrics::WorkerMetrics& metrics)
     : local_(std::move(local)), model_(model), sessions_(sessions), clock_(clock), metrics_(metrics) {}
 
+void ChainBackend::fail(const ChainPtr& chain, std::size_t chunk, std::string_view why) {
+  open_[chunk] = false;
+  failures_[chunk] = lost_chain(chain, why);
+}
+
+// Of the chunks that are open; those whose sessions are over fail.
 std::vector<ChainBackend::Group> ChainBackend::groups_of(std::span<const SequenceChunk> chunks) {
   std::vector<Group> groups;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const ChainPtr chain = sessions_.chain_of(chunks[i].chain_session);
+    if (!open_[i]) continue;
+    const SequenceChunk& chunk = chunks[i];
+    const ChainPtr chain = sessions_.chain_of(chunk.chain_session);
     if (chain == nullptr) {
+      open_[i] = false;
       failures_[i] = Error{ErrorCode::kUnavailable, "the request has no room at the later workers of its chain"};
       continue;
     }
+    if (sessions_.over(chunk.chain_session)) {
+      fail(chain, i, kOver);
+      continue;
+    }
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& each) { return each.chain == chain; });
-    if (group == groups.end()) group = groups.insert(groups.end(), Group{chain, {}, 0});
+    if (group == groups.end()) group = groups.insert(groups.end(), Group{chain, {}, {}, 0});
     group->chunks.push_back(i);
-    group->rows += chunks[i].wants_logits ? 1 : 0;
+    group->heads.push_back({std::string(chunk.chain_session), chunk.start, static_cast<std::int64_t>(chunk.tokens.size()),
+                            chunk.wants_logits, chunk.need, chunk.row_may_follow});
+    group->logit_bytes += logit_bytes(group->heads.back(), model_.vocab_size);
   }
   return groups;
 }
 
+bool ChainBackend::over(const Group& group) const {
+  return std::any_of(group.heads.begin(), group.heads.end(),
+                     [&](const ChainChunk& head) { return sessions_.over(head.session); });
+}
+
 // `hidden` (tokens of the batch, hidden size).
 std::string ChainBackend::step_of(const Group& group, std::span<const SequenceChunk> chunks, const float* hidden) const {
-  std::vector<ChainChunk> heads;
-  for (const std::size_t i : group.chunks) {
-    const SequenceChunk& chunk = chunks[i];
-    heads.push_back(
-        {std::string(chunk.chain_session), chunk.start, static_cast<std::int64_t>(chunk.tokens.size()), chunk.wants_logits});
-  }
-  std::string body = step_head(heads);
+  std::string body = step_head(group.heads);
   auto next = group.chunks.begin();
   for (std::size_t i = 0; i < chunks.size() && next != group.chunks.end(); ++i) {
     const std::size_t floats = chunks[i].tokens.size() * static_cast<std::size_t>(model_.hidden_size);
@@ -67,14 +96,17 @@ std::string ChainBackend::step_of(const Group& group, std::span<const SequenceCh
 }
 
 // Until each group has an answer, or its chain is lost (then it has none).
-std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Group>& groups, Answers& answers) const {
+std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Group>& groups, ChainVerb verb,
+                                                           Answers& answers) const {
   const double began_s = clock_.now_s();
   std::unique_lock lock(answers.mutex);
   for (;;) {
     bool all = true;
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (answers.by_group[i]) continue;
-      const bool lost = sessions_.silent(groups[i].chain) || clock_.now_s() - began_s > kChainStepS;
+      // A worker that has begun anew answers what it is told of sessions, and never the step.
+      const bool lost = sessions_.silent(groups[i].chain) || over(groups[i]) ||
+                        clock_.now_s() - began_s > patience_s(verb, groups[i].chain->hops.size() - 1);
       all = all && lost;
     }
     if (all) break;
@@ -85,38 +117,74 @@ std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Gro
   return came;
 }
 
-void ChainBackend::take(const Group& group, std::span<const SequenceChunk> chunks, const std::optional<ChainAnswer>& answer) {
+// Empty where it is what was asked for.
+std::string ChainBackend::why_not(const Group& group, const std::optional<ChainAnswer>& answer) const {
+  if (!answer) return std::string(over(group) ? kOver : "has not answered in time");
+  if (!answer->ok()) return !sessions_over(*answer).empty() ? std::string(kOver) : answer->body;
+  if (answer->body.size() == group.logit_bytes) return "";
+  return fmt::format("answered {} bytes of logits, expected are {}", answer->body.size(), group.logit_bytes);
+}
+
+void ChainBackend::take(const Group& group, const std::optional<ChainAnswer>& answer) {
+  if (answer && !answer->ok()) {
+    sessions_.end(group.chain, sessions_over(*answer));
+    if (over(group)) return;  // the others' chunks are still open
+  }
+  std::string why = why_not(group, answer);
+  if (why.empty()) {
+    metrics_.chain_bytes("received").add(static_cast<double>(answer->body.size()));
+    if (const auto taken = take_logits(group, answer->body); !taken.ok()) why = taken.error().message;
+  }
+  for (const std::size_t i : group.chunks) {
+    if (!why.empty()) fail(group.chain, i, why);
+    open_[i] = false;
+  }
+}
+
+// REQUIRES: they are as many bytes as the group is to have.
+Result<void> ChainBackend::take_logits(const Group& group, std::string_view logits) {
   const auto vocab = static_cast<std::size_t>(model_.vocab_size);
-  const std::size_t expected = static_cast<std::size_t>(group.rows) * vocab * sizeof(float);
-  std::string why;
-  if (!answer) {
-    why = "has not answered in time";
-  } else if (!answer->ok()) {
-    why = answer->body;
-  } else if (answer->body.size() != expected) {
-    why = fmt::format("answered {} bytes of logits, expected are {}", answer->body.size(), expected);
-  }
-  if (!why.empty()) {
-    for (const std::size_t i : group.chunks) {
-      failures_[i] = Error{ErrorCode::kUnavailable,
-                           fmt::format("a later worker of the request's chain is lost: {}: {}", group.chain->next(), why)};
+  for (std::size_t i = 0; i < group.chunks.size(); ++i) {
+    const ChainChunk& head = group.heads[i];
+    const std::string_view own = logits.substr(0, logit_bytes(head, model_.vocab_size));
+    logits.remove_prefix(own.size());
+    if (!head.wants_logits) continue;
+    const std::size_t row = row_of_[group.chunks[i]];
+    if (head.need.likeliest == 0) {
+      std::memcpy(logits_.data() + row * vocab, own.data(), own.size());
+      continue;
     }
-    return;
+    WINDLASS_ASSIGN_OR_RETURN(LogitSummary summary, summary_from(own, head.need, model_.vocab_size));
+    rows_[row] = {group.chain, head.session, summary};
   }
+  return {};
+}
+
+// All groups at once.
+void ChainBackend::ask(const std::vector<Group>& groups, std::span<const SequenceChunk> chunks, const float* hidden) {
+  const auto answers = std::make_shared<Answers>(groups.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::size_t most = groups[i].logit_bytes + most_refusal_bytes(groups[i].chunks.size());
+    sessions_.step(groups[i].chain, step_of(groups[i], chunks, hidden), most,
+                   [answers, i](ChainAnswer answer) { answers->take(i, std::move(answer)); });
+  }
+  const auto came = wait(groups, ChainVerb::kStep, *answers);
+  for (std::size_t i = 0; i < groups.size(); ++i) take(groups[i], came[i]);
+}
+
+Result<std::span<const float>> ChainBackend::row(std::size_t row) {
+  assert(summary(row) != nullptr);
+  const Row& wanted = rows_[row];
+  const Group alone{
+      wanted.chain, {}, {ChainChunk{wanted.session}}, static_cast<std::size_t>(model_.vocab_size) * sizeof(float)};
+  const auto answers = std::make_shared<Answers>(1);
+  sessions_.row(wanted.chain, wanted.session, [answers](ChainAnswer answer) { answers->take(0, std::move(answer)); });
+  const auto answer = std::move(wait({alone}, ChainVerb::kRow, *answers).front());
+  if (const std::string why = why_not(alone, answer); !why.empty()) return lost_chain(wanted.chain, why);
   metrics_.chain_bytes("received").add(static_cast<double>(answer->body.size()));
-  const char* from = answer->body.data();
-  std::size_t row = 0;
-  auto next = group.chunks.begin();
-  for (std::size_t i = 0; i < chunks.size() && next != group.chunks.end(); ++i) {
-    const bool mine = i == *next;
-    if (mine) ++next;
-    if (!chunks[i].wants_logits) continue;
-    if (mine) {
-      std::memcpy(logits_.data() + row * vocab, from, vocab * sizeof(float));
-      from += vocab * sizeof(float);
-    }
-    ++row;
-  }
+  fetched_.resize(static_cast<std::size_t>(model_.vocab_size));
+  std::memcpy(fetched_.data(), answer->body.data(), answer->body.size());
+  return std::span<const float>(fetched_);
 }
 
 Result<std::span<const float>> ChainBackend::run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
@@ -124,26 +192,25 @@ Result<std::span<const float>> ChainBackend::run(std::span<const SequenceChunk> 
   assert(skip == 0);
   WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> hidden, local_->forward(chunks, layer_done, skip));
   failures_.assign(chunks.size(), std::nullopt);
-  const auto rows = std::count_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return chunk.wants_logits; });
-  logits_.resize(static_cast<std::size_t>(rows * model_.vocab_size));
-
-  const std::vector<Group> groups = groups_of(chunks);
-  if (groups.empty()) return std::span<const float>(logits_);
-  const auto answers = std::make_shared<Answers>();
-  answers->by_group.resize(groups.size());
-  const double began_s = clock_.now_s();
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::size_t most = static_cast<std::size_t>(groups[i].rows * model_.vocab_size) * sizeof(float) + 4096;
-    sessions_.step(groups[i].chain, step_of(groups[i], chunks, hidden.data()), most, [answers, i](ChainAnswer answer) {
-      const std::scoped_lock lock(answers->mutex);
-      answers->by_group[i] = std::move(answer);
-      answers->changed.notify_all();
-    });
+  open_.assign(chunks.size(), true);
+  row_of_.clear();
+  std::size_t rows = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    row_of_.push_back(rows);
+    rows += chunk.wants_logits ? 1 : 0;
   }
-  const auto came = wait(groups, *answers);
+  rows_.assign(rows, {});
+  const std::size_t floats = rows * static_cast<std::size_t>(model_.vocab_size);
+  if (logits_.size() < floats) logits_.resize(floats);  // what has a summary stays as it is
+  const auto logits = std::span<const float>(logits_).first(floats);
+
+  std::vector<Group> groups = groups_of(chunks);
+  if (groups.empty()) return logits;
+  const double began_s = clock_.now_s();
+  // A second time for those that were sent together with a session that was over.
+  for (; !groups.empty(); groups = groups_of(chunks)) ask(groups, chunks, hidden.data());
   metrics_.chain_step.observe(clock_.now_s() - began_s);
-  for (std::size_t i = 0; i < groups.size(); ++i) take(groups[i], chunks, came[i]);
-  return std::span<const float>(logits_);
+  return logits;
 }
 
 }  // namespace windlass::worker

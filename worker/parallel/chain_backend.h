@@ -1,12 +1,15 @@
 // ChainBackend: the Backend of the first worker of chains: its own blocks here, the rest at other workers.
 //
 // forward() computes the batch's chunks here and sends each chain's to its next worker at once; it returns when all have
-// answered, or are lost. Chunks fail by chain: what one chain's workers do concerns no other's sequences. Belongs to the
-// engine, as every backend.
+// answered, or are lost. Chunks fail by chain: what one chain's workers do concerns no other's sequences. Where workers answer
+// that they have some of its sessions no more, those fail alone and the others' chunks are sent anew. Of a row of logits comes
+// its summary, where that is enough; the last worker has the row. Belongs to the engine, as every backend.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/backend/backend.h"
@@ -33,13 +36,25 @@ class ChainBackend final : public Backend {
   [[nodiscard]] const Error* failure(std::size_t chunk) const override {
     return failures_[chunk] ? &*failures_[chunk] : nullptr;
   }
+  [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
+    return row < rows_.size() && rows_[row].summary ? &*rows_[row].summary : nullptr;
+  }
+  // REQUIRES: the chunk said that it may follow. Errors: as failure().
+  [[nodiscard]] Result<std::span<const float>> row(std::size_t row) override;
 
  private:
   // The chunks of one chain, on their way.
   struct Group {
     ChainPtr chain;
     std::vector<std::size_t> chunks;  // indices in the batch
-    std::int64_t rows = 0;            // of logits
+    std::vector<ChainChunk> heads;    // the same ones
+    std::size_t logit_bytes = 0;      // of the answer
+  };
+  // Of logits.
+  struct Row {
+    ChainPtr chain;
+    std::string session;
+    std::optional<LogitSummary> summary;
   };
   struct Answers;
 
@@ -47,8 +62,14 @@ class ChainBackend final : public Backend {
                                                    std::int64_t skip) override;
   [[nodiscard]] std::vector<Group> groups_of(std::span<const SequenceChunk> chunks);
   [[nodiscard]] std::string step_of(const Group& group, std::span<const SequenceChunk> chunks, const float* hidden) const;
-  [[nodiscard]] std::vector<std::optional<ChainAnswer>> wait(const std::vector<Group>& groups, Answers& answers) const;
-  void take(const Group& group, std::span<const SequenceChunk> chunks, const std::optional<ChainAnswer>& answer);
+  [[nodiscard]] std::vector<std::optional<ChainAnswer>> wait(const std::vector<Group>& groups, ChainVerb verb,
+                                                             Answers& answers) const;
+  [[nodiscard]] bool over(const Group& group) const;
+  void ask(const std::vector<Group>& groups, std::span<const SequenceChunk> chunks, const float* hidden);
+  void take(const Group& group, const std::optional<ChainAnswer>& answer);
+  [[nodiscard]] std::string why_not(const Group& group, const std::optional<ChainAnswer>& answer) const;
+  [[nodiscard]] Result<void> take_logits(const Group& group, std::string_view logits);
+  void fail(const ChainPtr& chain, std::size_t chunk, std::string_view why);
 
   const std::unique_ptr<Backend> local_;
   const ChainModel model_;
@@ -57,6 +78,10 @@ class ChainBackend final : public Backend {
   const metrics::WorkerMetrics& metrics_;
   std::vector<float> logits_;
   std::vector<std::optional<Error>> failures_;  // by chunk
+  std::vector<bool> open_;                      // by chunk: neither answered nor failed
+  std::vector<Row> rows_;
+  std::vector<std::size_t> row_of_;  // by chunk, where it wants one
+  std::vector<float> fetched_;
 };
 
 }  // namespace windlass::worker

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -43,17 +44,24 @@ struct ChainSessions::Shared {
     bool unanswered = false;  // the last time
   };
 
-  Shared(const ChainModel& m, std::int64_t b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
-      : model(m), block(b), post(std::move(p)), clock(c), metrics(w) {}
+  struct Session {
+    ChainPtr chain;
+    bool over = false;  // at a later worker
+  };
+
+  Shared(const ChainModel& m, std::int64_t b, std::int64_t n, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
+      : model(m), block(b), most(n), post(std::move(p)), clock(c), metrics(w) {}
 
   const ChainModel model;
   const std::int64_t block;
+  const std::int64_t most;
   const ChainPost post;
   const Clock& clock;
   const metrics::WorkerMetrics& metrics;
 
   mutable std::mutex mutex;
-  std::map<std::string, ChainPtr, std::less<>> sessions;
+  std::map<std::string, Session, std::less<>> sessions;
+  std::int64_t reserving = 0;  // sessions that have no answer yet
   std::map<std::vector<std::string>, Kept> chains;
   bool closed = false;  // clock and metrics may be gone
 
@@ -67,11 +75,19 @@ struct ChainSessions::Shared {
     kept = {chain, now_s, now_s};
     return chain;
   }
+
+  // REQUIRES: mutex held.
+  void end(const ChainPtr& chain, std::span<const std::string> names) {
+    for (const std::string& name : names) {
+      const auto it = sessions.find(name);
+      if (it != sessions.end() && it->second.chain == chain) it->second.over = true;
+    }
+  }
 };
 
-ChainSessions::ChainSessions(const ChainModel& model, std::int64_t block, ChainPost post, const Clock& clock,
+ChainSessions::ChainSessions(const ChainModel& model, std::int64_t block, std::int64_t most, ChainPost post, const Clock& clock,
                              const metrics::WorkerMetrics& metrics)
-    : shared_(std::make_shared<Shared>(model, block, std::move(post), clock, metrics)) {}
+    : shared_(std::make_shared<Shared>(model, block, most, std::move(post), clock, metrics)) {}
 
 ChainSessions::~ChainSessions() {
   const std::scoped_lock lock(shared_->mutex);
@@ -81,18 +97,34 @@ ChainSessions::~ChainSessions() {
 void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::string> hops, std::int64_t tokens,
                             std::function<void(Result<void>)> reserved) {
   assert(!sessions.empty() && !hops.empty());
+  const auto count = static_cast<std::int64_t>(sessions.size());
+  std::optional<Error> full;
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    const std::int64_t taken = static_cast<std::int64_t>(shared_->sessions.size()) + shared_->reserving;
+    if (taken + count > shared_->most) {
+      full =
+          Error{ErrorCode::kResourceExhausted,
+                fmt::format("this worker is full: found {} requests and {} more, allowed are {}", taken, count, shared_->most)};
+    } else {
+      shared_->reserving += count;
+    }
+  }
+  if (full) return reserved(*full);
   const std::string next = hops.front();
+  const double timeout_s = patience_s(ChainVerb::kReserve, hops.size() - 1);
   ChainReservation reservation{shared_->model, shared_->block, tokens, sessions, {hops.begin() + 1, hops.end()}};
-  shared_->post({next, ChainVerb::kReserve, to_json(reservation), kChainReserveS, kChainMostErrorBytes},
+  shared_->post({next, ChainVerb::kReserve, to_json(reservation), timeout_s, kChainMostErrorBytes},
                 [shared = shared_, next, hops = std::move(hops), sessions = std::move(sessions),
                  reserved = std::move(reserved)](const ChainAnswer& answer) {
                   bool closed = false;
                   {
                     const std::scoped_lock lock(shared->mutex);
                     closed = shared->closed;
+                    shared->reserving -= static_cast<std::int64_t>(sessions.size());
                     if (answer.ok() && !closed) {
                       const ChainPtr chain = shared->shared_chain(hops);
-                      for (const std::string& each : sessions) shared->sessions[each] = chain;
+                      for (const std::string& each : sessions) shared->sessions[each] = {chain};
                     } else if (answer.status == 0 && !closed) {
                       shared->metrics.chain_refusals("unreachable").add(1);
                     }
@@ -113,7 +145,7 @@ void ChainSessions::release(const std::string& session) {
     const std::scoped_lock lock(shared_->mutex);
     const auto it = shared_->sessions.find(session);
     if (it == shared_->sessions.end()) return;
-    chain = std::move(it->second);
+    chain = std::move(it->second.chain);
     shared_->sessions.erase(it);
   }
   shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kChainMostErrorBytes},
@@ -123,7 +155,18 @@ void ChainSessions::release(const std::string& session) {
 ChainPtr ChainSessions::chain_of(std::string_view session) const {
   const std::scoped_lock lock(shared_->mutex);
   const auto it = shared_->sessions.find(session);
-  return it == shared_->sessions.end() ? nullptr : it->second;
+  return it == shared_->sessions.end() ? nullptr : it->second.chain;
+}
+
+bool ChainSessions::over(std::string_view session) const {
+  const std::scoped_lock lock(shared_->mutex);
+  const auto it = shared_->sessions.find(session);
+  return it != shared_->sessions.end() && it->second.over;
+}
+
+void ChainSessions::end(const ChainPtr& chain, std::span<const std::string> sessions) {
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->end(chain, sessions);
 }
 
 bool ChainSessions::silent(const ChainPtr& chain) const {
@@ -136,7 +179,15 @@ bool ChainSessions::silent(const ChainPtr& chain) const {
 
 void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const {
   shared_->metrics.chain_bytes("sent").add(static_cast<double>(body.size()));
-  shared_->post({chain->next(), ChainVerb::kStep, std::move(body), kChainStepS, most_bytes}, std::move(answered));
+  shared_->post(
+      {chain->next(), ChainVerb::kStep, std::move(body), patience_s(ChainVerb::kStep, chain->hops.size() - 1), most_bytes},
+      std::move(answered));
+}
+
+void ChainSessions::row(const ChainPtr& chain, const std::string& session, ChainAnswered answered) const {
+  const std::size_t most_bytes = static_cast<std::size_t>(shared_->model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
+  shared_->post({chain->next(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, chain->hops.size() - 1), most_bytes},
+                std::move(answered));
 }
 
 void ChainSessions::tick() {
@@ -151,8 +202,8 @@ void ChainSessions::tick() {
       kept.asking = true;
       due[hops];
     }
-    for (const auto& [session, chain] : shared_->sessions) {
-      if (const auto it = due.find(chain->hops); it != due.end()) it->second.push_back(session);
+    for (const auto& [name, session] : shared_->sessions) {
+      if (const auto it = due.find(session.chain->hops); it != due.end()) it->second.push_back(name);
     }
     // A chain whose last session has just been released.
     std::erase_if(due, [&](const auto& each) {
@@ -161,14 +212,17 @@ void ChainSessions::tick() {
     });
   }
   for (const auto& [hops, sessions] : due) {
-    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), kChainKeepAnswerS, kChainMostErrorBytes},
+    shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), patience_s(ChainVerb::kKeep, hops.size() - 1),
+                   most_refusal_bytes(sessions.size())},
                   [shared = shared_, hops = hops](const ChainAnswer& answer) {
                     const std::scoped_lock lock(shared->mutex);
                     const auto it = shared->chains.find(hops);
                     if (it == shared->chains.end() || shared->closed) return;
                     it->second.asking = false;
-                    // A session that is not known there ends with its next step; the workers themselves are well.
-                    it->second.unanswered = !answer.ok() && answer.status != 404;
+                    // Sessions may be over where the workers themselves are well.
+                    const auto over = sessions_over(answer);
+                    if (const ChainPtr chain = it->second.chain.lock()) shared->end(chain, over);
+                    it->second.unanswered = !answer.ok() && over.empty();
                     if (!it->second.unanswered) it->second.answered_s = shared->clock.now_s();
                   });
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,15 +34,17 @@ class ChainSessions {
   // A chain whose workers have left what they were told of sessions unanswered for so long is lost.
   static constexpr double kSilentS = 3 * kChainKeepS;
 
-  // `block`: the first one that this worker does not have. REQUIRES: clock and metrics outlive this.
-  ChainSessions(const ChainModel& model, std::int64_t block, ChainPost post, const Clock& clock,
+  // `block`: the first one that this worker does not have. `most`: sessions, those included that are being reserved. REQUIRES:
+  // clock and metrics outlive this.
+  ChainSessions(const ChainModel& model, std::int64_t block, std::int64_t most, ChainPost post, const Clock& clock,
                 const metrics::WorkerMetrics& metrics);
   ~ChainSessions();
   ChainSessions(const ChainSessions&) = delete;
   ChainSessions& operator=(const ChainSessions&) = delete;
 
   // Room for so many positions of each of these sessions at all of these workers, or at none. Calls `reserved` once, on any
-  // thread, perhaps before it returns. Errors: kResourceExhausted (a worker has no room, or drains), kFailedPrecondition (they
+  // thread, perhaps before it returns. Errors: kResourceExhausted (a worker, or this one, has no room, or drains; where it is
+  // this one, no other has been asked), kFailedPrecondition (they
   // are no chain for this model from that block on), kUnavailable (one did not answer). REQUIRES: hops and sessions are not
   // empty.
   void reserve(std::vector<std::string> sessions, std::vector<std::string> hops, std::int64_t tokens,
@@ -50,9 +53,15 @@ class ChainSessions {
 
   // nullptr: not reserved.
   [[nodiscard]] ChainPtr chain_of(std::string_view session) const;
+  // A later worker of its chain has it no more: it has begun anew, or has not heard of it in time.
+  [[nodiscard]] bool over(std::string_view session) const;
+  // Such a worker says so of these sessions; who names those of another chain is not heard.
+  void end(const ChainPtr& chain, std::span<const std::string> sessions);
   [[nodiscard]] bool silent(const ChainPtr& chain) const;
   // A step of sessions of one chain.
   void step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const;
+  // The row of logits that the last step's summary of one was made of.
+  void row(const ChainPtr& chain, const std::string& session, ChainAnswered answered) const;
 
   // Tells the other workers that sessions last; to be called several times a second.
   void tick();

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "worker/engine/kv_allocator.h"
+#include "worker/engine/row_summariser.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -27,7 +28,7 @@ ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
 
 // What a later worker said, or did not say, as the worker before it hears it.
 ChainAnswer from_further(const std::string& address, ChainAnswer answer, int status_without) {
-  if (answer.ok()) return answer;
+  if (answer.ok() || !sessions_over(answer).empty()) return answer;
   if (answer.status == 0) {
     answer.status = status_without;
     answer.rejected = status_without == 503 ? "unreachable" : "";
@@ -46,6 +47,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
     std::int64_t tokens = 0;    // reserved positions
     std::int64_t accepted = 0;  // positions that steps have brought
     std::vector<std::int32_t> blocks;
+    std::shared_ptr<std::string> row;  // of the last step, as bytes; null: none was kept
     double heard_s = 0;
     int steps = 0;       // that are here and not computed
     bool ended = false;  // its blocks are free once its steps are done
@@ -53,9 +55,10 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   using SessionPtr = std::shared_ptr<Session>;
 
   struct Job {
-    std::string head;           // the step's, as it goes on
-    std::vector<float> hidden;  // (tokens, hidden size)
-    std::string out;            // the next step, or logits
+    std::string head;                  // the step's, as it goes on
+    std::vector<float> hidden;         // (tokens, hidden size)
+    std::string out;                   // the next step, or logits
+    std::size_t most_logit_bytes = 0;  // of the answer
     std::size_t unfinished = 0;
     std::optional<Error> error;
     SessionPtr any;  // all of a step go the same way
@@ -67,9 +70,12 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
     SessionPtr session;
     std::int64_t start = 0;
     std::int64_t tokens = 0;
-    std::int64_t first = 0;  // of them, in the job's hidden states
-    std::int64_t row = -1;   // in the job's logits, where its last token wants one
-    bool last = true;        // of its chunk
+    std::int64_t first = 0;     // of them, in the job's hidden states
+    bool wants_logits = false;  // of its last token
+    RowNeed need = {};          // of them
+    bool keeps_row = false;
+    std::size_t at = 0;  // bytes in the answer before its logits
+    bool last = true;    // of its chunk
   };
 
   Impl(const ChainStageOptions& o, std::unique_ptr<Backend> b, ChainPost p, const Clock& c, const metrics::WorkerMetrics& m)
@@ -88,6 +94,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   std::map<std::string, SessionPtr> sessions;
   KvAllocator kv;
   std::deque<Entry> queue;
+  RowSummariser summariser;  // of the stage's thread
   bool draining = false;
   bool stopping = false;  // clock and metrics may be gone
 
@@ -103,9 +110,13 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   void keep(const std::string& body, const ChainAnswered& answered);
   void release(const std::string& body, const ChainAnswered& answered);
   void step(const std::string& body, const ChainAnswered& answered);
+  void row(const std::string& session, ChainAnswered answered);
   [[nodiscard]] ChainAnswer enqueue(const ChainStep& step, const std::shared_ptr<Job>& job);
   [[nodiscard]] std::vector<Entry> take_batch();
   void compute(const std::vector<Entry>& batch);
+  [[nodiscard]] Result<void> answer_logits(const std::vector<Entry>& batch, std::span<const float> rows);
+  void answer_hidden(const std::vector<Entry>& batch, std::span<const float> hidden) const;
+  void keep_row(Session& session, std::span<const float> row);
   void finish(const std::vector<Entry>& batch, const std::optional<Error>& error);
   void pass_on(const std::shared_ptr<Job>& job);
   void run();
@@ -204,7 +215,8 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
   further.block = options.blocks.end;
   further.next_hops.erase(further.next_hops.begin());
   const std::string next = reservation->next_hops.front();
-  post({next, ChainVerb::kReserve, to_json(further), kChainReserveS, kChainMostErrorBytes},
+  const double timeout_s = patience_s(ChainVerb::kReserve, further.next_hops.size());
+  post({next, ChainVerb::kReserve, to_json(further), timeout_s, kChainMostErrorBytes},
        [self = shared_from_this(), reservation = std::move(*reservation), answered = std::move(answered)](ChainAnswer answer) {
          self->reserved_further(reservation, std::move(answer), answered);
        });
@@ -235,36 +247,42 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
   struct Round {
     std::mutex mutex;
     std::size_t open = 0;
-    ChainAnswer worst;
+    std::vector<std::string> over;  // sessions
+    ChainAnswer failure;            // of a later worker
+
+    [[nodiscard]] ChainAnswer answer() const {
+      return !failure.ok() ? failure : over.empty() ? ChainAnswer{} : sessions_over(over);
+    }
   };
   auto round = std::make_shared<Round>();
-  std::map<std::string, std::vector<std::string>> further;  // by the next worker
+  std::map<std::vector<std::string>, std::vector<std::string>> further;  // by the way that they take
   {
     const std::scoped_lock lock(mutex);
     const double now_s = stopping ? 0 : clock.now_s();
-    std::size_t missing = 0;
     for (const std::string& name : *names) {
       const auto it = sessions.find(name);
       if (stopping || it == sessions.end()) {
-        ++missing;
+        round->over.push_back(name);
         continue;
       }
       it->second->heard_s = now_s;
-      if (!it->second->next_hops.empty()) further[it->second->next_hops.front()].push_back(name);
+      if (!it->second->next_hops.empty()) further[it->second->next_hops].push_back(name);
     }
-    if (missing > 0) round->worst = refusal(404, fmt::format("sessions: {} of {} are not here", missing, names->size()));
   }
-  if (further.empty()) return answered(round->worst);
+  if (further.empty()) return answered(round->answer());
   round->open = further.size();
-  for (const auto& [address, theirs] : further) {
-    post({address, ChainVerb::kKeep, sessions_text(theirs), kChainKeepAnswerS, kChainMostErrorBytes},
-         [round, address = address, answered](ChainAnswer answer) {
+  for (const auto& [hops, theirs] : further) {
+    const double timeout_s = patience_s(ChainVerb::kKeep, hops.size() - 1);
+    post({hops.front(), ChainVerb::kKeep, sessions_text(theirs), timeout_s, most_refusal_bytes(theirs.size())},
+         [round, address = hops.front(), answered](ChainAnswer answer) {
            {
              const std::scoped_lock lock(round->mutex);
-             if (!answer.ok()) round->worst = from_further(address, std::move(answer), 502);
+             const auto over = sessions_over(answer);
+             round->over.insert(round->over.end(), over.begin(), over.end());
+             if (!answer.ok() && over.empty()) round->failure = from_further(address, std::move(answer), 502);
              if (--round->open > 0) return;
            }
-           answered(round->worst);
+           answered(round->answer());
          });
   }
 }
@@ -307,15 +325,43 @@ void ChainStage::Impl::step(const std::string& body, const ChainAnswered& answer
   changed.notify_all();
 }
 
+// Where the session's last step has left it.
+void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
+  if (!is_session_id(session)) return answered(refusal(400, "row: found no name of a session"));
+  std::shared_ptr<std::string> kept;
+  std::vector<std::string> hops;
+  {
+    const std::scoped_lock lock(mutex);
+    const auto it = sessions.find(session);
+    if (stopping || it == sessions.end()) return answered(sessions_over(std::span(&session, 1)));
+    it->second->heard_s = clock.now_s();
+    kept = it->second->row;
+    hops = it->second->next_hops;
+  }
+  if (!hops.empty()) {
+    const std::size_t most = static_cast<std::size_t>(options.model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
+    post({hops.front(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, hops.size() - 1), most},
+         [answered = std::move(answered), next = hops.front()](ChainAnswer answer) {
+           answered(from_further(next, std::move(answer), 502));
+         });
+    return;
+  }
+  if (kept == nullptr) return answered(refusal(409, "row: the session's last step has left none"));
+  answered({200, "", *kept});
+}
+
 // All chunks, or none.
 ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_ptr<Job>& job) {
+  std::vector<std::string> over;
+  for (const ChainChunk& chunk : step.chunks) {
+    if (sessions.count(chunk.session) == 0) over.push_back(chunk.session);
+  }
+  if (!over.empty()) return sessions_over(over);
   std::vector<Entry> entries;
   std::int64_t first = 0;
-  std::int64_t row = 0;
+  std::size_t at = 0;
   for (const ChainChunk& chunk : step.chunks) {
-    const auto it = sessions.find(chunk.session);
-    if (it == sessions.end()) return refusal(404, "session: found none of that name; it is over, or was not heard of in time");
-    const SessionPtr& session = it->second;
+    const SessionPtr& session = sessions.find(chunk.session)->second;
     if (job->any == nullptr) job->any = session;
     if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
       return refusal(400, "step: found sessions of different chains, allowed are those of one");
@@ -326,9 +372,9 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
       return refusal(400, fmt::format("step: found {} tokens from {}, allowed are up to {} from at most {}", chunk.tokens,
                                       chunk.start, session->tokens, session->accepted));
     }
-    entries.push_back({job, session, chunk.start, chunk.tokens, first, chunk.wants_logits ? row : -1});
+    entries.push_back({job, session, chunk.start, chunk.tokens, first, chunk.wants_logits, chunk.need, chunk.keeps_row, at});
     first += chunk.tokens;
-    row += chunk.wants_logits ? 1 : 0;
+    at += logit_bytes(chunk, options.model.vocab_size);
   }
   const double now_s = clock.now_s();
   for (Entry& entry : entries) {
@@ -339,11 +385,12 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
   }
   // Not before the sessions are known: logits are many times what asks for them.
   if (ends()) {
-    job->out.resize(static_cast<std::size_t>(step.rows * options.model.vocab_size) * sizeof(float));
+    job->out.resize(at);
   } else {
     job->out = job->head;
     job->out.resize(job->head.size() + static_cast<std::size_t>(step.tokens * options.model.hidden_size) * sizeof(float));
   }
+  job->most_logit_bytes = at;
   job->unfinished = entries.size();
   return {};
 }
@@ -359,7 +406,7 @@ std::vector<ChainStage::Impl::Entry> ChainStage::Impl::take_batch() {
     // A session's steps follow each other.
     if (std::any_of(batch.begin(), batch.end(), [&](const Entry& entry) { return entry.session == next.session; })) break;
     const std::int64_t fits = std::min(next.tokens, options.max_batch_tokens - tokens);
-    if (fits == next.tokens && next.row >= 0 && ends() && ++rows > options.max_logit_rows) break;
+    if (fits == next.tokens && next.wants_logits && ends() && ++rows > options.max_logit_rows) break;
     tokens += fits;
     batch.push_back(next);
     if (fits == next.tokens) {
@@ -368,7 +415,7 @@ std::vector<ChainStage::Impl::Entry> ChainStage::Impl::take_batch() {
     }
     Entry& cut = batch.back();
     cut.tokens = fits;
-    cut.row = -1;
+    cut.wants_logits = false;
     cut.last = false;
     next.start += fits;
     next.tokens -= fits;
@@ -386,7 +433,9 @@ void ChainStage::Impl::compute(const std::vector<Entry>& batch) {
     SequenceChunk chunk;
     chunk.start = entry.start;
     chunk.blocks = entry.session->blocks;
-    chunk.wants_logits = entry.row >= 0;
+    chunk.wants_logits = entry.wants_logits;
+    chunk.need = entry.need;
+    chunk.row_may_follow = entry.keeps_row;
     chunk.hidden =
         std::span(entry.job->hidden)
             .subspan(static_cast<std::size_t>(entry.first * hidden), static_cast<std::size_t>(entry.tokens * hidden));
@@ -395,18 +444,60 @@ void ChainStage::Impl::compute(const std::vector<Entry>& batch) {
   }
   const auto rows = backend->forward(chunks, nullptr, batch.front().session->skip);
   if (!rows.ok()) return finish(batch, rows.error());
-  const float* from = rows->data();
-  for (const Entry& entry : batch) {
-    if (ends() && entry.row < 0) continue;
-    const auto floats = static_cast<std::size_t>(ends() ? options.model.vocab_size : entry.tokens * hidden);
-    const std::size_t at = ends() ? static_cast<std::size_t>(entry.row * options.model.vocab_size) * sizeof(float)
-                                  : entry.job->head.size() + static_cast<std::size_t>(entry.first * hidden) * sizeof(float);
-    std::memcpy(entry.job->out.data() + at, from, floats * sizeof(float));
-    from += floats;
+  if (ends()) {
+    if (const auto answered = answer_logits(batch, *rows); !answered.ok()) return finish(batch, answered.error());
+  } else {
+    answer_hidden(batch, *rows);
   }
   metrics.iteration.observe(clock.now_s() - began_s);
   metrics.iteration_tokens.observe(static_cast<double>(tokens));
   finish(batch, std::nullopt);
+}
+
+// `hidden` (tokens of the batch, hidden size).
+void ChainStage::Impl::answer_hidden(const std::vector<Entry>& batch, std::span<const float> hidden) const {
+  const auto width = static_cast<std::size_t>(options.model.hidden_size);
+  for (const Entry& entry : batch) {
+    const auto rows = hidden.first(static_cast<std::size_t>(entry.tokens) * width);
+    const std::size_t at = entry.job->head.size() + static_cast<std::size_t>(entry.first) * width * sizeof(float);
+    std::memcpy(entry.job->out.data() + at, rows.data(), rows.size_bytes());
+    hidden = hidden.subspan(rows.size());
+  }
+}
+
+// `rows` (chunks that want logits, vocabulary): where the backend made no summary.
+Result<void> ChainStage::Impl::answer_logits(const std::vector<Entry>& batch, std::span<const float> rows) {
+  const auto vocab = static_cast<std::size_t>(options.model.vocab_size);
+  std::size_t index = 0;
+  for (const Entry& entry : batch) {
+    if (!entry.wants_logits) continue;
+    std::span<const float> row = rows.subspan(index * vocab, vocab);
+    const LogitSummary* summary = backend->summary(index);
+    char* out = entry.job->out.data() + entry.at;
+    if (entry.need.likeliest == 0) {
+      std::memcpy(out, row.data(), row.size_bytes());
+    } else {
+      write_summary(summary != nullptr ? *summary : summariser.summary_of(row, entry.need), entry.need, out);
+      if (entry.keeps_row && summary != nullptr) {
+        WINDLASS_ASSIGN_OR_RETURN(row, backend->row(index));
+      }
+      if (entry.keeps_row) keep_row(*entry.session, row);
+    }
+    ++index;
+  }
+  return {};
+}
+
+void ChainStage::Impl::keep_row(Session& session, std::span<const float> row) {
+  std::shared_ptr<std::string> kept;
+  {
+    const std::scoped_lock lock(mutex);
+    kept = std::exchange(session.row, nullptr);
+  }
+  if (kept == nullptr || kept.use_count() > 1) kept = std::make_shared<std::string>();  // the old one is on its way
+  kept->assign(reinterpret_cast<const char*>(row.data()), row.size_bytes());
+  const std::scoped_lock lock(mutex);
+  session.row = std::move(kept);
 }
 
 void ChainStage::Impl::finish(const std::vector<Entry>& batch, const std::optional<Error>& error) {
@@ -433,8 +524,8 @@ void ChainStage::Impl::pass_on(const std::shared_ptr<Job>& job) {
   const std::string& next = job->any->next_hops.front();
   const double began_s = clock.now_s();
   metrics.chain_bytes("sent").add(static_cast<double>(job->out.size()));
-  const auto most = static_cast<std::size_t>(kChainMostTokens * options.model.vocab_size) * sizeof(float);
-  post({next, ChainVerb::kStep, std::move(job->out), kChainStepS, most},
+  const std::size_t most = job->most_logit_bytes + most_refusal_bytes(kChainMostTokens);
+  post({next, ChainVerb::kStep, std::move(job->out), patience_s(ChainVerb::kStep, job->any->next_hops.size() - 1), most},
        [self = shared_from_this(), answered = job->answered, next, began_s](ChainAnswer answer) {
          {
            const std::scoped_lock lock(self->mutex);
@@ -489,6 +580,7 @@ void ChainStage::call(ChainVerb verb, std::string body, ChainAnswered answered) 
   switch (verb) {
     case ChainVerb::kReserve: return impl_->reserve(body, std::move(answered));
     case ChainVerb::kStep: return impl_->step(body, answered);
+    case ChainVerb::kRow: return impl_->row(body, std::move(answered));
     case ChainVerb::kKeep: return impl_->keep(body, answered);
     case ChainVerb::kRelease: return impl_->release(body, answered);
   }

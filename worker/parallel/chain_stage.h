@@ -2,7 +2,8 @@
 //
 // Sessions are reserved before they begin, with cache blocks for all positions that they may come to, so that none ever loses
 // its room to another. A thread of its own takes the chunks that have come, of all chains together, through this worker's
-// blocks, as many as a batch holds, and passes hidden states on; the last worker answers with logits. Nobody waits on that
+// blocks, as many as a batch holds, and passes hidden states on; the last worker answers with logits, or with a summary where
+// that is enough, and keeps the row for who may ask for it after all, until the session's next one. Nobody waits on that
 // thread for a network, so that a worker computes one chain's step while another chain's is at the next worker.
 //
 // Sessions end when they are released, or when nothing has been heard of them for kChainLeaseS. Thread-safe.
@@ -38,8 +39,8 @@ class ChainStage {
   ChainStage& operator=(const ChainStage&) = delete;
 
   // Statuses of the answer: 400 for a body that is none of the verb; of reserve 409 where this worker cannot be that part of
-  // that chain, and 503 where it has no room or drains, or a later one does; of step and keep 404 for a session that is not
-  // here, 502 where a later worker did not answer.
+  // that chain, and 503 where it has no room or drains, or a later one does; of step, row and keep sessions_over() where some
+  // are not here or at a later worker, 502 where a later worker did not answer; of row 409 where none was kept.
   void call(ChainVerb verb, std::string body, ChainAnswered answered);
 
   // Ends what nobody tells of any more; to be called several times a second.

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -23,7 +25,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers go onto the wire as they are");
 
 constexpr std::size_t kSessionBytes = 32;
-constexpr std::size_t kChunkBytes = kSessionBytes + 3 * sizeof(std::uint32_t);
+constexpr std::size_t kChunkBytes = kSessionBytes + 6 * sizeof(std::uint32_t);
+constexpr std::size_t kSummaryHeadBytes = 4 * sizeof(std::uint32_t);
+// Workers of different ones are different models to each other.
+constexpr std::uint32_t kWireVersion = 2;
 constexpr std::int64_t kMostPositions = 1LL << 28U;
 
 Error wrong(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
@@ -33,12 +38,16 @@ void append_number(std::string& to, std::int64_t number) {
   to.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-std::uint32_t take_number(std::string_view& from) {
-  std::uint32_t value = 0;
+template <class Number>
+Number take(std::string_view& from) {
+  static_assert(sizeof(Number) == sizeof(std::uint32_t));
+  Number value = 0;
   std::memcpy(&value, from.data(), sizeof(value));
   from.remove_prefix(sizeof(value));
   return value;
 }
+
+std::uint32_t take_number(std::string_view& from) { return take<std::uint32_t>(from); }
 
 // Reads a reservation's fields; the first that is wrong is told.
 class Fields {
@@ -102,21 +111,43 @@ const char* to_string(ChainVerb verb) {
   switch (verb) {
     case ChainVerb::kReserve: return "reserve";
     case ChainVerb::kStep: return "step";
+    case ChainVerb::kRow: return "row";
     case ChainVerb::kKeep: return "keep";
     case ChainVerb::kRelease: return "release";
   }
   return "keep";
 }
 
+double patience_s(ChainVerb verb, std::size_t further) {
+  const double alone_s = verb == ChainVerb::kStep      ? kChainStepS
+                         : verb == ChainVerb::kRow     ? kChainRowS
+                         : verb == ChainVerb::kReserve ? kChainReserveS
+                                                       : kChainKeepAnswerS;
+  return alone_s + kChainHopS * static_cast<double>(further);
+}
+
+ChainAnswer sessions_over(std::span<const std::string> sessions) {
+  assert(!sessions.empty());
+  return {404, "", sessions_text(sessions)};
+}
+
+std::vector<std::string> sessions_over(const ChainAnswer& answer) {
+  if (answer.status != 404) return {};
+  auto names = sessions_from(answer.body);
+  return names.ok() ? std::move(names).value() : std::vector<std::string>{};
+}
+
+std::size_t most_refusal_bytes(std::size_t sessions) { return std::max(kChainMostErrorBytes, sessions * (kSessionBytes + 1)); }
+
 ChainModel chain_model(const ModelConfig& config, std::uint64_t weights) {
   Fnv1a hash;
   const auto mix = [&](const auto&... each) { (hash.mix(&each, sizeof(each)), ...); };
-  mix(weights, config.heads, config.kv_heads, config.head_dim, config.intermediate_size, config.norm, config.norm_eps,
-      config.positions, config.activation, config.mlp_bias, config.experts, config.experts_per_token,
-      config.expert_intermediate_size, config.normalise_expert_weights, config.rope_theta, config.rope_scaling.kind,
-      config.rope_scaling.factor, config.rope_scaling.low_freq_factor, config.rope_scaling.high_freq_factor,
-      config.rope_scaling.original_max_tokens, config.qkv_bias, config.attention_out_bias, config.qk_norm,
-      config.tie_word_embeddings);
+  mix(kWireVersion, weights, config.heads, config.kv_heads, config.head_dim, config.intermediate_size, config.norm,
+      config.norm_eps, config.norm_after, config.embedding_size, config.positions, config.activation, config.mlp_bias,
+      config.experts, config.experts_per_token, config.expert_intermediate_size, config.normalise_expert_weights,
+      config.rope_theta, config.rope_scaling.kind, config.rope_scaling.factor, config.rope_scaling.low_freq_factor,
+      config.rope_scaling.high_freq_factor, config.rope_scaling.original_max_tokens, config.qkv_bias, config.attention_out_bias,
+      config.qk_norm, config.tie_word_embeddings);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::int64_t window = config.window_of(layer);
     const bool has_experts = config.has_experts(layer);
@@ -172,6 +203,9 @@ std::string step_head(std::span<const ChainChunk> chunks) {
     append_number(head, chunk.start);
     append_number(head, chunk.tokens);
     append_number(head, chunk.wants_logits ? 1 : 0);
+    append_number(head, chunk.need.likeliest);
+    append_number(head, std::bit_cast<std::int32_t>(chunk.need.steepness));
+    append_number(head, chunk.keeps_row ? 1 : 0);
   }
   return head;
 }
@@ -189,17 +223,26 @@ Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string_view session = bytes.substr(0, kSessionBytes);
     bytes.remove_prefix(kSessionBytes);
-    ChainChunk chunk{std::string(session), take_number(bytes), take_number(bytes), false};
+    ChainChunk chunk{std::string(session), take_number(bytes), take_number(bytes)};
     const std::uint32_t wants = take_number(bytes);
     chunk.wants_logits = wants == 1;
+    const std::uint32_t likeliest = take_number(bytes);
+    chunk.need = {static_cast<std::int32_t>(likeliest), take<float>(bytes)};
+    const std::uint32_t keeps = take_number(bytes);
+    chunk.keeps_row = keeps == 1;
     step.tokens += chunk.tokens;
-    step.rows += wants;
     if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMostTokens || chunk.start > kMostPositions ||
         wants > 1 || !sessions.insert(session).second) {
       return wrong(fmt::format(
           "step: chunk {}: found {} tokens from {}, {} of them in all, wanting {}; allowed are one chunk a session, up to {} "
           "tokens in all, wanting 0 or 1",
           i, chunk.tokens, chunk.start, step.tokens, wants, kChainMostTokens));
+    }
+    if (likeliest > kMostLikeliest || !std::isfinite(chunk.need.steepness) || keeps > 1) {
+      return wrong(
+          fmt::format("step: chunk {}: found a need of {} tokens at {}, keeping {}; allowed are up to {} at a finite "
+                      "steepness, keeping 0 or 1",
+                      i, likeliest, chunk.need.steepness, keeps, kMostLikeliest));
     }
     step.chunks.push_back(std::move(chunk));
   }
@@ -210,6 +253,49 @@ Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
                              expected, step.tokens, hidden_size));
   }
   return step;
+}
+
+std::size_t logit_bytes(const ChainChunk& chunk, std::int64_t vocab_size) {
+  if (!chunk.wants_logits) return 0;
+  if (chunk.need.likeliest == 0) return static_cast<std::size_t>(vocab_size) * sizeof(float);
+  return kSummaryHeadBytes + static_cast<std::size_t>(chunk.need.likeliest) * (sizeof(std::int32_t) + sizeof(float));
+}
+
+void write_summary(const LogitSummary& summary, const RowNeed& need, char* to) {
+  const auto put = [&](const auto* from, std::int32_t count) {
+    to = std::copy_n(reinterpret_cast<const char*>(from), static_cast<std::size_t>(count) * sizeof(*from), to);
+  };
+  put(&summary.count, 1);
+  put(&summary.highest, 1);
+  put(&summary.total, 1);
+  put(&summary.tempered, 1);
+  put(summary.ids, need.likeliest);
+  put(summary.logits, need.likeliest);
+}
+
+Result<LogitSummary> summary_from(std::string_view bytes, const RowNeed& need, std::int64_t vocab_size) {
+  const std::size_t expected = logit_bytes({{}, 0, 1, true, need}, vocab_size);
+  if (need.likeliest < 1 || bytes.size() != expected)
+    return wrong(fmt::format("summary: found {} bytes, allowed are {}", bytes.size(), expected));
+  LogitSummary summary;
+  summary.count = take<std::int32_t>(bytes);
+  summary.highest = take<float>(bytes);
+  summary.total = take<float>(bytes);
+  summary.tempered = take<float>(bytes);
+  if (summary.count < 0 || summary.count > need.likeliest)
+    return wrong(fmt::format("summary: found {} tokens, allowed are up to {}", summary.count, need.likeliest));
+  for (std::int32_t i = 0; i < need.likeliest; ++i) summary.ids[i] = take<std::int32_t>(bytes);
+  for (std::int32_t i = 0; i < need.likeliest; ++i) summary.logits[i] = take<float>(bytes);
+  for (std::int32_t i = 0; i < summary.count; ++i) {
+    const bool follows = i == 0 ? summary.logits[0] == summary.highest : summary.logits[i] <= summary.logits[i - 1];
+    if (summary.ids[i] < 0 || summary.ids[i] >= vocab_size || !std::isfinite(summary.logits[i]) || !follows) {
+      return wrong(fmt::format("summary: found token {} with the logit {}, allowed are 0 to {}, the likeliest first",
+                               summary.ids[i], summary.logits[i], vocab_size - 1));
+    }
+  }
+  if (!std::isfinite(summary.total) || !std::isfinite(summary.tempered) || summary.total < 0 || summary.tempered < 0)
+    return wrong(fmt::format("summary: found sums of {} and {}, allowed are finite ones", summary.total, summary.tempered));
+  return summary;
 }
 
 std::size_t most_step_bytes(std::int64_t hidden_size) {

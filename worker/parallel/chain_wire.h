@@ -1,4 +1,4 @@
-// What the workers of a chain say to each other (docs/decisions/2026-11-22-chains-of-workers.md): four calls, each a POST to
+// What the workers of a chain say to each other (docs/decisions/2026-11-22-chains-of-workers.md): five calls, each a POST to
 // /chain/VERB that is passed on from worker to worker and answered from the last one back. Little-endian. Pure.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "worker/backend/logit_summary.h"
 #include "worker/model/config.h"
 
 namespace windlass::worker {
@@ -23,21 +24,28 @@ inline constexpr std::size_t kChainMostHops = 64;
 // Who reserves tells of its sessions so often; who has heard nothing of one for the lease forgets it.
 inline constexpr double kChainKeepS = 2;
 inline constexpr double kChainLeaseS = 10;
-// A worker that leaves these calls unanswered for so long is taken for lost.
+// A worker that is the last of its chain and leaves these calls unanswered for so long is taken for lost. Each one before it
+// has so much more time, in which it hears of that and tells it on: otherwise all would give up at the same moment, and none
+// say who was lost.
 inline constexpr double kChainReserveS = 5;
 inline constexpr double kChainKeepAnswerS = 3;
 inline constexpr double kChainStepS = 120;
+inline constexpr double kChainRowS = 10;
+inline constexpr double kChainHopS = 0.25;
 // An error has at most so many bytes.
 inline constexpr std::size_t kChainMostErrorBytes = 4096;
 
 enum class ChainVerb {
   kReserve,  // body: ChainReservation; answer: nothing, once all later workers have reserved, too
-  kStep,     // body: ChainStep; answer: logits, (chunks that want them, vocab) as floats
-  kKeep,     // body: names of sessions; answer: nothing, once all later workers have answered
-  kRelease,  // the same
+  kStep,     // body: ChainStep; answer: for each chunk that wants logits its row, (vocab) floats, or the row's summary
+  kRow,   // body: name of a session; answer: the row that its last step's summary was made of, where it asked to have it kept
+  kKeep,  // body: names of sessions; answer: nothing, once all later workers have answered
+  kRelease,  // the same, at once
 };
-// "reserve", "step", "keep", "release".
+// "reserve", "step", "row", "keep", "release".
 [[nodiscard]] const char* to_string(ChainVerb verb);
+// Of a call to a worker that has so many of its chain behind it.
+[[nodiscard]] double patience_s(ChainVerb verb, std::size_t further);
 
 struct ChainCall {
   std::string address;  // "host:port" of the worker that is called
@@ -50,10 +58,16 @@ struct ChainCall {
 struct ChainAnswer {
   int status = 200;      // as HTTP has them; 0: there was none
   std::string rejected;  // of a 503: why, in a word ("full", "draining", "loading"): another chain may have room
-  std::string body;      // of a 200 what was asked for, else what went wrong
+  std::string body;      // of a 200 what was asked for, of sessions that are over their names, else what went wrong
 
   [[nodiscard]] bool ok() const { return status == 200; }
 };
+// The 404 of a worker where these sessions, which it was called for, are not or are not any more; never empty.
+[[nodiscard]] ChainAnswer sessions_over(std::span<const std::string> sessions);
+// Of such an answer; empty: it is none.
+[[nodiscard]] std::vector<std::string> sessions_over(const ChainAnswer& answer);
+// An answer to a call for so many sessions that is none of what was asked for has at most so many bytes.
+[[nodiscard]] std::size_t most_refusal_bytes(std::size_t sessions);
 using ChainAnswered = std::function<void(ChainAnswer)>;
 // Calls and returns; answers once, on any thread, perhaps before it returns.
 using ChainPost = std::function<void(ChainCall call, ChainAnswered answered)>;
@@ -88,6 +102,8 @@ struct ChainChunk {
   std::int64_t start = 0;
   std::int64_t tokens = 0;
   bool wants_logits = false;  // of the last token
+  RowNeed need = {};          // of them, where they are wanted
+  bool keeps_row = false;     // at the last worker, where a summary is enough: kRow may follow
 };
 // The head of a step, which stays the same from worker to worker; hidden states follow it, (tokens of all chunks, hidden size).
 [[nodiscard]] std::string step_head(std::span<const ChainChunk> chunks);
@@ -96,10 +112,16 @@ struct ChainStep {
   std::vector<ChainChunk> chunks;  // of different sessions
   std::size_t head_bytes = 0;      // the rest is hidden states
   std::int64_t tokens = 0;         // of all chunks
-  std::int64_t rows = 0;           // chunks that want logits
 };
 // Error: kInvalidArgument where the bytes are no step of hidden states of that width.
 [[nodiscard]] Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size);
+// What one chunk has in the answer to a step: a row, a summary for its need, or nothing.
+[[nodiscard]] std::size_t logit_bytes(const ChainChunk& chunk, std::int64_t vocab_size);
+// Writes logit_bytes().
+void write_summary(const LogitSummary& summary, const RowNeed& need, char* to);
+// Error: kInvalidArgument where the bytes are no summary of a row of that length for that need.
+[[nodiscard]] Result<LogitSummary> summary_from(std::string_view bytes, const RowNeed& need, std::int64_t vocab_size);
+
 // Of the longest step.
 [[nodiscard]] std::size_t most_step_bytes(std::int64_t hidden_size);
 

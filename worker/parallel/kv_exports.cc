@@ -138,40 +138,63 @@ class KvExports::Reader {
   Session& session_;
 };
 
-Result<KvExports::Pieces> KvExports::read(const std::string& session, const std::string& hash, std::int64_t piece) {
-  Pieces pieces;
-  std::vector<KvRange> ranges;
+Result<KvExports::Ready> KvExports::ready(const std::string& session, const std::string& hash, std::int64_t piece,
+                                          std::size_t most_bytes) {
+  const std::scoped_lock lock(mutex_);
+  WINDLASS_ASSIGN_OR_RETURN(Session* const from, live(session));
+  if (from->hash != hash) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "prompt: found the hash of another one; the two workers serve different models or templates"};
+  }
+  const auto count = static_cast<std::int64_t>(from->pieces.size());
+  if (piece > count)
+    return Error{ErrorCode::kInvalidArgument, fmt::format("piece: found {}, allowed is at most {}", piece, count)};
+  Ready found;
+  std::size_t bytes = 0;
+  for (found.next = piece; found.next < count; ++found.next) {
+    const KvRange& range = from->pieces[static_cast<std::size_t>(found.next)];
+    bytes += kv_piece_bytes(backend_.kv_shape(), range.tokens);
+    if (bytes > most_bytes && !found.pieces.empty()) break;
+    found.pieces.push_back(range);
+  }
+  if (found.next == count) found.last = from->first;
+  return found;
+}
+
+Result<void> KvExports::copy(const std::string& session, const KvRange& range, std::size_t wire_bytes, float* out) {
   std::vector<std::int32_t> blocks;
   std::optional<Reader> reader;
   {
     const std::scoped_lock lock(mutex_);
-    const auto it = sessions_.find(session);
-    if (it == sessions_.end() || it->second.ends)
-      return Error{ErrorCode::kNotFound, "session: found none of that name; it is over or was given up"};
-    Session& from = it->second;
-    from.asked_s = clock_.now_s();
-    if (from.hash != hash) {
-      return Error{ErrorCode::kFailedPrecondition,
-                   "prompt: found the hash of another one; the two workers serve different models or templates"};
-    }
-    const auto count = static_cast<std::int64_t>(from.pieces.size());
-    if (piece > count) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("piece: found {}, allowed is at most {}", piece, count)};
-    }
-    std::size_t bytes = 0;
-    for (pieces.next = piece; pieces.next < count; ++pieces.next) {
-      const KvRange& range = from.pieces[static_cast<std::size_t>(pieces.next)];
-      bytes += kv_piece_bytes(backend_.kv_shape(), range.tokens);
-      if (bytes > kKvMostBytes && !ranges.empty()) break;
-      ranges.push_back(range);
-    }
-    if (pieces.next == count) pieces.last = from.first;
-    if (ranges.empty()) return pieces;
-    blocks = from.blocks;
-    reader.emplace(*this, from);
+    WINDLASS_ASSIGN_OR_RETURN(Session* const from, live(session));
+    blocks = from->blocks;
+    reader.emplace(*this, *from);
   }
-  for (const KvRange& range : ranges) append_kv_piece(backend_, range, blocks, pieces.bytes);
-  metrics_.kv_transfer_bytes("sent").add(static_cast<double>(pieces.bytes.size()));
+  backend_.read_kv(range, blocks, out);
+  metrics_.kv_transfer_bytes("sent").add(static_cast<double>(wire_bytes));
+  return {};
+}
+
+Result<KvExports::Session*> KvExports::live(const std::string& session) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end() || it->second.ends)
+    return Error{ErrorCode::kNotFound, "session: found none of that name; it is over or was given up"};
+  it->second.asked_s = clock_.now_s();
+  return &it->second;
+}
+
+Result<KvExports::Pieces> KvExports::read(const std::string& session, const std::string& hash, std::int64_t piece) {
+  WINDLASS_ASSIGN_OR_RETURN(Ready found, ready(session, hash, piece));
+  Pieces pieces{{}, found.next, std::move(found.last)};
+  std::vector<float> values;
+  for (const KvRange& range : found.pieces) {
+    const KvPieceHead head = kv_piece_head(range);
+    const std::size_t bytes = kv_piece_bytes(backend_.kv_shape(), range.tokens);
+    values.resize((bytes - sizeof(head)) / sizeof(float));
+    WINDLASS_RETURN_IF_ERROR(copy(session, range, bytes, values.data()));
+    pieces.bytes.append(reinterpret_cast<const char*>(&head), sizeof(head));
+    pieces.bytes.append(reinterpret_cast<const char*>(values.data()), bytes - sizeof(head));
+  }
   return pieces;
 }
 

@@ -17,6 +17,7 @@
 #include "planner/base/result.h"
 #include "worker/engine/clock.h"
 #include "worker/engine/kv_transfer.h"
+#include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
 
@@ -52,6 +53,19 @@ class KvExports final : public KvSender {
   // hash is of another prompt; kInvalidArgument for a number beyond the next.
   [[nodiscard]] Result<Pieces> read(const std::string& session, const std::string& hash, std::int64_t piece);
 
+  // The same without what is in them, which copy() gives, part by part. kNotFound where the session is over by then.
+  struct Ready {
+    std::vector<KvRange> pieces;
+    std::int64_t next = 0;
+    std::optional<Sampled> last;
+  };
+  [[nodiscard]] Result<Ready> ready(const std::string& session, const std::string& hash, std::int64_t piece,
+                                    std::size_t most_bytes = kKvMostBytes);
+  // `wire_bytes`: that it goes out as. REQUIRES: the range is within a piece.
+  [[nodiscard]] Result<void> copy(const std::string& session, const KvRange& range, std::size_t wire_bytes, float* out);
+  [[nodiscard]] KvShape kv_shape() const { return backend_.kv_shape(); }
+  [[nodiscard]] bool kv_is_bf16() const { return backend_.kv_is_bf16(); }
+
  private:
   struct Waiter {
     std::int64_t piece = 0;
@@ -80,6 +94,8 @@ class KvExports final : public KvSender {
   // Takes out the waiters of which `when` is true. REQUIRES: mutex_ held.
   template <class When>
   static void take(Session& session, const When& when, Callbacks& to);
+  // Whoever asks is alive, too. Error: kNotFound. REQUIRES: mutex_ held.
+  [[nodiscard]] Result<Session*> live(const std::string& session);
   // Changes the session, and tells those whom it lets go on.
   template <class Change>
   void grow(const std::string& session, const Change& change);

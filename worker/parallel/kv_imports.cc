@@ -24,8 +24,8 @@ struct KvImports::Import {
 };
 
 KvImports::KvImports(Backend& backend, std::uint64_t model, Ask ask, Done done, const Clock& clock,
-                     const metrics::WorkerMetrics& metrics)
-    : shared_(new Shared{backend, model, std::move(ask), std::move(done), clock, metrics, {}, {}}) {}
+                     const metrics::WorkerMetrics& metrics, Stream stream)
+    : shared_(new Shared{backend, model, std::move(ask), std::move(done), clock, metrics, std::move(stream), {}, {}}) {}
 
 void KvImports::receive(RequestId request, const KvSession& session, std::span<const std::int32_t> prompt,
                         std::span<const std::int32_t> blocks) {
@@ -34,7 +34,8 @@ void KvImports::receive(RequestId request, const KvSession& session, std::span<c
   import->request = request;
   // The other worker's pieces may be longer than what it would rather send, but not than the prompt.
   const std::size_t most_bytes = std::max(kKvMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
-  import->question = {session.address, session.id, kv_prompt_hash(prompt, shared_->model), 0, most_bytes};
+  import->question = {session.address,           session.id, kv_prompt_hash(prompt, shared_->model), 0, most_bytes,
+                      shared_->stream != nullptr};
   import->blocks.assign(blocks.begin(), blocks.end());
   import->prompt_tokens = static_cast<std::int64_t>(prompt.size());
   import->filled.assign(static_cast<std::size_t>(shape.layers), 0);
@@ -74,35 +75,77 @@ Result<std::optional<Sampled>> KvImports::take(Shared& shared, Import& import, c
     return Error{ErrorCode::kInternal, fmt::format("next piece: found {}, expected {}", answer->next, import.question.piece)};
   }
   if (!answer->first) {
-    const double now_s = shared.clock.now_s();
-    if (pieces > 0) import.grew_s = now_s;
-    if (now_s - import.grew_s > kNoProgressS) {
-      return Error{ErrorCode::kDeadlineExceeded, fmt::format("nothing new has come for {:g} s", kNoProgressS)};
-    }
+    WINDLASS_RETURN_IF_ERROR(progress(shared, import, pieces > 0));
     // Asking again at once would be a loop that never rests.
-    if (pieces == 0 && now_s - import.asked_s < kKvLongestWaitS / 2) {
+    if (pieces == 0 && shared.clock.now_s() - import.asked_s < kKvLongestWaitS / 2) {
       return Error{ErrorCode::kUnavailable, "an answer without pieces came at once, allowed is after waiting for them"};
     }
     return std::optional<Sampled>();
   }
+  WINDLASS_ASSIGN_OR_RETURN(Sampled first, whole(shared, import, *answer->first));
+  return std::optional<Sampled>(std::move(first));
+}
+
+Result<void> KvImports::progress(const Shared& shared, Import& import, bool grew) {
+  const double now_s = shared.clock.now_s();
+  if (grew) import.grew_s = now_s;
+  if (now_s - import.grew_s <= kNoProgressS) return {};
+  return Error{ErrorCode::kDeadlineExceeded, fmt::format("nothing new has come for {:g} s", kNoProgressS)};
+}
+
+Result<Sampled> KvImports::whole(const Shared& shared, const Import& import, const std::string& first) {
   for (const std::int64_t filled : import.filled) {
     if (filled < import.prompt_tokens) {
       return Error{ErrorCode::kInternal,
                    fmt::format("the end came with {} of {} positions in a layer", filled, import.prompt_tokens)};
     }
   }
-  WINDLASS_ASSIGN_OR_RETURN(Sampled first, first_token_from(*answer->first, shared.backend.vocab_size()));
-  return std::optional<Sampled>(std::move(first));
+  return first_token_from(first, shared.backend.vocab_size());
+}
+
+KvStreamSink KvImports::sink_of(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import) {
+  const Error stopped{ErrorCode::kFailedPrecondition, "it is wanted no more"};
+  KvStreamSink sink;
+  sink.piece = [=](const KvRange& range, std::span<const float> values, std::size_t wire_bytes) -> Result<void> {
+    const std::scoped_lock lock(import->mutex);
+    if (import->stopped) return stopped;
+    WINDLASS_RETURN_IF_ERROR(check_kv_piece(range, static_cast<std::int64_t>(values.size()), shared->backend.kv_shape(),
+                                            import->prompt_tokens, import->filled));
+    shared->backend.write_kv(range, import->blocks, values.data());
+    import->filled[static_cast<std::size_t>(range.layer)] += range.tokens;
+    shared->metrics.kv_transfer_bytes("received").add(static_cast<double>(wire_bytes));
+    return progress(*shared, *import, true);
+  };
+  sink.waited = [=]() -> Result<void> {
+    const std::scoped_lock lock(import->mutex);
+    if (import->stopped) return stopped;
+    return progress(*shared, *import, false);
+  };
+  sink.end = [=](const Result<std::string>& first) {
+    {
+      const std::scoped_lock lock(import->mutex);
+      if (import->stopped) return;
+      const bool began = std::any_of(import->filled.begin(), import->filled.end(), [](std::int64_t each) { return each > 0; });
+      if (first.ok() || began) {
+        end(*shared, *import, first.ok() ? whole(*shared, *import, *first) : Result<Sampled>(first.error()));
+        return;
+      }
+    }
+    ask_next(shared, import);  // whoever cannot be reached for a stream may still answer
+  };
+  return sink;
 }
 
 void KvImports::answered(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import,
                          Result<KvAnswer> answer) {
+  int stream_port = 0;
   {
     const std::scoped_lock lock(import->mutex);
     if (import->stopped) return;
+    if (std::exchange(import->question.stream, false) && answer.ok()) stream_port = answer->stream_port;
     Result<std::optional<Sampled>> taken = std::optional<Sampled>();
     try {
-      taken = take(*shared, *import, answer);
+      if (stream_port == 0) taken = take(*shared, *import, answer);
     } catch (const std::bad_alloc&) {
       taken = Error{ErrorCode::kResourceExhausted, "no memory for an answer"};
     }
@@ -111,7 +154,11 @@ void KvImports::answered(const std::shared_ptr<Shared>& shared, const std::share
       return;
     }
   }
-  ask_next(shared, import);
+  if (stream_port > 0) {
+    shared->stream(import->question, stream_port, sink_of(shared, import));
+  } else {
+    ask_next(shared, import);
+  }
 }
 
 void KvImports::end(Shared& shared, Import& import, const Result<Sampled>& first) {

@@ -1,6 +1,7 @@
 // KvImports: pulls the keys and values of prompts that other workers compute, piece by piece, into blocks of this one's cache.
 //
-// One question at a time for each prompt, the next one when the answer is in the cache: that is all the flow control there is.
+// The first question is for a stream (kv_stream.h). Where none comes, there is one question at a time for each prompt, the next
+// one when the answer is in the cache: that is all the flow control there is.
 // Whatever goes wrong ends the session with an error, after which the engine computes the prompt itself. Thread-safe.
 #pragma once
 
@@ -25,26 +26,40 @@ struct KvQuestion {
   std::string address, session, hash;
   std::int64_t piece = 0;
   std::size_t most_bytes = 0;  // an answer never has more
+  bool stream = false;         // rather the port that streams come from than pieces
 };
 
 struct KvAnswer {
   std::string bytes;                 // kv_wire.h
   std::int64_t next = 0;             // number of the piece after them
   std::optional<std::string> first;  // the first token (kv_wire.h), when no piece follows
+  int stream_port = 0;               // then there is nothing else in it
+};
+
+// Where a stream's pieces go, one after the other, on its thread.
+struct KvStreamSink {
+  // `wire_bytes`: that it came as. An error breaks the stream off.
+  std::function<Result<void>(const KvRange& range, std::span<const float> values, std::size_t wire_bytes)> piece;
+  // Nothing new came in a while; likewise.
+  std::function<Result<void>()> waited;
+  // Once, after all else: the first token (kv_wire.h), or why there is none.
+  std::function<void(const Result<std::string>& first)> end;
 };
 
 class KvImports final : public KvReceiver {
  public:
   // Asks, and calls back once, on any thread, never from within.
   using Ask = std::function<void(const KvQuestion&, std::function<void(Result<KvAnswer>)> answered)>;
+  // Begins a stream from that port of the worker that the question names; never calls back from within but to refuse.
+  using Stream = std::function<void(const KvQuestion&, int port, const KvStreamSink& sink)>;
   // With the question that was answered last, or in vain.
   using Done = std::function<void(RequestId request, const KvQuestion& last, const Result<Sampled>& first)>;
 
   // REQUIRES: backend, clock and metrics outlive the engine that asks this for sessions; all of these have been stopped when
   // this is destroyed. `done` is called on the threads that answers come on, and never once stop() has returned.
-  // `model`: its fingerprint.
+  // `model`: its fingerprint. Without `stream` all is asked for.
   KvImports(Backend& backend, std::uint64_t model, Ask ask, Done done, const Clock& clock,
-            const metrics::WorkerMetrics& metrics);
+            const metrics::WorkerMetrics& metrics, Stream stream = nullptr);
   // A prompt of which nothing new has come for so long does not come any more.
   static constexpr double kNoProgressS = 30;
 
@@ -62,6 +77,7 @@ class KvImports final : public KvReceiver {
     Done done;
     const Clock& clock;
     const metrics::WorkerMetrics& metrics;
+    Stream stream;
     std::mutex mutex;
     std::map<RequestId, std::shared_ptr<Import>> imports;
   };
@@ -71,6 +87,11 @@ class KvImports final : public KvReceiver {
   static void end(Shared& shared, Import& import, const Result<Sampled>& first);  // REQUIRES: import.mutex held
   // The first token once all is here; nothing while more is to come. REQUIRES: import.mutex held.
   static Result<std::optional<Sampled>> take(Shared& shared, Import& import, const Result<KvAnswer>& answer);
+  // The first token of its text, if all is here. REQUIRES: import.mutex held.
+  static Result<Sampled> whole(const Shared& shared, const Import& import, const std::string& first);
+  // Error: nothing new has come for too long. REQUIRES: import.mutex held.
+  static Result<void> progress(const Shared& shared, Import& import, bool grew);
+  static KvStreamSink sink_of(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import);
 
   std::shared_ptr<Shared> shared_;
 };

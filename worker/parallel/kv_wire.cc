@@ -27,14 +27,25 @@ std::size_t kv_piece_bytes(const KvShape& shape, std::int64_t tokens) {
   return kKvPieceHeadBytes + static_cast<std::size_t>(tokens * shape.values) * sizeof(float);
 }
 
-void append_kv_piece(const Backend& backend, const KvRange& range, std::span<const std::int32_t> blocks, std::string& to) {
-  const std::uint32_t head[3] = {static_cast<std::uint32_t>(range.layer), static_cast<std::uint32_t>(range.start),
-                                 static_cast<std::uint32_t>(range.tokens)};
-  static_assert(sizeof(head) == kKvPieceHeadBytes);
-  std::vector<float> values(static_cast<std::size_t>(range.tokens * backend.kv_shape().values));
-  backend.read_kv(range, blocks, values.data());
-  to.append(reinterpret_cast<const char*>(head), sizeof(head));
-  to.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+KvPieceHead kv_piece_head(const KvRange& range) {
+  return {static_cast<std::uint32_t>(range.layer), static_cast<std::uint32_t>(range.start),
+          static_cast<std::uint32_t>(range.tokens)};
+}
+
+KvRange kv_range_of(const KvPieceHead& head) { return {head.layer, head.start, head.tokens}; }
+
+Result<void> check_kv_piece(const KvRange& range, std::int64_t numbers, const KvShape& shape, std::int64_t prompt_tokens,
+                            std::span<const std::int64_t> filled) {
+  if (range.layer >= shape.layers)
+    return damaged(fmt::format("found layer {}, allowed is below {}", range.layer, shape.layers));
+  const std::int64_t end = filled[static_cast<std::size_t>(range.layer)];
+  if (range.tokens < 1 || range.start != end || range.start + range.tokens > prompt_tokens) {
+    return damaged(fmt::format("found {} positions from {}, allowed are 1 to {} from {}", range.tokens, range.start,
+                               prompt_tokens - end, end));
+  }
+  if (numbers < range.tokens * shape.values)
+    return damaged(fmt::format("found {} numbers, it has {}", numbers, range.tokens * shape.values));
+  return {};
 }
 
 Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt_tokens, std::span<const std::int32_t> blocks,
@@ -43,26 +54,20 @@ Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt
   std::int64_t pieces = 0;
   std::vector<float> values;
   for (; !bytes.empty(); ++pieces) {
-    std::uint32_t head[3] = {};
+    KvPieceHead head{};
     if (bytes.size() < sizeof(head)) return damaged(fmt::format("piece {}: found {} bytes of its head", pieces, bytes.size()));
-    std::memcpy(head, bytes.data(), sizeof(head));
+    std::memcpy(&head, bytes.data(), sizeof(head));
     bytes.remove_prefix(sizeof(head));
-    const KvRange range{head[0], head[1], head[2]};
-    if (range.layer >= shape.layers) {
-      return damaged(fmt::format("piece {}: found layer {}, allowed is below {}", pieces, range.layer, shape.layers));
-    }
-    std::int64_t& end = filled[static_cast<std::size_t>(range.layer)];
-    if (range.tokens < 1 || range.start != end || range.start + range.tokens > prompt_tokens) {
-      return damaged(fmt::format("piece {}: found {} positions from {}, allowed are 1 to {} from {}", pieces, range.tokens,
-                                 range.start, prompt_tokens - end, end));
-    }
+    const KvRange range = kv_range_of(head);
+    const auto numbers = static_cast<std::int64_t>(bytes.size() / sizeof(float));
+    if (const auto good = check_kv_piece(range, numbers, shape, prompt_tokens, filled); !good.ok())
+      return good.error().within(fmt::format("piece {}", pieces));
     const std::size_t size = kv_piece_bytes(shape, range.tokens) - kKvPieceHeadBytes;
-    if (bytes.size() < size) return damaged(fmt::format("piece {}: found {} bytes, it has {}", pieces, bytes.size(), size));
     values.resize(size / sizeof(float));
     std::memcpy(values.data(), bytes.data(), size);
     bytes.remove_prefix(size);
     backend.write_kv(range, blocks, values.data());
-    end += range.tokens;
+    filled[static_cast<std::size_t>(range.layer)] += range.tokens;
   }
   return pieces;
 }

@@ -14,7 +14,12 @@
 
 namespace windlass::worker {
 
-inline constexpr std::size_t kKvPieceHeadBytes = 12;
+struct KvPieceHead {
+  std::uint32_t layer, start, tokens;
+};
+inline constexpr std::size_t kKvPieceHeadBytes = sizeof(KvPieceHead);
+[[nodiscard]] KvPieceHead kv_piece_head(const KvRange& range);
+[[nodiscard]] KvRange kv_range_of(const KvPieceHead& head);
 // An answer has at most so many bytes of pieces, or a single piece, and comes after so long at the latest.
 inline constexpr std::size_t kKvMostBytes = 8U << 20U;
 inline constexpr double kKvLongestWaitS = 1;
@@ -22,8 +27,9 @@ inline constexpr double kKvLongestWaitS = 1;
 // Bytes of a piece of so many positions.
 [[nodiscard]] std::size_t kv_piece_bytes(const KvShape& shape, std::int64_t tokens);
 
-// Appends the range, read from the cache.
-void append_kv_piece(const Backend& backend, const KvRange& range, std::span<const std::int32_t> blocks, std::string& to);
+// Whether this piece, with so many numbers, may come next. `filled` as below. Error: kInvalidArgument.
+[[nodiscard]] Result<void> check_kv_piece(const KvRange& range, std::int64_t numbers, const KvShape& shape,
+                                          std::int64_t prompt_tokens, std::span<const std::int64_t> filled);
 
 // Writes all pieces into the cache and says how many there were. `filled` (layers): positions that each layer has, from the
 // first on; it grows. Error: kInvalidArgument, before the piece that is wrong is written, when a piece is of no layer of this

@@ -1,11 +1,8 @@
 // No thread waits here: answers come from the stage's thread or from cpprestsdk's.
 #include "worker/serve/chain_http.h"
 
-#include <charconv>
-#include <stdexcept>
 #include <utility>
 
-#include <cpprest/containerstream.h>
 #include <fmt/core.h>
 #include <pplx/pplxtasks.h>
 #include <spdlog/spdlog.h>
@@ -21,28 +18,10 @@ using web::http::http_response;
 
 constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
 
-// Throws where it is none that was asked for.
-pplx::task<ChainAnswer> read_chain_answer(const http_response& response, std::size_t most_bytes) {
-  const std::string length = header_of(response.headers(), "Content-Length");
-  std::size_t bytes = 0;
-  const auto [end, failure] = std::from_chars(length.data(), length.data() + length.size(), bytes);
-  if (failure != std::errc{} || end != length.data() + length.size() || bytes > most_bytes) {
-    throw std::runtime_error(fmt::format("Content-Length: found '{}', allowed is at most {}", length, most_bytes));
-  }
-  concurrency::streams::container_buffer<std::string> body;
-  return response.body().read_to_end(body).then([body, response](std::size_t) mutable {
-    ChainAnswer answer;
-    answer.status = response.status_code();
-    answer.rejected = header_of(response.headers(), kRejectedHeader);
-    answer.body = std::move(body.collection());
-    return answer;
-  });
-}
-
 }  // namespace
 
 std::optional<ChainVerb> chain_verb_of(std::string_view path) {
-  for (const ChainVerb verb : {ChainVerb::kReserve, ChainVerb::kStep, ChainVerb::kKeep, ChainVerb::kRelease}) {
+  for (const ChainVerb verb : {ChainVerb::kReserve, ChainVerb::kStep, ChainVerb::kRow, ChainVerb::kKeep, ChainVerb::kRelease}) {
     if (path == fmt::format("{}{}", kChainPath, to_string(verb))) return verb;
   }
   return std::nullopt;
@@ -77,14 +56,13 @@ ChainPost call_over_http() {
     http_request request(web::http::methods::POST);
     request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(call.verb)));
     request.set_body(std::move(call.body), "application/octet-stream");
-    pplx::create_task([clients, request, address = call.address, timeout_s = call.timeout_s] {
-      return clients->to(address, timeout_s)->request(request);
-    }).then([most = call.most_bytes](const http_response& response) {
-        return read_chain_answer(response, most);
-      }).then([answered = std::move(answered)](const pplx::task<ChainAnswer>& done) {
+    pplx::create_task([clients, request, address = call.address, timeout_s = call.timeout_s, most = call.most_bytes] {
+      return clients->ask(address, request, timeout_s, most);
+    }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
       ChainAnswer answer;
       try {
-        answer = done.get();
+        WorkerAnswer found = done.get();
+        answer = {found.head.status_code(), header_of(found.head.headers(), kRejectedHeader), std::move(found.body)};
       } catch (const std::exception& e) {
         answer = {0, "", e.what()};
       }

@@ -43,6 +43,7 @@ struct RawServe {
   std::string next;
   std::string weights = to_string(WeightFormat::kFp32);
   std::string precision;
+  std::string activations = "bf16";
 };
 
 // What is said of the worker's part of the model.
@@ -80,6 +81,16 @@ Result<void> read_device(ServeFlags& flags, const RawServe& raw) {
   return {};
 }
 
+// What is said of a GPU's products with weights of eight bits.
+Result<void> read_activations(ServeFlags& flags, const RawServe& raw) {
+  if (raw.activations == "bf16") return {};
+  if (raw.activations != "fp8") return bad(fmt::format("--activations: found '{}', allowed is bf16 or fp8", raw.activations));
+  if (flags.backend != "cuda" || flags.weights != WeightFormat::kFp8 || flags.precision != cuda::Precision::kBf16)
+    return bad("--activations: found fp8, allowed together with --backend cuda --weights fp8 and --precision bf16 alone");
+  flags.fp8_activations = true;
+  return {};
+}
+
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.model_folder.empty()) return bad("--model: found nothing, allowed is a model folder (see --help)");
   if (raw.listen.empty() && raw.port < 0) return bad("--port: found nothing, allowed is --port N or --listen HOST:PORT");
@@ -113,6 +124,7 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
         "there");
   }
   flags.weights = *weights;
+  WINDLASS_RETURN_IF_ERROR(read_activations(flags, raw));
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
   flags.role = *role;
@@ -227,6 +239,10 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "and the same numbers "
                  "where the files have BF16; int8 or fp8, eight bits a number and a scale for each output channel, and answers "
                  "somewhat different (default fp32)");
+  app.add_option(
+      "--activations", raw.activations,
+      "with --backend cuda --weights fp8: fp8 rounds what goes into products of more than 64 tokens, too, and multiplies "
+      "FP8 numbers on the tensor cores (compute capability 8.9 and later); answers differ somewhat more (default bf16)");
   app.add_option(
       "--tensor-parallel", serve.tensor_parallel,
       "cut every layer among so many processes on this machine, which compute it together; with --backend cuda the first has "

@@ -366,8 +366,13 @@ void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Serv
 
 void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
   const Lease lease = current();
+  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token);
+  // Without that part there are no sessions; who tells of some hears it at once.
+  if (verb == ChainVerb::kKeep) {
+    const auto names = sessions_from(body);
+    return send_chain_answer(request, names.ok() ? sessions_over(*names) : ChainAnswer{400, "", names.error().message}, token);
+  }
   if (!lease) return send_chain_answer(request, {503, "loading", "this worker is loading"}, token);
-  if (lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token);
   const BlockRange is = lease->model->blocks;
   send_chain_answer(request,
                     {409, "",

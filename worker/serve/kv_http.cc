@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include <cpprest/containerstream.h>
 #include <fmt/core.h>
 #include <pplx/pplxtasks.h>
 #include <spdlog/spdlog.h>
@@ -71,24 +70,16 @@ void send_pieces(const http_request& request, KvExports& exports, const std::str
 }
 
 // Throws where it is no answer: pplx's way to a task's end.
-pplx::task<KvAnswer> read_answer(const http_response& response, std::size_t most_bytes) {
-  const int status = response.status_code();
-  const auto next = whole_number(header_of(response.headers(), kNextHeader));
-  const auto length = whole_number(header_of(response.headers(), "Content-Length"));
+KvAnswer answer_of(WorkerAnswer found) {
+  const int status = found.head.status_code();
+  const auto next = whole_number(header_of(found.head.headers(), kNextHeader));
   if (status != 200) throw std::runtime_error(fmt::format("found status {}, allowed is 200", status));
   if (!next) throw std::runtime_error(fmt::format("{}: found no whole number", kNextHeader));
-  if (!length || static_cast<std::size_t>(*length) > most_bytes) {
-    throw std::runtime_error(fmt::format("Content-Length: found {}, allowed is at most {}",
-                                         length ? std::to_string(*length) : "no whole number", most_bytes));
-  }
   KvAnswer answer;
   answer.next = *next;
-  if (std::string first = header_of(response.headers(), kFirstHeader); !first.empty()) answer.first = std::move(first);
-  concurrency::streams::container_buffer<std::string> body;
-  return response.body().read_to_end(body).then([body, answer = std::move(answer)](std::size_t) mutable {
-    answer.bytes = std::move(body.collection());
-    return std::move(answer);
-  });
+  if (std::string first = header_of(found.head.headers(), kFirstHeader); !first.empty()) answer.first = std::move(first);
+  answer.bytes = std::move(found.body);
+  return answer;
 }
 
 }  // namespace
@@ -123,13 +114,13 @@ KvImports::Ask ask_over_http() {
     pplx::create_task([clients, question] {
       web::uri_builder uri(web::uri(std::string(kKvPath) + question.session));
       uri.append_query("piece", question.piece).append_query("prompt", question.hash);
-      return clients->to(question.address, kAskTimeoutS)->request(web::http::methods::GET, uri.to_string());
-    }).then([most = question.most_bytes](const http_response& response) {
-        return read_answer(response, most);
-      }).then([answered = std::move(answered)](const pplx::task<KvAnswer>& done) {
+      http_request request(web::http::methods::GET);
+      request.set_request_uri(uri.to_uri());
+      return clients->ask(question.address, request, kAskTimeoutS, question.most_bytes);
+    }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
       std::optional<Result<KvAnswer>> answer;
       try {
-        answer.emplace(done.get());
+        answer.emplace(answer_of(done.get()));
       } catch (const std::exception& e) {
         answer.emplace(Error{ErrorCode::kUnavailable, e.what()});
       }

@@ -71,7 +71,7 @@ std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   return hash.value();
 }
 
-cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, WeightFormat weights) {
+cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, const ServeFlags& flags) {
   cuda::CudaBackendOptions options;
   options.kv_blocks = shape.options.kv_blocks;
   options.max_batch_tokens = shape.options.max_batch_tokens;
@@ -79,7 +79,8 @@ cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, Weig
   options.max_context_tokens = shape.options.max_context_tokens;
   options.blocks = shape.blocks;
   options.group = group;
-  options.weights = weights;
+  options.weights = flags.weights;
+  options.fp8_activations = flags.fp8_activations;
   return options;
 }
 
@@ -113,7 +114,7 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
   const Shape& shape = parts.shape;
   WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
   WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
-  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group, flags.weights);
+  cuda::CudaBackendOptions options = cuda_options(shape, ranks.group, flags);
   options.multiprocessors = device->multiprocessors();
   if (ranks.group != nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(const std::int64_t least, least_of_ranks(*ranks.group, options.multiprocessors));
@@ -182,11 +183,6 @@ std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, s
   model->texts = std::move(texts);
   model->blocks = shape.blocks;
   model->next_hops = flags.next_hops;
-  if (shape.blocks != model->config.all_blocks()) {
-    const ChainModel chain = chain_model(model->config, fingerprint);
-    model->chains = std::make_unique<ChainSessions>(chain, shape.blocks.end, others.post, clock, metrics);
-    backend = std::make_unique<ChainBackend>(std::move(backend), chain, *model->chains, clock, metrics);
-  }
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
@@ -194,6 +190,13 @@ std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, s
   engine.max_batch_tokens = shape.options.max_batch_tokens;
   engine.prefix_caching = flags.prefix_caching;
   engine.eos_token_ids = model->config.eos_token_ids;
+  if (shape.blocks != model->config.all_blocks()) {
+    const ChainModel chain = chain_model(model->config, fingerprint);
+    // What the engine would refuse need not take room at other workers first.
+    const std::int64_t most = engine.max_running + engine.max_waiting;
+    model->chains = std::make_unique<ChainSessions>(chain, shape.blocks.end, most, others.post, clock, metrics);
+    backend = std::make_unique<ChainBackend>(std::move(backend), chain, *model->chains, clock, metrics);
+  }
   const Tokenizer& tokens = model->texts->tokenizer;
   model->exports = std::make_unique<KvExports>(*backend, fingerprint, clock, metrics);
   model->imports = std::make_unique<KvImports>(
@@ -362,9 +365,8 @@ Result<Served> ModelHost::take_up(const TensorStore& store, BlockRange blocks, s
 Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags));
   const RankGroupSizes sizes =
-      flags.backend == "cuda"
-          ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr, flags.weights), flags.tensor_parallel)
-          : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
+      flags.backend == "cuda" ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr, flags), flags.tensor_parallel)
+                              : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
   return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
 }
 

@@ -1,8 +1,10 @@
 // The worker's CUDA backend on this machine's GPU: decode, prefill and the copies of keys and values, as shares of what the
-// GPU's memory, tensor cores and link reach (gpu_rates.h). The model has the shape of Llama 3.1 8B and random weights, in BF16.
+// GPU's memory, tensor cores and link reach (gpu_rates.h). Models have random weights and the shapes of Llama 3.1 8B, in BF16
+// and with weights of eight bits, and of Qwen3 30B-A3B (a mixture of experts), a quarter of whose layers. Decode is greedy.
 // Prints a table; exits 3, saying what is missing, where there is no GPU.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -19,9 +21,12 @@ namespace {
 using worker::Backend;
 using worker::BlockRange;
 using worker::LayerWeights;
+using worker::MlpWeights;
 using worker::ModelConfig;
 using worker::ModelWeights;
 using worker::SequenceChunk;
+using worker::WeightFormat;
+using worker::WeightMatrix;
 
 constexpr std::int64_t kPromptTokens = 2048;
 constexpr std::int64_t kMostSequences = 64;
@@ -40,6 +45,30 @@ ModelConfig llama_8b() {
   config.rope_theta = 500000;
   return config;
 }
+
+ModelConfig qwen3_30b_a3b_quarter() {
+  ModelConfig config;
+  config.hidden_size = 2048;
+  config.layers = 12;  // of 48
+  config.heads = 32;
+  config.kv_heads = 4;
+  config.head_dim = 128;
+  config.experts = 128;
+  config.experts_per_token = 8;
+  config.expert_intermediate_size = 768;
+  config.normalise_expert_weights = true;
+  config.vocab_size = 151936;
+  config.max_context_tokens = kContext;
+  config.rope_theta = 1000000;
+  return config;
+}
+
+struct Model {
+  const char* name;
+  ModelConfig config;
+  WeightFormat weights;
+  bool fp8_activations = false;
+};
 
 // Numbers in (-scale, scale): fast ones, since there are billions.
 std::vector<float> numbers(std::int64_t count, float scale) {
@@ -64,20 +93,43 @@ Result<ModelWeights> weights_of(const ModelConfig& config, const LayerWeights& l
   return weights;
 }
 
-Result<std::unique_ptr<Backend>> make_backend(const ModelConfig& config) {
+WeightMatrix matrix(std::int64_t out, std::int64_t in, WeightFormat format) {
+  WeightMatrix matrix{format};
+  const std::vector<float> values = numbers(out * in, 0.02F);
+  for (std::int64_t row = 0; row < out; ++row) {
+    const auto of_row = std::span(values).subspan(static_cast<std::size_t>(row * in), static_cast<std::size_t>(in));
+    static_cast<void>(worker::append_row(matrix, of_row, 0, in));  // whose numbers are finite
+  }
+  return matrix;
+}
+
+Result<std::unique_ptr<Backend>> make_backend(const Model& model) {
+  const ModelConfig& config = model.config;
   LayerWeights layer;
   const std::int64_t hidden = config.hidden_size;
   layer.attention_norm.weight.assign(static_cast<std::size_t>(hidden), 1);
   layer.mlp_norm = layer.attention_norm;
-  layer.qkv.values = numbers((config.q_size() + 2 * config.kv_size()) * hidden, 0.02F);
-  layer.attention_out.values = numbers(hidden * config.q_size(), 0.02F);
-  layer.mlp.in.values = numbers(2 * config.intermediate_size * hidden, 0.02F);
-  layer.mlp.out.values = numbers(hidden * config.intermediate_size, 0.02F);
+  layer.qkv = matrix(config.q_size() + 2 * config.kv_size(), hidden, model.weights);
+  layer.attention_out = matrix(hidden, config.q_size(), model.weights);
+  const auto mlp = [&](std::int64_t width) {
+    MlpWeights made;
+    made.in = matrix(2 * width, hidden, model.weights);
+    made.out = matrix(hidden, width, model.weights);
+    return made;
+  };
+  if (config.experts > 0) {
+    layer.router = numbers(config.experts * hidden, 0.02F);
+    layer.experts.assign(static_cast<std::size_t>(config.experts), mlp(config.expert_intermediate_size));
+  } else {
+    layer.mlp = mlp(config.intermediate_size);
+  }
   worker::cuda::CudaBackendOptions options;
   options.kv_blocks = worker::blocks_for(kContext) * kMostSequences;
   options.max_batch_tokens = kPromptTokens;
   options.max_logit_rows = kMostSequences;
   options.max_context_tokens = kContext;
+  options.weights = model.weights;
+  options.fp8_activations = model.fp8_activations;
   WINDLASS_ASSIGN_OR_RETURN(auto device, worker::cuda::open_device(worker::cuda::Precision::kBf16));
   return worker::cuda::make_cuda_backend(
       config, [&](BlockRange blocks) { return weights_of(config, layer, blocks); }, std::move(device), options);
@@ -97,18 +149,19 @@ Result<double> seconds_of(int times, const std::function<Result<void>()>& run) {
 
 class Bench {
  public:
-  Bench(const ModelConfig& config, Backend& backend, const GpuRates& rates)
-      : config_(config),
+  Bench(const Model& model, Backend& backend, const GpuRates& rates)
+      : model_(model),
+        config_(model.config),
         backend_(backend),
         rates_(rates),
         tokens_(kPromptTokens),
         blocks_(static_cast<std::size_t>(backend.kv_blocks())) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
-    for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<std::int32_t>(i * 7919 % 128256);
+    for (std::size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<std::int32_t>(i * 7919 % 128000);
   }
 
   Result<void> run() {
-    fmt::print("| what | time | share of what was measured |\n|---|---|---|\n");
+    fmt::print("\n{}:\n\n| what | time | share of what was measured |\n|---|---|---|\n", model_.name);
     for (const std::int64_t context : {std::int64_t{512}, kContext - 1}) WINDLASS_RETURN_IF_ERROR(decode(1, context));
     for (const std::int64_t sequences : {std::int64_t{8}, kMostSequences}) WINDLASS_RETURN_IF_ERROR(decode(sequences, 1024));
     WINDLASS_RETURN_IF_ERROR(prefill());
@@ -120,23 +173,35 @@ class Bench {
     const auto each = static_cast<std::size_t>(worker::blocks_for(kContext));
     return std::span(blocks_).subspan(static_cast<std::size_t>(sequence) * each, each);
   }
-  // Of products with a token, without the embedding.
-  [[nodiscard]] double weights() const {
-    const std::int64_t layer =
-        config_.hidden_size * (2 * config_.q_size() + 2 * config_.kv_size() + 3 * config_.intermediate_size);
-    return static_cast<double>(config_.layers * layer + config_.vocab_size * config_.hidden_size);
+  // Numbers of all layers' matrices, with so many MLPs in each.
+  [[nodiscard]] double in_layers(double mlps) const {
+    const std::int64_t width = config_.experts > 0 ? config_.expert_intermediate_size : config_.intermediate_size;
+    const auto attention = static_cast<double>(2 * config_.q_size() + 2 * config_.kv_size());
+    return static_cast<double>(config_.layers * config_.hidden_size) * (attention + mlps * static_cast<double>(3 * width));
+  }
+  // MLPs of a layer that so many tokens go to, if routers are even.
+  [[nodiscard]] double mlps_of(std::int64_t tokens) const {
+    if (config_.experts == 0) return 1;
+    const auto all = static_cast<double>(config_.experts);
+    const double idle = 1 - static_cast<double>(config_.experts_per_token) / all;
+    return all * (1 - std::pow(idle, static_cast<double>(tokens)));
   }
 
-  // The least that must be read: all weights once, and each sequence's keys and values.
+  // The least that must be read: the weights that tokens go to once, and each sequence's keys and values.
   Result<void> decode(std::int64_t sequences, std::int64_t context) {
     std::vector<SequenceChunk> chunks;
-    for (std::int64_t s = 0; s < sequences; ++s) chunks.push_back({std::span(tokens_).first(1), context, blocks_of(s), true});
+    for (std::int64_t s = 0; s < sequences; ++s) {
+      const auto token = std::span(tokens_).subspan(static_cast<std::size_t>(s), 1);
+      chunks.push_back({token, context, blocks_of(s), true, {}, {}, {1, 1}});
+    }
     WINDLASS_ASSIGN_OR_RETURN(const double seconds, seconds_of(50, [&]() -> Result<void> {
                                 WINDLASS_RETURN_IF_ERROR(backend_.forward(chunks));
                                 return {};
                               }));
     const auto kv = static_cast<double>(sequences * (context + 1) * config_.layers * 2 * config_.kv_size());
-    const double share = 2 * (weights() + kv) / seconds / rates_.memory_bytes_per_s;
+    const int bytes = model_.weights == WeightFormat::kFp32 ? 2 : 1;  // of a number in layers
+    const auto output = static_cast<double>(config_.vocab_size * config_.hidden_size);
+    const double share = (bytes * in_layers(mlps_of(sequences)) + 2 * (output + kv)) / seconds / rates_.memory_bytes_per_s;
     fmt::print("| decode, {} sequence{} at {} tokens | {:.2f} ms a token, {:.0f} tokens/s | {:.0f} % of memory bandwidth |\n",
                sequences, sequences == 1 ? "" : "s", context + 1, seconds * 1e3, static_cast<double>(sequences) / seconds,
                share * 100);
@@ -150,10 +215,10 @@ class Bench {
                                 return {};
                               }));
     const auto tokens = static_cast<double>(kPromptTokens);
-    const double in_layers = weights() - static_cast<double>(config_.vocab_size * config_.hidden_size);
+    const double mlps = config_.experts > 0 ? static_cast<double>(config_.experts_per_token) : 1;
     // Each token attends to half of the prompt on average: scores, and the mixing of values.
     const double attention = 2 * tokens * tokens * static_cast<double>(config_.q_size() * config_.layers);
-    const double share = (2 * in_layers * tokens + attention) / seconds / rates_.bf16_flop_per_s;
+    const double share = (2 * in_layers(mlps) * tokens + attention) / seconds / rates_.bf16_flop_per_s;
     fmt::print("| prefill of {} tokens | {:.1f} ms, {:.0f} tokens/s | {:.0f} % of the dense BF16 rate |\n", kPromptTokens,
                seconds * 1e3, tokens / seconds, share * 100);
     return {};
@@ -177,6 +242,7 @@ class Bench {
     return {};
   }
 
+  const Model& model_;
   const ModelConfig& config_;
   Backend& backend_;
   const GpuRates rates_;
@@ -189,12 +255,17 @@ Result<void> run_bench() {
   WINDLASS_ASSIGN_OR_RETURN(const auto device, worker::cuda::open_device(worker::cuda::Precision::kBf16));
   fmt::print(
       "{}, {}. Measured in this run: memory {:.0f} GB/s (a copy, bytes read and written), dense BF16 {:.0f} TFLOP/s, link "
-      "{:.1f} GB/s in and {:.1f} GB/s out.\n\n",
+      "{:.1f} GB/s in and {:.1f} GB/s out.\n",
       device->name(), worker::cuda::describe(), rates.memory_bytes_per_s / 1e9, rates.bf16_flop_per_s / 1e12,
       rates.upload_bytes_per_s / 1e9, rates.download_bytes_per_s / 1e9);
-  const ModelConfig config = llama_8b();
-  WINDLASS_ASSIGN_OR_RETURN(const auto backend, make_backend(config));
-  return Bench(config, *backend, rates).run();
+  for (const Model& model : {Model{"Llama 3.1 8B, BF16", llama_8b(), WeightFormat::kFp32},
+                             Model{"Llama 3.1 8B, FP8 weights", llama_8b(), WeightFormat::kFp8},
+                             Model{"Llama 3.1 8B, FP8 weights and activations", llama_8b(), WeightFormat::kFp8, true},
+                             Model{"Qwen3 30B-A3B, 12 of 48 layers, BF16", qwen3_30b_a3b_quarter(), WeightFormat::kFp32}}) {
+    WINDLASS_ASSIGN_OR_RETURN(const auto backend, make_backend(model));
+    WINDLASS_RETURN_IF_ERROR(Bench(model, *backend, rates).run());
+  }
+  return {};
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "planner/base/rng.h"
 #include "tests/bench/worker/instant_backend.h"
+#include "tests/bench/worker/kv_link.h"
 #include "tests/bench/worker/through_http.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
@@ -262,6 +263,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
 }
 
 int run(const Options& options) {
+  auto link = KvLink::start();
   std::cerr << "the worker around a model that waits\n";
   const auto overhead = overhead_through_http(kMostSequences);
   if (!overhead.ok()) {
@@ -289,6 +291,16 @@ int run(const Options& options) {
                 fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
     }
   }
+  std::cerr << "keys and values between two workers\n";
+  const auto rates = link.ok() ? (*link)->measure(options.repeats) : link.error();
+  if (!rates.ok()) {
+    std::cerr << "worker_benchmark: " << rates.error().message << '\n';
+    return 1;
+  }
+  table.add("keys and values of 1,024 tokens (Llama 3.1 8B), worker to worker", rates->seconds,
+            fmt::format("{:.3g} GB/s", rates->bytes_per_s / 1e9),
+            fmt::format("{:.3g} % of a plain stream's {:.3g} GB/s", 100 * rates->bytes_per_s / rates->stream_bytes_per_s,
+                        rates->stream_bytes_per_s / 1e9));
   for (const auto& [name, seconds] :
        {std::pair{"the engine's thread", overhead->engine_cpu_s}, std::pair{"all threads", overhead->all_cpu_s}}) {
     table.add(fmt::format("{} streams through HTTP, vocabulary of 512: {}", kMostSequences, name), seconds,

@@ -98,6 +98,24 @@ TEST_F(ChainOfWorkers, AnswersAsOneWorkerWould) {
   EXPECT_EQ(metric_of(third_, "windlass_worker_chain_sessions_expired_total"), 0);
 }
 
+// Given a greedy request, what comes back of logits is a summary a token; given draws at a high temperature from a random
+// model, which go beyond their summaries, rows come as well, and the request has its tokens.
+TEST_F(ChainOfWorkers, LogitsComeAsSummaries) {
+  const auto received_for = [&](const json& body) {
+    const std::string series = "windlass_worker_chain_bytes_total{direction=\"received\",model=\"tiny\"}";
+    const double before = metric_of(first_, series);
+    const Answer answer = ask(first_.port, "POST", "/v1/completions", body.dump(), through({&second_, &third_}));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(json::parse(answer.body)["usage"]["completion_tokens"], 30);
+    return metric_of(first_, series) - before;
+  };
+  json body = request();
+  body["ignore_eos"] = true;
+  EXPECT_EQ(received_for(body), 30 * 24);
+  body.update({{"temperature", 1.5}, {"seed", 3}});
+  EXPECT_GT(received_for(body), 30 * 528);
+}
+
 // Given eight clients at once, two thirds of which leave before the end, the rest have their own texts and nothing is kept.
 TEST_F(ChainOfWorkers, ManyAtOnceAndClientsThatLeave) {
   const int port = testing::free_port();
@@ -304,11 +322,16 @@ TEST_F(ChainOfWorkers, WrongCalls) {
     for (const std::string& body : {std::string(), std::string("{}"), std::string(5000, 'x')}) {
       EXPECT_EQ(ask(second_.port, "POST", std::string("/chain/") + verb, body).status, 400) << verb;
     }
-    EXPECT_EQ(ask(first_.port, "POST", std::string("/chain/") + verb, "{}").status, 409) << verb;
+    EXPECT_EQ(ask(first_.port, "POST", std::string("/chain/") + verb, "{}").status, verb == std::string("keep") ? 400 : 409)
+        << verb;
     EXPECT_EQ(ask(second_.port, "GET", std::string("/chain/") + verb).status, 405) << verb;
   }
   EXPECT_EQ(ask(second_.port, "POST", "/chain/other").status, 404);
-  EXPECT_EQ(ask(second_.port, "POST", "/chain/keep", std::string(32, 'a')).status, 404);
+  for (const One* each : {&first_, &second_}) {
+    const Answer over = ask(each->port, "POST", "/chain/keep", std::string(32, 'a'));
+    EXPECT_EQ(over.status, 404);
+    EXPECT_EQ(over.body, std::string(32, 'a')) << "a session that is not there";
+  }
   EXPECT_EQ(ask(second_.port, "POST", "/chain/release", std::string(32, 'a')).status, 200);
   EXPECT_EQ(ask(second_.port, "POST", "/role", R"({"role":"prefill"})").status, 403);
   EXPECT_EQ(ask(second_.port, "POST", "/tokenize", R"({"prompt":"a"})").status, 503);

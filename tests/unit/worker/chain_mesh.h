@@ -10,11 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "metrics/bundles.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/engine/engine.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/chain_sessions.h"
 #include "worker/parallel/chain_stage.h"
@@ -27,6 +29,24 @@ class SharedClock final : public Clock {
   [[nodiscard]] double now_s() const override { return now.load(); }
   std::atomic<double> now = 0;
 };
+
+inline std::string session_of(std::uint64_t id) { return fmt::format("{:032x}", id); }
+
+inline std::string_view token_text(std::int32_t token) {
+  static const std::vector<std::string> kTexts = [] {
+    std::vector<std::string> texts;
+    for (int i = 0; i < 100; ++i) texts.push_back(std::to_string(i) + " ");
+    return texts;
+  }();
+  return kTexts[static_cast<std::size_t>(token)];
+}
+
+inline ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
+  ModelConfig config = random_config(rng);
+  config.layers = layers;
+  config.windows.resize(static_cast<std::size_t>(layers), 0);
+  return config;
+}
 
 // What a worker with these blocks alone loads.
 inline ModelWeights part_of(const ModelConfig& config, const ModelWeights& all, BlockRange blocks) {
@@ -126,6 +146,42 @@ class Mesh {
   std::map<std::string, std::unique_ptr<Measured>> measured_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<ChainStage>> stages_;  // gone first
+};
+
+// The first worker of chains: an engine over some blocks, with the calls that the HTTP side makes.
+class First {
+ public:
+  First(Mesh& mesh, std::int64_t blocks, const EngineOptions& options, std::int64_t kv_blocks)
+      : sessions(mesh.model, blocks, kMostSessions, mesh.post(), mesh.clock, mesh.head.metrics),
+        backend(mesh.backend({0, blocks}, kv_blocks, options.max_batch_tokens, options.max_running), mesh.model, sessions,
+                mesh.clock, mesh.head.metrics),
+        engine(options, backend, token_text, mesh.clock) {}
+
+  // As a request begins: room first.
+  Result<void> submit(RequestId id, GenerationRequest request, const std::vector<std::string>& hops) {
+    request.chain = session_of(id);
+    Result<void> reserved = Error{};
+    const auto tokens = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
+    sessions.reserve({request.chain}, hops, tokens, [&](Result<void> outcome) { reserved = std::move(outcome); });
+    if (!reserved.ok()) return reserved;
+    const auto taken = engine.submit(id, std::move(request), 0);
+    if (!taken.ok()) sessions.release(session_of(id));
+    return taken;
+  }
+  // A step, and what follows from ends.
+  std::vector<TokenEvent> step() {
+    auto events = engine.step();
+    for (const TokenEvent& event : events) {
+      if (event.finish) sessions.release(session_of(event.request));
+    }
+    return events;
+  }
+
+  static constexpr std::int64_t kMostSessions = 100;
+
+  ChainSessions sessions;
+  ChainBackend backend;
+  Engine engine;
 };
 
 }  // namespace windlass::worker::testing

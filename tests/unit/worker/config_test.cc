@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/worker/model_files.h"
+#include "worker/backend/cuda/memory_need.h"
+#include "worker/model/tensor_slice.h"
 
 namespace windlass::worker {
 namespace {
@@ -180,11 +182,30 @@ TEST(Config, ReadsOpt) {
   }
 }
 
-// Given a kind of OPT that is not computed, such as OPT-350M, or a field missing, each field is named.
-TEST(Config, NamesWhatOfOptIsNotServed) {
+// Given OPT-350M's own fields, norms come after each part, and the embedding has its own width where that is another.
+TEST(Config, ReadsOpt350m) {
   json root = good_opt();
+  EXPECT_FALSE(read(root).norm_after);
+  EXPECT_EQ(read(root).embedding_size, 0);
+  EXPECT_EQ(read(root).embedding_width(), 64);
   root["word_embed_proj_dim"] = 32;
   root["do_layer_norm_before"] = false;
+  const ModelConfig config = read(root);
+  EXPECT_TRUE(config.norm_after);
+  EXPECT_EQ(config.embedding_size, 32);
+  EXPECT_EQ(config.embedding_width(), 32);
+  EXPECT_TRUE(check_tensor_parallel(config, 1).ok());
+  EXPECT_THAT(check_tensor_parallel(config, 2).error().message,
+              HasSubstr("--tensor-parallel: found 2, allowed for this model is 1: config.json's word_embed_proj_dim (32)"));
+  EXPECT_THAT(cuda::check_cuda_model(config).error().message,
+              HasSubstr("found false and 32, allowed with --backend cuda are true and hidden_size (64)"));
+}
+
+// Given a kind of OPT that is not computed, or a field missing, each field is named.
+TEST(Config, NamesWhatOfOptIsNotServed) {
+  json root = good_opt();
+  root["word_embed_proj_dim"] = 0;
+  root["do_layer_norm_before"] = "no";
   root["activation_function"] = "gelu";
   root["enable_bias"] = false;
   root["layer_norm_elementwise_affine"] = false;
@@ -192,7 +213,7 @@ TEST(Config, NamesWhatOfOptIsNotServed) {
   root.erase("ffn_dim");
   const std::string message = error_of(root);
   for (const char* part :
-       {"'word_embed_proj_dim': found 32, allowed is hidden_size (64)", "'do_layer_norm_before': found false, allowed is true",
+       {"'word_embed_proj_dim': found 0, allowed is a whole number from 1", "'do_layer_norm_before': found \"no\"",
         "'activation_function': found \"gelu\", allowed is \"relu\"", "'enable_bias': found false, allowed is true",
         "'layer_norm_elementwise_affine': found false, allowed is true",
         "'_remove_final_layer_norm': found true, allowed is false", "'ffn_dim': missing, allowed is a whole number from 1"}) {

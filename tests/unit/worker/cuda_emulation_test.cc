@@ -1,6 +1,7 @@
 // The emulation of CUDA's execution model: what it runs, and that it sees the mistakes for which it was made.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -95,6 +96,25 @@ TEST(CudaEmulation, OrdersShowMissingBarriers) {
     whole.push_back(std::none_of(out.begin(), out.end(), [](float value) { return std::isnan(value); }));
   }
   EXPECT_EQ(whole, (std::vector<bool>{true, false, false, false}));
+}
+
+// Given a warp that writes again what another has still to read, because a barrier is missing: in either order the first one
+// comes so far ahead, over shuffles of its own, that the other reads what is new.
+TEST(CudaEmulation, AWarpRunsAhead) {
+  for (const auto& [order, late] : {std::pair{Order::kForward, 32U}, std::pair{Order::kBackward, 0U}}) {
+    std::vector<float> out(64);
+    const auto outcome = run_grid(dim3(1), 64, sizeof(Floats), {order}, [&] {
+      auto& shared = shared_memory<Floats>();
+      shared.at[threadIdx.x] = 1;
+      __syncthreads();
+      for (int times = 0; times < 5; ++times) static_cast<void>(__shfl_xor_sync(0xFFFFFFFFU, 1.0F, 1));
+      out[threadIdx.x] = shared.at[63 - threadIdx.x];
+      static_cast<void>(__shfl_xor_sync(0xFFFFFFFFU, 1.0F, 1));
+      shared.at[threadIdx.x] = 2;
+    });
+    ASSERT_TRUE(outcome.ok());
+    for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], i / 32 * 32 == late ? 2 : 1) << i;
+  }
 }
 
 // Given 16 bytes that do not begin at a multiple of 16, more shared memory than the launch asked for, and a grid beyond what a

@@ -12,11 +12,11 @@
 
 namespace windlass::worker::testing {
 
-// Of what the backend serves.
-inline ModelConfig dense_config(Rng& rng) {
+// Where activations are rounded, a token may go to one of two experts with almost the same logit rather than to the other: then
+// every token goes to all.
+inline ModelConfig random_config(Rng& rng, cuda::Precision precision) {
   ModelConfig config = random_config(rng);
-  config.experts = 0;
-  config.dense_mlp.clear();
+  if (precision == cuda::Precision::kBf16) config.experts_per_token = config.experts;
   return config;
 }
 
@@ -40,9 +40,9 @@ inline ModelWeights rounded(ModelWeights weights) {
     for (float& value : values) value = float_from_bf16(bf16_from_float(value));
   };
   for (LayerWeights& layer : weights.layers) {
-    for (std::vector<float>* values :
-         {&layer.qkv.values, &layer.attention_out.values, &layer.mlp.in.values, &layer.mlp.out.values}) {
-      round(*values);
+    for (WeightMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.mlp.in, &layer.mlp.out}) round(matrix->values);
+    for (MlpWeights& expert : layer.experts) {
+      for (WeightMatrix* matrix : {&expert.in, &expert.out}) round(matrix->values);
     }
   }
   round(weights.embedding);

@@ -7,6 +7,8 @@
 
 #include "tests/unit/worker/cuda_devices.h"
 #include "tests/unit/worker/cuda_summaries.h"
+#include "tests/unit/worker/random_model.h"
+#include "worker/backend/cpu/experts.h"
 #include "worker/backend/cpu/kv_cache.h"
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cpu/quantised.h"
@@ -210,6 +212,251 @@ TEST_P(CudaParity, EightBits) {
         EXPECT_TRUE(kernels().multiply_few(stream(), product));
         const std::vector<float> found = get_floats(on_float, rows * out);
         for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i] * (accumulate ? 2 : 1), 2e-4);
+      }
+    }
+  }
+}
+
+// Given rows of activations (one of them zeros, one with a number that is none), their FP8 codes and scales are those that
+// weights would get; and the product of codes with codes, scaled, as the storage type, as floats and added to what was there,
+// is that of the numbers they stand for, to 1e-4; of no number comes none.
+TEST_P(CudaParity, ProductsOfFp8) {
+  if (!device_->multiplies_fp8()) GTEST_SKIP() << device_->name() << " has no products of FP8";
+  Rng rng(33, "cuda fp8");
+  for (const auto& [rows, in, out] : {std::tuple{3, 16, 16}, std::tuple{70, 272, 1040}, std::tuple{9, 4112, 32}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", rows, in, out));
+    std::vector<float> x = random(rng, rows * in);
+    for (float& value : x) value *= bf16() ? 0x1p-6F : 0.01F;
+    std::fill_n(x.begin() + in, in, 0.0F);
+    const auto encoded = [](const std::vector<float>& values, int columns) {
+      return testing::weight_matrix(values, columns, WeightFormat::kFp8);
+    };
+    const auto numbers_of = [](const WeightMatrix& matrix, int columns) {
+      std::vector<float> numbers(matrix.codes.size());
+      const auto count = static_cast<std::int64_t>(matrix.scales.size());
+      for (std::int64_t row = 0; row < count; ++row)
+        cpu::dequantise(matrix, columns, row, 0, columns, numbers.data() + row * columns);
+      return numbers;
+    };
+    const WeightMatrix x_there = encoded(x, in), w = encoded(random(rng, out * in), in);
+    x.back() = std::nanf("");
+    const OnDevice on_x = put(x), codes = put_plain(std::vector<std::uint8_t>(x.size(), 0xFF)),
+                   row_scales = put_plain(std::vector<float>(static_cast<std::size_t>(rows), 7)), w_codes = put_plain(w.codes),
+                   w_scales = put_plain(w.scales);
+    kernels().quantise_rows(stream(), {on_x.get(), codes.as<std::uint8_t>(), row_scales.as<float>(), rows, in});
+    auto found_codes = get_plain<std::uint8_t>(codes, rows * in);
+    EXPECT_EQ(found_codes.back() & 0x7F, 0x7F);
+    found_codes.back() = x_there.codes.back();
+    EXPECT_EQ(found_codes, x_there.codes);
+    EXPECT_EQ(get_floats(row_scales, rows), x_there.scales);
+
+    const auto before = random(rng, rows * out);
+    std::vector<float> expected(before.size());
+    cpu::matmul_by_dots(numbers_of(x_there, in).data(), numbers_of(w, in).data(), expected.data(), rows, in, out);
+    const OnDevice products = put_plain(before), y = zeros(rows * out), on_float = put_plain(before);
+    cuda::Gemm gemm{codes.get(), w_codes.get(), products.get(), rows, in, out};
+    gemm.float_out = gemm.fp8 = true;
+    device_->gemm(gemm);
+    cuda::ScaleProducts scale{
+        products.as<float>(), row_scales.as<float>(), w_scales.as<float>(), y.get(), rows, out, out, false, false};
+    kernels().scale_products(stream(), scale);
+    const auto rounded = get(y, rows * out);
+    const auto good = static_cast<std::size_t>((rows - 1) * out);  // the last row has something that is no number
+    expect_near({rounded.begin(), rounded.begin() + static_cast<std::ptrdiff_t>(good)},
+                {expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(good)}, 1e-4);
+    scale.y = on_float.get();
+    scale.float_out = true;
+    for (const bool accumulate : {true, false}) {
+      scale.accumulate = accumulate;
+      kernels().scale_products(stream(), scale);
+      const auto found = get_floats(on_float, rows * out);
+      for (std::size_t i = 0; i < good; ++i) ASSERT_NEAR(found[i], expected[i] + (accumulate ? before[i] : 0), 1e-4) << i;
+      EXPECT_TRUE(std::isnan(found.back()));
+    }
+  }
+}
+
+// What a layer with experts computes, its numbers exact in the precision: some tokens leave nothing, the first two experts are
+// alike, and of one the router's logits are no numbers where it is never chosen.
+class CudaExperts : public testing::OnCudaDevice {
+ protected:
+  struct Shape {
+    int tokens, hidden, width, experts, each;
+    bool normalise;
+  };
+
+  void make(Rng& rng, const Shape& shape, WeightFormat format) {
+    shape_ = shape;
+    format_ = format;
+    config_ = {};
+    config_.hidden_size = shape.hidden;
+    config_.experts = shape.experts;
+    config_.experts_per_token = shape.each;
+    config_.normalise_expert_weights = shape.normalise;
+    x_ = random(rng, shape.tokens * shape.hidden);
+    router_ = random(rng, shape.experts * shape.hidden);
+    if (shape.experts > 1) std::copy_n(router_.begin(), shape.hidden, router_.begin() + shape.hidden);
+    if (shape.normalise && shape.each < shape.experts) router_.back() = std::numeric_limits<float>::quiet_NaN();
+    slots_.clear();
+    for (int token = 0; token < shape.tokens; ++token) slots_.push_back(token % 5 == 3 ? -1 : token);
+  }
+  [[nodiscard]] std::int64_t choices() const { return std::int64_t{shape_.tokens} * shape_.each; }
+
+  // By the device: begins, rows, places and weights.
+  void route() {
+    const std::vector<std::int32_t> none(static_cast<std::size_t>(choices()), -7);
+    on_x_ = put(x_);
+    begins_ = put_plain(std::vector<std::int32_t>(static_cast<std::size_t>(shape_.experts + 1), -7));
+    rows_ = put_plain(none);
+    places_ = put_plain(none);
+    weights_ = put_plain(std::vector<float>(none.size(), std::nanf("")));
+    const OnDevice router = put_plain(router_), slots = put_plain(slots_), chosen = put_plain(none),
+                   logits = put_plain(std::vector<float>(static_cast<std::size_t>(shape_.tokens * shape_.experts)));
+    kernels().route_tokens(
+        stream(), {on_x_.get(),
+                   router.as<float>(),
+                   slots.as<std::int32_t>(),
+                   logits.as<float>(),
+                   chosen.as<std::int32_t>(),
+                   {begins_.as<std::int32_t>(), rows_.as<std::int32_t>(), places_.as<std::int32_t>(), weights_.as<float>()},
+                   shape_.tokens,
+                   shape_.hidden,
+                   shape_.experts,
+                   shape_.each,
+                   shape_.normalise});
+    EXPECT_TRUE(device_->wait(kStream).ok());
+  }
+
+  // Random matrices of all experts, on the device.
+  void make_matrices(Rng& rng, int out, int in) {
+    plain_ = random(rng, std::int64_t{shape_.experts} * out * in);
+    if (format_ == WeightFormat::kFp32) {
+      w_ = put(plain_);
+      scales_ = OnDevice();
+      return;
+    }
+    WeightMatrix codes = testing::weight_matrix(plain_, in, format_);
+    for (int row = 0; row < shape_.experts * out; ++row)
+      cpu::dequantise(codes, in, row, 0, in, plain_.data() + std::int64_t{row} * in);
+    w_ = put_plain(codes.codes);
+    scales_ = put_plain(codes.scales);
+  }
+  // Of what stands at `x`; `rows`: which of its rows, by entry.
+  void expect_product(const std::vector<float>& x, const OnDevice& on_x, bool by_rows, int out, int in) {
+    const auto begins = get_plain<std::int32_t>(begins_, shape_.experts + 1);
+    const auto rows = get_plain<std::int32_t>(rows_, choices());
+    const std::int64_t entries = begins.back();
+    std::vector<float> expected(static_cast<std::size_t>(entries * out));
+    for (int expert = 0; expert < shape_.experts; ++expert) {
+      for (std::int64_t entry = begins[static_cast<std::size_t>(expert)]; entry < begins[static_cast<std::size_t>(expert) + 1];
+           ++entry) {
+        const std::int64_t row = by_rows ? rows[static_cast<std::size_t>(entry)] : entry;
+        cpu::matmul_by_dots(x.data() + row * in, plain_.data() + std::int64_t{expert} * out * in, expected.data() + entry * out,
+                            1, in, out);
+      }
+    }
+    const OnDevice y = zeros(choices() * out);
+    y_ = put_plain(std::vector<float>(static_cast<std::size_t>(choices() * out), 77));
+    cuda::MultiplyExperts work{on_x.get(),
+                               by_rows ? rows_.as<std::int32_t>() : nullptr,
+                               w_.get(),
+                               scales_.as<float>(),
+                               y.get(),
+                               begins_.as<std::int32_t>(),
+                               shape_.tokens,
+                               shape_.each,
+                               shape_.experts,
+                               in,
+                               out,
+                               format_ == WeightFormat::kFp8,
+                               false};
+    kernels().multiply_experts(stream(), work);
+    expect_near(get(y, entries * out), expected, 1e-4);
+    work.y = y_.get();
+    work.float_out = true;
+    kernels().multiply_experts(stream(), work);
+    const auto found = get_floats(y_, choices() * out);
+    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], i < expected.size() ? expected[i] : 77, 1e-4) << i;
+  }
+
+  Shape shape_{};
+  WeightFormat format_ = WeightFormat::kFp32;
+  ModelConfig config_;
+  std::vector<float> x_, router_, plain_;
+  std::vector<std::int32_t> slots_;
+  OnDevice on_x_, begins_, rows_, places_, weights_, w_, scales_, y_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, CudaExperts, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
+
+// Given one token and many, few experts and more than a warp has lanes, tokens go to the experts that the CPU sends them to,
+// with its weights to 1e-6, and stand in the order of experts and of tokens; those that leave nothing have no entries.
+TEST_P(CudaExperts, TokensGoWhereTheCpuSendsThem) {
+  Rng rng(41, "cuda routing");
+  for (const Shape& shape : {Shape{1, 16, 0, 1, 1, true}, Shape{9, 48, 0, 6, 2, false}, Shape{40, 37, 0, 70, 32, false},
+                             Shape{150, 20, 0, 3, 2, true}, Shape{70, 64, 0, 128, 8, true}, Shape{4, 8, 0, 5, 5, false}}) {
+    SCOPED_TRACE(fmt::format("{} tokens, {} of {} experts", shape.tokens, shape.each, shape.experts));
+    make(rng, shape, WeightFormat::kFp32);
+    route();
+    const auto begins = get_plain<std::int32_t>(begins_, shape.experts + 1);
+    const auto rows = get_plain<std::int32_t>(rows_, choices());
+    const auto places = get_plain<std::int32_t>(places_, choices());
+    const auto weights = get_floats(weights_, choices());
+    cpu::ExpertRouting routing;
+    routing.route(config_, x_.data(), router_.data(), shape.tokens);
+    std::vector<int> used(static_cast<std::size_t>(shape.tokens));  // of a token's experts
+    std::int32_t entry = 0;
+    for (int expert = 0; expert < shape.experts; ++expert) {
+      EXPECT_EQ(begins[static_cast<std::size_t>(expert)], entry);
+      for (const auto& [token, weight] : routing.of(expert)) {
+        const auto at = static_cast<std::size_t>(token * shape.each + used[static_cast<std::size_t>(token)]++);
+        if (slots_[static_cast<std::size_t>(token)] < 0) {
+          EXPECT_EQ(places[at], -1);
+          continue;
+        }
+        ASSERT_EQ(rows[static_cast<std::size_t>(entry)], token) << "expert " << expert;
+        ASSERT_EQ(places[at], entry++);
+        EXPECT_NEAR(weights[at], weight, 1e-6);
+      }
+    }
+    EXPECT_EQ(begins.back(), entry);
+  }
+}
+
+// Given matrices of each format and widths that tensor cores take and others, of one token, some, and more than one tile of
+// them to an expert: products are the CPU's, to 1e-4, no entry but the experts' own is written, and a token's experts add up by
+// their weights.
+TEST_P(CudaExperts, ProductsAndTheirSums) {
+  Rng rng(42, "cuda experts");
+  for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    for (const Shape& shape : {Shape{1, 16, 32, 2, 1, true}, Shape{9, 48, 36, 6, 2, false}, Shape{30, 80, 16, 9, 3, true},
+                               Shape{230, 144, 48, 3, 2, true}, Shape{70, 33, 20, 5, 3, false}}) {
+      SCOPED_TRACE(fmt::format("{}, {} tokens, {} x {}, {} of {} experts", to_string(format), shape.tokens, shape.hidden,
+                               shape.width, shape.each, shape.experts));
+      make(rng, shape, format);
+      route();
+      make_matrices(rng, 2 * shape.width, shape.hidden);
+      ASSERT_NO_FATAL_FAILURE(expect_product(x_, on_x_, true, 2 * shape.width, shape.hidden));
+      const auto activated = random(rng, choices() * shape.width);
+      make_matrices(rng, shape.hidden, shape.width);
+      ASSERT_NO_FATAL_FAILURE(expect_product(activated, put(activated), false, shape.hidden, shape.width));
+
+      const auto y = get_floats(y_, choices() * shape.hidden), weights = get_floats(weights_, choices()),
+                 before = random(rng, shape.tokens * shape.hidden);
+      const auto places = get_plain<std::int32_t>(places_, choices());
+      for (const bool accumulate : {false, true}) {
+        std::vector<float> expected = accumulate ? before : std::vector<float>(before.size());
+        for (std::int64_t choice = 0; choice < choices(); ++choice) {
+          const std::int64_t entry = places[static_cast<std::size_t>(choice)];
+          for (std::int64_t i = 0; entry >= 0 && i < shape.hidden; ++i) {
+            expected[static_cast<std::size_t>(choice / shape.each * shape.hidden + i)] +=
+                weights[static_cast<std::size_t>(choice)] * y[static_cast<std::size_t>(entry * shape.hidden + i)];
+          }
+        }
+        const OnDevice residual = put_plain(before);
+        kernels().add_experts(stream(), {y_.as<float>(), places_.as<std::int32_t>(), weights_.as<float>(), residual.as<float>(),
+                                         shape.tokens, shape.each, shape.hidden, accumulate});
+        const auto found = get_floats(residual, shape.tokens * shape.hidden);
+        for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-5) << i;
       }
     }
   }

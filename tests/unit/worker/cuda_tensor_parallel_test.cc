@@ -29,19 +29,20 @@ using cuda::CudaBackendOptions;
 using testing::Both;
 using testing::Compared;
 using testing::CudaCase;
-using testing::dense_config;
 using testing::expect_same_rows;
 using ::testing::HasSubstr;
+using testing::random_config;
 using testing::random_tokens;
 using testing::random_weights;
 using testing::source_of;
 
-ModelConfig cut_config(Rng& rng, int ranks) {
-  ModelConfig config = dense_config(rng);
+ModelConfig cut_config(Rng& rng, int ranks, cuda::Precision precision) {
+  ModelConfig config = random_config(rng, precision);
   config.kv_heads = ranks;
   config.heads = ranks * rng.integer(1, 2);
   config.head_dim = 2 * rng.integer(1, 5);
   config.intermediate_size = ranks * rng.integer(3, 9);
+  config.expert_intermediate_size = ranks * rng.integer(2, 6);
   return config;
 }
 
@@ -168,7 +169,7 @@ std::vector<CudaCase> rank_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, CudaTensorParallel, ::testing::ValuesIn(rank_cases()), testing::case_name);
 
-// Given random dense models (vocabularies that do not divide, tied embeddings, windows, biases and norms of heads, plain
+// Given random models (vocabularies that do not divide, tied embeddings, windows, biases and norms of heads, plain
 // weights and some of eight bits) and schedules of batches, chunks, preemptions and decode steps that become graphs, several
 // ranks give the logits of one, in FP32 within 1e-4, and its greedy tokens but where the top two lie closer than that.
 TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
@@ -178,7 +179,7 @@ TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
     for (std::uint64_t seed = 0; seed < 2; ++seed) {
       SCOPED_TRACE(fmt::format("{} ranks, seed {}", ranks, seed));
       Rng rng(seed, "cuda ranks");
-      const ModelConfig config = cut_config(rng, ranks);
+      const ModelConfig config = cut_config(rng, ranks, GetParam().precision);
       CudaBackendOptions options = cut_options(config, 7);
       options.weights = seed == 0 ? WeightFormat::kFp32 : WeightFormat::kFp8;
       const ModelWeights weights = weights_of(config, seed, options.weights);
@@ -201,7 +202,7 @@ TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
 // batches that somebody watches and prompts, all ranks compute each in the same way: the logits are the same each time.
 TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
   Rng rng(8, "cuda rank graphs");
-  const ModelConfig config = cut_config(rng, 2);
+  const ModelConfig config = cut_config(rng, 2, GetParam().precision);
   const ModelWeights weights = weights_of(config, 3);
   const DeviceRanks cut(GetParam(), config, weights, cut_options(config, 8), 2);
   const auto tokens = random_tokens(rng, config, 8);
@@ -240,7 +241,7 @@ TEST_P(CudaTensorParallel, SumsUpTheRowsThatNeedNoMore) {
   for (const int ranks : degrees()) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     Rng rng(13, "cuda rank needs");
-    ModelConfig config = cut_config(rng, ranks);
+    ModelConfig config = cut_config(rng, ranks, GetParam().precision);
     config.vocab_size = 2 * cuda::kSummarySegment + 101;
     const ModelWeights weights = weights_of(config, 13);
     CudaBackendOptions options = cut_options(config, 8);
@@ -254,7 +255,7 @@ TEST_P(CudaTensorParallel, SumsUpTheRowsThatNeedNoMore) {
 TEST_P(CudaTensorParallel, WorkersOfAChainMayBeCut) {
   const int second_ranks = degrees().back();
   Rng rng(4, "cuda cut chain");
-  ModelConfig config = cut_config(rng, 4);
+  ModelConfig config = cut_config(rng, 4, GetParam().precision);
   config.layers = 3;
   config.windows.resize(3, 0);
   const ModelWeights weights = weights_of(config, 4);
@@ -276,7 +277,7 @@ TEST_P(CudaTensorParallel, WorkersOfAChainMayBeCut) {
 TEST_P(CudaTensorParallel, KeysAndValuesFitEveryDegree) {
   constexpr std::int64_t kTokens = 300;  // more than an errand's piece
   Rng rng(11, "cuda degrees");
-  ModelConfig config = cut_config(rng, 4);
+  ModelConfig config = cut_config(rng, 4, GetParam().precision);
   config.layers = 2;
   config.max_context_tokens = 400;
   const ModelWeights weights = weights_of(config, 11);
@@ -341,7 +342,7 @@ TEST_P(CudaTensorParallel, KeysAndValuesFitEveryDegree) {
 // Given a batch that is too large, and an empty one, all ranks see it alike and compute the next one.
 TEST_P(CudaTensorParallel, RefusedBatchesDoNoHarm) {
   Rng rng(3, "cuda refused");
-  const ModelConfig config = cut_config(rng, 2);
+  const ModelConfig config = cut_config(rng, 2, GetParam().precision);
   const ModelWeights weights = weights_of(config, 3);
   const CudaBackendOptions options = cut_options(config, 8);
   const DeviceRanks cut(GetParam(), config, weights, options, 2);
@@ -371,7 +372,7 @@ TEST_P(CudaTensorParallel, RefusedBatchesDoNoHarm) {
 // copied no more: nobody waits for what will not come.
 TEST(CudaRankLost, IsToldOf) {
   Rng rng(1, "cuda rank lost");
-  const ModelConfig config = cut_config(rng, 4);
+  const ModelConfig config = cut_config(rng, 4, cuda::Precision::kFp32);
   const ModelWeights weights = random_weights(config, 1);
   std::atomic<bool> broken = false;
   std::mutex mutex;  // the watch may tell, too
@@ -412,7 +413,7 @@ TEST(CudaRankMemory, IsTakenAsSaid) {
     const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
     const int ranks = seed < 4 ? 2 : 4;
     Rng rng(seed, "cuda rank memory");
-    ModelConfig config = cut_config(rng, ranks);
+    ModelConfig config = cut_config(rng, ranks, precision);
     config.vocab_size = 997;  // parts that differ by one
     config.hidden_size = 64;
     const ModelWeights weights = random_weights(config, seed);

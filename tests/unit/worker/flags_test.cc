@@ -173,6 +173,15 @@ TEST(Flags, NamesMistakes) {
               HasSubstr("--precision: found 'bf16', allowed with --backend cpu is fp32"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--backend", "cuda", "--precision", "fp8"}),
               HasSubstr("--precision: found 'fp8', allowed with --backend cuda is bf16 or fp32"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--backend", "cuda", "--activations", "int8"}),
+              HasSubstr("--activations: found 'int8', allowed is bf16 or fp8"));
+  const std::vector<std::string> fp8 = {"--model", "m", "--port", "1", "--backend", "cuda", "--activations", "fp8"};
+  EXPECT_THAT(flags_error(fp8), HasSubstr("--activations: found fp8, allowed together with --backend cuda --weights fp8"));
+  auto allowed = fp8;
+  allowed.insert(allowed.end(), {"--weights", "fp8"});
+  const auto parsed = parse_flags(allowed, "v");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_TRUE(std::get<ServeFlags>(*parsed).fp8_activations);
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--gpu-memory-share", "1.5"}),
               HasSubstr("--gpu-memory-share: found 1.5, allowed is above 0 and at most 1"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--max-concurrent", "0"}), HasSubstr("--max-concurrent: found 0"));

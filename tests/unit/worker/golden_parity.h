@@ -31,8 +31,9 @@ inline constexpr std::size_t kGoldenSteps = 64;
 inline constexpr std::int64_t kGoldenKvBlocks = 16;
 inline constexpr std::int64_t kGoldenContext = 256;
 
-// Without experts: those that the CUDA backend serves.
-inline const char* const kDenseGoldenModels[] = {"llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3", "opt"};
+// Those that every backend serves; OPT-350M's arrangement ("opt_350m") the CPU's alone.
+inline const char* const kGoldenModels[] = {"llama2", "llama31", "mistral", "qwen2",     "qwen2_windows",
+                                            "qwen3",  "opt",     "mixtral", "qwen3_moe", "qwen3_moe_sparse"};
 
 // As make_parity.py's values().
 inline std::vector<float> golden_values(const std::string& name, std::size_t count, double offset, double scale) {
@@ -90,10 +91,13 @@ class GoldenModel {
   }
 
   [[nodiscard]] std::size_t vocab() const { return static_cast<std::size_t>(config.vocab_size); }
-  [[nodiscard]] ModelWeights weights(WeightFormat format = WeightFormat::kFp32) const {
-    const auto store = TensorStore::open(folder_.path());
+  [[nodiscard]] TensorStore store() const {
+    auto store = TensorStore::open(folder_.path());
     EXPECT_TRUE(store.ok()) << store.error().message;
-    auto read = load_weights(config, *store, config.all_blocks(), {}, format);
+    return std::move(store).value();
+  }
+  [[nodiscard]] ModelWeights weights(WeightFormat format = WeightFormat::kFp32) const {
+    auto read = load_weights(config, store(), config.all_blocks(), {}, format);
     EXPECT_TRUE(read.ok()) << read.error().message;
     return std::move(read).value();
   }

@@ -6,6 +6,7 @@
 
 #include "tests/unit/worker/golden_parity.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/model/block_weights.h"
 
 namespace windlass::worker {
 namespace {
@@ -67,10 +68,54 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, Parity,
-                         ::testing::Values("llama2", "llama31", "mistral", "qwen2", "qwen2_windows", "qwen3", "opt", "mixtral",
-                                           "qwen3_moe", "qwen3_moe_sparse"),
-                         [](const auto& made) { return std::string(made.param); });
+// Given OPT-350M's arrangement in two parts, each has the matrix between embedding and layers at its own end, also where a
+// worker comes to its part by way of the other, and the two together give what transformers gives.
+TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
+  const testing::GoldenModel model("opt_350m");
+  const TensorStore store = model.store();
+  const BlockRange ranges[] = {{0, 1}, {1, 3}};
+  ModelWeights weights[2];
+  std::unique_ptr<Backend> backends[2];
+  for (int part = 0; part < 2; ++part) {
+    auto read = load_weights(model.config, store, ranges[part], {}, WeightFormat::kFp32);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    weights[part] = std::move(read).value();
+    EXPECT_EQ(weights[part].project_in.size(), part == 0 ? 48U * 32 : 0U);
+    EXPECT_EQ(weights[part].project_out.size(), part == 1 ? 48U * 32 : 0U);
+    EXPECT_TRUE(weights[part].final_norm.weight.empty());
+    CpuBackendOptions options;
+    options.kv_blocks = testing::kGoldenKvBlocks;
+    options.max_context_tokens = testing::kGoldenContext;
+    options.blocks = ranges[part];
+    auto made = make_cpu_backend(model.config, weights[part], options);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    backends[part] = std::move(made).value();
+  }
+  BlockWeights changing(model.config, {}, WeightFormat::kFp32);
+  for (const int part : {0, 1, 0}) {
+    changing.keep(ranges[part]);
+    auto missing = changing.read(store, ranges[part]);
+    ASSERT_TRUE(missing.ok()) << missing.error().message;
+    changing.add(std::move(missing).value(), ranges[part]);
+    EXPECT_EQ(*changing.weights(), weights[part]);
+  }
+
+  const std::vector<std::int32_t> blocks = {3, 1, 2};
+  const SequenceChunk prompt{model.prompt, 0, blocks, true};
+  const auto hidden = backends[0]->forward(std::span(&prompt, 1));
+  ASSERT_TRUE(hidden.ok()) << hidden.error().message;
+  ASSERT_EQ(hidden->size(), model.prompt.size() * 48);
+  SequenceChunk passed{{}, 0, blocks, true};
+  passed.hidden = *hidden;
+  const auto logits = backends[1]->forward(std::span(&passed, 1));
+  ASSERT_TRUE(logits.ok()) << logits.error().message;
+  EXPECT_LE(testing::most_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMostGoldenDifference);
+}
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& made) { return made.param; }
+
+INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels), name_of);
+INSTANTIATE_TEST_SUITE_P(CpuAlone, Parity, ::testing::Values("opt_350m"), name_of);
 
 }  // namespace
 }  // namespace windlass::worker

@@ -55,6 +55,7 @@ class CpuBackend final : public Backend {
         qkv_(floats(options.max_batch_tokens * qkv_width())),
         mixed_(floats(options.max_batch_tokens * config_.q_size())),
         mlp_in_(floats(options.max_batch_tokens * config_.mlp_in_size(widest_mlp()))),
+        narrow_(floats(config_.embedding_size * std::max(options.max_batch_tokens, options.max_logit_rows))),
         activated_(floats(config_.activation == Activation::kSwiGlu ? options.max_batch_tokens * widest_mlp() : 0)),
         expert_rows_(floats(config_.experts > 0 ? options.max_batch_tokens * config.hidden_size : 0)),
         last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
@@ -99,13 +100,14 @@ class CpuBackend final : public Backend {
     }
     for (std::int64_t i = skip; i < blocks_.size(); ++i) {
       const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
-      norm(layer.attention_norm, residual_, normed_, tokens);
-      project(normed_, layer.qkv, layer.qkv_bias, qkv_, tokens, qkv_width());
+      project(norm_before(layer.attention_norm, tokens), layer.qkv, layer.qkv_bias, qkv_, tokens, qkv_width());
       attend(chunks, i);
       WINDLASS_RETURN_IF_ERROR(add_product(mixed_, layer.attention_out, layer.out_bias, tokens, config_.q_size()));
+      norm_after(layer.attention_norm, tokens);
       if (layer_done) layer_done(i);  // only now have all ranks written theirs
-      norm(layer.mlp_norm, residual_, normed_, tokens);
-      WINDLASS_RETURN_IF_ERROR(layer.experts.empty() ? add_mlp(layer.mlp, tokens) : add_experts(layer, tokens));
+      const std::vector<float>& in = norm_before(layer.mlp_norm, tokens);
+      WINDLASS_RETURN_IF_ERROR(layer.experts.empty() ? add_mlp(layer.mlp, in, tokens) : add_experts(layer, in, tokens));
+      norm_after(layer.mlp_norm, tokens);
     }
     if (!ends()) return std::span<const float>(residual_.data(), static_cast<std::size_t>(tokens * hidden));
     std::int64_t row = 0;
@@ -115,9 +117,12 @@ class CpuBackend final : public Backend {
       if (chunk.wants_logits) std::copy_n(residual_.data() + (end - 1) * hidden, hidden, last_.data() + hidden * row++);
     }
     if (rows > 0) {
-      norm(weights_.final_norm, last_, last_, rows);
-      product_.multiply(last_.data(), weights_.output_matrix().data(), logits_.data(), rows, hidden,
-                        slice_.size(config_.vocab_size));
+      if (!config_.norm_after) norm(weights_.final_norm, last_, last_, rows);
+      const bool projects = config_.embedding_size > 0;
+      if (projects)
+        product_.multiply(last_.data(), weights_.project_out.data(), narrow_.data(), rows, hidden, config_.embedding_size);
+      product_.multiply(projects ? narrow_.data() : last_.data(), weights_.output_matrix().data(), logits_.data(), rows,
+                        config_.embedding_width(), slice_.size(config_.vocab_size));
     }
     if (options_.group != nullptr) return gathered(rows);
     return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
@@ -132,6 +137,16 @@ class CpuBackend final : public Backend {
     } else {
       cpu::rms_norm(x.data(), weights.weight.data(), y.data(), rows, hidden, eps);
     }
+  }
+
+  // What goes into attention or an MLP: residual_, where the norm comes after it.
+  const std::vector<float>& norm_before(const NormWeights& weights, std::int64_t tokens) {
+    if (config_.norm_after) return residual_;
+    norm(weights, residual_, normed_, tokens);
+    return normed_;
+  }
+  void norm_after(const NormWeights& weights, std::int64_t tokens) {
+    if (config_.norm_after) norm(weights, residual_, residual_, tokens);
   }
 
   // y (tokens, out) = x (tokens, hidden) * w (out, hidden)^T + bias, where there is one.
@@ -158,15 +173,16 @@ class CpuBackend final : public Backend {
     return activated_;
   }
 
-  // residual_ += mlp(normed_)
-  [[nodiscard]] Result<void> add_mlp(const MlpWeights& mlp, std::int64_t tokens) {
-    const std::vector<float>& wide = widen(mlp, normed_, tokens, config_.intermediate_size);
+  // residual_ += mlp(in), which may be residual_
+  [[nodiscard]] Result<void> add_mlp(const MlpWeights& mlp, const std::vector<float>& in, std::int64_t tokens) {
+    const std::vector<float>& wide = widen(mlp, in, tokens, config_.intermediate_size);
     return add_product(wide, mlp.out, mlp.out_bias, tokens, config_.intermediate_size);
   }
 
-  // residual_ += the sum of each token's experts of normed_, by their weights, in the sum over all ranks. A token's experts are
-  // added in the order of their numbers, whatever the batch.
-  [[nodiscard]] Result<void> add_experts(const LayerWeights& layer, std::int64_t tokens) {
+  // residual_ += the sum of each token's experts of `in`, by their weights, in the sum over all ranks. A token's experts are
+  // added in the order of their numbers, whatever the batch. REQUIRES: `in` is not residual_.
+  [[nodiscard]] Result<void> add_experts(const LayerWeights& layer, const std::vector<float>& in, std::int64_t tokens) {
+    assert(&in != &residual_);
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t width = config_.expert_intermediate_size;
     float* to = residual_.data();
@@ -174,13 +190,13 @@ class CpuBackend final : public Backend {
       to = options_.group->addend(tokens * hidden).data();
       std::fill_n(to, tokens * hidden, 0.0F);
     }
-    routing_.route(config_, normed_.data(), layer.router.data(), tokens);
+    routing_.route(config_, in.data(), layer.router.data(), tokens);
     for (std::int64_t expert = 0; expert < config_.experts; ++expert) {
       const auto routed = routing_.of(expert);
       const auto count = static_cast<std::int64_t>(routed.size());
       if (count == 0) continue;
       float* row = expert_rows_.data();
-      for (const auto& [token, weight] : routed) row = std::copy_n(normed_.data() + token * hidden, hidden, row);
+      for (const auto& [token, weight] : routed) row = std::copy_n(in.data() + token * hidden, hidden, row);
       const MlpWeights& mlp = layer.experts[static_cast<std::size_t>(expert)];
       const std::vector<float>& wide = widen(mlp, expert_rows_, count, width);
       product_.multiply(wide.data(), mlp.out, expert_rows_.data(), count, width, hidden);
@@ -236,21 +252,25 @@ class CpuBackend final : public Backend {
   // A token's row is at the one rank that has its id; the others add nothing.
   [[nodiscard]] Result<void> embed(std::span<const SequenceChunk> chunks, std::int64_t tokens) {
     const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t width = config_.embedding_width();
+    const bool projects = config_.embedding_size > 0;
     const std::int64_t first = slice_.first(config_.vocab_size);
     const std::int64_t end = slice_.end(config_.vocab_size);
     RankGroup* group = options_.group;
-    float* to = group == nullptr ? residual_.data() : group->addend(tokens * hidden).data();
+    assert(group == nullptr || !projects);  // check_tensor_parallel()
+    float* to = projects ? narrow_.data() : group == nullptr ? residual_.data() : group->addend(tokens * hidden).data();
     for (const SequenceChunk& chunk : chunks) {
       for (const std::int32_t token : chunk.tokens) {
         assert(token >= 0 && token < config_.vocab_size);
         if (token >= first && token < end) {
-          std::copy_n(weights_.embedding.data() + (token - first) * hidden, hidden, to);
+          std::copy_n(weights_.embedding.data() + (token - first) * width, width, to);
         } else {
-          std::fill_n(to, hidden, 0.0F);
+          std::fill_n(to, width, 0.0F);
         }
-        to += hidden;
+        to += width;
       }
     }
+    if (projects) product_.multiply(narrow_.data(), weights_.project_in.data(), residual_.data(), tokens, width, hidden);
     if (group == nullptr) return {};
     std::fill_n(residual_.data(), tokens * hidden, 0.0F);
     return group->add_sum(residual_.data(), tokens * hidden);
@@ -312,7 +332,7 @@ class CpuBackend final : public Backend {
   cpu::RopeTable rope_;
   std::vector<float> own_cache_;  // empty where the group has it
   cpu::KvCache cache_;
-  std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, activated_, expert_rows_, last_, logits_;
+  std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, narrow_, activated_, expert_rows_, last_, logits_;
   cpu::ThreadTeam team_;
   cpu::MatrixProduct product_{team_};
   cpu::ExpertRouting routing_;

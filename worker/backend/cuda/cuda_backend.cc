@@ -17,138 +17,22 @@
 
 #include "worker/backend/cpu/ops.h"
 #include "worker/backend/cuda/batch.h"
+#include "worker/backend/cuda/device_weights.h"
 #include "worker/backend/cuda/kernels.h"
 #include "worker/collective/rank_watch.h"
-#include "worker/model/safetensors.h"
 
 namespace windlass::worker::cuda {
 namespace {
 
 constexpr auto kCompute = Device::Stream::kCompute;
 constexpr auto kTransfer = Device::Stream::kTransfer;
-constexpr std::int64_t kStagingElements = 4LL << 20U;
 // Decode batches up to here run as graphs; in larger ones launches are no longer what takes the time.
 constexpr std::int64_t kMostGraphRows = 256;
 
-// (out, in), of the precision; with scales (out) codes of eight bits.
-struct DeviceMatrix {
-  OnDevice numbers, scales;
-};
-
-// The shift is LayerNorm's.
-struct DeviceNorm {
-  OnDevice weight, shift;
-};
-
-struct DeviceLayer {
-  DeviceNorm attention_norm, mlp_norm;
-  OnDevice qkv_bias, q_norm, k_norm, out_bias, mlp_in_bias, mlp_out_bias;
-  DeviceMatrix qkv, attention_out, mlp_in, mlp_out;
-};
-
-struct DeviceWeights {
-  OnDevice embedding, positions, lm_head;
-  DeviceNorm final_norm;
-  std::vector<DeviceLayer> layers;
-
-  [[nodiscard]] const void* output_matrix() const { return lm_head.get() != nullptr ? lm_head.get() : embedding.get(); }
-};
-
-// Brings the host's floats to the device, as the precision's storage type or as they are, piece by piece through pinned memory.
-class Uploader {
- public:
-  explicit Uploader(Device& device) : device_(device) {}
-
-  // Nothing for an empty vector.
-  [[nodiscard]] Result<OnDevice> matrix(const std::vector<float>& values) {
-    if (device_.precision() == Precision::kFp32) return floats(values);
-    return upload<std::uint16_t>(values, [](const float* from, std::int64_t count, std::uint16_t* to) {
-      for (std::int64_t i = 0; i < count; ++i) to[i] = bf16_from_float(from[i]);
-    });
-  }
-  [[nodiscard]] Result<OnDevice> floats(const std::vector<float>& values) { return as_they_are(values); }
-  [[nodiscard]] Result<DeviceNorm> norm(const NormWeights& from) {
-    DeviceNorm to;
-    WINDLASS_ASSIGN_OR_RETURN(to.weight, floats(from.weight));
-    WINDLASS_ASSIGN_OR_RETURN(to.shift, floats(from.bias));
-    return to;
-  }
-  [[nodiscard]] Result<DeviceMatrix> matrix(const WeightMatrix& from) {
-    DeviceMatrix to;
-    if (from.codes.empty()) {
-      WINDLASS_ASSIGN_OR_RETURN(to.numbers, matrix(from.values));
-      return to;
-    }
-    WINDLASS_ASSIGN_OR_RETURN(to.numbers, as_they_are(from.codes));
-    WINDLASS_ASSIGN_OR_RETURN(to.scales, floats(from.scales));
-    return to;
-  }
-
- private:
-  template <typename T>
-  Result<OnDevice> as_they_are(const std::vector<T>& values) {
-    return upload<T>(values, [](const T* from, std::int64_t count, T* to) { std::copy_n(from, count, to); });
-  }
-  template <typename T, typename From, typename Convert>
-  Result<OnDevice> upload(const std::vector<From>& values, const Convert& convert) {
-    if (values.empty()) return OnDevice();
-    const auto count = static_cast<std::int64_t>(values.size());
-    if (staging_.get() == nullptr) {
-      WINDLASS_ASSIGN_OR_RETURN(staging_, Pinned::make(device_, kStagingElements * static_cast<std::int64_t>(sizeof(float))));
-    }
-    WINDLASS_ASSIGN_OR_RETURN(OnDevice memory, OnDevice::make(device_, count * static_cast<std::int64_t>(sizeof(T))));
-    for (std::int64_t at = 0; at < count; at += kStagingElements) {
-      const std::int64_t piece = std::min(kStagingElements, count - at);
-      convert(values.data() + at, piece, staging_.as<T>());
-      device_.upload(kCompute, memory.as<T>() + at, staging_.get(), piece * static_cast<std::int64_t>(sizeof(T)));
-      WINDLASS_RETURN_IF_ERROR(device_.wait(kCompute));  // before the staging memory is written again
-    }
-    return memory;
-  }
-
-  Device& device_;
-  Pinned staging_;
-};
-
-Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, BlockRange blocks, const WeightSource& source) {
-  Uploader uploader(device);
-  DeviceWeights weights;
-  for (std::int64_t block = blocks.first; block < blocks.end; ++block) {
-    WINDLASS_ASSIGN_OR_RETURN(const ModelWeights host, source({block, block + 1}));
-    const LayerWeights& from = host.layers.front();
-    DeviceLayer layer;
-    WINDLASS_ASSIGN_OR_RETURN(layer.attention_norm, uploader.norm(from.attention_norm));
-    WINDLASS_ASSIGN_OR_RETURN(layer.qkv, uploader.matrix(from.qkv));
-    WINDLASS_ASSIGN_OR_RETURN(layer.qkv_bias, uploader.floats(from.qkv_bias));
-    WINDLASS_ASSIGN_OR_RETURN(layer.q_norm, uploader.floats(from.q_norm));
-    WINDLASS_ASSIGN_OR_RETURN(layer.k_norm, uploader.floats(from.k_norm));
-    WINDLASS_ASSIGN_OR_RETURN(layer.attention_out, uploader.matrix(from.attention_out));
-    WINDLASS_ASSIGN_OR_RETURN(layer.out_bias, uploader.floats(from.out_bias));
-    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_norm, uploader.norm(from.mlp_norm));
-    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_in, uploader.matrix(from.mlp.in));
-    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_in_bias, uploader.floats(from.mlp.in_bias));
-    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_out, uploader.matrix(from.mlp.out));
-    WINDLASS_ASSIGN_OR_RETURN(layer.mlp_out_bias, uploader.floats(from.mlp.out_bias));
-    weights.layers.push_back(std::move(layer));
-    if (block == 0) {
-      WINDLASS_ASSIGN_OR_RETURN(weights.positions, uploader.floats(host.positions));
-    }
-    // With tied matrices the source gives the embedding with the last block too: one is enough.
-    if (weights.embedding.get() == nullptr) {
-      WINDLASS_ASSIGN_OR_RETURN(weights.embedding, uploader.matrix(host.embedding));
-    }
-    if (block + 1 == config.layers) {
-      WINDLASS_ASSIGN_OR_RETURN(weights.final_norm, uploader.norm(host.final_norm));
-      WINDLASS_ASSIGN_OR_RETURN(weights.lm_head, uploader.matrix(host.lm_head));
-    }
-  }
-  return weights;
-}
-
 // Memory of one forward pass, on the device and pinned.
 struct Working {
-  OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, last, unpacked, logits, summaries, partial, partial_stats,
-      batch, cos, sin;
+  OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, router_logits, entry_numbers, entry_rows, last, unpacked,
+      activations, row_scales, fp8_products, logits, summaries, partial, partial_stats, batch, cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
   Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
 };
@@ -184,6 +68,7 @@ class CudaBackend final : public Backend {
                    fmt::format("--kv-cache-tokens: found {}, allowed with --backend cuda is at most {}",
                                options_.kv_blocks * kKvBlockTokens, std::numeric_limits<std::int32_t>::max())};
     }
+    WINDLASS_RETURN_IF_ERROR(check_activations());
     sizes_ = working_sizes(whole_, options_, multiprocessors());
     WINDLASS_ASSIGN_OR_RETURN(weights_, upload_weights(*device_, config_, blocks_, source));
     WINDLASS_RETURN_IF_ERROR(take_working_memory());
@@ -204,6 +89,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::int64_t vocab_size() const override { return config_.vocab_size; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return options_.kv_blocks; }
   [[nodiscard]] KvShape kv_shape() const override { return {blocks_.size(), 2 * config_.kv_size()}; }
+
+  [[nodiscard]] bool kv_is_bf16() const override { return device_->precision() == Precision::kBf16; }
 
   [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
     return row < needs_.size() && needs_[row].likeliest > 0 ? working_.host_summaries.as<LogitSummary>() + row : nullptr;
@@ -249,6 +136,15 @@ class CudaBackend final : public Backend {
     int id = -1;        // of the device; negative: none yet
   };
 
+  [[nodiscard]] Result<void> check_activations() const {
+    if (!options_.fp8_activations) return {};
+    assert(options_.weights == WeightFormat::kFp8 && device_->precision() == Precision::kBf16);
+    if (device_->multiplies_fp8()) return {};
+    return Error{ErrorCode::kFailedPrecondition,
+                 fmt::format("--activations: found fp8, allowed on {} is bf16: its tensor cores have no products of FP8",
+                             device_->name())};
+  }
+
   Result<void> take_working_memory() {
     const std::int64_t element = bytes_of(device_->precision());
     const std::int64_t number = sizeof(float);
@@ -260,8 +156,14 @@ class CudaBackend final : public Backend {
         {&working_.mixed, sizes_.mixed, element},
         {&working_.mlp_in, sizes_.mlp_in, element},
         {&working_.activated, sizes_.activated, element},
+        {&working_.router_logits, sizes_.router_logits, number},
+        {&working_.entry_numbers, sizes_.entry_numbers, number},
+        {&working_.entry_rows, sizes_.entry_rows, number},
         {&working_.last, sizes_.last, element},
         {&working_.unpacked, sizes_.unpacked, element},
+        {&working_.activations, sizes_.activations, 1},
+        {&working_.row_scales, sizes_.row_scales, number},
+        {&working_.fp8_products, sizes_.fp8_products, number},
         {&working_.logits, sizes_.logits, number},
         {&working_.summaries, sizes_.summaries, number},
         {&working_.partial, sizes_.partial, number},
@@ -270,6 +172,7 @@ class CudaBackend final : public Backend {
         {&copies_.plain, kKvCopyTokens * 2 * config_.kv_size(), number},
         {&copies_.slots, kKvCopyTokens, number}};
     for (const auto& [memory, elements, bytes] : on_device) {
+      if (elements == 0) continue;  // this model has no such thing
       WINDLASS_ASSIGN_OR_RETURN(*memory, OnDevice::make(*device_, elements * bytes));
     }
     const bool rows_pass = !begins() || !ends();
@@ -284,9 +187,8 @@ class CudaBackend final : public Backend {
     }
     if (config_.positions != Positions::kRotary) return {};
     const cpu::RopeTable table = cpu::make_rope_table(config_, options_.max_context_tokens);
-    Uploader uploader(*device_);
-    WINDLASS_ASSIGN_OR_RETURN(working_.cos, uploader.floats(table.cos));
-    WINDLASS_ASSIGN_OR_RETURN(working_.sin, uploader.floats(table.sin));
+    WINDLASS_ASSIGN_OR_RETURN(working_.cos, upload_floats(*device_, table.cos));
+    WINDLASS_ASSIGN_OR_RETURN(working_.sin, upload_floats(*device_, table.sin));
     return {};
   }
 
@@ -490,15 +392,13 @@ class CudaBackend final : public Backend {
       add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
       if (marks && slice_.ranks > 1) device_->set_mark(static_cast<int>(i));  // only now have all ranks written theirs
       norm(layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens, working_.normed);
+      if (layer.router.get() != nullptr) {
+        add_experts(layer, packed_at<std::int32_t>(batch.slots_at), tokens);
+        continue;
+      }
       const std::int64_t width = config_.intermediate_size;
       multiply(working_.normed, layer.mlp_in, working_.mlp_in, tokens, hidden, config_.mlp_in_size(width));
-      const Activate activate{working_.mlp_in.get(), working_.activated.get(), tokens, static_cast<int>(width),
-                              layer.mlp_in_bias.as<float>()};
-      if (config_.activation == Activation::kSwiGlu) {
-        kernels.swiglu(stream, activate);
-      } else {
-        kernels.relu(stream, activate);
-      }
+      activate(tokens, width, layer.mlp_in_bias.as<float>());
       add_product(working_.activated, layer.mlp_out, tokens, width);
       if (const auto* bias = layer.mlp_out_bias.as<float>()) kernels.add_bias(stream, {residual, bias, tokens, hidden});
     }
@@ -552,6 +452,44 @@ class CudaBackend final : public Backend {
     }
   }
 
+  // mlp_in (rows) -> activated (rows, width)
+  void activate(std::int64_t rows, std::int64_t width, const float* bias) {
+    const Activate work{working_.mlp_in.get(), working_.activated.get(), static_cast<int>(rows), static_cast<int>(width), bias};
+    if (config_.activation == Activation::kSwiGlu) {
+      device_->kernels().swiglu(device_->handle(kCompute), work);
+    } else {
+      device_->kernels().relu(device_->handle(kCompute), work);
+    }
+  }
+
+  // residual += the sum of each token's experts of `normed`, by their weights, in the sum over all ranks.
+  void add_experts(const DeviceLayer& layer, const std::int32_t* slots, int tokens) {
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    const auto hidden = static_cast<int>(config_.hidden_size);
+    const auto experts = static_cast<int>(config_.experts);
+    const auto each = static_cast<int>(config_.experts_per_token);
+    const auto width = static_cast<int>(config_.expert_intermediate_size);
+    const auto in = static_cast<int>(config_.mlp_in_size(width));
+    const std::int64_t most = sizes_.rows * each;
+    auto* const begins = working_.entry_numbers.as<std::int32_t>();
+    std::int32_t* const chosen = begins + experts + 1;
+    const ExpertEntries entries{begins, chosen + most, chosen + 2 * most, reinterpret_cast<float*>(chosen + 3 * most)};
+    kernels.route_tokens(stream, {working_.normed.get(), layer.router.as<float>(), slots, working_.router_logits.as<float>(),
+                                  chosen, entries, tokens, hidden, experts, each, config_.normalise_expert_weights});
+    const bool fp8 = options_.weights == WeightFormat::kFp8;
+    kernels.multiply_experts(stream,
+                             {working_.normed.get(), entries.rows, layer.mlp_in.numbers.get(), layer.mlp_in.scales.as<float>(),
+                              working_.mlp_in.get(), begins, tokens, each, experts, hidden, in, fp8, false});
+    activate(std::int64_t{tokens} * each, width, nullptr);
+    kernels.multiply_experts(stream,
+                             {working_.activated.get(), nullptr, layer.mlp_out.numbers.get(), layer.mlp_out.scales.as<float>(),
+                              working_.entry_rows.get(), begins, tokens, each, experts, width, hidden, fp8, true});
+    kernels.add_experts(stream, {working_.entry_rows.as<float>(), entries.places, entries.weights,
+                                 working_.residual.as<float>(), tokens, each, hidden, slice_.rank == 0});
+    device_->all_reduce(working_.residual.as<float>(), std::int64_t{tokens} * hidden);
+  }
+
   void norm(const DeviceNorm& weights, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
     device_->kernels().norm_rows(
         device_->handle(kCompute),
@@ -576,17 +514,38 @@ class CudaBackend final : public Backend {
                                       static_cast<int>(work.out), fp8, work.float_out, work.accumulate})) {
       return;
     }
+    const std::int64_t element = work.float_out ? static_cast<std::int64_t>(sizeof(float)) : bytes_of(device_->precision());
+    if (options_.fp8_activations && work.in % 16 == 0 && work.out % 16 == 0) return multiply_fp8(work, w, element);
     Gemm part = work;
     part.w = working_.unpacked.get();
     part.y_stride = work.out;
     const std::int64_t most = unpacked_rows(work.out, work.in, options_.most_unpacked);
-    const std::int64_t element = work.float_out ? static_cast<std::int64_t>(sizeof(float)) : bytes_of(device_->precision());
     for (std::int64_t first = 0; first < work.out; first += most) {
       part.out = std::min(most, work.out - first);
       part.y = static_cast<std::byte*>(work.y) + first * element;
       kernels.unpack_rows(
           stream, {codes + first * work.in, scales + first, working_.unpacked.get(), static_cast<int>(part.out), in, fp8});
       device_->gemm(part);
+    }
+  }
+  // The same with x as FP8, too. `element`: bytes of one of y.
+  void multiply_fp8(const Gemm& work, const DeviceMatrix& w, std::int64_t element) {
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    auto* const x = working_.activations.as<std::uint8_t>();
+    auto* const row_scales = working_.row_scales.as<float>();
+    auto* const products = working_.fp8_products.as<float>();
+    const auto rows = static_cast<int>(work.rows);
+    kernels.quantise_rows(stream, {work.x, x, row_scales, rows, static_cast<int>(work.in)});
+    const std::int64_t most = unpacked_rows(work.out, work.rows, options_.most_unpacked);
+    for (std::int64_t first = 0; first < work.out; first += most) {
+      Gemm part{
+          x, w.numbers.as<std::uint8_t>() + first * work.in, products, work.rows, work.in, std::min(most, work.out - first)};
+      part.float_out = part.fp8 = true;
+      device_->gemm(part);
+      kernels.scale_products(
+          stream, {products, row_scales, w.scales.as<float>() + first, static_cast<std::byte*>(work.y) + first * element, rows,
+                   static_cast<int>(part.out), static_cast<int>(work.out), work.float_out, work.accumulate});
     }
   }
   // residual += x * w^T, in the sum over all ranks, in FP32: no sum is rounded to the precision on its way through the layers.

@@ -18,15 +18,11 @@
 #include "planner/base/result.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/device_weights.h"
 #include "worker/backend/cuda/memory_need.h"
 #include "worker/model/config.h"
-#include "worker/model/weights.h"
 
 namespace windlass::worker::cuda {
-
-// Gives the weights of some blocks, as load_weights() does. Called for one block after the other, so that the host's memory
-// holds one at a time.
-using WeightSource = std::function<Result<ModelWeights>(BlockRange)>;
 
 // `weights` gives the rank's slices; `config` is the whole model's. options.group outlives the backend.
 // lost: called when the device has failed, on the thread of forward(), before that returns the error; of several ranks also

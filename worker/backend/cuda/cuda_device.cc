@@ -25,6 +25,8 @@ namespace {
 
 // Compute capability from which on products and conversions of BF16 exist; the oldest that cuda.cmake compiles for.
 constexpr int kOldestMajor = 8;
+// And, times ten, with products of FP8 on the tensor cores.
+constexpr int kFirstWithFp8 = 89;
 constexpr std::size_t kWorkspaceBytes = 32U << 20U;
 
 Error failed(const char* what, cudaError_t status) {
@@ -62,10 +64,10 @@ Result<void> check_new_enough(int device) {
 // A product of one shape: how cuBLASLt is told of it, and which of its algorithms it then chose.
 class Product {
  public:
-  // rows, in, out, stride, float_out, accumulate
-  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool>;
+  // rows, in, out, stride, float_out, accumulate, fp8
+  using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>;
   static Shape shape_of(const Gemm& work) {
-    return {work.rows, work.in, work.out, work.stride(), work.float_out, work.accumulate};
+    return {work.rows, work.in, work.out, work.stride(), work.float_out, work.accumulate, work.fp8};
   }
 
   Product() = default;
@@ -80,10 +82,13 @@ class Product {
 
   // cuBLASLt is column-major, where our row-major y (rows, out) reads as y^T (out, rows) = w (out, in) * x^T (in, rows).
   Result<void> prepare(cublasLtHandle_t blas, Precision precision, const Gemm& work) {
-    const cudaDataType_t in_type = precision == Precision::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
-    const cudaDataType_t out_type = work.float_out ? CUDA_R_32F : in_type;
+    const cudaDataType_t plain = precision == Precision::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
+    // FP8's layout is the one that we have anyway: both operands along `in`. Its scales are 1: ours are applied afterwards.
+    const cudaDataType_t in_type = work.fp8 ? CUDA_R_8F_E4M3 : plain;
+    const cudaDataType_t out_type = work.float_out ? CUDA_R_32F : plain;
     // Pedantic: no TF32, whose products have ten bits.
-    const cublasComputeType_t compute = precision == Precision::kBf16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_PEDANTIC;
+    const bool pedantic = precision == Precision::kFp32 && !work.fp8;
+    const cublasComputeType_t compute = pedantic ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const auto rows = static_cast<std::uint64_t>(work.rows);
     const auto in = static_cast<std::uint64_t>(work.in);
@@ -165,6 +170,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::string name() const override { return properties_.name; }
   [[nodiscard]] int multiprocessors() const override { return properties_.multiProcessorCount; }
   [[nodiscard]] Precision precision() const override { return precision_; }
+  [[nodiscard]] bool multiplies_fp8() const override { return properties_.major * 10 + properties_.minor >= kFirstWithFp8; }
   [[nodiscard]] Result<DeviceMemory> memory() const override {
     bind();
     std::size_t free_bytes = 0;

@@ -28,8 +28,8 @@ struct DeviceMemory {
   std::int64_t total_bytes = 0;
 };
 
-// y (rows, out) = x (rows, in) * w (out, in)^T, or y += that. x and w are of the precision; y is, or is float. All three begin
-// as allocate() gives memory, at multiples of 256 bytes.
+// y (rows, out) = x (rows, in) * w (out, in)^T, or y += that. x and w are of the precision, or FP8 (e4m3) where the device
+// multiplies it; y is of the precision, or float. All three begin as allocate() gives memory, at multiples of 256 bytes.
 struct Gemm {
   const void* x = nullptr;
   const void* w = nullptr;
@@ -39,6 +39,7 @@ struct Gemm {
   std::int64_t out = 0;
   bool float_out = false;
   bool accumulate = false;    // with float_out alone
+  bool fp8 = false;           // with float_out alone, and `in` and `out` multiples of 16
   std::int64_t y_stride = 0;  // from a row of y to the next, of which `out` are written; 0: out
 
   [[nodiscard]] std::int64_t stride() const { return y_stride > 0 ? y_stride : out; }
@@ -54,6 +55,7 @@ class Device {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual int multiprocessors() const = 0;
   [[nodiscard]] virtual Precision precision() const = 0;
+  [[nodiscard]] virtual bool multiplies_fp8() const = 0;
   [[nodiscard]] virtual Result<DeviceMemory> memory() const = 0;
 
   // Memory of the device, and of the host in pages that it can read and write by itself.

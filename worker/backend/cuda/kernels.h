@@ -17,9 +17,11 @@ namespace windlass::worker::cuda {
 inline constexpr int kCacheBlockTokens = 16;
 inline constexpr int kDimAlignment = 8;
 inline constexpr int kMaxHeadDim = 256;
-inline constexpr int kDecodeHeads = 4;            // query heads of one thread block of decode attention
-inline constexpr int kPrefillTileRows = 64;       // queries of one tile of prefill attention
-inline constexpr int kMostFewRows = 64;           // of x, in a product that turns codes into numbers on its way
+inline constexpr int kDecodeHeads = 4;       // query heads of one thread block of decode attention
+inline constexpr int kPrefillTileRows = 64;  // queries of one tile of prefill attention
+inline constexpr int kMostFewRows = 64;      // of x, in a product that turns codes into numbers on its way
+inline constexpr int kMaxExperts = 4096;
+inline constexpr int kMaxExpertsPerToken = 32;
 inline constexpr int kSummarySegment = 4096;      // logits of one thread block of a summary
 inline constexpr int kMostSummarySegments = 256;  // of one row
 
@@ -174,6 +176,30 @@ struct UnpackRows {
   bool fp8;  // else INT8
 };
 
+// codes (rows, in) and scales (rows) = x (rows, in) as FP8, each row's largest number at e4m3's largest
+// (model/weight_matrix.h). What is no number stays so. REQUIRES: in is a multiple of 16.
+struct QuantiseRows {
+  const void* x;
+  std::uint8_t* codes;
+  float* scales;
+  int rows;
+  int in;
+};
+
+// y (rows, out), of rows that are `stride` apart, = products (rows, out) of FP8 numbers by their row's and their channel's
+// scale; or y += that. REQUIRES: out and stride are multiples of 16.
+struct ScaleProducts {
+  const float* products;
+  const float* row_scales;
+  const float* channel_scales;
+  void* y;  // of the storage type, or float
+  int rows;
+  int out;
+  int stride;
+  bool float_out;
+  bool accumulate;  // with float_out alone
+};
+
 // y (rows, out) = x (rows, in) * w^T, or y += that, with w (out, in) as codes and scales. x is of the storage type; y is, or is
 // float.
 struct MultiplyFew {
@@ -187,6 +213,63 @@ struct MultiplyFew {
   bool fp8;  // else INT8
   bool float_out;
   bool accumulate;  // with float_out alone
+};
+
+// Where the tokens of a batch went in a layer with experts: an entry for each token and each of its experts, those of one
+// expert together and in the order of tokens.
+struct ExpertEntries {
+  std::int32_t* begins;  // (experts + 1): the first of each expert; the last number is how many entries there are
+  std::int32_t* rows;    // (tokens * each): the token of each entry
+  std::int32_t* places;  // (tokens, each): the entry of each of a token's experts, by their numbers; -1: none
+  float* weights;        // (tokens, each)
+};
+
+// Chooses the experts of the largest router logits of x (tokens, hidden), the lower number where they are alike; NaN comes
+// last. Weights are the softmax over the chosen ones' logits, or over all. Tokens with a negative slot get no entries. A
+// logit's sum has an order of its own: what is chosen does not depend on the batch.
+struct RouteTokens {
+  const void* x;
+  const float* router;        // (experts, hidden)
+  const std::int32_t* slots;  // (tokens)
+  float* logits;              // (tokens, experts): between the halves, like `chosen`
+  std::int32_t* chosen;       // (tokens, each)
+  ExpertEntries entries;
+  int tokens;
+  int hidden;
+  int experts;     // at most kMaxExperts
+  int each;        // experts of a token, at most kMaxExpertsPerToken
+  bool normalise;  // over the chosen ones
+};
+
+// y (entries, out) = each entry's row of x times its expert's w^T; w (experts, out, in) of the storage type, or codes with
+// scales. y is of the storage type, or float.
+struct MultiplyExperts {
+  const void* x;
+  const std::int32_t* rows;  // of x, by entry; null: an entry's row is its own number
+  const void* w;
+  const float* scales;  // (experts, out); null: w is of the storage type
+  void* y;
+  const std::int32_t* begins;  // as ExpertEntries'
+  int tokens;                  // that an expert has at most
+  int each;
+  int experts;
+  int in;
+  int out;
+  bool fp8;  // else INT8, with scales
+  bool float_out;
+};
+
+// residual (tokens, hidden) = the sum of a token's entries' rows (entries, hidden) by their weights, in the order of experts'
+// numbers; or += that.
+struct AddExperts {
+  const float* rows;
+  const std::int32_t* places;  // as ExpertEntries'
+  const float* weights;
+  float* residual;
+  int tokens;
+  int each;
+  int hidden;
+  bool accumulate;
 };
 
 // out (rows): of each row of logits (rows, width) the summary that is needed, where one is; token first_id is the first.
@@ -217,9 +300,14 @@ class Kernels {
   virtual void read_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void write_kv(StreamHandle stream, const CopyKv& work) const = 0;
   virtual void unpack_rows(StreamHandle stream, const UnpackRows& work) const = 0;
+  virtual void quantise_rows(StreamHandle stream, const QuantiseRows& work) const = 0;
+  virtual void scale_products(StreamHandle stream, const ScaleProducts& work) const = 0;
   // False, and nothing is started, where the product is not one for this: more rows than kMostFewRows, a width that is no
   // multiple of 16, or FP32.
   [[nodiscard]] virtual bool multiply_few(StreamHandle stream, const MultiplyFew& work) const = 0;
+  virtual void route_tokens(StreamHandle stream, const RouteTokens& work) const = 0;
+  virtual void multiply_experts(StreamHandle stream, const MultiplyExperts& work) const = 0;
+  virtual void add_experts(StreamHandle stream, const AddExperts& work) const = 0;
 };
 
 // Compiled by nvcc, in kernels/*.cu; the objects live as long as the program.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <tuple>
 
 #include <fmt/core.h>
 
@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlocksPerProcessor = 4;  // thread blocks that a multiprocessor should have to choose from
 constexpr std::int64_t kLeastSplitTokens = 128;  // a part of a context that is worth its combining
+constexpr std::int64_t kUnpackedStep = 128;
 constexpr std::int64_t kFloat = sizeof(float);
 
 // Thread blocks of decode attention for one row and one split.
@@ -23,13 +24,20 @@ std::int64_t blocks_of_row(const ModelConfig& config) {
   return config.kv_heads * ((group + kDecodeHeads - 1) / kDecodeHeads);
 }
 
-// Out and in of each.
-std::array<std::pair<std::int64_t, std::int64_t>, 4> layer_matrices(const ModelConfig& config) {
+// Matrices alike, so many of them.
+struct Matrices {
+  std::int64_t count, out, in;
+};
+
+// Those of a layer's attention and of its MLP, or of its experts.
+std::array<Matrices, 4> layer_matrices(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden_size;
-  return {{{config.q_size() + 2 * config.kv_size(), hidden},
-           {hidden, config.q_size()},
-           {config.mlp_in_size(config.intermediate_size), hidden},
-           {hidden, config.intermediate_size}}};
+  const std::int64_t mlps = config.has_experts(layer) ? config.experts : 1;
+  const std::int64_t width = config.has_experts(layer) ? config.expert_intermediate_size : config.intermediate_size;
+  return {{{1, config.q_size() + 2 * config.kv_size(), hidden},
+           {1, hidden, config.q_size()},
+           {mlps, config.mlp_in_size(width), hidden},
+           {mlps, hidden, width}}};
 }
 
 double gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
@@ -54,8 +62,7 @@ std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::in
 }
 
 std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most) {
-  constexpr std::int64_t kRows = 128;
-  return std::min(out, std::max(most / in / kRows, std::int64_t{1}) * kRows);
+  return std::min(out, std::max(most / in / kUnpackedStep, std::int64_t{1}) * kUnpackedStep);
 }
 
 WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, int multiprocessors) {
@@ -72,12 +79,28 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.qkv = sizes.rows * (config.q_size() + 2 * config.kv_size());
   sizes.queries = sizes.rows * config.heads * padded_dim_of(config.head_dim);
   sizes.mixed = sizes.rows * config.q_size();
-  sizes.mlp_in = sizes.rows * config.mlp_in_size(config.intermediate_size);
-  sizes.activated = sizes.rows * config.intermediate_size;
+  const std::int64_t entries = sizes.rows * config.experts_per_token;
+  const std::int64_t width = std::max(config.has_mlp() ? sizes.rows * config.intermediate_size : 0,
+                                      entries * config.expert_intermediate_size);  // of all rows, or entries, together
+  sizes.mlp_in = config.mlp_in_size(width);
+  sizes.activated = width;
+  sizes.router_logits = sizes.rows * config.experts;
+  sizes.entry_numbers = config.experts > 0 ? config.experts + 1 + 4 * entries : 0;
+  sizes.entry_rows = entries * config.hidden_size;
   sizes.last = logit_rows * config.hidden_size;
   if (options.eight_bits()) {
-    for (const auto& [out, in] : layer_matrices(config))
-      sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
+    for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
+      for (const auto& [count, out, in] : layer_matrices(config, layer)) {
+        if (count > 1) continue;  // experts' products take codes as they are
+        sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
+        if (!options.fp8_activations) continue;
+        sizes.activations = std::max(sizes.activations, sizes.rows * in);
+        sizes.row_scales = sizes.rows;
+        // Of fewer rows more channels, but never more numbers than this.
+        const std::int64_t most = std::max(options.most_unpacked, sizes.rows * kUnpackedStep);
+        sizes.fp8_products = std::max(sizes.fp8_products, std::min(sizes.rows * out, most));
+      }
+    }
   }
   sizes.logits = logit_rows * slice.size(config.vocab_size);
   const std::int64_t segments = (slice.size(config.vocab_size) + kSummarySegment - 1) / kSummarySegment;
@@ -100,25 +123,31 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
   const bool ends = blocks.end == config.layers;
   const std::int64_t element = bytes_of(precision);
   const std::int64_t hidden = config.hidden_size;
-  std::int64_t layer = 0, plain_layer = 0;  // bytes of its matrices
-  for (const auto& [out, in] : layer_matrices(config)) {
-    layer += options.eight_bits() ? out * in + out * kFloat : out * in * element;
-    plain_layer += out * in * element;
-  }
   const std::int64_t norm = config.norm == Norm::kLayer ? 2 * hidden : hidden;
-  const std::int64_t mlp_biases = config.mlp_bias ? config.mlp_in_size(config.intermediate_size) + hidden : 0;
-  const std::int64_t layer_floats =
-      2 * norm + hidden + config.q_size() + 2 * config.kv_size() + 2 * config.head_dim + mlp_biases;
+  std::int64_t layers = 0, plain_layers = 0;  // bytes of their matrices
+  std::int64_t layer_floats = 0;              // and numbers of all else
+  for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
+    for (const auto& [count, out, in] : layer_matrices(config, layer)) {
+      layers += count * (options.eight_bits() ? out * in + out * kFloat : out * in * element);
+      plain_layers += count * out * in * element;
+    }
+    const bool experts = config.has_experts(layer);
+    const std::int64_t mlp_biases = config.mlp_bias && !experts ? config.mlp_in_size(config.intermediate_size) + hidden : 0;
+    layer_floats += 2 * norm + hidden + config.q_size() + 2 * config.kv_size() + 2 * config.head_dim + mlp_biases +
+                    (experts ? config.experts * hidden : 0);
+  }
   const std::int64_t positions =
       begins && config.positions == Positions::kLearned ? (config.max_context_tokens + kLearnedPositionsOffset) * hidden : 0;
   const std::int64_t tables = (begins ? 1 : 0) + (ends && !(begins && config.tie_word_embeddings) ? 1 : 0);
   MemoryNeed need;
-  need.weights_bytes = blocks.size() * (layer + layer_floats * kFloat) +
-                       tables * slice.size(config.vocab_size) * hidden * element + (norm + positions) * kFloat;
-  need.as_plain_bytes = need.weights_bytes + blocks.size() * (plain_layer - layer);
+  need.weights_bytes =
+      layers + tables * slice.size(config.vocab_size) * hidden * element + (layer_floats + norm + positions) * kFloat;
+  need.as_plain_bytes = need.weights_bytes + plain_layers - layers;
   const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
-  need.working_bytes = kFloat * (sizes.residual + sizes.logits + sizes.summaries + sizes.partial + sizes.partial_stats +
-                                 2 * sizes.angles + sizes.batch + sizes.kv_copy) +
+  need.working_bytes = kFloat * (sizes.residual + sizes.router_logits + sizes.entry_numbers + sizes.entry_rows + sizes.logits +
+                                 sizes.summaries + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
+                                 sizes.kv_copy + sizes.row_scales + sizes.fp8_products) +
+                       sizes.activations +
                        element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.mlp_in + sizes.activated +
                                   sizes.last + sizes.unpacked);
   need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
@@ -159,11 +188,18 @@ Result<void> check_devices(int ranks, int devices) {
 }
 
 Result<void> check_cuda_model(const ModelConfig& config) {
-  if (config.experts > 0) {
+  for (const auto& [name, found, most] : {std::tuple("num_experts", config.experts, kMaxExperts),
+                                          std::tuple("num_experts_per_tok", config.experts_per_token, kMaxExpertsPerToken)}) {
+    if (found <= most) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: found {}, allowed with --backend cuda is at most {}", name, found, most)};
+  }
+  if (config.norm_after || config.embedding_size > 0) {
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("model_type: found {} with {} experts a layer, allowed with --backend cuda are models without experts",
-                    to_string(config.architecture), config.experts)};
+        fmt::format("do_layer_norm_before and word_embed_proj_dim: found {} and {}, allowed with --backend cuda are true and "
+                    "hidden_size ({})",
+                    !config.norm_after, config.embedding_width(), config.hidden_size)};
   }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,

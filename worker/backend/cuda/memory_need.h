@@ -25,6 +25,9 @@ struct CudaBackendOptions {
   // Of the layers' matrices: kFp32 is what the device computes with, else eight bits.
   WeightFormat weights = WeightFormat::kFp32;
   std::int64_t most_unpacked = 16LL << 20U;  // numbers at a time, of weights of eight bits: unpacked_rows()
+  // With weights as kFp8 alone, and the device's precision BF16: of more than kMostFewRows rows the activations become FP8,
+  // too, row by row.
+  bool fp8_activations = false;
 
   [[nodiscard]] bool eight_bits() const { return weights != WeightFormat::kFp32; }
 
@@ -42,10 +45,16 @@ struct WorkingSizes {
   std::int64_t qkv = 0;
   std::int64_t queries = 0;
   std::int64_t mixed = 0;
-  std::int64_t mlp_in = 0;
+  std::int64_t mlp_in = 0;  // of rows, or of what goes to experts
   std::int64_t activated = 0;
   std::int64_t last = 0;
-  std::int64_t unpacked = 0;  // to here
+  std::int64_t unpacked = 0;      // to here
+  std::int64_t activations = 0;   // FP8
+  std::int64_t row_scales = 0;    // of them
+  std::int64_t fp8_products = 0;  // before they are scaled
+  std::int64_t router_logits = 0;
+  std::int64_t entry_numbers = 0;  // int32 and float: ExpertEntries, and which experts were chosen
+  std::int64_t entry_rows = 0;     // what experts give, before it is added up
   std::int64_t logits = 0;
   std::int64_t summaries = 0;  // of the logits' rows, then of their segments
   std::int64_t partial = 0;
@@ -72,7 +81,8 @@ struct MemoryNeed {
 inline constexpr std::int64_t kKvCopyTokens = 256;
 
 // Rows of a matrix of eight bits (out, in) that are unpacked at a time, of `most` numbers if that is as many as 128 rows: a
-// multiple of 128, so that what their product gives begins where products may write.
+// multiple of 128, so that what their product gives begins where products may write. Of products of FP8 numbers (rows, out),
+// with `in` for their rows, so many channels are made at a time.
 [[nodiscard]] std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most);
 
 // Parts of a context that decode attention runs beside each other, so that `rows` of them fill the device: a power of two, at

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -32,6 +34,21 @@ std::vector<float> as_floats(const void* from, std::int64_t count, Precision pre
   return floats;
 }
 
+// e4m3: an exponent of four bits and a mantissa of three, of which the largest are no number.
+std::vector<float> from_fp8(const void* from, std::int64_t count) {
+  std::vector<float> floats(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const int code = static_cast<const std::uint8_t*>(from)[i];
+    const int exponent = code >> 3 & 0xF;
+    const int mantissa = code & 7;
+    const float magnitude = (code & 0x7F) == 0x7F ? std::numeric_limits<float>::quiet_NaN()
+                            : exponent == 0       ? std::ldexp(static_cast<float>(mantissa), -9)
+                                                  : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    floats[static_cast<std::size_t>(i)] = code < 0x80 ? magnitude : -magnitude;
+  }
+  return floats;
+}
+
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const DeviceOptions& options)
@@ -40,6 +57,7 @@ class EmulatedDevice final : public Device {
   [[nodiscard]] std::string name() const override { return "emulated device"; }
   [[nodiscard]] int multiprocessors() const override { return options_.multiprocessors; }
   [[nodiscard]] Precision precision() const override { return options_.precision; }
+  [[nodiscard]] bool multiplies_fp8() const override { return options_.fp8; }
   [[nodiscard]] Result<DeviceMemory> memory() const override {
     const std::lock_guard lock(mutex_);
     return DeviceMemory{options_.memory_bytes - used_, options_.memory_bytes};
@@ -124,8 +142,11 @@ class EmulatedDevice final : public Device {
     });
   }
   void multiply(const Gemm& work) const {
-    const std::vector<float> x = as_floats(work.x, work.rows * work.in, options_.precision);
-    const std::vector<float> w = as_floats(work.w, work.out * work.in, options_.precision);
+    const auto floats = [&](const void* from, std::int64_t count) {
+      return work.fp8 ? from_fp8(from, count) : as_floats(from, count, options_.precision);
+    };
+    const std::vector<float> x = floats(work.x, work.rows * work.in);
+    const std::vector<float> w = floats(work.w, work.out * work.in);
     std::vector<float> y(static_cast<std::size_t>(work.rows * work.out));
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(work.rows), static_cast<int>(work.out),
                 static_cast<int>(work.in), 1.0F, x.data(), static_cast<int>(work.in), w.data(), static_cast<int>(work.in), 0.0F,

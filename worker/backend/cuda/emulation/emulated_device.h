@@ -16,6 +16,7 @@ struct DeviceOptions {
   Schedule schedule = {};
   int multiprocessors = 4;
   std::int64_t memory_bytes = 1LL << 32U;     // allocations beyond them fail
+  bool fp8 = true;                            // whether it multiplies it
   const std::atomic<bool>* broken = nullptr;  // once true, all work fails, as a GPU's does that has fallen off its bus
   RankGroup* network = nullptr;               // by which ranks' devices add up sums; null: there is one rank alone
 };

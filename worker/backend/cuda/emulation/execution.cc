@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <fmt/core.h>
@@ -171,18 +172,18 @@ class BlockRunner {
     std::iota(order.begin(), order.end(), 0);
     if (backward) std::reverse(order.begin(), order.end());
     while (true) {
+      bool moved = false;
       if (shuffle != nullptr) {
         for (std::size_t i = order.size() - 1; i > 0; --i) {
           std::swap(order[i], order[static_cast<std::size_t>(shuffle->integer(0, static_cast<std::int64_t>(i)))]);
         }
+        moved = resume_once(order);
+      } else {
+        for (auto warp = order.begin(); warp != order.end(); warp += kWarpLanes) {
+          while (!error_ && resume_once({warp, warp + kWarpLanes})) moved = true;
+        }
       }
-      bool moved = false;
-      for (const int thread : order) {
-        if (fibers_[static_cast<std::size_t>(thread)].state != Fiber::State::kReady) continue;
-        moved = true;
-        resume(thread);
-        if (error_) return *error_;
-      }
+      if (error_) return *error_;
       if (moved) continue;
       const auto count = [&](Fiber::State state) {
         return std::count_if(fibers_.begin(), fibers_.end(), [&](const Fiber& fiber) { return fiber.state == state; });
@@ -244,6 +245,16 @@ class BlockRunner {
 
  private:
   [[nodiscard]] Fiber& current() { return fibers_[static_cast<std::size_t>(running_)]; }
+  // Each of these threads that can run does, until it must wait; whether one could.
+  bool resume_once(std::span<const int> threads) {
+    bool moved = false;
+    for (const int thread : threads) {
+      if (error_ || fibers_[static_cast<std::size_t>(thread)].state != Fiber::State::kReady) continue;
+      moved = true;
+      resume(thread);
+    }
+    return moved;
+  }
   void resume(int thread) {
     running_ = thread;
     threadIdx = dim3(static_cast<unsigned>(thread), 0, 0);

@@ -52,7 +52,8 @@ extern constinit thread_local dim3 gridDim;
 
 namespace emulation {
 
-// In which order threads that could run do: as they are numbered, backwards, or shuffled anew each time with this seed.
+// In which order threads that could run do: as they are numbered or backwards, each warp as far as it comes before the next one
+// begins; or all in turn, shuffled anew each time with this seed.
 struct Schedule {
   enum class Order { kForward, kBackward, kShuffled };
   Order order = Order::kForward;

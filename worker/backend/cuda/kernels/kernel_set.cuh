@@ -7,6 +7,7 @@
 #include "worker/backend/cuda/kernels/eight_bits.cuh"
 #include "worker/backend/cuda/kernels/elementwise.cuh"
 #include "worker/backend/cuda/kernels/execution.cuh"
+#include "worker/backend/cuda/kernels/experts.cuh"
 #include "worker/backend/cuda/kernels/prefill_attention.cuh"
 #include "worker/backend/cuda/kernels/prefill_tensor_cores.cuh"
 #include "worker/backend/cuda/kernels/sampling.cuh"
@@ -92,26 +93,87 @@ class KernelSet final : public Kernels {
     const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.in, kUnpackThreads * kCodes));
     launch(stream, work.fp8 ? unpack_rows_kernel<T, true> : unpack_rows_kernel<T, false>, grid, kUnpackThreads, 0, work);
   }
+  void quantise_rows(StreamHandle stream, const QuantiseRows& work) const override {
+    launch(stream, quantise_rows_kernel<T>, dim3(static_cast<unsigned>(work.rows)), kUnpackThreads, sizeof(QuantiseShared),
+           work);
+  }
+  void scale_products(StreamHandle stream, const ScaleProducts& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.rows), ceil_div(work.out, kUnpackThreads * kScaled));
+    launch(stream, scale_products_kernel<T>, grid, kUnpackThreads, 0, work);
+  }
   [[nodiscard]] bool multiply_few(StreamHandle stream, const MultiplyFew& work) const override {
     if (!std::is_same_v<T, Bf16> || work.rows > kMostFewRows || work.in % kCodes != 0) return false;
-    if (work.rows <= 8) {
-      few<1>(stream, work);
-    } else if (work.rows <= 16) {
-      few<2>(stream, work);
-    } else if (work.rows <= 32) {
-      few<4>(stream, work);
-    } else {
-      few<8>(stream, work);
-    }
+    with_tiles(work.rows, [&](auto tiles) {
+      constexpr int kTiles = decltype(tiles)::value;
+      launch(stream, work.fp8 ? multiply_few_kernel<kTiles, Stored::kFp8> : multiply_few_kernel<kTiles, Stored::kInt8>,
+             dim3(ceil_div(work.out, kFewChannels)), kFewThreads, sizeof(FewShared<kTiles>), work);
+    });
     return true;
+  }
+  void route_tokens(StreamHandle stream, const RouteTokens& work) const override {
+    launch(stream, router_logits_kernel<T>, dim3(ceil_div(work.tokens, kRouterTokens), ceil_div(work.experts, kRowWarps)),
+           kRowThreads, 0, work);
+    launch(stream, choose_experts_kernel, dim3(ceil_div(work.tokens, kRowWarps)), kRowThreads, 0, work);
+    launch(stream, list_entries_kernel, dim3(static_cast<unsigned>(work.experts)), kRowThreads, sizeof(EntriesShared), work);
+  }
+  void multiply_experts(StreamHandle stream, const MultiplyExperts& work) const override {
+    if (work.scales == nullptr) {
+      multiply_stored<Stored::kPlain>(stream, work);
+    } else if (work.fp8) {
+      multiply_stored<Stored::kFp8>(stream, work);
+    } else {
+      multiply_stored<Stored::kInt8>(stream, work);
+    }
+  }
+  void add_experts(StreamHandle stream, const AddExperts& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.tokens), ceil_div(work.hidden, kRowThreads));
+    launch(stream, add_experts_kernel, grid, kRowThreads, 0, work);
   }
 
  private:
-  template <int kTiles>
-  void few(StreamHandle stream, const MultiplyFew& work) const {
-    static_assert(kTiles * 8 <= kMostFewRows);
-    launch(stream, work.fp8 ? multiply_few_kernel<kTiles, true> : multiply_few_kernel<kTiles, false>,
-           dim3(ceil_div(work.out, kFewChannels)), kFewThreads, sizeof(FewShared<kTiles>), work);
+  // Calls work() with as many tiles of 8 as so many rows take: one of few numbers, each compiled.
+  template <typename Work>
+  static void with_tiles(int rows, const Work& work) {
+    static_assert(kMostFewRows == 8 * 8);
+    if (rows <= 8) {
+      work(std::integral_constant<int, 1>());
+    } else if (rows <= 16) {
+      work(std::integral_constant<int, 2>());
+    } else if (rows <= 32) {
+      work(std::integral_constant<int, 4>());
+    } else {
+      work(std::integral_constant<int, 8>());
+    }
+  }
+  template <Stored stored>
+  void multiply_stored(StreamHandle stream, const MultiplyExperts& work) const {
+    const auto experts = static_cast<unsigned>(work.experts);
+    if constexpr (std::is_same_v<T, Bf16>) {
+      if (work.in % kCodes == 0 && work.tokens <= kMostFewRows) {
+        with_tiles(work.tokens, [&](auto tiles) {
+          constexpr int kTiles = decltype(tiles)::value;
+          launch(stream, multiply_experts_few_kernel<kTiles, stored>, dim3(ceil_div(work.out, kFewChannels), experts),
+                 kFewThreads, sizeof(FewShared<kTiles>), work);
+        });
+        return;
+      }
+      if (work.in % kCodes == 0) {
+        launch(stream, multiply_experts_tiles_kernel<stored>,
+               dim3(ceil_div(work.out, kTileChannels), experts, blocks_of_expert(work, kTileEntries)), kTileThreads,
+               sizeof(TileShared), work);
+        return;
+      }
+    }
+    launch(stream, multiply_experts_kernel<T, stored>,
+           dim3(ceil_div(work.out, kPlainChannels), experts, blocks_of_expert(work, kPlainEntries)), kPlainThreads,
+           sizeof(PlainShared), work);
+  }
+  // Blocks that share one expert's tiles of entries: for twice as many as an expert has on average, so that one with more than
+  // its share does not hold up the others for long, and at most for all of a batch.
+  static unsigned blocks_of_expert(const MultiplyExperts& work, int tile) {
+    const unsigned most = ceil_div(work.tokens, tile);
+    const unsigned fair = ceil_div(2 * ((work.tokens * work.each + work.experts - 1) / work.experts), tile);
+    return fair < most ? fair : most;
   }
   template <int kDims>
   void decode(StreamHandle stream, const DecodeAttention& work) const {

@@ -1,0 +1,36 @@
+// How fast one worker's keys and values come into another's cache, beside what a plain stream of bytes between two processes
+// reaches on the same link, which is this machine's loopback. Linux alone.
+#pragma once
+
+#include <memory>
+
+#include "planner/base/result.h"
+
+namespace windlass::worker {
+
+struct KvLinkRates {
+  double seconds = 0;             // of a prompt's keys and values: medians
+  double bytes_per_s = 0;         // of them, as FP32
+  double stream_bytes_per_s = 0;  // of the plain stream
+};
+
+// The sending worker: a child process.
+class KvLink {
+ public:
+  // Call it before any thread is started.
+  [[nodiscard]] static Result<std::unique_ptr<KvLink>> start();
+  ~KvLink();
+  KvLink(const KvLink&) = delete;
+  KvLink& operator=(const KvLink&) = delete;
+
+  // `repeats` times each, one after the other. Error: kInternal saying what did not come.
+  [[nodiscard]] Result<KvLinkRates> measure(int repeats);
+
+ private:
+  KvLink(int child, int http_port, int stream_port) : child_(child), http_port_(http_port), stream_port_(stream_port) {}
+
+  const int child_;
+  const int http_port_, stream_port_;
+};
+
+}  // namespace windlass::worker

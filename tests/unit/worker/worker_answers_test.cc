@@ -1,0 +1,113 @@
+// What workers answer each other over HTTP, as the one that asks reads it: never more than it allows.
+#include <future>
+#include <string>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "worker/serve/chain_http.h"
+
+namespace windlass::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Takes one connection, reads what comes first and writes `head`, then `more` as often as it is taken, up to kMost bytes.
+class Answering {
+ public:
+  static constexpr std::size_t kMost = 256U << 20U;
+
+  Answering(const std::string& head, const std::string& more) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    address_ = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
+    thread_ = std::thread([this, head, more] { answer(head, more); });
+  }
+  ~Answering() {
+    thread_.join();
+    ::close(listener_);
+  }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+  // Once the other side has closed the connection, or taken everything.
+  [[nodiscard]] std::size_t taken() { return taken_.get_future().get(); }
+
+ private:
+  void answer(const std::string& head, const std::string& more) {
+    const int peer = ::accept(listener_, nullptr, nullptr);
+    std::string bytes(4096, '\0');
+    EXPECT_GT(::recv(peer, bytes.data(), bytes.size(), 0), 0);
+    std::size_t taken = 0;
+    const auto write = [&](const std::string& text) {
+      std::size_t done = 0;
+      while (done < text.size()) {
+        const auto n = ::send(peer, text.data() + done, text.size() - done, MSG_NOSIGNAL);
+        if (n <= 0) return false;
+        done += static_cast<std::size_t>(n);
+      }
+      taken += text.size();
+      return true;
+    };
+    bool open = write(head);
+    while (open && !more.empty() && taken < kMost) open = write(more);
+    if (open && more.empty()) static_cast<void>(::recv(peer, bytes.data(), 1, 0));  // until it is closed
+    taken_.set_value(taken);
+    ::close(peer);
+  }
+
+  int listener_;
+  std::string address_;
+  std::promise<std::size_t> taken_;
+  std::thread thread_;
+};
+
+ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t most_bytes) {
+  std::promise<ChainAnswer> answer;
+  post({address, ChainVerb::kStep, "a step", 5, most_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
+  return answer.get_future().get();
+}
+
+// Given an answer with a length that is allowed, its status, reason and body.
+TEST(WorkerAnswers, AreReadWhole) {
+  Answering answering("HTTP/1.1 503 Full\r\nContent-Length: 7\r\nX-Windlass-Rejected: full\r\n\r\nno room", "");
+  {
+    const ChainPost post = call_over_http();
+    const ChainAnswer answer = answer_of(post, answering.address(), 7);
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(answer.rejected, "full");
+    EXPECT_EQ(answer.body, "no room");
+  }
+}
+
+// Given answers in chunks without an end, or with a length beyond what is allowed, or with both, that is no answer, and whoever
+// sends them finds the connection closed after what sockets hold, long before all of it could have been read into memory.
+TEST(WorkerAnswers, AreNotReadBeyondWhatIsAllowed) {
+  const std::string chunk = "10000\r\n" + std::string(0x10000, 'x') + "\r\n";
+  for (const auto& [head, more] :
+       {std::pair(std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), chunk),
+        std::pair(std::string("HTTP/1.1 200 OK\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n"), chunk),
+        std::pair(std::string("HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n"), std::string(0x10000, 'x'))}) {
+    Answering answering(head, more);
+    const ChainPost post = call_over_http();
+    const ChainAnswer answer = answer_of(post, answering.address(), 4096);
+    EXPECT_EQ(answer.status, 0) << head;
+    EXPECT_THAT(answer.body, HasSubstr("allowed is at most 4096")) << head;
+    EXPECT_LT(answering.taken(), Answering::kMost / 4) << head;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::worker

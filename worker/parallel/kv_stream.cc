@@ -1,0 +1,376 @@
+// Blocking sockets, each with a limit to how long it may block; whoever ends a stream shuts its socket down.
+#include "worker/parallel/kv_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "worker/model/safetensors.h"
+#include "worker/parallel/kv_wire.h"
+
+namespace windlass::worker {
+namespace {
+
+// The sender says something every kKvLongestWaitS; the receiver takes whatever comes.
+constexpr double kSilentS = 5;
+constexpr double kNothingTakenS = KvExports::kLeaseS;
+constexpr double kConnectS = 1;
+// Of one frame: what a core's cache holds, so that copies on both sides find it there.
+constexpr std::size_t kPieceBytes = 1U << 20U;
+
+// What the receiver says first.
+struct KvHello {
+  char magic[8];  // kMagic
+  char session[32];
+  char hash[16];
+  std::uint32_t takes_bf16;  // 0 or 1
+};
+constexpr char kMagic[8] = {'W', 'L', 'K', 'V', 'S', 'T', 'R', '1'};
+
+enum class KvFrameKind : std::uint32_t { kPiece, kPieceBf16, kWaiting, kEnd, kError };
+struct KvFrame {
+  KvFrameKind kind;
+  std::uint32_t bytes;  // that follow
+};
+
+void set_limits(int socket, double receive_s, double send_s) {
+  for (const auto& [option, seconds] : {std::pair{SO_RCVTIMEO, receive_s}, std::pair{SO_SNDTIMEO, send_s}}) {
+    const timeval limit{static_cast<time_t>(seconds), 0};
+    ::setsockopt(socket, SOL_SOCKET, option, &limit, sizeof(limit));
+  }
+  const int one = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+bool receive_all(int socket, void* to, std::size_t bytes) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t come = ::recv(socket, at, bytes, 0);
+    if (come < 0 && errno == EINTR) continue;
+    if (come <= 0) return false;
+    at += come;
+    bytes -= static_cast<std::size_t>(come);
+  }
+  return true;
+}
+
+bool send_all(int socket, std::span<iovec> parts) {
+  while (!parts.empty()) {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return false;
+    while (!parts.empty() && static_cast<std::size_t>(sent) >= parts.front().iov_len) {
+      sent -= static_cast<ssize_t>(parts.front().iov_len);
+      parts = parts.subspan(1);
+    }
+    if (parts.empty()) break;
+    parts.front().iov_base = static_cast<char*>(parts.front().iov_base) + sent;
+    parts.front().iov_len -= static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
+bool send_text(int socket, KvFrameKind kind, std::string text) {
+  KvFrame frame{kind, static_cast<std::uint32_t>(text.size())};
+  iovec parts[] = {{&frame, sizeof(frame)}, {text.data(), text.size()}};
+  return send_all(socket, parts);
+}
+
+// One prompt's stream, at the sender.
+class Sending {
+ public:
+  Sending(int socket, const std::function<KvSource()>& source) : socket_(socket), source_(source) {}
+
+  void run() {
+    set_limits(socket_, kSilentS, kNothingTakenS);
+    KvHello hello{};
+    if (!receive_all(socket_, &hello, sizeof(hello)) || std::memcmp(hello.magic, kMagic, sizeof(kMagic)) != 0) return;
+    session_.assign(hello.session, sizeof(hello.session));
+    hash_.assign(hello.hash, sizeof(hello.hash));
+    takes_bf16_ = hello.takes_bf16 != 0;
+    while (send_more()) {
+    }
+  }
+
+ private:
+  // Whether the stream goes on. What is served is asked for each time: a stream does not hold up a change of blocks.
+  bool send_more() {
+    const KvSource from = source_();
+    if (from.exports == nullptr) return refuse("this worker has no sessions now");
+    KvExports& exports = *from.exports;
+    // Held by both: whoever waits may have left.
+    const auto ready = std::make_shared<std::promise<void>>();
+    exports.when_ready(session_, hash_, next_, [ready] { ready->set_value(); });
+    ready->get_future().wait_for(std::chrono::duration<double>(2 * kKvLongestWaitS));
+    const auto found = exports.ready(session_, hash_, next_);
+    if (!found.ok()) return refuse(found.error().message);
+    if (found->pieces.empty() && !found->last) return send_text(socket_, KvFrameKind::kWaiting, "");
+    for (const KvRange& piece : found->pieces) {
+      if (!send_piece(exports, piece)) return false;
+    }
+    next_ = found->next;
+    if (!found->last) return true;
+    if (send_text(socket_, KvFrameKind::kEnd, first_token_text(*found->last))) from.taken(session_);
+    return false;
+  }
+
+  // In frames. Nothing of the cache is held while a frame is sent: a slow receiver holds nobody up.
+  bool send_piece(KvExports& exports, const KvRange& piece) {
+    const KvShape shape = exports.kv_shape();
+    const bool bf16 = takes_bf16_ && exports.kv_is_bf16();
+    const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPieceBytes / sizeof(float)) / shape.values);
+    for (std::int64_t done = 0; done < piece.tokens; done += most) {
+      const KvRange part{piece.layer, piece.start + done, std::min(most, piece.tokens - done)};
+      const auto count = static_cast<std::size_t>(part.tokens * shape.values);
+      values_.resize(std::max(values_.size(), count));
+      KvPieceHead head = kv_piece_head(part);
+      const std::size_t bytes = sizeof(head) + count * (bf16 ? sizeof(std::uint16_t) : sizeof(float));
+      if (const auto copied = exports.copy(session_, part, bytes, values_.data()); !copied.ok())
+        return refuse(copied.error().message);
+      void* numbers = values_.data();
+      if (bf16) {
+        halves_.resize(std::max(halves_.size(), count));
+        std::transform(values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(count), halves_.begin(), bf16_from_float);
+        numbers = halves_.data();
+      }
+      KvFrame frame{bf16 ? KvFrameKind::kPieceBf16 : KvFrameKind::kPiece, static_cast<std::uint32_t>(bytes)};
+      iovec parts[] = {{&frame, sizeof(frame)}, {&head, sizeof(head)}, {numbers, bytes - sizeof(head)}};
+      if (!send_all(socket_, parts)) return false;
+    }
+    return true;
+  }
+
+  bool refuse(const std::string& why) {
+    send_text(socket_, KvFrameKind::kError, why);
+    return false;
+  }
+
+  const int socket_;
+  const std::function<KvSource()>& source_;
+  std::string session_, hash_;
+  bool takes_bf16_ = false;
+  std::int64_t next_ = 0;  // piece
+  std::vector<float> values_;
+  std::vector<std::uint16_t> halves_;
+};
+
+Error lost(const char* what) { return Error{ErrorCode::kUnavailable, fmt::format("stream: {}", what)}; }
+
+// "host:port" of a worker with that port in place of its own.
+Result<int> connect_to(const std::string& address, int port) {
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return lost("found no such host");
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const int socket = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol);
+    if (socket < 0) continue;
+    bool good = ::connect(socket, each->ai_addr, each->ai_addrlen) == 0;
+    if (!good && errno == EINPROGRESS) {
+      pollfd waits{socket, POLLOUT, 0};
+      int why = 0;
+      socklen_t size = sizeof(why);
+      good = ::poll(&waits, 1, static_cast<int>(kConnectS * 1000)) == 1 &&
+             ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &size) == 0 && why == 0;
+    }
+    if (good) {
+      ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
+      return socket;
+    }
+    ::close(socket);
+  }
+  return lost("found nobody who listens");
+}
+
+// One prompt's stream, at the receiver. The first token's text, or why there is none.
+class Receiving {
+ public:
+  Receiving(int socket, const KvQuestion& question, const KvStreamSink& sink)
+      : socket_(socket), question_(question), sink_(sink) {}
+
+  Result<std::string> run() {
+    set_limits(socket_, kSilentS, kSilentS);
+    KvHello hello{};
+    std::memcpy(hello.magic, kMagic, sizeof(kMagic));
+    hello.takes_bf16 = 1;
+    if (question_.session.size() != sizeof(hello.session) || question_.hash.size() != sizeof(hello.hash))
+      return lost("found a session or a hash of another length");
+    std::memcpy(hello.session, question_.session.data(), sizeof(hello.session));
+    std::memcpy(hello.hash, question_.hash.data(), sizeof(hello.hash));
+    iovec parts[] = {{&hello, sizeof(hello)}};
+    if (!send_all(socket_, parts)) return lost("it broke off");
+    for (;;) {
+      KvFrame frame{};
+      if (!receive_all(socket_, &frame, sizeof(frame))) return lost("it broke off");
+      if (frame.bytes > question_.most_bytes) return lost("found a frame that is longer than the prompt");
+      switch (frame.kind) {
+        case KvFrameKind::kPiece:
+        case KvFrameKind::kPieceBf16: WINDLASS_RETURN_IF_ERROR(take_piece(frame)); break;
+        case KvFrameKind::kWaiting:
+          if (frame.bytes > 0) return lost("found a damaged frame");
+          WINDLASS_RETURN_IF_ERROR(sink_.waited());
+          break;
+        case KvFrameKind::kEnd:
+        case KvFrameKind::kError: {
+          std::string text(frame.bytes, '\0');
+          if (!receive_all(socket_, text.data(), text.size())) return lost("it broke off");
+          if (frame.kind == KvFrameKind::kEnd) return text;
+          return Error{ErrorCode::kUnavailable, std::move(text)};
+        }
+        default: return lost("found a damaged frame");
+      }
+    }
+  }
+
+ private:
+  Result<void> take_piece(const KvFrame& frame) {
+    const bool bf16 = frame.kind == KvFrameKind::kPieceBf16;
+    const std::size_t number = bf16 ? sizeof(std::uint16_t) : sizeof(float);
+    KvPieceHead head{};
+    if (frame.bytes < sizeof(head) || (frame.bytes - sizeof(head)) % number != 0) return lost("found a damaged frame");
+    if (!receive_all(socket_, &head, sizeof(head))) return lost("it broke off");
+    const std::size_t count = (frame.bytes - sizeof(head)) / number;
+    values_.resize(std::max(values_.size(), count));
+    if (bf16) {
+      halves_.resize(std::max(halves_.size(), count));
+      if (!receive_all(socket_, halves_.data(), count * number)) return lost("it broke off");
+      std::transform(halves_.begin(), halves_.begin() + static_cast<std::ptrdiff_t>(count), values_.begin(), float_from_bf16);
+    } else if (!receive_all(socket_, values_.data(), count * number)) {
+      return lost("it broke off");
+    }
+    return sink_.piece(kv_range_of(head), std::span(values_).first(count), frame.bytes);
+  }
+
+  const int socket_;
+  const KvQuestion& question_;
+  const KvStreamSink& sink_;
+  std::vector<float> values_;
+  std::vector<std::uint16_t> halves_;
+};
+
+}  // namespace
+
+KvConnections::~KvConnections() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ends_ = true;
+    for (const One& each : all_) {
+      if (each.socket >= 0) ::shutdown(each.socket, SHUT_RDWR);
+    }
+  }
+  for (One& each : all_) each.thread.join();
+}
+
+bool KvConnections::add(std::function<Result<int>()> connect, std::function<void(const Result<int>& socket)> work) {
+  const std::scoped_lock lock(mutex_);
+  for (auto it = all_.begin(); it != all_.end();) {
+    const auto each = it++;
+    if (!each->done) continue;
+    each->thread.join();  // it has nothing left to do but to return
+    all_.erase(each);
+  }
+  if (all_.size() >= kMost) return false;
+  One& one = all_.emplace_back();
+  one.thread = std::thread([this, &one, connect = std::move(connect), work = std::move(work)] { run(one, connect, work); });
+  return true;
+}
+
+void KvConnections::run(One& one, const std::function<Result<int>()>& connect,
+                        const std::function<void(const Result<int>& socket)>& work) {
+  const Result<int> socket = connect();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (socket.ok()) one.socket = *socket;
+    if (socket.ok() && ends_) ::shutdown(*socket, SHUT_RDWR);
+  }
+  work(socket);
+  const std::scoped_lock lock(mutex_);
+  if (one.socket >= 0) ::close(one.socket);
+  one.socket = -1;
+  one.done = true;
+}
+
+KvStreamServer::KvStreamServer(int listener, int port, std::function<KvSource()> source)
+    : listener_(listener), port_(port), source_(std::move(source)), accepting_([this] { accept_all(); }) {}
+
+Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& host, std::function<KvSource()> source) {
+  const auto failed = [&] {
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("cannot listen on {} for streams of keys and values: {}", host, std::strerror(errno))};
+  };
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (const int why = ::getaddrinfo(host.c_str(), "0", &hints, &found); why != 0)
+    return Error{ErrorCode::kUnavailable, fmt::format("cannot listen on {}: {}", host, ::gai_strerror(why))};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
+  const int listener = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener < 0) return failed();
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  if (::bind(listener, found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener, 64) != 0 ||
+      ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    const Error why = failed();
+    ::close(listener);
+    return why;
+  }
+  const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                                : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+  return std::unique_ptr<KvStreamServer>(new KvStreamServer(listener, ntohs(port), std::move(source)));
+}
+
+KvStreamServer::~KvStreamServer() {
+  ::shutdown(listener_, SHUT_RDWR);  // accept() returns
+  accepting_.join();
+  ::close(listener_);
+}
+
+void KvStreamServer::accept_all() {
+  for (;;) {
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket >= 0) {
+      const bool added = connections_.add([socket] { return Result<int>(socket); },
+                                          [this](const Result<int>& connection) { Sending(*connection, source_).run(); });
+      if (!added) ::close(socket);
+    } else if (errno == EINVAL || errno == EBADF) {
+      return;  // shut down
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      ::poll(nullptr, 0, 100);  // until somebody gives some back
+    }
+  }
+}
+
+KvImports::Stream KvStreamClient::stream() {
+  return [this](const KvQuestion& question, int port, const KvStreamSink& sink) {
+    const bool added = connections_.add([address = question.address, port] { return connect_to(address, port); },
+                                        [question, sink](const Result<int>& socket) {
+                                          sink.end(socket.ok() ? Receiving(*socket, question, sink).run() : socket.error());
+                                        });
+    if (!added) sink.end(lost("found too many others"));
+  };
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,89 @@
+// Keys and values from worker to worker over a TCP connection for each prompt: the sender writes pieces as soon as they are in
+// its cache, the receiver takes them as fast as it writes them into its own, and TCP's flow control is all that holds the
+// sender back. Several times as fast as questions over HTTP, which remain for whoever cannot connect
+// (docs/decisions/2026-11-22-kv-is-pulled.md).
+//
+// The receiver says hello (KvHello); the sender answers with frames (KvFrame), each followed by so many bytes: pieces
+// (kv_wire.h's head, then numbers), word every second that nothing new is there, and an end: the first token, or why there is
+// none. Little-endian. Each side has a thread for each prompt. Linux alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "planner/base/result.h"
+#include "worker/parallel/kv_exports.h"
+#include "worker/parallel/kv_imports.h"
+
+namespace windlass::worker {
+
+// Threads that have a connection each. At its end it shuts all of them down and waits for the threads.
+class KvConnections {
+ public:
+  KvConnections() = default;
+  KvConnections(const KvConnections&) = delete;
+  KvConnections& operator=(const KvConnections&) = delete;
+  ~KvConnections();
+
+  // Runs `work` with what `connect` gives, a descriptor or why there is none, on a thread of its own; the descriptor is closed
+  // after it. False, and neither is called, when there are kMost already.
+  [[nodiscard]] bool add(std::function<Result<int>()> connect, std::function<void(const Result<int>& socket)> work);
+  static constexpr std::size_t kMost = 256;
+
+ private:
+  struct One {
+    int socket = -1;
+    bool done = false;
+    std::thread thread;
+  };
+  void run(One& one, const std::function<Result<int>()>& connect, const std::function<void(const Result<int>& socket)>& work);
+
+  std::mutex mutex_;
+  std::list<One> all_;
+  bool ends_ = false;
+};
+
+// What a worker sends from, as long as it is served; `taken` as answer_kv()'s. No exports: there are none now.
+struct KvSource {
+  std::shared_ptr<KvExports> exports;
+  std::function<void(const std::string& session)> taken;
+};
+
+class KvStreamServer {
+ public:
+  // Listens on a port of its own that is free. `source` is called on the threads of connections, for each of them.
+  // Error: kUnavailable, naming the address.
+  [[nodiscard]] static Result<std::unique_ptr<KvStreamServer>> open(const std::string& host, std::function<KvSource()> source);
+  // Breaks all streams off.
+  ~KvStreamServer();
+  KvStreamServer(const KvStreamServer&) = delete;
+  KvStreamServer& operator=(const KvStreamServer&) = delete;
+
+  [[nodiscard]] int port() const { return port_; }
+
+ private:
+  KvStreamServer(int listener, int port, std::function<KvSource()> source);
+  void accept_all();
+
+  const int listener_;
+  const int port_;
+  const std::function<KvSource()> source_;
+  KvConnections connections_;
+  std::thread accepting_;
+};
+
+class KvStreamClient {
+ public:
+  // Streams from that port of the worker that the question names. REQUIRES: this outlives it.
+  [[nodiscard]] KvImports::Stream stream();
+
+ private:
+  KvConnections connections_;
+};
+
+}  // namespace windlass::worker
