@@ -26,6 +26,7 @@ class ChainBackend final : public Backend {
   [[nodiscard]] std::int64_t vocab_size() const override { return model_.vocab_size; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return local_->kv_blocks(); }
   [[nodiscard]] KvShape kv_shape() const override { return local_->kv_shape(); }
+  [[nodiscard]] bool kv_is_bf16() const override { return local_->kv_is_bf16(); }
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
     local_->read_kv(range, blocks, out);
   }

@@ -2,8 +2,9 @@
 #include "worker/parallel/kv_stream.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
-#include <future>
 #include <optional>
 #include <span>
 #include <utility>
@@ -94,10 +95,44 @@ bool send_text(int socket, KvFrameKind kind, std::string text) {
   return send_all(socket, parts);
 }
 
+}  // namespace
+
+// Where streams wait for their next piece.
+class KvStreamServer::Waits {
+ public:
+  // Until the exports call back, or end(); after twice as long as they should, whatever they did.
+  void until_ready(KvExports& exports, const std::string& session, const std::string& hash, std::int64_t piece) {
+    const auto ready = std::make_shared<bool>(false);
+    exports.when_ready(session, hash, piece, [all = all_, ready] {
+      const std::scoped_lock lock(all->mutex);
+      *ready = true;
+      all->changed.notify_all();
+    });
+    std::unique_lock lock(all_->mutex);
+    all_->changed.wait_for(lock, std::chrono::duration<double>(2 * kKvLongestWaitS), [&] { return *ready || all_->ends; });
+  }
+  void end() {
+    const std::scoped_lock lock(all_->mutex);
+    all_->ends = true;
+    all_->changed.notify_all();
+  }
+
+ private:
+  struct All {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool ends = false;
+  };
+  std::shared_ptr<All> all_ = std::make_shared<All>();  // callbacks may come after this has ended
+};
+
+namespace {
+
 // One prompt's stream, at the sender.
 class Sending {
  public:
-  Sending(int socket, const std::function<KvSource()>& source) : socket_(socket), source_(source) {}
+  Sending(int socket, const std::function<KvSource()>& source, KvStreamServer::Waits& waits)
+      : socket_(socket), source_(source), waits_(waits) {}
 
   void run() {
     set_limits(socket_, kSilentS, kNothingTakenS);
@@ -116,10 +151,7 @@ class Sending {
     const KvSource from = source_();
     if (from.exports == nullptr) return refuse("this worker has no sessions now");
     KvExports& exports = *from.exports;
-    // Held by both: whoever waits may have left.
-    const auto ready = std::make_shared<std::promise<void>>();
-    exports.when_ready(session_, hash_, next_, [ready] { ready->set_value(); });
-    ready->get_future().wait_for(std::chrono::duration<double>(2 * kKvLongestWaitS));
+    waits_.until_ready(exports, session_, hash_, next_);
     const auto found = exports.ready(session_, hash_, next_);
     if (!found.ok()) return refuse(found.error().message);
     if (found->pieces.empty() && !found->last) return send_text(socket_, KvFrameKind::kWaiting, "");
@@ -165,6 +197,7 @@ class Sending {
 
   const int socket_;
   const std::function<KvSource()>& source_;
+  KvStreamServer::Waits& waits_;
   std::string session_, hash_;
   bool takes_bf16_ = false;
   std::int64_t next_ = 0;  // piece
@@ -313,7 +346,9 @@ void KvConnections::run(One& one, const std::function<Result<int>()>& connect,
 }
 
 KvStreamServer::KvStreamServer(int listener, int port, std::function<KvSource()> source)
-    : listener_(listener), port_(port), source_(std::move(source)), accepting_([this] { accept_all(); }) {}
+    : listener_(listener), port_(port), source_(std::move(source)), waits_(std::make_unique<Waits>()), accepting_([this] {
+        accept_all();
+      }) {}
 
 Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& host, std::function<KvSource()> source) {
   const auto failed = [&] {
@@ -331,7 +366,7 @@ Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& 
   if (listener < 0) return failed();
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
-  if (::bind(listener, found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener, 64) != 0 ||
+  if (::bind(listener, found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener, KvConnections::kMost) != 0 ||
       ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     const Error why = failed();
     ::close(listener);
@@ -343,6 +378,7 @@ Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& 
 }
 
 KvStreamServer::~KvStreamServer() {
+  waits_->end();
   ::shutdown(listener_, SHUT_RDWR);  // accept() returns
   accepting_.join();
   ::close(listener_);
@@ -352,8 +388,9 @@ void KvStreamServer::accept_all() {
   for (;;) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket >= 0) {
-      const bool added = connections_.add([socket] { return Result<int>(socket); },
-                                          [this](const Result<int>& connection) { Sending(*connection, source_).run(); });
+      const bool added =
+          connections_.add([socket] { return Result<int>(socket); },
+                           [this](const Result<int>& connection) { Sending(*connection, source_, *waits_).run(); });
       if (!added) ::close(socket);
     } else if (errno == EINVAL || errno == EBADF) {
       return;  // shut down

@@ -66,6 +66,8 @@ class KvStreamServer {
 
   [[nodiscard]] int port() const { return port_; }
 
+  class Waits;
+
  private:
   KvStreamServer(int listener, int port, std::function<KvSource()> source);
   void accept_all();
@@ -73,6 +75,7 @@ class KvStreamServer {
   const int listener_;
   const int port_;
   const std::function<KvSource()> source_;
+  const std::unique_ptr<Waits> waits_;
   KvConnections connections_;
   std::thread accepting_;
 };

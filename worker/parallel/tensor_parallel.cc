@@ -109,6 +109,7 @@ class TensorParallelBackend final : public Backend {
     return own_->row(row);
   }
 
+  [[nodiscard]] bool kv_is_bf16() const override { return own_->kv_is_bf16(); }
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
     kv_->read(range, blocks, out);
   }

@@ -20,6 +20,7 @@
 #include "metrics/security/secrets.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
+#include "worker/parallel/kv_stream.h"
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/chain_http.h"
 #include "worker/serve/exchange.h"
@@ -151,6 +152,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
+  int stream_port = 0;       // from before it listens; 0: no streams
   mutable std::mutex mutex;  // of what follows
   Role role;
   bool in_parts;                                   // it has, or is to have, some of the model's blocks alone, and so no role
@@ -195,6 +197,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
   std::string models_body() const;
+  // What streams and questions of keys and values are answered from now.
+  KvSource kv_source() const;
 };
 
 void HttpServer::Impl::refuse(const http_request& request, const ApiError& error, const Token& token,
@@ -279,13 +283,10 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   if (post)
     return generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
   if (kv) {
-    const Lease lease = current();
-    if (!lease || !lease->model)
+    const KvSource from = kv_source();
+    if (from.exports == nullptr)
       return refuse(request, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
-    const auto taken = [served = std::weak_ptr<const Served>(lease)](const std::string& session) {
-      if (const Lease still = served.lock()) still->model->engine->taken(session);
-    };
-    return answer_kv(request, {lease, lease->model->exports.get()}, taken, token);
+    return answer_kv(request, from.exports, from.taken, token, stream_port);
   }
   if (role_path) {
     return send_response(request, 200, ordered_json{{"role", to_string(current_role())}}.dump(), "application/json", {}, token);
@@ -297,6 +298,14 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   const Phase now = phase.load();
   send_response(request, now == Phase::kReady ? 200 : 503, fmt::format(R"({{"status":"{}"}})", texts_of(now).status),
                 "application/json", {}, token);
+}
+
+KvSource HttpServer::Impl::kv_source() const {
+  const Lease lease = current();
+  if (!lease || !lease->model) return {};
+  return {{lease, lease->model->exports.get()}, [served = std::weak_ptr<const Served>(lease)](const std::string& session) {
+            if (const Lease still = served.lock()) still->model->engine->taken(session);
+          }};
 }
 
 std::string HttpServer::Impl::models_body() const {
@@ -651,6 +660,16 @@ Result<void> HttpServer::open() {
     // These two have handlers of cpprestsdk's own unless they are named.
     impl_->listener->support(web::http::methods::OPTIONS, handler);
     impl_->listener->support(web::http::methods::TRCE, handler);
+    auto streams = KvStreamServer::open(impl_->options.host, [impl = std::weak_ptr<Impl>(impl_)] {
+      const auto self = impl.lock();
+      return self ? self->kv_source() : KvSource();
+    });
+    if (streams.ok()) {
+      streams_ = std::move(streams).value();
+      impl_->stream_port = streams_->port();
+    } else {
+      spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
+    }
     impl_->listener->open().get();
     return {};
   } catch (const std::exception& e) {
@@ -741,6 +760,7 @@ void HttpServer::tick(const Served* served) {
 int HttpServer::open_exchanges() const { return impl_->open->load(); }
 
 bool HttpServer::close(double limit_s) {
+  streams_.reset();
   auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
   // On a thread of its own: cpprestsdk waits for connections without a limit.

@@ -18,6 +18,8 @@
 
 namespace windlass::worker {
 
+class KvStreamServer;
+
 struct HttpServerOptions {
   std::string host;
   int port = 0;
@@ -67,6 +69,7 @@ class HttpServer {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
+  std::unique_ptr<KvStreamServer> streams_;  // ends before what it sends from
 };
 
 }  // namespace windlass::worker

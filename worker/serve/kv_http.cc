@@ -25,6 +25,7 @@ using web::http::http_response;
 constexpr double kAskTimeoutS = 5;
 constexpr const char* kNextHeader = "X-Windlass-Next";
 constexpr const char* kFirstHeader = "X-Windlass-First";
+constexpr const char* kPortHeader = "X-Windlass-Kv-Port";
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t number = 0;
@@ -41,6 +42,10 @@ int status_of(const Error& error) {
   }
 }
 
+void refuse(const http_request& request, const Error& why, const std::shared_ptr<void>& token) {
+  send_response(request, status_of(why), error_body({status_of(why), why.message}), "application/json", {}, token);
+}
+
 void reply(const http_request& request, http_response response, std::function<void()> after) {
   request.reply(std::move(response)).then([after = std::move(after)](const pplx::task<void>& sent) {
     try {
@@ -55,10 +60,7 @@ void reply(const http_request& request, http_response response, std::function<vo
 void send_pieces(const http_request& request, KvExports& exports, const std::string& session, const std::string& hash,
                  std::int64_t piece, const std::function<void(const std::string&)>& taken, const std::shared_ptr<void>& token) {
   auto pieces = exports.read(session, hash, piece);
-  if (!pieces.ok()) {
-    return send_response(request, status_of(pieces.error()), error_body({status_of(pieces.error()), pieces.error().message}),
-                         "application/json", {}, token);
-  }
+  if (!pieces.ok()) return refuse(request, pieces.error(), token);
   http_response response(web::http::status_codes::OK);
   response.headers().add(kNextHeader, std::to_string(pieces->next));
   if (pieces->last) response.headers().add(kFirstHeader, first_token_text(*pieces->last));
@@ -73,7 +75,13 @@ void send_pieces(const http_request& request, KvExports& exports, const std::str
 KvAnswer answer_of(WorkerAnswer found) {
   const int status = found.head.status_code();
   const auto next = whole_number(header_of(found.head.headers(), kNextHeader));
+  const auto port = whole_number(header_of(found.head.headers(), kPortHeader));
   if (status != 200) throw std::runtime_error(fmt::format("found status {}, allowed is 200", status));
+  if (port && *port > 0 && *port < 65536) {
+    KvAnswer answer;
+    answer.stream_port = static_cast<int>(*port);
+    return answer;
+  }
   if (!next) throw std::runtime_error(fmt::format("{}: found no whole number", kNextHeader));
   KvAnswer answer;
   answer.next = *next;
@@ -85,7 +93,7 @@ KvAnswer answer_of(WorkerAnswer found) {
 }  // namespace
 
 void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& exports,
-               std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token) {
+               std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port) {
   const std::string session = request.relative_uri().path().substr(kKvPath.size());
   auto query = web::uri::split_query(request.relative_uri().query());
   const auto piece = whole_number(query["piece"]);
@@ -94,6 +102,11 @@ void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& ex
                          error_body({400, fmt::format("path: found {}, allowed is /kv/SESSION?piece=N&prompt=HASH",
                                                       request.relative_uri().to_string())}),
                          "application/json", {}, token);
+  }
+  if (stream_port > 0 && query["stream"] == "1") {
+    const auto found = exports->ready(session, query["prompt"], *piece);
+    if (!found.ok()) return refuse(request, found.error(), token);
+    return send_response(request, 200, "", "application/octet-stream", {{kPortHeader, std::to_string(stream_port)}}, token);
   }
   exports->when_ready(session, query["prompt"], *piece,
                       [request, exports, session, hash = query["prompt"], piece = *piece, taken = std::move(taken), token] {
@@ -114,6 +127,7 @@ KvImports::Ask ask_over_http() {
     pplx::create_task([clients, question] {
       web::uri_builder uri(web::uri(std::string(kKvPath) + question.session));
       uri.append_query("piece", question.piece).append_query("prompt", question.hash);
+      if (question.stream) uri.append_query("stream", 1);
       http_request request(web::http::methods::GET);
       request.set_request_uri(uri.to_uri());
       return clients->ask(question.address, request, kAskTimeoutS, question.most_bytes);

@@ -1,5 +1,6 @@
 // Keys and values over HTTP, both sides of docs/decisions/2026-11-22-kv-is-pulled.md: GET /kv/SESSION?piece=N&prompt=HASH is
-// answered with pieces (kv_wire.h), X-Windlass-Next and at the end X-Windlass-First.
+// answered with pieces (kv_wire.h), X-Windlass-Next and at the end X-Windlass-First; with &stream=1 and X-Windlass-Kv-Port
+// alone, where there are streams.
 #pragma once
 
 #include <functional>
@@ -17,9 +18,10 @@ namespace windlass::worker {
 inline constexpr std::string_view kKvPath = "/kv/";
 
 // Answers as soon as there is something, at the latest after kKvLongestWaitS. `taken`: called once a session's last piece is
-// out; `token` is held until then, exports until the piece is read. REQUIRES: a GET of a path that begins with kKvPath.
+// out; `token` is held until then, exports until the piece is read. `stream_port`: where streams come from; 0: there are none.
+// REQUIRES: a GET of a path that begins with kKvPath.
 void answer_kv(const web::http::http_request& request, const std::shared_ptr<KvExports>& exports,
-               std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token);
+               std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port = 0);
 
 // Asks with cpprestsdk's client, over connections that are kept.
 [[nodiscard]] KvImports::Ask ask_over_http();

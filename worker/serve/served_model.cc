@@ -205,7 +205,7 @@ std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, s
         if (!first.ok()) failed(last, first.error());
         to.engine->received(request, first);
       },
-      clock, metrics);
+      clock, metrics, others.stream);
   const KvTransfer transfer{model->exports.get(), model->imports.get()};
   model->engine = std::make_unique<EngineLoop>(
       std::move(engine), std::move(backend), [&tokens](std::int32_t id) { return tokens.token_bytes(id); }, clock, metrics,

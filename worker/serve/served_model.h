@@ -80,6 +80,7 @@ struct OtherWorkers {
   KvImports::Ask ask;
   std::function<void(const KvQuestion& last, const Error& why)> failed;
   ChainPost post;
+  KvImports::Stream stream = {};
 };
 
 // What the ranks of --tensor-parallel share: made by rank 0, joined by the others. Error: as check_tensor_parallel() and

@@ -25,6 +25,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
+#include "worker/parallel/kv_stream.h"
 #include "worker/serve/kv_http.h"
 
 namespace windlass::worker {
@@ -101,10 +102,12 @@ sockaddr_in loopback(int port) {
   for (std::int64_t layer = 0; layer < cache.backend->kv_shape().layers; ++layer)
     exports->computed(kSession, {layer, 0, kPrompt}, cache.blocks);
   exports->completed(kSession, {});
+  const auto taken = [](const std::string& /*session*/) {};
+  const auto streams = KvStreamServer::open("127.0.0.1", [&] { return KvSource{exports, taken}; });
+  if (!streams.ok()) std::_Exit(1);
   web::http::experimental::listener::http_listener http(fmt::format("http://127.0.0.1:{}", http_port));
   http.support(web::http::methods::GET, [&](const web::http::http_request& request) {
-    answer_kv(
-        request, exports, [](const std::string& /*session*/) {}, nullptr);
+    answer_kv(request, exports, taken, nullptr, (*streams)->port());
   });
   http.open().wait();
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -171,16 +174,20 @@ Result<KvLinkRates> KvLink::measure(int repeats) {
   if (!there) return Error{ErrorCode::kInternal, "sender: found none that answers"};
   Cache cache;
   std::promise<Result<Sampled>> done;
-  KvImports imports(
-      *cache.backend, kModel, ask_over_http(),
-      [&](RequestId /*request*/, const KvQuestion& /*last*/, const Result<Sampled>& first) { done.set_value(first); },
-      cache.clock, cache.metrics);
+  const auto tell = [&](RequestId /*request*/, const KvQuestion& /*last*/, const Result<Sampled>& first) {
+    done.set_value(first);
+  };
+  KvStreamClient streams;
+  KvImports by_stream(*cache.backend, kModel, ask_over_http(), tell, cache.clock, cache.metrics, streams.stream());
+  KvImports by_http(*cache.backend, kModel, ask_over_http(), tell, cache.clock, cache.metrics);
   const KvShape kv = cache.backend->kv_shape();
   const auto bytes = static_cast<std::uint64_t>(kPrompt * kv.layers * kv.values) * sizeof(float);
   WINDLASS_ASSIGN_OR_RETURN(const double stream_s, median_s(repeats, [&] { return read_stream(stream_port_, bytes); }));
   WINDLASS_ASSIGN_OR_RETURN(const double seconds,
-                            median_s(repeats, [&] { return import_prompt(imports, cache, http_port_, done); }));
-  return KvLinkRates{seconds, static_cast<double>(bytes) / seconds, static_cast<double>(bytes) / stream_s};
+                            median_s(repeats, [&] { return import_prompt(by_stream, cache, http_port_, done); }));
+  WINDLASS_ASSIGN_OR_RETURN(const double http_s,
+                            median_s(repeats, [&] { return import_prompt(by_http, cache, http_port_, done); }));
+  return KvLinkRates{seconds, http_s, stream_s, static_cast<double>(bytes)};
 }
 
 }  // namespace windlass::worker

@@ -9,9 +9,10 @@
 namespace windlass::worker {
 
 struct KvLinkRates {
-  double seconds = 0;             // of a prompt's keys and values: medians
-  double bytes_per_s = 0;         // of them, as FP32
-  double stream_bytes_per_s = 0;  // of the plain stream
+  double seconds = 0;        // of a prompt's keys and values: medians
+  double http_seconds = 0;   // where only questions over HTTP are possible
+  double plain_seconds = 0;  // of as many bytes in a plain stream
+  double bytes = 0;          // of all keys and values, as FP32
 };
 
 // The sending worker: a child process.

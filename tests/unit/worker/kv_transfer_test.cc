@@ -17,6 +17,7 @@
 #include "worker/engine/engine_loop.h"
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
+#include "worker/parallel/kv_stream.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -578,9 +579,12 @@ class Threads {
 };
 
 // Given two engines on threads of their own and others between them, with caches that are too small for all at once, fifty
-// requests have their own tokens whatever the order; some prefills are broken off midway. The thread sanitizer's part: cache
-// and sessions are shared.
-TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
+// requests have their own tokens whatever the order; some prefills are broken off midway. So also where what lies between are
+// streams. The thread sanitizer's part: cache and sessions are shared.
+class TwoLoops : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(KvTransfer, TwoLoops, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "ByStreams" : "ByQuestions"; });
+TEST_P(TwoLoops, AndTheThreadsBetween) {
   EngineOptions options;
   options.max_running = 4;
   options.max_waiting = 100;
@@ -596,13 +600,23 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
   EngineLoop* decode = nullptr;
   EngineLoop* prefill = nullptr;
   Threads between(3);
+  const auto taken = [&](const std::string& session) { prefill->taken(session); };
+  KvStreamClient client;
+  const auto server = KvStreamServer::open("127.0.0.1", [&] {
+                        return KvSource{{std::shared_ptr<void>(), &exports}, taken};
+                      }).value();
   const auto serve = [&](const KvQuestion& question, const std::function<void(Result<KvAnswer>)>& answered) {
     between.post([&, question, answered] {
+      if (question.stream) {
+        KvAnswer answer;
+        answer.stream_port = server->port();
+        return answered(answer);
+      }
       exports.when_ready(question.session, question.hash, question.piece, [&, question, answered] {
         between.post([&, question, answered] {
           const auto answer = answer_from(exports, question);
           answered(answer);
-          if (answer.ok() && answer->first) prefill->taken(question.session);
+          if (answer.ok() && answer->first) taken(question.session);
         });
       });
     });
@@ -610,7 +624,7 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
   KvImports imports(
       *receiver, kModel, serve,
       [&](RequestId request, const KvQuestion&, const Result<Sampled>& first) { decode->received(request, first); }, clock,
-      metrics);
+      metrics, GetParam() ? client.stream() : KvImports::Stream());
   EngineLoop prefill_loop(options, std::move(sender), letter, clock, metrics, {&exports, nullptr});
   EngineLoop decode_loop(options, std::move(receiver), letter, clock, metrics, {nullptr, &imports});
   prefill = &prefill_loop;
@@ -628,7 +642,7 @@ TEST(KvTransfer, TwoLoopsAndTheThreadsBetween) {
     Run& run = runs[id];
     if (id % 5 == 0) prefill_loop.cancel(run.prefill.get(), "broken off");
     GenerationRequest rest = run.request;
-    rest.kv = {name_of(id), "prefill:1"};
+    rest.kv = {name_of(id), "127.0.0.1:1"};
     const auto accepted = decode_loop.submit(std::move(rest), [&](const TokenEvent& event) {
       run.text += event.text;
       if (!event.finish) return;

@@ -112,10 +112,10 @@ TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
   EXPECT_LE(testing::most_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMostGoldenDifference);
 }
 
-std::string name_of(const ::testing::TestParamInfo<const char*>& made) { return made.param; }
+std::string golden_name_of(const ::testing::TestParamInfo<const char*>& made) { return made.param; }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels), name_of);
-INSTANTIATE_TEST_SUITE_P(CpuAlone, Parity, ::testing::Values("opt_350m"), name_of);
+INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels), golden_name_of);
+INSTANTIATE_TEST_SUITE_P(CpuAlone, Parity, ::testing::Values("opt_350m"), golden_name_of);
 
 }  // namespace
 }  // namespace windlass::worker
