@@ -241,6 +241,11 @@ void copy_as_float(const TensorView& tensor, std::span<float> out, std::int64_t 
   assert(false && "copy_as_float: dtype must be checked by the caller");
 }
 
+void copy_bf16(const TensorView& tensor, std::span<std::uint16_t> out, std::int64_t first) {
+  assert(tensor.dtype == Dtype::kBf16 && first >= 0 && first + static_cast<std::int64_t>(out.size()) <= tensor.elements());
+  std::memcpy(out.data(), tensor.bytes.data() + 2 * first, 2 * out.size());
+}
+
 float float_from_f16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
   const std::uint32_t exponent = (bits >> 10U) & 0x1FU;

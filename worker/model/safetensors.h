@@ -66,6 +66,9 @@ class TensorStore {
 // Converts the elements from `first` on to float, as many as `out` holds. REQUIRES: the tensor has them, dtype is not kOther.
 void copy_as_float(const TensorView& tensor, std::span<float> out, std::int64_t first = 0);
 
+// The same of a tensor in BF16, as it is. REQUIRES: dtype is kBf16.
+void copy_bf16(const TensorView& tensor, std::span<std::uint16_t> out, std::int64_t first);
+
 [[nodiscard]] float float_from_f16(std::uint16_t bits);
 [[nodiscard]] float float_from_bf16(std::uint16_t bits);
 // Round to nearest, ties to even.

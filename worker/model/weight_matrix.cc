@@ -2,6 +2,7 @@
 #include "worker/model/weight_matrix.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -26,8 +27,10 @@ std::uint8_t int8_from_float(float value) {
   return static_cast<std::uint8_t>(static_cast<std::int8_t>(whole));
 }
 
+bool finite(std::uint16_t half) { return (half & 0x7F80U) != 0x7F80U; }
+
 // Numbers above BF16's largest become infinite there.
-bool finite_as_bf16(float value) { return std::isfinite(value) && (bf16_from_float(value) & 0x7F80U) != 0x7F80U; }
+bool finite_as_bf16(float value) { return std::isfinite(value) && finite(bf16_from_float(value)); }
 
 }  // namespace
 
@@ -79,6 +82,13 @@ bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first
   for (const float value : part) {
     to.codes.push_back(zero ? std::uint8_t{0} : int8 ? int8_from_float(value / scale) : fp8_from_float(value / scale));
   }
+  return true;
+}
+
+bool append_row(WeightMatrix& to, std::span<const std::uint16_t> row, std::int64_t first, std::int64_t end) {
+  assert(to.format == WeightFormat::kBf16);
+  if (!std::all_of(row.begin(), row.end(), finite)) return false;
+  to.halves.insert(to.halves.end(), row.begin() + first, row.begin() + end);
   return true;
 }
 

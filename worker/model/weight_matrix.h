@@ -40,6 +40,8 @@ struct WeightMatrix {
 // numbers as the whole. False, and nothing is appended, where the row has a number that is not finite, in the format, and that
 // is not kFp32.
 [[nodiscard]] bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first, std::int64_t end);
+// The same of a row in BF16, as it is. REQUIRES: `to` is kBf16.
+[[nodiscard]] bool append_row(WeightMatrix& to, std::span<const std::uint16_t> row, std::int64_t first, std::int64_t end);
 
 // e4m3 of a number from -448 to 448: to nearest, ties to even.
 [[nodiscard]] std::uint8_t fp8_from_float(float value);

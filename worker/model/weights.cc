@@ -81,10 +81,14 @@ class TensorCopier {
       }
       return;
     }
-    row_.resize(static_cast<std::size_t>(expected[1]));
+    const bool as_it_is = to.format == WeightFormat::kBf16 && tensor->dtype == Dtype::kBf16;
+    const auto append = [&](auto& row, const auto& copy_row, std::int64_t index) {
+      row.resize(static_cast<std::size_t>(expected[1]));
+      copy_row(*tensor, row, index * expected[1]);
+      return append_row(to, row, first_column, end_column);
+    };
     for (std::int64_t row = first_row; row < end_row; ++row) {
-      copy_as_float(*tensor, row_, row * expected[1]);
-      if (append_row(to, row_, first_column, end_column)) continue;
+      if (as_it_is ? append(halves_, copy_bf16, row) : append(floats_, copy_as_float, row)) continue;
       return complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
                                   tensor->file, name, row, to_string(to.format)));
     }
@@ -101,7 +105,8 @@ class TensorCopier {
   const TensorSlice slice_;
   const Reading reading_;
   std::vector<std::string> complaints_;
-  std::vector<float> row_;
+  std::vector<float> floats_;  // of a row, like the following
+  std::vector<std::uint16_t> halves_;
 };
 
 // An MLP's tensors, after the layer's name.

@@ -230,11 +230,14 @@ TEST_F(Weights, QuantisesTheLayersMatrices) {
   const auto damaged = TensorStore::open(folder_.path());
   ASSERT_TRUE(damaged.ok());
   EXPECT_TRUE(load_weights(config_, *damaged).ok());
-  const auto refused = load_weights(config_, *damaged, config_.all_blocks(), {}, WeightFormat::kInt8);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message,
-              HasSubstr("tensor 'model.layers.1.mlp.down_proj.weight': found a number in row 3 that is "
-                        "not finite, allowed as int8 are finite ones"));
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    const auto refused = load_weights(config_, *damaged, config_.all_blocks(), {}, format);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message,
+                HasSubstr(std::string("tensor 'model.layers.1.mlp.down_proj.weight': found a number in row 3 that is "
+                                      "not finite, allowed as ") +
+                          to_string(format) + " are finite ones"));
+  }
 }
 
 // Given two tensors missing and one of a wrong shape, one message names file, tensors, what was found and what was expected.

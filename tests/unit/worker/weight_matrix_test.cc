@@ -52,6 +52,21 @@ TEST(WeightMatrix, Bf16IsTheNearestHalf) {
   EXPECT_EQ(matrix.halves.size(), 1U);
 }
 
+// Given rows in BF16, a part of them is what is there, bit for bit, zeros of either sign and the smallest numbers too; given
+// one that is not finite anywhere in the row, nothing is appended.
+TEST(WeightMatrix, Bf16RowsAreTakenAsTheyAre) {
+  const std::vector<std::uint16_t> row{0x3F80, 0x8000, 0x0001, 0x7F7F, 0xFF7F, 0x0000};
+  WeightMatrix matrix{WeightFormat::kBf16};
+  EXPECT_TRUE(append_row(matrix, row, 1, 5));
+  EXPECT_EQ(matrix.halves, (std::vector<std::uint16_t>{0x8000, 0x0001, 0x7F7F, 0xFF7F}));
+  for (const std::uint16_t odd : {0x7F80, 0xFF80, 0x7FC0, 0xFF81}) {
+    std::vector<std::uint16_t> damaged = row;
+    damaged[0] = odd;
+    EXPECT_FALSE(append_row(matrix, damaged, 1, 5));
+  }
+  EXPECT_EQ(matrix.halves.size(), 4U);
+}
+
 // Given random rows, each number differs from what its code stands for by half a step at most: of 1/127 of the row's largest
 // for INT8, of a sixteenth of itself or of 2^-9 of 1/448 of the largest for FP8; the largest is as it was.
 TEST(WeightMatrix, RowsKeepTheirNumbers) {
