@@ -746,9 +746,8 @@ void HttpServer::tick(const Served* served) {
   const double now_s = impl_->clock.now_s();
   if (served != nullptr && served->model) {
     const ServedModel* model = served->model.get();
-    for (const std::string& session : model->exports->tick()) {
-      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session,
-                   KvExports::kLeaseS);
+    for (const auto& [session, silent_s] : model->exports->tick()) {
+      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session, silent_s);
       model->engine->abandoned(session);
     }
     if (model->chains != nullptr) model->chains->tick();

@@ -61,7 +61,11 @@ struct Served {
   // Requests, or sessions of other workers', that are here.
   [[nodiscard]] std::int64_t in_flight() const { return model ? model->engine->in_flight() : blocks->stage->sessions(); }
   // Takes nothing new from now on.
-  void drain() const { model ? model->engine->drain() : blocks->stage->drain(); }
+  void drain() const {
+    if (!model) return blocks->stage->drain();
+    model->engine->drain();
+    model->exports->drain();
+  }
 };
 
 // The blocks that the flags ask for, of the model's. Error: kInvalidArgument naming the flag.
