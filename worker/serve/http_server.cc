@@ -197,6 +197,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
   std::string models_body() const;
+  [[nodiscard]] std::string ready_body(Phase now) const;
   // What streams and questions of keys and values are answered from now.
   KvSource kv_source() const;
 };
@@ -296,8 +297,18 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   if (path == "/v1/models") return send_response(request, 200, models_body(), "application/json", {}, token);
   if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
   const Phase now = phase.load();
-  send_response(request, now == Phase::kReady ? 200 : 503, fmt::format(R"({{"status":"{}"}})", texts_of(now).status),
-                "application/json", {}, token);
+  send_response(request, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
+}
+
+std::string HttpServer::Impl::ready_body(Phase now) const {
+  ordered_json body = {{"status", texts_of(now).status}};
+  if (now == Phase::kLoading && options.progress != nullptr) {
+    const LoadProgressNow progress = options.progress->now();
+    body["stage"] = to_string(progress.stage);
+    body["read_bytes"] = progress.read_bytes;
+    body["total_bytes"] = progress.total_bytes;
+  }
+  return body.dump();
 }
 
 KvSource HttpServer::Impl::kv_source() const {

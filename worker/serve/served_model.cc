@@ -110,7 +110,8 @@ struct Parts {
 
 // On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks. Takes parts' shape, gives its
 // backend and bytes.
-Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, const TensorRanks& ranks, Parts& parts) {
+Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, const TensorRanks& ranks, LoadProgress& progress,
+                          Parts& parts) {
   const Shape& shape = parts.shape;
   WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
   WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
@@ -129,16 +130,50 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
     WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
   }
   parts.bytes = {need.weights_bytes, need.as_plain_bytes};
-  WINDLASS_ASSIGN_OR_RETURN(
-      parts.backend,
-      cuda::make_cuda_backend(
-          shape.config,
-          [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice(), options.weights); },
-          std::move(device), options, ranks.lost));
+  WeightSizes sizes;
+  for (std::int64_t block = shape.blocks.first; block < shape.blocks.end; ++block) {  // as they are read
+    WINDLASS_ASSIGN_OR_RETURN(const WeightSizes of_block,
+                              check_weights(shape.config, store, {block, block + 1}, options.slice()));
+    sizes += of_block;
+  }
+  progress.expect(sizes.file_bytes);
+  progress.expect_kv_cache(options.kv_blocks * need.kv_block_bytes);
+  progress.enter(LoadStage::kWeights);
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend, cuda::make_cuda_backend(
+                                               shape.config,
+                                               [&](BlockRange blocks) {
+                                                 auto read = load_weights(shape.config, store, blocks, options.slice(),
+                                                                          options.weights, &progress);
+                                                 if (blocks.end == shape.blocks.end)
+                                                   progress.enter(LoadStage::kKvCache);  // once these few are on the GPU
+                                                 return read;
+                                               },
+                                               std::move(device), options, ranks.lost));
   return {};
 }
 
-Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
+std::int64_t kv_cache_bytes(const Shape& shape) {
+  return shape.options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(shape.config, shape.blocks.size());
+}
+
+// Weights and backend of this rank.
+Result<void> load_on_cpu(const TensorStore& store, WeightFormat format, TensorSlice slice, LoadProgress& progress,
+                         Parts& parts) {
+  const Shape& shape = parts.shape;
+  parts.weights = std::make_unique<BlockWeights>(shape.config, slice, format);
+  WINDLASS_ASSIGN_OR_RETURN(const WeightSizes sizes, parts.weights->missing(store, shape.blocks));
+  progress.expect(sizes.file_bytes);
+  progress.expect_kv_cache(kv_cache_bytes(shape));
+  progress.enter(LoadStage::kWeights);
+  WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks, &progress));
+  parts.weights->add(std::move(weights), shape.blocks);
+  parts.bytes = bytes_of(*parts.weights->weights());
+  progress.enter(LoadStage::kKvCache);
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
+  return {};
+}
+
+Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks, LoadProgress& progress) {
   RankGroup* const group = ranks.group;
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
@@ -147,16 +182,15 @@ Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   parts.fingerprint = fingerprint_of(store, flags.weights);
   if (flags.backend == "cuda") {
-    WINDLASS_RETURN_IF_ERROR(load_on_cuda(flags, store, ranks, parts));
+    WINDLASS_RETURN_IF_ERROR(load_on_cuda(flags, store, ranks, progress, parts));
   } else {
     const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
-    parts.weights = std::make_unique<BlockWeights>(shape.config, slice, flags.weights);
-    WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks));
-    parts.weights->add(std::move(weights), shape.blocks);
-    parts.bytes = bytes_of(*parts.weights->weights());
-    WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
+    WINDLASS_RETURN_IF_ERROR(load_on_cpu(store, flags.weights, slice, progress, parts));
   }
-  if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
+  if (group != nullptr) {
+    progress.enter(LoadStage::kRanks);
+    WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
+  }
   return parts;
 }
 
@@ -272,12 +306,20 @@ std::optional<std::string> fixed_blocks(const ServeFlags& flags) {
 }
 
 ModelHost::ModelHost(ServeFlags flags, const Clock& clock, const metrics::WorkerMetrics& metrics, OtherWorkers others,
-                     TensorRanks ranks)
-    : flags_(std::move(flags)), clock_(clock), metrics_(metrics), others_(std::move(others)), ranks_(std::move(ranks)) {}
+                     TensorRanks ranks, LoadProgress* progress)
+    : flags_(std::move(flags)),
+      clock_(clock),
+      metrics_(metrics),
+      others_(std::move(others)),
+      ranks_(std::move(ranks)),
+      progress_(progress) {}
 
 Result<Served> ModelHost::load() {
   const double started_s = clock_.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_));
+  LoadProgress untold;
+  LoadProgress& progress = progress_ == nullptr ? untold : *progress_;
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_, progress));
+  progress.enter(LoadStage::kTokenizer);
   if (ranks_.group != nullptr) {
     const ModelConfig& config = parts.shape.config;
     auto own = std::move(parts.backend);
@@ -324,7 +366,7 @@ Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
                              "({:016x})",
                              store.file(), found, fingerprint_)};
   }
-  WINDLASS_RETURN_IF_ERROR(check_weights(config_, store, blocks, {}, flags_.weights));
+  WINDLASS_RETURN_IF_ERROR(check_weights(config_, store, blocks, {}));
   WINDLASS_RETURN_IF_ERROR(shape_of(flags_, config_, blocks));
   if (blocks.first == 0 && texts_ == nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
@@ -371,7 +413,8 @@ Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
 }
 
 Result<void> serve_rank_part(const ServeFlags& flags, TensorRanks ranks) {
-  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, ranks));
+  LoadProgress untold;
+  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, ranks, untold));
   return flags.backend == "cuda" ? serve_device_rank(*ranks.group, *parts.backend)
                                  : serve_tensor_rank(*ranks.group, *parts.backend);
 }

@@ -103,9 +103,9 @@ struct TensorRanks {
 // One thread at a time.
 class ModelHost {
  public:
-  // REQUIRES: clock, metrics and ranks.group outlive this and what it gives.
+  // `progress` is told how far load() is. REQUIRES: clock, metrics, ranks.group and progress outlive this and what it gives.
   ModelHost(ServeFlags flags, const Clock& clock, const metrics::WorkerMetrics& metrics, OtherWorkers others,
-            TensorRanks ranks = {});
+            TensorRanks ranks = {}, LoadProgress* progress = nullptr);
 
   // The blocks that the flags ask for; once. Errors name the file or flag, the field, found and allowed. With ranks it waits
   // until all have loaded their part.
@@ -141,6 +141,7 @@ class ModelHost {
   const metrics::WorkerMetrics& metrics_;
   const OtherWorkers others_;
   const TensorRanks ranks_;
+  LoadProgress* const progress_;             // may be null
   ModelConfig config_;                       // from load() on, like the following
   std::uint64_t fingerprint_ = 0;            // of the whole model's weights, as they are computed with
   std::shared_ptr<const ModelTexts> texts_;  // once the first block has been here
