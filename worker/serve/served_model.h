@@ -88,7 +88,7 @@ struct OtherWorkers {
 };
 
 // What the ranks of --tensor-parallel share: made by rank 0, joined by the others. Error: as check_tensor_parallel() and
-// RankGroup; those of the model's config.
+// RankGroup; those of the model's config; on CPUs, at rank 0, as check_memory() and check_weights().
 [[nodiscard]] Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags);
 
 // The other ranks, where there are any, and who is told that one of them, or the GPU, is lost; on any thread.

@@ -274,6 +274,31 @@ TEST_F(Worker, TellsHowFarLoadingIs) {
   std::int64_t told = 0, last = 0;
   Answer answer;
   ASSERT_TRUE(eventually([&] {
+// Given a KV cache that no machine has room for, or one beyond the limit of the process, the worker ends before it loads, alone
+// and as several ranks; it says how much is missing, what it counted, which limit that is and what would fit, and that does.
+TEST_F(Worker, SaysWhatDoesNotFitIntoMemory) {
+  make_model();
+  const auto run = [&](const std::string& limit, const std::vector<std::string>& more) {
+    std::string command = limit + "exec '" + kProgram + "' --model '" + model().string() + "' --port " +
+                          std::to_string(free_port()) + " --name tiny";
+    for (const std::string& word : more) command += " " + word;
+    Process worker({"/bin/bash", "-c", command}, folder_ / "worker.log");
+    EXPECT_EQ(worker.wait(), 1);
+    return worker.log();
+  };
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string log = run("", {"--kv-cache-tokens", "4294967296", "--tensor-parallel", ranks});
+    EXPECT_THAT(log, ::testing::ContainsRegex("memory: [0-9]+[.][0-9]+ GB are missing: weights take 0.00 GB as fp32 and a KV "
+                                              "cache of 4294967296 tokens 6597.07 GB, of [0-9.]+ GB that are left"));
+    EXPECT_THAT(log, ::testing::ContainsRegex("--kv-cache-tokens [0-9]+ would fit"));
+  }
+  const std::string limited = run("ulimit -v 5000000; ", {"--kv-cache-tokens", "4000000"});
+  EXPECT_THAT(limited, ::testing::ContainsRegex("GB are missing: .*[(](ulimit -v|MemAvailable|/sys/fs/cgroup/.*)[)]"));
+  std::smatch fits;
+  ASSERT_TRUE(std::regex_search(limited, fits, std::regex("--kv-cache-tokens ([0-9]+) would fit"))) << limited;
+  EXPECT_LT(std::stoll(fits[1]), 4'000'000);
+}
+
     answer = ask(port_, "GET", "/ready");
     if (answer.status != 503) return answer.status == 200 || worker.ended();
     const json body = json::parse(answer.body);

@@ -20,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::safetensors_bytes;
 using testing::TemporaryFolder;
@@ -109,6 +110,16 @@ TEST(Safetensors, NamesMissingFiles) {
   EXPECT_THAT(store.error().message, HasSubstr("model-00001-of-00002.safetensors"));
   write_bytes(folder.path() / "model.safetensors.index.json", R"({"weight_map":{"a":"../secret"}})");
   EXPECT_THAT(TensorStore::open(folder.path()).error().message, HasSubstr("weight_map['a']: found '../secret'"));
+}
+
+// Given a folder, or a file without a byte, in the place of the weights, the error says which.
+TEST(Safetensors, SaysWhatCannotBeMapped) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "model.safetensors");
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: is a folder"));
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  write_bytes(folder.path() / "model.safetensors", "");
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: is empty"));
 }
 
 // Given two shards and an index, tensors of both are found.
