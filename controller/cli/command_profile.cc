@@ -1,4 +1,5 @@
-// `windlass profile`: measures a running worker over a grid of prompts and batches and writes a PerformanceProfile.
+// `windlass profile`: measures a running worker over a grid of prompts and batches, and transfers to it, and writes a
+// PerformanceProfile.
 #include <algorithm>
 #include <ostream>
 #include <random>
@@ -13,12 +14,15 @@
 #include "controller/cli/profile_run.h"
 #include "controller/cli/progress_line.h"
 #include "controller/cli/text_file.h"
+#include "controller/cli/worker_probe.h"
+#include "controller/kube/curl_transport.h"
 
 namespace windlass::cli {
 namespace {
 
 struct ProfileFlags {
   load::LoadOptions target;
+  std::string prefill_url;  // empty: transfers are not measured
   std::string accelerator;
   int gpus = 1;
   ProfileGrid grid{.prompts = {16, 64, 256}, .batches = {1, 2, 4, 8}};
@@ -34,9 +38,36 @@ std::vector<int> in_order(std::vector<int> sizes) {
   return sizes;
 }
 
-Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key, Console& console) {
-  std::stop_source stop;
-  const StopSignals signals([&] { stop.request_stop(); });
+// Of each prompt size of the grid, after one that warms up; what cannot be measured becomes a note.
+Result<std::string> transfers(const ProfileFlags& flags, kube::HttpTransport& transport, const std::stop_token& stop) {
+  const WorkerPair pair{flags.prefill_url, flags.target.url};
+  std::vector<TransferSample> samples;
+  std::size_t index = 0;
+  const auto one = [&](int words) {
+    return measure_transfer(transport, pair, flags.target.model, load::prompt_text(index++, words, flags.target.seed),
+                            [&] { return stop.stop_requested(); });
+  };
+  WINDLASS_RETURN_IF_ERROR(one(flags.grid.prompts.front()));
+  std::string left_out;
+  for (const int words : flags.grid.prompts) {
+    for (int repeat = 0; repeat < flags.grid.repeats; ++repeat) {
+      auto sample = one(words);
+      if (sample.ok()) {
+        samples.push_back(*sample);
+      } else if (sample.error().code == ErrorCode::kFailedPrecondition) {
+        left_out += fmt::format("; prompts of {} words left out: {}", words, sample.error().message);
+        break;
+      } else {
+        return sample.error();
+      }
+    }
+  }
+  if (samples.empty()) return "no transfer could be measured" + left_out;
+  return to_text(fit_transfers(samples), samples) + left_out;
+}
+
+Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key, const std::stop_source& stop,
+                             Console& console) {
   ProgressLine line(console);
   ProfileProgress now;
   const auto tell = [&] {
@@ -63,10 +94,27 @@ Result<void> profile(ProfileFlags& flags, Console& console) {
   flags.grid.batches = in_order(std::move(flags.grid.batches));
   flags.target.max_tokens = flags.grid.max_tokens;
   flags.target.seed = std::random_device{}();  // other prompts each time: the worker may have kept those of the last one
+  std::stop_source stop;
+  const StopSignals signals([&] { stop.request_stop(); });
+  kube::CurlTransport transport{{}};
+  if (flags.target.model.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(flags.target.model, only_model(transport, flags.target.url));
+  }
   const planner::ProfileKey key{flags.target.model, flags.accelerator, flags.gpus};
-  WINDLASS_ASSIGN_OR_RETURN(ProfiledRows measured, measure(flags, key, console));
+  WINDLASS_ASSIGN_OR_RETURN(ProfiledRows measured, measure(flags, key, stop, console));
   // Kept before anything can go wrong with the fit.
   if (!flags.csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.csv, profile_csv(measured.rows)));
+  if (!flags.output.kv_capacity_tokens) {
+    const auto page = metrics_of(transport, flags.target.url);
+    if (page.ok()) flags.output.kv_capacity_tokens = kv_capacity_tokens(*page);
+    if (!flags.output.kv_capacity_tokens)
+      measured.notes.emplace_back("the worker does not say how many tokens its KV cache holds (--kv-capacity-tokens)");
+  }
+  if (!flags.prefill_url.empty()) {
+    auto told = transfers(flags, transport, stop.get_token());
+    if (!told.ok()) return told.error().within("transfers");
+    measured.notes.push_back(std::move(told).value());
+  }
   auto fitted = fit_rows(measured.rows, key, flags.fit);
   if (!fitted.ok()) {
     for (const std::string& note : measured.notes) console.err << "Note: " << note << "\n";
@@ -84,7 +132,17 @@ void add_profile(CLI::App& app, CommandContext& context) {
   flags->target.url = "http://127.0.0.1:8000";
   command->add_option("--worker", flags->target.url, "The worker, which should have nothing else to do")
       ->option_text("URL [http://127.0.0.1:8000]");
-  command->add_option("--model", flags->target.model, "The served name")->required()->option_text("NAME REQUIRED");
+  command->add_option("--model", flags->target.model, "The served name; the worker's, where it has one alone")
+      ->option_text("NAME");
+  command
+      ->add_option("--prefill-worker", flags->prefill_url,
+                   "A worker that computes prompts: transfers of keys and values from it are measured, too")
+      ->check(CLI::Validator(
+          [](const std::string& url) {
+            return url.rfind("http://", 0) == 0 ? std::string() : "found " + url + ", allowed is http://HOST:PORT";
+          },
+          ""))
+      ->option_text("URL");
   command->add_option("--accelerator", flags->accelerator, "AcceleratorClass that it runs on, for the profile")
       ->required()
       ->option_text("NAME REQUIRED");
@@ -104,7 +162,9 @@ void add_profile(CLI::App& app, CommandContext& context) {
   command->add_option("--fit", flags->fit.model, "linear: lines. profile: medians, interpolated")
       ->check(CLI::IsMember({"linear", "profile"}))
       ->option_text("linear|profile [linear]");
-  command->add_option("--kv-capacity-tokens", flags->output.kv_capacity_tokens, "Tokens in the worker's KV cache")
+  command
+      ->add_option("--kv-capacity-tokens", flags->output.kv_capacity_tokens,
+                   "Tokens in the worker's KV cache; left out, what its metrics say")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
       ->option_text("N");
   command->add_option("--name", flags->output.name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")

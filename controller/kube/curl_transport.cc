@@ -64,10 +64,11 @@ class WholeResponse final : public CurlTransfer::Receiver {
 struct StreamState final : public CurlTransfer::Receiver {
   StreamState(std::size_t max_bytes, std::function<void()> notify) : max_bytes_(max_bytes), notify_(std::move(notify)) {}
 
-  void on_head(int status, std::map<std::string, std::string>) override {
+  void on_head(int status, std::map<std::string, std::string> headers) override {
     {
       std::lock_guard lock(mutex);
       this->status = status;
+      this->headers = std::move(headers);
     }
     tell();
   }
@@ -104,6 +105,7 @@ struct StreamState final : public CurlTransfer::Receiver {
   std::mutex mutex;
   std::string buffer;
   int status = 0;
+  std::map<std::string, std::string> headers;
   bool finished = false;
   bool cancelled = false;
   bool paused = false;
@@ -389,6 +391,11 @@ class CurlStream final : public HttpStream {
   int status() const override {
     std::lock_guard lock(state_->mutex);
     return state_->status;
+  }
+
+  std::map<std::string, std::string> headers() const override {
+    std::lock_guard lock(state_->mutex);
+    return state_->headers;
   }
 
   Result<Poll> poll() override {

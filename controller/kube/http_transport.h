@@ -42,6 +42,9 @@ class HttpStream {
   // The response's status, once known; 0 before. A status other than 200 is followed by its body as bytes.
   [[nodiscard]] virtual int status() const = 0;
 
+  // Its headers, names in lower case; none before the status is known.
+  [[nodiscard]] virtual std::map<std::string, std::string> headers() const = 0;
+
   // Never blocks. An Error says that the connection broke.
   [[nodiscard]] virtual Result<Poll> poll() = 0;
 };

@@ -53,6 +53,8 @@ class FakeStream final : public HttpStream {
 
   int status() const override { return heard_ ? status_ : 0; }
 
+  std::map<std::string, std::string> headers() const override { return {}; }
+
   Result<Poll> poll() override {
     if (connection_ == nullptr || broken_) return lost("broken pipe");
     if (connection_->partitioned) silent_ = true;

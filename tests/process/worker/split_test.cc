@@ -255,5 +255,21 @@ TEST_F(Split, RolesRefuseAndChange) {
   }
 }
 
+// Given a pair and `windlass profile` with both, each prompt size is pulled as often as cells are repeated, and once before;
+// what bandwidth and latency that comes to is told beside the table. Nothing stays held.
+TEST_F(Split, TransfersAreProfiled) {
+  const std::string url = "http://127.0.0.1:";
+  const auto output = folder_ / "profile.yaml";
+  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker", url + std::to_string(decode_port_),
+                   "--prefill-worker", url + std::to_string(prefill_port_), "--accelerator", "test-cpu", "--prompts",
+                   "16,400,40", "--batches", "1,2", "--repeats", "2", "--max-tokens", "6", "-o", output.string()},
+                  folder_ / "profile.log");
+  ASSERT_EQ(profile.wait(), 0) << profile.log();
+  EXPECT_THAT(profile.log(), ::testing::ContainsRegex("transfers of keys and values: 6 of [0-9.]+ to [0-9.]+ MB: bandwidthGBps "
+                                                      "[0-9.]+, latency [0-9.e-]+ ms"));
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 7);
+  EXPECT_TRUE(eventually([&] { return metric_of(prefill_port_, "windlass_worker_prompts_held") == 0; }));
+}
+
 }  // namespace
 }  // namespace windlass::worker

@@ -184,31 +184,15 @@ TEST_F(Worker, DrainTimeoutCutsWhatIsLeft) {
   EXPECT_EQ(worker->wait(), 1) << worker->log();
 }
 
-// Given a worker and `windlass profile` over a small grid; the profile is written with its errors, the measurements beside it,
-// and a batch that the worker has no places for is left out by name.
+// Given a worker and `windlass profile` over a small grid; the profile is written with its errors and the tokens of the
+// worker's KV cache, under the only name that is served, the measurements beside it, and a batch that the worker has no places
+// for is left out by name.
 TEST_F(Worker, IsProfiled) {
-  const auto worker = start({"--max-concurrent", "2"});
+  const auto worker = start({"--max-concurrent", "2", "--kv-cache-tokens", "8192"});
   const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
-  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass",
-                   "profile",
-                   "--worker",
-                   "http://127.0.0.1:" + std::to_string(port_),
-                   "--model",
-                   "tiny",
-                   "--accelerator",
-                   "test-cpu",
-                   "--prompts",
-                   "4,16,48",
-                   "--batches",
-                   "1,2,9",
-                   "--repeats",
-                   "2",
-                   "--max-tokens",
-                   "8",
-                   "--csv",
-                   csv.string(),
-                   "-o",
-                   output.string()},
+  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker",
+                   "http://127.0.0.1:" + std::to_string(port_), "--accelerator", "test-cpu", "--prompts", "4,16,48",
+                   "--batches", "1,2,9", "--repeats", "2", "--max-tokens", "8", "--csv", csv.string(), "-o", output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
   EXPECT_THAT(profile.log(), HasSubstr("9 prompts of 4 words left out: refused"));
@@ -216,6 +200,7 @@ TEST_F(Worker, IsProfiled) {
   std::ifstream yaml(output), rows(csv);
   const std::string text{std::istreambuf_iterator<char>(yaml), {}};
   EXPECT_THAT(text, HasSubstr("kind: PerformanceProfile"));
+  EXPECT_THAT(text, HasSubstr("kvCapacityTokens: 8192"));
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(rows), {}, '\n'), 1 + 3 * 2 * 2);
 }
 
@@ -274,6 +259,21 @@ TEST_F(Worker, TellsHowFarLoadingIs) {
   std::int64_t told = 0, last = 0;
   Answer answer;
   ASSERT_TRUE(eventually([&] {
+    answer = ask(port_, "GET", "/ready");
+    if (answer.status != 503) return answer.status == 200 || worker.ended();
+    const json body = json::parse(answer.body);
+    EXPECT_EQ(body["status"], "loading");
+    const std::int64_t read = body["read_bytes"], total = body["total_bytes"];
+    EXPECT_GE(read, last);
+    if (body["stage"] == "weights" && read > last && read < total) ++told;
+    last = read;
+    return false;
+  })) << worker.log();
+  EXPECT_EQ(answer.body, R"({"status":"ready"})") << worker.log();
+  EXPECT_GT(told, 0);
+  EXPECT_THAT(worker.log(), ::testing::ContainsRegex("loading: (looking at the files|read [0-9.]+ of 0.6[0-9] GB of weights)"));
+}
+
 // Given a KV cache that no machine has room for, or one beyond the limit of the process, the worker ends before it loads, alone
 // and as several ranks; it says how much is missing, what it counted, which limit that is and what would fit, and that does.
 TEST_F(Worker, SaysWhatDoesNotFitIntoMemory) {
@@ -297,21 +297,6 @@ TEST_F(Worker, SaysWhatDoesNotFitIntoMemory) {
   std::smatch fits;
   ASSERT_TRUE(std::regex_search(limited, fits, std::regex("--kv-cache-tokens ([0-9]+) would fit"))) << limited;
   EXPECT_LT(std::stoll(fits[1]), 4'000'000);
-}
-
-    answer = ask(port_, "GET", "/ready");
-    if (answer.status != 503) return answer.status == 200 || worker.ended();
-    const json body = json::parse(answer.body);
-    EXPECT_EQ(body["status"], "loading");
-    const std::int64_t read = body["read_bytes"], total = body["total_bytes"];
-    EXPECT_GE(read, last);
-    if (body["stage"] == "weights" && read > last && read < total) ++told;
-    last = read;
-    return false;
-  })) << worker.log();
-  EXPECT_EQ(answer.body, R"({"status":"ready"})") << worker.log();
-  EXPECT_GT(told, 0);
-  EXPECT_THAT(worker.log(), ::testing::ContainsRegex("loading: (looking at the files|read [0-9.]+ of 0.6[0-9] GB of weights)"));
 }
 
 // Given a limit on a request's time, a stream that is longer ends with an error event and no [DONE], a whole answer is 504, and
