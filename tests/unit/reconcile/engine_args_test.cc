@@ -24,7 +24,7 @@ WorkerSpec spec(const char* engine, int gpus = 4) {
 }
 
 std::string command(const WorkerSpec& s, const EngineModel& model = {"meta-llama/Llama-3", "", true}) {
-  const auto made = engine_command(s, model);
+  const auto made = engine_command(s, model, pod_address());
   if (!made.ok()) return "refused: " + made.error().message;
   return fmt::format("{} | {}", fmt::join(made->program, " "), fmt::join(made->args, " "));
 }
@@ -116,7 +116,7 @@ TEST(EngineArgs, RefusesWhatOthersRelyOn) {
 // Given: a template's arguments beside ours. Expected: what ours already say is left out with its values, the rest stays.
 TEST(EngineArgs, OtherArgsLeaveOursAlone) {
   const WorkerSpec s = spec("VLLM");
-  const std::vector<std::string> ours = engine_command(s, {"m", "", true})->args;
+  const std::vector<std::string> ours = engine_command(s, {"m", "", true}, pod_address())->args;
   EXPECT_THAT(other_args(s, ours, {"-tp", "8", "--seed", "3", "--port=1", "--dtype", "half"}),
               testing::ElementsAre("--seed", "3", "--dtype", "half"));
 }
