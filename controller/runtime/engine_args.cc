@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "controller/api/duration.h"
 #include "controller/runtime/pod.h"
 
 namespace windlass::controller {
@@ -67,7 +68,7 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, con
                    {{"--listen", "--port"}, host + ":" + port, true},
                    {{"--name"}, spec.served_name, true},
                    {{"--max-concurrent"}, batch},
-                   {{"--drain-timeout"}, fmt::format("{:.0f}s", spec.drain_timeout_s)}};
+                   {{"--drain-timeout"}, api::print_duration(spec.drain_timeout_s)}};
     if (spec.role == "prefill" || spec.role == "decode") out.options.push_back({{"--role"}, spec.role, true});
     const bool says_backend = std::any_of(spec.extra_args.begin(), spec.extra_args.end(),
                                           [](const std::string& word) { return name_of(word) == "--backend"; });

@@ -9,6 +9,9 @@
 
 namespace windlass::controller {
 
+// The largest --tensor-parallel of our own engine.
+inline constexpr int kMostWindlassRanks = 64;
+
 struct EngineModel {
   std::string path;         // a folder or file in the container, or a repository's name on the Hub
   std::string revision;     // of a repository; empty: its default
