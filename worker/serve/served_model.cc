@@ -129,11 +129,11 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
     WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
   }
   parts.bytes = {need.weights_bytes, need.as_plain_bytes};
+  const WeightFormat format = cuda::source_format(flags.weights, flags.precision);
   WINDLASS_ASSIGN_OR_RETURN(
       parts.backend,
       cuda::make_cuda_backend(
-          shape.config,
-          [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice(), options.weights); },
+          shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice(), format); },
           std::move(device), options, ranks.lost));
   return {};
 }
