@@ -212,7 +212,8 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
   return std::move(ids).value();
 }
 
-std::vector<std::int32_t> prompt_of(const json& body, const Tokenizer& tokenizer) {
+std::vector<std::int32_t> prompt_of(const json& body, const ApiModel& model) {
+  const Tokenizer& tokenizer = model.tokenizer;
   const std::string allowed = "a string or a list of token ids (one prompt a request)";
   if (!has(body, "prompt")) refuse("prompt", "nothing", allowed);
   const json& prompt = body.at("prompt");
@@ -220,6 +221,15 @@ std::vector<std::int32_t> prompt_of(const json& body, const Tokenizer& tokenizer
   const json& one = wrapped ? prompt[0] : prompt;
   std::vector<std::int32_t> ids;
   if (one.is_string()) {
+    // Before seconds are spent on what is refused anyway.
+    const std::int64_t least = tokenizer.least_tokens(one.get_ref<const std::string&>().size());
+    if (least >= model.engine.max_context_tokens) {
+      throw ApiError{400,
+                     fmt::format("the prompt has at least {} tokens, but the context holds {} tokens and the answer needs at "
+                                 "least one of them",
+                                 least, model.engine.max_context_tokens),
+                     "invalid_request_error", "prompt", "context_length_exceeded"};
+    }
     ids = tokenizer.prefix();
     const auto more = tokenizer.encode(one.get_ref<const std::string&>(), SpecialText::kParse);
     ids.insert(ids.end(), more.begin(), more.end());
@@ -276,6 +286,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   generation.ignore_eos = boolean(body, "ignore_eos", false);
   request.stream = boolean(body, "stream", false);
   if (has(body, "stream_options")) {
+    if (!request.stream) refuse("stream_options", shown(body.at("stream_options")), "nothing without stream");
     if (!body.at("stream_options").is_object()) refuse("stream_options", shown(body.at("stream_options")), "an object");
     request.include_usage = boolean(body.at("stream_options"), "include_usage", false);
   }
@@ -284,7 +295,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
     generation.prompt = chat_prompt(body, text, model);
     generation.stop_tokens = model.chat.stop_tokens();
   } else {
-    generation.prompt = prompt_of(body, model.tokenizer);
+    generation.prompt = prompt_of(body, model);
   }
   const std::int64_t room = model.engine.max_context_tokens - static_cast<std::int64_t>(generation.prompt.size());
   generation.max_tokens = max_tokens_of(endpoint, body, std::max<std::int64_t>(room, 1));
@@ -306,6 +317,14 @@ ordered_json usage_of(std::span<const Choice> choices) {
           {"prompt_tokens_details", {{"cached_tokens", first.cached_tokens}}}};
 }
 
+using SpecialTexts = std::function<std::string_view(std::int32_t)>;
+
+// A special token's has what stands for it.
+LikelyToken shown_token(const LikelyToken& token, const SpecialTexts& special) {
+  if (!token.bytes.empty() || !special) return token;
+  return {std::string(special(token.id)), token.logprob, token.id};
+}
+
 // A token's bytes alone as text: what is no UTF-8 by itself becomes U+FFFD.
 std::string text_of(const LikelyToken& token) {
   Utf8Stream stream;
@@ -322,32 +341,34 @@ std::string key_of(const LikelyToken& token) {
   return name;
 }
 
-ordered_json json_of(const LikelyToken& token) {
+ordered_json json_of(const LikelyToken& from, const SpecialTexts& special) {
+  const LikelyToken token = shown_token(from, special);
   ordered_json bytes = ordered_json::array();
   for (const char byte : token.bytes) bytes.push_back(static_cast<unsigned char>(byte));
   return {{"token", text_of(token)}, {"logprob", token.logprob}, {"bytes", std::move(bytes)}};
 }
 
-ordered_json chat_logprobs(std::span<const TokenLogprobs> tokens) {
+ordered_json chat_logprobs(std::span<const TokenLogprobs> tokens, const SpecialTexts& special) {
   ordered_json content = ordered_json::array();
   for (const TokenLogprobs& each : tokens) {
-    ordered_json entry = json_of(each.token);
+    ordered_json entry = json_of(each.token, special);
     entry["top_logprobs"] = ordered_json::array();
-    for (const LikelyToken& likely : each.top) entry["top_logprobs"].push_back(json_of(likely));
+    for (const LikelyToken& likely : each.top) entry["top_logprobs"].push_back(json_of(likely, special));
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}};
 }
 
-ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int64_t offset) {
+ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int64_t offset, const SpecialTexts& special) {
   ordered_json texts = ordered_json::array(), logprobs = ordered_json::array(), tops = ordered_json::array(),
                offsets = ordered_json::array();
   for (const TokenLogprobs& each : tokens) {
-    texts.push_back(text_of(each.token));
+    const LikelyToken drawn = shown_token(each.token, special);
+    texts.push_back(text_of(drawn));
     logprobs.push_back(each.token.logprob);
     ordered_json top = ordered_json::object();
-    for (const LikelyToken& likely : each.top) top.emplace(key_of(likely), likely.logprob);
-    top.emplace(key_of(each.token), each.token.logprob);  // OpenAI's lists hold the drawn token, likely or not
+    for (const LikelyToken& likely : each.top) top.emplace(key_of(shown_token(likely, special)), likely.logprob);
+    top.emplace(key_of(drawn), drawn.logprob);  // OpenAI's lists hold the drawn token, likely or not
     tops.push_back(std::move(top));
     offsets.push_back(offset);
     offset += characters_of(each.token);
@@ -359,9 +380,10 @@ ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int
 }
 
 // Of one choice; null where none were asked for.
-ordered_json logprobs_json(Endpoint endpoint, std::span<const TokenLogprobs> tokens, std::int64_t offset) {
+ordered_json logprobs_json(Endpoint endpoint, std::span<const TokenLogprobs> tokens, std::int64_t offset,
+                           const SpecialTexts& special) {
   if (tokens.empty()) return nullptr;
-  return endpoint == Endpoint::kChatCompletions ? chat_logprobs(tokens) : completion_logprobs(tokens, offset);
+  return endpoint == Endpoint::kChatCompletions ? chat_logprobs(tokens, special) : completion_logprobs(tokens, offset, special);
 }
 
 ordered_json nullable(const std::string& text) { return text.empty() ? ordered_json() : ordered_json(text); }
@@ -443,7 +465,7 @@ std::variant<std::string, ApiError> detokenize_body(std::string_view text, const
       }
       ids.push_back(id.get<std::int32_t>());
     }
-    return ordered_json{{"prompt", text_of({model.tokenizer.decode(ids), 0})}}.dump();
+    return ordered_json{{"prompt", text_of({model.tokenizer.decode(ids, true), 0})}}.dump();
   });
 }
 
@@ -457,7 +479,7 @@ std::string ResponseFormat::whole(std::span<const Choice> choices) const {
     } else {
       choice["text"] = from.text;
     }
-    choice["logprobs"] = logprobs_json(endpoint_, from.logprobs, 0);
+    choice["logprobs"] = logprobs_json(endpoint_, from.logprobs, 0, special_text_);
     choice["finish_reason"] = to_string(*from.last.finish);
     list.push_back(std::move(choice));
   }
@@ -481,13 +503,16 @@ std::string ResponseFormat::chunk(int index, const TokenEvent& event, std::int64
   } else {
     choice["text"] = event.text;
   }
-  choice["logprobs"] = event.logprobs ? logprobs_json(endpoint_, std::span(&*event.logprobs, 1), offset) : ordered_json();
+  choice["logprobs"] =
+      event.logprobs ? logprobs_json(endpoint_, std::span(&*event.logprobs, 1), offset, special_text_) : ordered_json();
   choice["finish_reason"] = event.finish ? ordered_json(to_string(*event.finish)) : ordered_json();
-  return event_text({{"id", id_},
-                     {"object", chat ? "chat.completion.chunk" : "text_completion"},
-                     {"created", created_},
-                     {"model", model_},
-                     {"choices", ordered_json::array({choice})}});
+  ordered_json data = {{"id", id_},
+                       {"object", chat ? "chat.completion.chunk" : "text_completion"},
+                       {"created", created_},
+                       {"model", model_},
+                       {"choices", ordered_json::array({std::move(choice)})}};
+  if (usage_follows_) data["usage"] = nullptr;  // as OpenAI has it: in every event, known in the last one
+  return event_text(data);
 }
 
 std::string ResponseFormat::usage_chunk(std::span<const Choice> choices) const {

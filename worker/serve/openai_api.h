@@ -71,8 +71,15 @@ struct Choice {
 // Builds the bodies of one response.
 class ResponseFormat {
  public:
-  ResponseFormat(Endpoint endpoint, std::string id, std::string model, std::int64_t created_unix_s)
-      : endpoint_(endpoint), id_(std::move(id)), model_(std::move(model)), created_(created_unix_s) {}
+  // `usage_follows`: usage_chunk() will. `special_text`: what stands for a special token where log probabilities name it.
+  ResponseFormat(Endpoint endpoint, std::string id, std::string model, std::int64_t created_unix_s, bool usage_follows = false,
+                 std::function<std::string_view(std::int32_t)> special_text = nullptr)
+      : endpoint_(endpoint),
+        id_(std::move(id)),
+        model_(std::move(model)),
+        created_(created_unix_s),
+        usage_follows_(usage_follows),
+        special_text_(std::move(special_text)) {}
 
   // The whole body of a response that is not streamed. REQUIRES: at least one choice.
   [[nodiscard]] std::string whole(std::span<const Choice> choices) const;
@@ -89,6 +96,8 @@ class ResponseFormat {
   std::string id_;
   std::string model_;
   std::int64_t created_;
+  bool usage_follows_;
+  std::function<std::string_view(std::int32_t)> special_text_;
 };
 
 // Characters (code points) of a token's text as logprobs show it.

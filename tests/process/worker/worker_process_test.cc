@@ -114,7 +114,11 @@ TEST_F(Worker, GivesSeveralChoices) {
   const json tokens = json::parse(ask(port_, "POST", "/tokenize", R"({"prompt":"the anchor"})").body);
   EXPECT_EQ(tokens["count"], body["usage"]["prompt_tokens"]);
   const json text = json::parse(ask(port_, "POST", "/detokenize", json{{"tokens", tokens["tokens"]}}.dump()).body);
-  EXPECT_EQ(text["prompt"], "the anchor");
+  EXPECT_EQ(text["prompt"], "<|begin_of_text|>the anchor");
+  EXPECT_EQ(json::parse(ask(port_, "GET", "/v1/models/tiny").body)["id"], "tiny");
+  const Answer other = ask(port_, "GET", "/v1/models/gpt%2D4");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_THAT(other.body, HasSubstr("model: found 'gpt-4', this worker serves"));
 }
 
 // Given a stream of 4,000 tokens, its first chunk is here while the worker has not made the last one: the iterations, read

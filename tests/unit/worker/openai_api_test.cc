@@ -178,6 +178,8 @@ TEST_F(Api, NamesBadFields) {
       {{{"stop", 3}}, "stop", "stop: found 3"},
       {{{"stream", "yes"}}, "stream", "stream: found \"yes\", allowed is true or false"},
       {{{"stream_options", 1}}, "stream_options", "found 1"},
+      {{{"stream", true}, {"stream_options", 1}}, "stream_options", "found 1, allowed is an object"},
+      {{{"stream_options", {{"include_usage", true}}}}, "stream_options", "allowed is nothing without stream"},
       {{{"seed", "x"}}, "seed", "found \"x\""},
       {{{"n", 0}}, "n", "n: found 0, allowed is a whole number from 1 to 24"},
       {{{"n", 25}}, "n", "n: found 25"},
@@ -264,6 +266,22 @@ TEST_F(Api, PromptBeyondContextNamesBothLengths) {
   EXPECT_THAT(error.message, HasSubstr("64 tokens"));
 }
 
+// Given a text that cannot have fewer tokens than the context however they lie, it is refused unread; one that may fit is not.
+TEST_F(Api, TextBeyondContextIsRefusedUnread) {
+  EXPECT_EQ(tokenizer_.least_tokens(0), 0);
+  std::size_t longest = 1;
+  while (tokenizer_.least_tokens(longest) < 1) ++longest;
+  std::size_t most = 0;  // that one token stands for
+  for (std::int32_t id = 0; id < tokenizer_.size(); ++id)
+    most = std::max({most, tokenizer_.token_bytes(id).size(), tokenizer_.special_text(id).size()});
+  EXPECT_EQ(longest, most);
+  json body = completion();
+  body["prompt"] = std::string(64 * longest, 'a');
+  const ApiError error = bad(body, Endpoint::kCompletions);
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_THAT(error.message, HasSubstr("the prompt has at least 64 tokens, but the context holds 64 tokens"));
+}
+
 // Given events, chunks and bodies have OpenAI's shapes; the first chat chunk names the role, the last one the reason.
 TEST_F(Api, AnswersHaveOpenAisShapes) {
   TokenEvent event;
@@ -285,6 +303,9 @@ TEST_F(Api, AnswersHaveOpenAisShapes) {
   body = json::parse(format.chunk(0, event).substr(6));
   EXPECT_EQ(body["choices"][0]["delta"], (json{{"content", "é\""}}));
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_FALSE(body.contains("usage"));
+  const ResponseFormat with_usage(Endpoint::kChatCompletions, "id-1", "m", 12, true);
+  EXPECT_TRUE(json::parse(with_usage.chunk(0, event).substr(6)).at("usage").is_null());
   body = json::parse(format.usage_chunk(std::vector{Choice{"all", {}, event}}).substr(6));
   EXPECT_TRUE(body["choices"].empty());
   EXPECT_EQ(body["usage"]["total_tokens"], 5);
@@ -359,6 +380,23 @@ TEST_F(Api, LogprobsHaveOpenAisShapes) {
   EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], (json{2}));
 }
 
+// Given special tokens among log probabilities, each has the text that stands for it as its name, and moves no offset.
+TEST_F(Api, LogprobsNameSpecialTokens) {
+  const auto special = [](std::int32_t id) { return std::string_view(id == 7 ? "<|end|>" : id == 8 ? "<|eot|>" : ""); };
+  const TokenLogprobs first{{"", -0.5, 7}, {{"", -0.5, 7}, {"", -1.5, 8}}}, second{{"x", -1, 1}, {}};
+  Choice choice{"x", {first, second}, {}};
+  choice.last.finish = FinishReason::kStop;
+  json body =
+      json::parse(ResponseFormat(Endpoint::kChatCompletions, "id", "m", 1, false, special).whole(std::span(&choice, 1)));
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["token"], "<|end|>");
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["bytes"].size(), 7U);
+  body = json::parse(ResponseFormat(Endpoint::kCompletions, "id", "m", 1, false, special).whole(std::span(&choice, 1)));
+  const json& lists = body["choices"][0]["logprobs"];
+  EXPECT_EQ(lists["tokens"], (json{"<|end|>", "x"}));
+  EXPECT_EQ(lists["text_offset"], (json{0, 0}));
+  EXPECT_EQ(lists["top_logprobs"][0], (json{{"<|end|>", -0.5}, {"<|eot|>", -1.5}}));
+}
+
 // Given texts and ids, /tokenize and /detokenize are each other's inverse; what they refuse they name.
 TEST_F(Api, TokenizesAndBack) {
   const ApiModel model{name_, tokenizer_, chat_, options_, config_};
@@ -375,7 +413,10 @@ TEST_F(Api, TokenizesAndBack) {
   EXPECT_EQ(plain["max_model_len"], 64);
   const json with = done(tokenize_body(R"({"model":"m","prompt":"hi there"})", model));
   EXPECT_EQ(with["count"], plain["count"].get<int>() + static_cast<int>(tokenizer_.prefix().size()));
-  EXPECT_EQ(done(detokenize_body(json{{"tokens", with["tokens"]}}.dump(), model))["prompt"], "hi there");
+  EXPECT_EQ(done(detokenize_body(json{{"tokens", plain["tokens"]}}.dump(), model))["prompt"], "hi there");
+  const std::string begin(tokenizer_.special_text(tokenizer_.prefix().at(0)));
+  EXPECT_FALSE(begin.empty());
+  EXPECT_EQ(done(detokenize_body(json{{"tokens", with["tokens"]}}.dump(), model))["prompt"], begin + "hi there");
   EXPECT_EQ(done(tokenize_body(chat().dump(), model))["tokens"], json(good(chat()).generation.prompt));
   EXPECT_THAT(refused(tokenize_body("{}", model)), HasSubstr("prompt: found nothing, allowed is either prompt or messages"));
   EXPECT_THAT(refused(tokenize_body(R"({"prompt":["a"]})", model)), HasSubstr("prompt: found [\"a\"], allowed is a string"));
