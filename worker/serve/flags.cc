@@ -270,6 +270,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  make->add_flag("--overwrite", init.overwrite, "in place of a model that is there already");
   make->add_option("folder", init.folder, "where to write")->required();
 
   try {
