@@ -471,8 +471,9 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
   }
   auto exchange = std::make_shared<Exchange>(Exchange::Parts{
       request,
-      ResponseFormat(endpoint, id, loaded.served_name, unix_now_s(), api.stream && api.include_usage,
-                     [texts = loaded.texts](std::int32_t token_id) { return texts->tokenizer.special_text(token_id); }),
+      ResponseFormat(
+          endpoint, id, loaded.served_name, unix_now_s(), api.stream && api.include_usage,
+          [texts = loaded.texts](std::int32_t token_id) { return texts->tokenizer.special_text(token_id); }, api.choices_each),
       request_id_of(request), api.stream && !sends, api.include_usage, api.choices,
       chained.any() && !header_of(request.headers(), kChainHeader).empty(), sessions_text(sent), clock.now_s(),
       options.request_timeout_s, token});

@@ -348,6 +348,51 @@ TEST_F(Api, ChoicesHaveIndices) {
   EXPECT_EQ(json::parse(format.usage_chunk(choices).substr(6))["usage"]["completion_tokens"], 7);
 }
 
+// Given a list of prompts, texts or token ids, with two choices each, each prompt has its choices one after the other, room for
+// an answer of its own, and counts once; more than the worker has places for are refused.
+TEST_F(Api, PromptsMayBeMany) {
+  json body = completion();
+  body["prompt"] = {"hi", {1, 2, 3}};
+  body["n"] = 2;
+  body["seed"] = 5;
+  body["max_tokens"] = 1000;
+  const ApiRequest request = good(body, Endpoint::kCompletions);
+  EXPECT_EQ(request.choices, 4);
+  const auto choices = choices_of(request);
+  ASSERT_EQ(choices.size(), 4U);
+  EXPECT_EQ(choices[0].prompt, choices[1].prompt);
+  EXPECT_EQ(choices[2].prompt, (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(choices[3].prompt, choices[2].prompt);
+  EXPECT_EQ(choices[2].max_tokens, 61);
+  EXPECT_EQ(choices[0].max_tokens, 64 - static_cast<std::int64_t>(choices[0].prompt.size()));
+  EXPECT_EQ(choices[0].sampling.seed, 5U);
+  EXPECT_EQ(choices[1].sampling.seed, 6U);
+  EXPECT_EQ(choices[2].sampling.seed, 5U);
+
+  TokenEvent last;
+  last.generated_tokens = 2;
+  last.finish = FinishReason::kStop;
+  std::vector<Choice> answers;
+  for (const std::int64_t prompt : {7, 7, 3, 3}) {
+    last.prompt_tokens = prompt;
+    answers.push_back({"x", {}, last});
+  }
+  const ResponseFormat format(Endpoint::kCompletions, "id", "m", 1, false, nullptr, 2);
+  const json usage = json::parse(format.whole(answers))["usage"];
+  EXPECT_EQ(usage["prompt_tokens"], 10);
+  EXPECT_EQ(usage["completion_tokens"], 8);
+
+  body["prompt"] = json::array();
+  for (int i = 0; i < 13; ++i) body["prompt"].push_back("hi");
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message,
+              HasSubstr("prompt: found 13 prompts, allowed is at most 12 with n each"));
+  body["prompt"] = {"hi", 3};
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message,
+              HasSubstr("allowed is a string, a list of token ids, or a list of such"));
+  body["prompt"] = {"hi", json::array()};
+  EXPECT_EQ(bad(body, Endpoint::kCompletions).param, "prompt");
+}
+
 // Given log probabilities, chats tell of each token with its bytes, completions in lists with offsets in characters; a part of
 // a character is U+FFFD there.
 TEST_F(Api, LogprobsHaveOpenAisShapes) {
