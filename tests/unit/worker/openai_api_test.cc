@@ -221,8 +221,8 @@ TEST_F(Api, NamesBadFields) {
   json body = completion();
   body.erase("prompt");
   EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found nothing"));
-  body["prompt"] = {"a", "b"};
-  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",\"b\"]"));
+  body["prompt"] = {"a", 1};
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",1]"));
 }
 
 // Given bodies nested a million deep, where copying or printing them would use up the stack; they are refused.
@@ -334,7 +334,7 @@ TEST_F(Api, ChoicesHaveIndices) {
   longer.generated_tokens = 5;
   longer.finish = FinishReason::kLength;
   const std::vector<Choice> choices{{"one", {}, last}, {"two", {}, longer}};
-  const ResponseFormat format(Endpoint::kCompletions, "id-1", "m", 12);
+  const ResponseFormat format(Endpoint::kCompletions, "id-1", "m", 12, false, nullptr, 2);
   const json body = json::parse(format.whole(choices));
   EXPECT_EQ(body["choices"][0]["index"], 0);
   EXPECT_EQ(body["choices"][1]["index"], 1);
