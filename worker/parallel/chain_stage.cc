@@ -47,7 +47,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
     std::int64_t tokens = 0;    // reserved positions
     std::int64_t accepted = 0;  // positions that steps have brought
     std::vector<std::int32_t> blocks;
-    std::shared_ptr<std::string> row;  // of the last step, as bytes; null: none was kept
+    std::shared_ptr<const std::string> row;  // of the last step, as bytes; null: none was kept
     double heard_s = 0;
     int steps = 0;       // that are here and not computed
     bool ended = false;  // its blocks are free once its steps are done
@@ -328,7 +328,7 @@ void ChainStage::Impl::step(const std::string& body, const ChainAnswered& answer
 // Where the session's last step has left it.
 void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
   if (!is_session_id(session)) return answered(refusal(400, "row: found no name of a session"));
-  std::shared_ptr<std::string> kept;
+  std::shared_ptr<const std::string> kept;
   std::vector<std::string> hops;
   {
     const std::scoped_lock lock(mutex);
@@ -489,13 +489,7 @@ Result<void> ChainStage::Impl::answer_logits(const std::vector<Entry>& batch, st
 }
 
 void ChainStage::Impl::keep_row(Session& session, std::span<const float> row) {
-  std::shared_ptr<std::string> kept;
-  {
-    const std::scoped_lock lock(mutex);
-    kept = std::exchange(session.row, nullptr);
-  }
-  if (kept == nullptr || kept.use_count() > 1) kept = std::make_shared<std::string>();  // the old one is on its way
-  kept->assign(reinterpret_cast<const char*>(row.data()), row.size_bytes());
+  auto kept = std::make_shared<const std::string>(reinterpret_cast<const char*>(row.data()), row.size_bytes());
   const std::scoped_lock lock(mutex);
   session.row = std::move(kept);
 }

@@ -38,8 +38,8 @@ inline constexpr std::size_t kChainMostErrorBytes = 4096;
 enum class ChainVerb {
   kReserve,  // body: ChainReservation; answer: nothing, once all later workers have reserved, too
   kStep,     // body: ChainStep; answer: for each chunk that wants logits its row, (vocab) floats, or the row's summary
-  kRow,   // body: name of a session; answer: the row that its last step's summary was made of, where it asked to have it kept
-  kKeep,  // body: names of sessions; answer: nothing, once all later workers have answered
+  kRow,      // body: name of a session; answer: the row of its last step's summary, where that step had it kept
+  kKeep,     // body: names of sessions; answer: nothing, once all later workers have answered
   kRelease,  // the same, at once
 };
 // "reserve", "step", "row", "keep", "release".

@@ -19,6 +19,7 @@
 namespace windlass::worker {
 
 class KvStreamServer;
+class SideThreads;
 
 struct HttpServerOptions {
   std::string host;
@@ -69,6 +70,7 @@ class HttpServer {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
+  std::unique_ptr<SideThreads> side_;
   std::unique_ptr<KvStreamServer> streams_;  // ends before what it sends from
 };
 

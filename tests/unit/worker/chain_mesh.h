@@ -45,6 +45,7 @@ inline ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
   ModelConfig config = random_config(rng);
   config.layers = layers;
   config.windows.resize(static_cast<std::size_t>(layers), 0);
+  config.norm_after = config.experts == 0 && rng.uniform() < 0.3;
   return config;
 }
 

@@ -155,7 +155,7 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
 TEST_P(CudaBackend, ChunksReadWhatTheirBatchWrites) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng(seed, "cuda shared blocks");
-    const ModelConfig config = dense_config(rng);
+    const ModelConfig config = random_config(rng, precision());
     const ModelWeights weights = rounded(random_weights(config, seed));
     const testing::SharedBlocks shared(rng, config);
     CudaBackendOptions options;

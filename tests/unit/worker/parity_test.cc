@@ -61,7 +61,8 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
     const std::size_t rerouted = model_.config.experts > 0 ? differences.size() / 10 : 0;
     const double most = differences[differences.size() - 1 - rerouted];
     EXPECT_LE(most, model_.config.experts > 0 ? with_experts : most_difference);
-    const bool exact = format == WeightFormat::kBf16 && model_.config.experts == 0;
+    // OPT-350M's arrangement has its likeliest tokens close together.
+    const bool exact = format == WeightFormat::kBf16 && model_.config.experts == 0 && !model_.config.norm_after;
     EXPECT_LE(others, exact ? 0 : kGoldenSteps / same_of);
     RecordProperty(fmt::format("most_difference_{}", to_string(format)), std::to_string(most));
     RecordProperty(fmt::format("other_tokens_{}", to_string(format)), std::to_string(others));
@@ -112,10 +113,10 @@ TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
   EXPECT_LE(testing::most_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMostGoldenDifference);
 }
 
-std::string golden_name_of(const ::testing::TestParamInfo<const char*>& made) { return made.param; }
+std::string golden_name(const ::testing::TestParamInfo<const char*>& made) { return made.param; }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels), golden_name_of);
-INSTANTIATE_TEST_SUITE_P(CpuAlone, Parity, ::testing::Values("opt_350m"), golden_name_of);
+INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels), golden_name);
+INSTANTIATE_TEST_SUITE_P(CpuAlone, Parity, ::testing::Values("opt_350m"), golden_name);
 
 }  // namespace
 }  // namespace windlass::worker
