@@ -578,12 +578,13 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
-// Given two engines on threads of their own and others between them, with caches that are too small for all at once, fifty
-// requests have their own tokens whatever the order; some prefills are broken off midway. So also where what lies between are
-// streams. The thread sanitizer's part: cache and sessions are shared.
 class TwoLoops : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(KvTransfer, TwoLoops, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "ByStreams" : "ByQuestions"; });
+
+// Given two engines on threads of their own and others between them, with caches that are too small for all at once, fifty
+// requests have their own tokens whatever the order; some prefills are broken off midway. So also where what lies between are
+// streams. The thread sanitizer's part: cache and sessions are shared.
 TEST_P(TwoLoops, AndTheThreadsBetween) {
   EngineOptions options;
   options.max_running = 4;
