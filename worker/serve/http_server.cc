@@ -20,6 +20,7 @@
 #include "metrics/security/secrets.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
+#include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/chain_http.h"
@@ -153,6 +154,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
   int stream_port = 0;       // from before it listens; 0: no streams
+  int step_port = 0;         // the same of chains' steps
   mutable std::mutex mutex;  // of what follows
   Role role;
   bool in_parts;                                   // it has, or is to have, some of the model's blocks alone, and so no role
@@ -197,6 +199,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
   std::string models_body() const;
+  // What computes the steps of chains that come over connections.
+  std::shared_ptr<ChainStage> stage() const;
   // What streams and questions of keys and values are answered from now.
   KvSource kv_source() const;
 };
@@ -375,7 +379,7 @@ void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Serv
 
 void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
   const Lease lease = current();
-  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token);
+  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token, step_port);
   // Without that part there are no sessions; who tells of some hears it at once.
   if (verb == ChainVerb::kKeep) {
     const auto names = sessions_from(body);
@@ -389,6 +393,11 @@ void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, s
                                  "other one's part",
                                  is.first, is.end)},
                     token);
+}
+
+std::shared_ptr<ChainStage> HttpServer::Impl::stage() const {
+  const Lease lease = current();
+  return lease && lease->blocks ? std::shared_ptr<ChainStage>(lease, lease->blocks->stage.get()) : nullptr;
 }
 
 // Room at all workers of the chain comes before anything else of the request begins.
@@ -670,6 +679,16 @@ Result<void> HttpServer::open() {
     } else {
       spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
     }
+    auto steps = ChainStepServer::open(impl_->options.host, [impl = std::weak_ptr<Impl>(impl_)] {
+      const auto self = impl.lock();
+      return self ? self->stage() : nullptr;
+    });
+    if (steps.ok()) {
+      steps_ = std::move(steps).value();
+      impl_->step_port = steps_->port();
+    } else {
+      spdlog::warn("steps of chains come over HTTP alone: {}", steps.error().message);
+    }
     impl_->listener->open().get();
     return {};
   } catch (const std::exception& e) {
@@ -761,6 +780,7 @@ int HttpServer::open_exchanges() const { return impl_->open->load(); }
 
 bool HttpServer::close(double limit_s) {
   streams_.reset();
+  steps_.reset();
   auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
   // On a thread of its own: cpprestsdk waits for connections without a limit.
