@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "metrics/bundles.h"
+#include "metrics/security/files.h"
 #include "worker/engine/clock.h"
 #include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
@@ -303,6 +304,12 @@ int serve_rank(const ServeFlags& flags) {
 }
 
 int serve_model(const ServeFlags& flags, const std::vector<std::string>& arguments) {
+  // Later it is read anew each time: it may be exchanged while the worker runs.
+  if (const auto file = flags.token_file.empty() ? Result<std::string>("") : security::read_file(flags.token_file);
+      !file.ok()) {
+    spdlog::error("--token-file: {}", file.error().message);
+    return 1;
+  }
   const auto started = start_ranks(flags, arguments);  // first: they inherit what is open
   if (!started.ok()) {
     spdlog::error("{}", started.error().message);

@@ -47,6 +47,7 @@ struct ServeFlags {
 struct ModelInitFlags {
   ModelShape shape;
   std::string folder;
+  bool overwrite = false;  // a model that is there already
 };
 
 // --help or --version: text for stdout, exit 0.

@@ -20,6 +20,7 @@ namespace windlass::worker {
 
 class ChainStepServer;
 class KvStreamServer;
+class SideThreads;
 
 struct HttpServerOptions {
   std::string host;
@@ -70,6 +71,7 @@ class HttpServer {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
+  std::unique_ptr<SideThreads> side_;
   std::unique_ptr<KvStreamServer> streams_;  // end before what they send from, and what they are for
   std::unique_ptr<ChainStepServer> steps_;
 };

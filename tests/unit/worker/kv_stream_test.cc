@@ -116,7 +116,12 @@ class KvStreams : public ::testing::Test {
         clock_, metrics_, client_.stream());
   }
   void TearDown() override {
-    for (std::thread& each : answering_) each.join();
+    std::vector<std::thread> answering;
+    {
+      const std::scoped_lock lock(mutex_);
+      answering.swap(answering_);
+    }
+    for (std::thread& each : answering) each.join();
     server_.reset();
   }
 
