@@ -28,7 +28,7 @@ constexpr std::size_t kMostRejectedBytes = 64;
 constexpr std::size_t kMostPeers = 256;
 constexpr std::size_t kFirstBytes = 1U << 20U;
 
-// `buffer` keeps its memory from step to step, and has no more than twice what has come.
+// `buffer` keeps its memory from step to step. Whoever says that much follows must send it: it grows with what has come.
 bool receive_step(int socket, std::vector<char>& buffer, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t until = std::min(bytes, std::max({buffer.size(), 2 * done, kFirstBytes}));
