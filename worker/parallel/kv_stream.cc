@@ -1,4 +1,4 @@
-// Blocking sockets, each with a limit to how long it may block; whoever ends a stream shuts its socket down.
+// One prompt's stream at its sender, and at its receiver.
 #include "worker/parallel/kv_stream.h"
 
 #include <algorithm>
@@ -10,16 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "worker/model/safetensors.h"
 #include "worker/parallel/kv_wire.h"
@@ -30,7 +21,6 @@ namespace {
 // The sender says something every kKvLongestWaitS; the receiver takes whatever comes.
 constexpr double kSilentS = 5;
 constexpr double kNothingTakenS = KvExports::kLeaseS;
-constexpr double kConnectS = 1;
 // Of one frame: what a core's cache holds, so that copies on both sides find it there.
 constexpr std::size_t kPieceBytes = 1U << 20U;
 
@@ -48,46 +38,6 @@ struct KvFrame {
   KvFrameKind kind;
   std::uint32_t bytes;  // that follow
 };
-
-void set_limits(int socket, double receive_s, double send_s) {
-  for (const auto& [option, seconds] : {std::pair{SO_RCVTIMEO, receive_s}, std::pair{SO_SNDTIMEO, send_s}}) {
-    const timeval limit{static_cast<time_t>(seconds), 0};
-    ::setsockopt(socket, SOL_SOCKET, option, &limit, sizeof(limit));
-  }
-  const int one = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-}
-
-bool receive_all(int socket, void* to, std::size_t bytes) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t come = ::recv(socket, at, bytes, 0);
-    if (come < 0 && errno == EINTR) continue;
-    if (come <= 0) return false;
-    at += come;
-    bytes -= static_cast<std::size_t>(come);
-  }
-  return true;
-}
-
-bool send_all(int socket, std::span<iovec> parts) {
-  while (!parts.empty()) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    while (!parts.empty() && static_cast<std::size_t>(sent) >= parts.front().iov_len) {
-      sent -= static_cast<ssize_t>(parts.front().iov_len);
-      parts = parts.subspan(1);
-    }
-    if (parts.empty()) break;
-    parts.front().iov_base = static_cast<char*>(parts.front().iov_base) + sent;
-    parts.front().iov_len -= static_cast<std::size_t>(sent);
-  }
-  return true;
-}
 
 bool send_text(int socket, KvFrameKind kind, std::string text) {
   KvFrame frame{kind, static_cast<std::uint32_t>(text.size())};
@@ -205,37 +155,7 @@ class Sending {
   std::vector<std::uint16_t> halves_;
 };
 
-Error lost(const char* what) { return Error{ErrorCode::kUnavailable, fmt::format("stream: {}", what)}; }
-
-// "host:port" of a worker with that port in place of its own.
-Result<int> connect_to(const std::string& address, int port) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return lost("found no such host");
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    const int socket = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol);
-    if (socket < 0) continue;
-    bool good = ::connect(socket, each->ai_addr, each->ai_addrlen) == 0;
-    if (!good && errno == EINPROGRESS) {
-      pollfd waits{socket, POLLOUT, 0};
-      int why = 0;
-      socklen_t size = sizeof(why);
-      good = ::poll(&waits, 1, static_cast<int>(kConnectS * 1000)) == 1 &&
-             ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &size) == 0 && why == 0;
-    }
-    if (good) {
-      ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
-      return socket;
-    }
-    ::close(socket);
-  }
-  return lost("found nobody who listens");
-}
+Error lost(std::string_view what) { return Error{ErrorCode::kUnavailable, fmt::format("stream: {}", what)}; }
 
 // One prompt's stream, at the receiver. The first token's text, or why there is none.
 class Receiving {
@@ -305,107 +225,25 @@ class Receiving {
 
 }  // namespace
 
-KvConnections::~KvConnections() {
-  {
-    const std::scoped_lock lock(mutex_);
-    ends_ = true;
-    for (const One& each : all_) {
-      if (each.socket >= 0) ::shutdown(each.socket, SHUT_RDWR);
-    }
-  }
-  for (One& each : all_) each.thread.join();
-}
-
-bool KvConnections::add(std::function<Result<int>()> connect, std::function<void(const Result<int>& socket)> work) {
-  const std::scoped_lock lock(mutex_);
-  for (auto it = all_.begin(); it != all_.end();) {
-    const auto each = it++;
-    if (!each->done) continue;
-    each->thread.join();  // it has nothing left to do but to return
-    all_.erase(each);
-  }
-  if (all_.size() >= kMost) return false;
-  One& one = all_.emplace_back();
-  one.thread = std::thread([this, &one, connect = std::move(connect), work = std::move(work)] { run(one, connect, work); });
-  return true;
-}
-
-void KvConnections::run(One& one, const std::function<Result<int>()>& connect,
-                        const std::function<void(const Result<int>& socket)>& work) {
-  const Result<int> socket = connect();
-  {
-    const std::scoped_lock lock(mutex_);
-    if (socket.ok()) one.socket = *socket;
-    if (socket.ok() && ends_) ::shutdown(*socket, SHUT_RDWR);
-  }
-  work(socket);
-  const std::scoped_lock lock(mutex_);
-  if (one.socket >= 0) ::close(one.socket);
-  one.socket = -1;
-  one.done = true;
-}
-
-KvStreamServer::KvStreamServer(int listener, int port, std::function<KvSource()> source)
-    : listener_(listener), port_(port), source_(std::move(source)), waits_(std::make_unique<Waits>()), accepting_([this] {
-        accept_all();
-      }) {}
+KvStreamServer::KvStreamServer() : waits_(std::make_unique<Waits>()) {}
 
 Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& host, std::function<KvSource()> source) {
-  const auto failed = [&] {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("cannot listen on {} for streams of keys and values: {}", host, std::strerror(errno))};
-  };
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  if (const int why = ::getaddrinfo(host.c_str(), "0", &hints, &found); why != 0)
-    return Error{ErrorCode::kUnavailable, fmt::format("cannot listen on {}: {}", host, ::gai_strerror(why))};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
-  const int listener = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listener < 0) return failed();
-  sockaddr_storage bound{};
-  socklen_t size = sizeof(bound);
-  if (::bind(listener, found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener, KvConnections::kMost) != 0 ||
-      ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    const Error why = failed();
-    ::close(listener);
-    return why;
-  }
-  const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                                : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
-  return std::unique_ptr<KvStreamServer>(new KvStreamServer(listener, ntohs(port), std::move(source)));
+  std::unique_ptr<KvStreamServer> server(new KvStreamServer);
+  WINDLASS_ASSIGN_OR_RETURN(server->server_, TcpServer::open(host, "streams of keys and values",
+                                                             [source = std::move(source), waits = server->waits_.get()](
+                                                                 int socket) { Sending(socket, source, *waits).run(); }));
+  return server;
 }
 
-KvStreamServer::~KvStreamServer() {
-  waits_->end();
-  ::shutdown(listener_, SHUT_RDWR);  // accept() returns
-  accepting_.join();
-  ::close(listener_);
-}
-
-void KvStreamServer::accept_all() {
-  for (;;) {
-    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket >= 0) {
-      const bool added =
-          connections_.add([socket] { return Result<int>(socket); },
-                           [this](const Result<int>& connection) { Sending(*connection, source_, *waits_).run(); });
-      if (!added) ::close(socket);
-    } else if (errno == EINVAL || errno == EBADF) {
-      return;  // shut down
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      ::poll(nullptr, 0, 100);  // until somebody gives some back
-    }
-  }
-}
+KvStreamServer::~KvStreamServer() { waits_->end(); }
 
 KvImports::Stream KvStreamClient::stream() {
   return [this](const KvQuestion& question, int port, const KvStreamSink& sink) {
-    const bool added = connections_.add([address = question.address, port] { return connect_to(address, port); },
-                                        [question, sink](const Result<int>& socket) {
-                                          sink.end(socket.ok() ? Receiving(*socket, question, sink).run() : socket.error());
-                                        });
+    const bool added =
+        connections_.add([address = question.address, port] { return connect_to(address, port); },
+                         [question, sink](const Result<int>& socket) {
+                           sink.end(socket.ok() ? Receiving(*socket, question, sink).run() : lost(socket.error().message));
+                         });
     if (!added) sink.end(lost("found too many others"));
   };
 }

@@ -24,6 +24,7 @@
 #include "metrics/bundles.h"
 #include "metrics/security/files.h"
 #include "worker/engine/clock.h"
+#include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/serve/chain_http.h"
 #include "worker/serve/http_server.h"
@@ -337,12 +338,13 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
   KvStreamClient streams;
+  ChainStepClient steps(call_over_http());
   const OtherWorkers others{ask_over_http(),
                             [](const KvQuestion& last, const Error& why) {
                               spdlog::warn("prompt of session {} at {} is computed here: {}", last.session, last.address,
                                            why.message);
                             },
-                            call_over_http(), streams.stream()};
+                            steps.post(), streams.stream()};
   const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};
   ModelHost host(flags, clock, metrics, others, others_of_model);
   auto loading = std::async(std::launch::async, [&] { return host.load(); });

@@ -19,6 +19,7 @@
 #include "metrics/security/secrets.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
+#include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/chain_http.h"
@@ -105,6 +106,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
   SideThreads* side = nullptr;  // as long as it listens
   int stream_port = 0;          // from before it listens; 0: no streams
+  int step_port = 0;            // the same of chains' steps
   mutable std::mutex mutex;     // of what follows
   Role role;
   bool in_parts;                                   // it has, or is to have, some of the model's blocks alone, and so no role
@@ -153,6 +155,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   // What goes through the tokenizer.
   void take(const http_request& request, const std::string& path, const std::string& body, const Token& token);
   ordered_json model_entry() const;
+  // What computes the steps of chains that come over connections.
+  std::shared_ptr<ChainStage> stage() const;
   // What streams and questions of keys and values are answered from now.
   KvSource kv_source() const;
 };
@@ -356,7 +360,7 @@ void HttpServer::Impl::take(const http_request& request, const std::string& path
 
 void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
   const Lease lease = current();
-  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token);
+  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token, step_port);
   // Without that part there are no sessions; who tells of some hears it at once.
   if (verb == ChainVerb::kKeep) {
     const auto names = sessions_from(body);
@@ -370,6 +374,11 @@ void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, s
                                  "other one's part",
                                  is.first, is.end)},
                     token);
+}
+
+std::shared_ptr<ChainStage> HttpServer::Impl::stage() const {
+  const Lease lease = current();
+  return lease && lease->blocks ? std::shared_ptr<ChainStage>(lease, lease->blocks->stage.get()) : nullptr;
 }
 
 // Room at all workers of the chain comes before anything else of the request begins.
@@ -648,6 +657,16 @@ Result<void> HttpServer::open() {
     } else {
       spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
     }
+    auto steps = ChainStepServer::open(impl_->options.host, [impl = std::weak_ptr<Impl>(impl_)] {
+      const auto self = impl.lock();
+      return self ? self->stage() : nullptr;
+    });
+    if (steps.ok()) {
+      steps_ = std::move(steps).value();
+      impl_->step_port = steps_->port();
+    } else {
+      spdlog::warn("steps of chains come over HTTP alone: {}", steps.error().message);
+    }
     side_ = std::make_unique<SideThreads>(kSideThreads);
     impl_->side = side_.get();
     impl_->listener->open().get();
@@ -741,6 +760,7 @@ int HttpServer::open_exchanges() const { return impl_->open->load(); }
 
 bool HttpServer::close(double limit_s) {
   streams_.reset();
+  steps_.reset();
   auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
   // On a thread of its own: cpprestsdk waits for connections without a limit.

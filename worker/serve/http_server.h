@@ -18,6 +18,7 @@
 
 namespace windlass::worker {
 
+class ChainStepServer;
 class KvStreamServer;
 class SideThreads;
 
@@ -71,7 +72,8 @@ class HttpServer {
   struct Impl;
   std::shared_ptr<Impl> impl_;
   std::unique_ptr<SideThreads> side_;
-  std::unique_ptr<KvStreamServer> streams_;  // ends before what it sends from
+  std::unique_ptr<KvStreamServer> streams_;  // end before what they send from, and what they are for
+  std::unique_ptr<ChainStepServer> steps_;
 };
 
 }  // namespace windlass::worker

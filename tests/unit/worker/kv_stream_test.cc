@@ -345,7 +345,7 @@ TEST_F(KvStreams, StrangersAreTurnedAway) {
   other.send("GET / HTTP/1.1\r\nHost: worker.example\r\nUser-Agent: somebody\r\nAccept: */*\r\n\r\n");
   EXPECT_EQ(other.receive(1), "");
   std::vector<Socket> many;
-  for (std::size_t i = 0; i < KvConnections::kMost + 1; ++i) many.push_back(Socket::to(port_));
+  for (std::size_t i = 0; i < TcpConnections::kMost + 1; ++i) many.push_back(Socket::to(port_));
   EXPECT_EQ(many.back().receive(1), "") << "the others wait for their hello";
 }
 
