@@ -30,8 +30,12 @@ void BlockWeights::keep(BlockRange blocks) {
   ::malloc_trim(0);  // the system has it before anything new comes
 }
 
-Result<ModelWeights> BlockWeights::read(const TensorStore& store, BlockRange blocks) const {
-  return load_missing_weights(config_, store, blocks, *weights_, blocks_, slice_, format_);
+Result<ModelWeights> BlockWeights::read(const TensorStore& store, BlockRange blocks, LoadProgress* progress) const {
+  return load_missing_weights(config_, store, blocks, *weights_, blocks_, slice_, format_, progress);
+}
+
+Result<WeightSizes> BlockWeights::missing(const TensorStore& store, BlockRange blocks) const {
+  return check_missing_weights(config_, store, blocks, *weights_, blocks_, slice_);
 }
 
 void BlockWeights::add(ModelWeights missing, BlockRange blocks) {

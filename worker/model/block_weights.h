@@ -30,7 +30,9 @@ class BlockWeights {
   // Drops what weights of `blocks` do not have. REQUIRES: no backend has the weights.
   void keep(BlockRange blocks);
   // What weights of `blocks` have and these lack. Error: as load_weights().
-  [[nodiscard]] Result<ModelWeights> read(const TensorStore& store, BlockRange blocks) const;
+  [[nodiscard]] Result<ModelWeights> read(const TensorStore& store, BlockRange blocks, LoadProgress* progress = nullptr) const;
+  // How much that is; no number is read. Error: as check_weights().
+  [[nodiscard]] Result<WeightSizes> missing(const TensorStore& store, BlockRange blocks) const;
   // Takes in what was read for `blocks`. REQUIRES: no backend has the weights; keep(blocks) came before.
   void add(ModelWeights missing, BlockRange blocks);
 

@@ -118,14 +118,9 @@ class TensorStore::Mapping {
       return Error{errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
                    fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno))};
     }
-    struct stat info {};
-    void* memory = MAP_FAILED;
-    if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-      memory = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-    }
+    auto mapped = map(fd, path.string());
     ::close(fd);
-    if (memory == MAP_FAILED) return broken(path.string(), "is empty or cannot be mapped");
-    return std::unique_ptr<Mapping>(new Mapping(memory, static_cast<std::size_t>(info.st_size)));
+    return mapped;
   }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -133,6 +128,20 @@ class TensorStore::Mapping {
   [[nodiscard]] std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(memory_), size_}; }
 
  private:
+  static Result<std::unique_ptr<Mapping>> map(int fd, const std::string& file) {
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return broken(file, fmt::format("cannot be looked at: {}", std::strerror(errno)));
+    if (!S_ISREG(info.st_mode)) return broken(file, S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file");
+    if (info.st_size == 0) return broken(file, "is empty");
+    const auto size = static_cast<std::size_t>(info.st_size);
+    void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (memory != MAP_FAILED) return std::unique_ptr<Mapping>(new Mapping(memory, size));
+    const int failure = errno;
+    return Error{failure == ENOMEM ? ErrorCode::kResourceExhausted : ErrorCode::kInvalidArgument,
+                 fmt::format("{}: {} bytes cannot be mapped: {}{}", file, size, std::strerror(failure),
+                             failure == ENOMEM ? " (is the address space limited? see ulimit -v)" : "")};
+  }
+
   Mapping(void* memory, std::size_t size) : memory_(memory), size_(size) {}
   void* memory_;
   std::size_t size_;

@@ -1,6 +1,7 @@
 // Names of the tensors in a Hugging Face checkpoint and where each one goes.
 #include "worker/model/weights.h"
 
+#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
@@ -16,22 +17,26 @@ namespace {
 
 enum class Reading { kNumbers, kShapesAlone };
 
-// Copies tensors that are as they should be, and remembers those that are not.
+constexpr std::int64_t kCopiedAtOnce = 16LL << 20U;  // numbers: so often somebody is told how far it is
+
+std::int64_t bytes_per_number(const TensorView& tensor) { return tensor.dtype == Dtype::kF32 ? 4 : 2; }
+
+// Copies tensors that are as they should be, or counts what that would be, and remembers those that are not.
 class TensorCopier {
  public:
-  TensorCopier(const TensorStore& store, TensorSlice slice, Reading reading)
-      : store_(store), slice_(slice), reading_(reading) {}
+  TensorCopier(const TensorStore& store, TensorSlice slice, Reading reading, LoadProgress* progress)
+      : store_(store), slice_(slice), reading_(reading), progress_(progress) {}
 
   // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing, or not
   // all, and remember why.
   void append(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
-    if (const TensorView* tensor = checked(name, expected)) copy(*tensor, 0, tensor->elements(), to);
+    if (const TensorView* tensor = checked(name, expected)) append_floats(*tensor, 0, tensor->elements(), to);
   }
   void append_rows(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
     const TensorView* tensor = checked(name, expected);
     if (tensor == nullptr) return;
     const std::int64_t columns = expected.size() == 2 ? expected[1] : 1;
-    copy(*tensor, slice_.first(expected[0]) * columns, slice_.size(expected[0]) * columns, to);
+    append_floats(*tensor, slice_.first(expected[0]) * columns, slice_.size(expected[0]) * columns, to);
   }
   // The same of matrices (rows, columns), which may be quantised.
   void append_rows(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
@@ -49,10 +54,13 @@ class TensorCopier {
     return Error{ErrorCode::kInvalidArgument, text};
   }
 
+  // What would be copied, where shapes alone are read.
+  [[nodiscard]] const WeightSizes& sizes() const { return sizes_; }
+
  private:
   void complain(std::string text) { complaints_.push_back(std::move(text)); }
 
-  // Null where it is not what is expected, with a complaint, or is not to be read.
+  // Null where it is not what is expected, with a complaint.
   [[nodiscard]] const TensorView* checked(const std::string& name, const std::vector<std::int64_t>& expected) {
     const TensorView* tensor = store_.find(name);
     if (tensor == nullptr) {
@@ -63,16 +71,27 @@ class TensorCopier {
     } else if (tensor->dtype == Dtype::kOther) {
       complain(fmt::format("{}: tensor '{}': found dtype {}, allowed are F32, F16 and BF16", tensor->file, name,
                            tensor->dtype_name));
-    } else if (reading_ == Reading::kNumbers) {
+    } else {
       return tensor;
     }
     return nullptr;
+  }
+
+  void append_floats(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
+    if (reading_ == Reading::kNumbers) return copy(tensor, first, count, to);
+    sizes_.other_numbers += count;
+    sizes_.file_bytes += count * bytes_per_number(tensor);
   }
 
   void append_part(WeightMatrix& to, const std::string& name, const std::vector<std::int64_t>& expected, std::int64_t first_row,
                    std::int64_t end_row, std::int64_t first_column, std::int64_t end_column) {
     const TensorView* tensor = checked(name, expected);
     if (tensor == nullptr) return;
+    if (reading_ == Reading::kShapesAlone) {
+      const std::int64_t rows = end_row - first_row, numbers = rows * (end_column - first_column);
+      sizes_ += {numbers, rows, 0, numbers * bytes_per_number(*tensor)};
+      return;
+    }
     if (to.format == WeightFormat::kFp32) {  // straight to its place, and at once where rows are whole
       const std::int64_t columns = end_column - first_column;
       const std::int64_t at_once = columns == expected[1] ? end_row - first_row : 1;
@@ -88,22 +107,35 @@ class TensorCopier {
       return append_row(to, row, first_column, end_column);
     };
     for (std::int64_t row = first_row; row < end_row; ++row) {
-      if (as_it_is ? append(halves_, copy_bf16, row) : append(floats_, copy_as_float, row)) continue;
+      if (as_it_is ? append(halves_, copy_bf16, row) : append(floats_, copy_as_float, row)) {
+        tell((end_column - first_column) * bytes_per_number(*tensor));
+        continue;
+      }
       return complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
                                   tensor->file, name, row, to_string(to.format)));
     }
   }
 
-  static void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
-    const std::size_t before = to.size();
-    reserve_large(to, before + static_cast<std::size_t>(count));
-    to.resize(before + static_cast<std::size_t>(count));
-    copy_as_float(tensor, std::span<float>(to).subspan(before), first);
+  void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) const {
+    reserve_large(to, to.size() + static_cast<std::size_t>(count));
+    for (std::int64_t copied = 0; copied < count; copied += kCopiedAtOnce) {
+      const std::int64_t piece = std::min(kCopiedAtOnce, count - copied);
+      const std::size_t before = to.size();
+      to.resize(before + static_cast<std::size_t>(piece));
+      copy_as_float(tensor, std::span<float>(to).subspan(before), first + copied);
+      tell(piece * bytes_per_number(tensor));
+    }
+  }
+
+  void tell(std::int64_t file_bytes) const {
+    if (progress_ != nullptr) progress_->read(file_bytes);
   }
 
   const TensorStore& store_;
   const TensorSlice slice_;
   const Reading reading_;
+  LoadProgress* const progress_;
+  WeightSizes sizes_;
   std::vector<std::string> complaints_;
   std::vector<float> floats_;  // of a row, like the following
   std::vector<std::uint16_t> halves_;
@@ -163,14 +195,14 @@ TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
 // The parts of a model, each with the shape that the config says.
 class ModelLoader {
  public:
-  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format,
-              Reading reading = Reading::kNumbers)
+  ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format, Reading reading,
+              LoadProgress* progress)
       : config_(config),
         names_(names_of(config, store)),
         slice_(slice),
         format_(format),
         reading_(reading),
-        tensors_(store, slice, reading) {}
+        tensors_(store, slice, reading, progress) {}
 
   // Without what `have` has already, and the layers of `held`.
   [[nodiscard]] Result<ModelWeights> load(BlockRange blocks, const ModelWeights& have = {}, BlockRange held = {}) {
@@ -198,6 +230,7 @@ class ModelLoader {
     WINDLASS_RETURN_IF_ERROR(tensors_.outcome());
     return weights;
   }
+  [[nodiscard]] const WeightSizes& sizes() const { return tensors_.sizes(); }
 
  private:
   // With room for so many numbers, and none of them.
@@ -321,25 +354,51 @@ WeightEnds ends_of(const ModelConfig& config, BlockRange blocks) {
           ends && !config.tie_word_embeddings};
 }
 
+std::int64_t WeightSizes::bytes(WeightFormat format) const {
+  const auto plain = static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t others = other_numbers * plain;
+  switch (format) {
+    case WeightFormat::kFp32: return matrix_numbers * plain + others;
+    case WeightFormat::kBf16: return matrix_numbers * 2 + others;
+    case WeightFormat::kInt8:
+    case WeightFormat::kFp8: return matrix_numbers + matrix_rows * plain + others;
+  }
+  return 0;
+}
+
+WeightSizes& WeightSizes::operator+=(const WeightSizes& more) {
+  matrix_numbers += more.matrix_numbers;
+  matrix_rows += more.matrix_rows;
+  other_numbers += more.other_numbers;
+  file_bytes += more.file_bytes;
+  return *this;
+}
+
 Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice,
-                                  WeightFormat format) {
-  return load_missing_weights(config, store, blocks, {}, {}, slice, format);
+                                  WeightFormat format, LoadProgress* progress) {
+  return load_missing_weights(config, store, blocks, {}, {}, slice, format, progress);
 }
 
 Result<ModelWeights> load_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
-                                          const ModelWeights& have, BlockRange held, TensorSlice slice, WeightFormat format) {
+                                          const ModelWeights& have, BlockRange held, TensorSlice slice, WeightFormat format,
+                                          LoadProgress* progress) {
   try {
-    return ModelLoader(config, store, slice, format).load(blocks, have, held);
+    return ModelLoader(config, store, slice, format, Reading::kNumbers, progress).load(blocks, have, held);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
                  fmt::format("{}: the weights do not fit into this machine's memory as {}", store.file(), to_string(format))};
   }
 }
 
-Result<void> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice,
-                           WeightFormat format) {
-  const auto found = ModelLoader(config, store, slice, format, Reading::kShapesAlone).load(blocks);
-  return found.ok() ? Result<void>() : found.error();
+Result<WeightSizes> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks, TensorSlice slice) {
+  return check_missing_weights(config, store, blocks, {}, {}, slice);
+}
+
+Result<WeightSizes> check_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                          const ModelWeights& have, BlockRange held, TensorSlice slice) {
+  ModelLoader loader(config, store, slice, WeightFormat::kFp32, Reading::kShapesAlone, nullptr);
+  WINDLASS_RETURN_IF_ERROR(loader.load(blocks, have, held));
+  return loader.sizes();
 }
 
 }  // namespace windlass::worker

@@ -10,6 +10,7 @@
 
 #include "planner/base/result.h"
 #include "worker/model/config.h"
+#include "worker/model/load_progress.h"
 #include "worker/model/safetensors.h"
 #include "worker/model/tensor_slice.h"
 #include "worker/model/weight_matrix.h"
@@ -80,10 +81,11 @@ struct WeightBytes {
 [[nodiscard]] WeightBytes bytes_of(const ModelWeights& weights);
 
 // Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight);
-// quantised, a row is read at a time, so that no matrix ever stands in memory as FP32.
+// quantised, a row is read at a time, so that no matrix ever stands in memory as FP32. `progress` is told what is read.
 // REQUIRES: `blocks` are blocks of the model, which can be cut into slice.ranks (check_tensor_parallel).
 [[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
-                                                TensorSlice slice = {}, WeightFormat format = WeightFormat::kFp32);
+                                                TensorSlice slice = {}, WeightFormat format = WeightFormat::kFp32,
+                                                LoadProgress* progress = nullptr);
 [[nodiscard]] inline Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store) {
   return load_weights(config, store, config.all_blocks());
 }
@@ -91,10 +93,26 @@ struct WeightBytes {
 // Of what load_weights() would give of `blocks`, that alone which `have` has not, whose layers are those of `held`.
 [[nodiscard]] Result<ModelWeights> load_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
                                                         const ModelWeights& have, BlockRange held, TensorSlice slice,
-                                                        WeightFormat format);
+                                                        WeightFormat format, LoadProgress* progress = nullptr);
 
-// Whether load_weights() would find every tensor as it should be; no number is read. Error: as there.
-[[nodiscard]] Result<void> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
-                                         TensorSlice slice, WeightFormat format);
+// How much some weights are.
+struct WeightSizes {
+  std::int64_t matrix_numbers = 0;  // of what a format quantises
+  std::int64_t matrix_rows = 0;     // of these, each with a scale where there are scales
+  std::int64_t other_numbers = 0;   // always FP32
+  std::int64_t file_bytes = 0;      // of the checkpoint, that are read for them
+
+  // In memory; bytes_of() of the loaded ones.
+  [[nodiscard]] std::int64_t bytes(WeightFormat format) const;
+  WeightSizes& operator+=(const WeightSizes& more);
+  bool operator==(const WeightSizes&) const = default;
+};
+
+// Whether load_weights() would find every tensor as it should be, and how much that is; no number is read. Error: as there.
+[[nodiscard]] Result<WeightSizes> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                                TensorSlice slice);
+// The same of load_missing_weights().
+[[nodiscard]] Result<WeightSizes> check_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
+                                                        const ModelWeights& have, BlockRange held, TensorSlice slice);
 
 }  // namespace windlass::worker

@@ -70,7 +70,10 @@ void KvExports::computed(const std::string& session, const KvRange& range, std::
 }
 
 void KvExports::completed(const std::string& session, const Sampled& first) {
-  grow(session, [&](Session& grows) { grows.first = first; });
+  grow(session, [&](Session& grows) {
+    grows.first = first;
+    grows.completed_s = clock_.now_s();
+  });
 }
 
 void KvExports::stop(const std::string& session) {
@@ -102,8 +105,13 @@ void KvExports::when_ready(const std::string& session, const std::string& hash, 
   then();
 }
 
-std::vector<std::string> KvExports::tick() {
-  std::vector<std::string> abandoned;
+void KvExports::drain() {
+  const std::scoped_lock lock(mutex_);
+  if (!draining_s_) draining_s_ = clock_.now_s();
+}
+
+std::vector<KvExports::Abandoned> KvExports::tick() {
+  std::vector<Abandoned> abandoned;
   Callbacks callbacks;
   {
     const std::scoped_lock lock(mutex_);
@@ -112,7 +120,13 @@ std::vector<std::string> KvExports::tick() {
       take(
           session, [&](const Waiter& waiter) { return now_s >= waiter.deadline_s; }, callbacks);
       const bool quiet = session.waiters.empty() && session.readers == 0;
-      if (quiet && session.asked_s && now_s - *session.asked_s > kLeaseS) abandoned.push_back(id);
+      if (!quiet) continue;
+      if (session.asked_s) {
+        if (now_s - *session.asked_s > kLeaseS) abandoned.push_back({id, kLeaseS});
+      } else if (draining_s_ && session.live && session.first &&
+                 now_s - std::max(*draining_s_, session.completed_s) > kUnaskedS) {
+        abandoned.push_back({id, kUnaskedS});
+      }
     }
   }
   for (const auto& each : callbacks) each();

@@ -40,9 +40,19 @@ class KvExports final : public KvSender {
   // Calls `then` once: at once when there is something to read() or to refuse; else when that comes, or from tick() when
   // kKvLongestWaitS have passed.
   void when_ready(const std::string& session, const std::string& hash, std::int64_t piece, std::function<void()> then);
-  // Answers those who have waited long enough; the sessions that somebody began to read and has not asked for in kLeaseS.
-  [[nodiscard]] std::vector<std::string> tick();
+  // A session that nobody wants.
+  struct Abandoned {
+    std::string session;
+    double silent_s = 0;  // for how long nobody has asked, at least
+    bool operator==(const Abandoned&) const = default;
+  };
+  // Answers those who have waited long enough; the sessions that somebody began to read and has not asked for in kLeaseS, and
+  // after drain() those that were computed and that nobody began to read in kUnaskedS.
+  [[nodiscard]] std::vector<Abandoned> tick();
   static constexpr double kLeaseS = 10;
+  static constexpr double kUnaskedS = 30;
+  // The worker is to end, or its blocks are to change: what nobody begins to read holds it up no longer than kUnaskedS.
+  void drain();
 
   struct Pieces {
     std::string bytes;            // kv_wire.h; none when nothing is ready
@@ -79,6 +89,7 @@ class KvExports final : public KvSender {
     std::vector<KvRange> pieces;
     std::vector<std::int32_t> blocks;
     std::optional<Sampled> first;
+    double completed_s = 0;         // when `first` came
     std::optional<double> asked_s;  // last
     int readers = 0;
     bool ends = false;  // as soon as its readers are done
@@ -107,6 +118,7 @@ class KvExports final : public KvSender {
   std::mutex mutex_;
   std::condition_variable read_done_;
   std::map<std::string, Session> sessions_;
+  std::optional<double> draining_s_;  // since
 };
 
 }  // namespace windlass::worker

@@ -40,6 +40,8 @@ constexpr int kTickMs = 100;
 constexpr double kLingerSeconds = 0.3;
 // How long answers other than generations may take to leave once the engine is idle.
 constexpr double kFlushSeconds = 5;
+// Between two lines about how far loading is.
+constexpr double kProgressSeconds = 2;
 constexpr int kEndedLooks = 25;
 constexpr int kEndedLookMs = 20;
 
@@ -327,8 +329,9 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     metrics.chain_bytes(direction).add(0);
   }
   for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
+  LoadProgress progress;
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file,
-                     flags.blocks.has_value(), fixed_blocks(flags)},
+                     flags.blocks.has_value(), fixed_blocks(flags), &progress},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     if (ranks.processes != nullptr) ranks.processes->kill();  // they load for nobody
@@ -346,8 +349,9 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
                             },
                             steps.post(), streams.stream()};
   const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};
-  ModelHost host(flags, clock, metrics, others, others_of_model);
+  ModelHost host(flags, clock, metrics, others, others_of_model, &progress);
   auto loading = std::async(std::launch::async, [&] { return host.load(); });
+  double told_s = clock.now_s() - kProgressSeconds;
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     // Where all ends because loading failed, loading says it better.
     if (const auto why = ranks.ended(); why && loading.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
@@ -357,6 +361,10 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
       spdlog::info("asked to stop while loading");
       spdlog::shutdown();
       std::_Exit(0);
+    }
+    if (clock.now_s() - told_s >= kProgressSeconds && !is_ready(loading)) {
+      told_s = clock.now_s();
+      spdlog::info("loading: {}", to_text(progress.now()));
     }
   }
   auto loaded = loading.get();

@@ -150,6 +150,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
+<<<<<<< HEAD
   // Answers with what `answer` does, or that it threw.
   void guarded(const http_request& request, const Token& token, const std::function<void()>& answer);
   // What goes through the tokenizer.
@@ -157,6 +158,10 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   ordered_json model_entry() const;
   // What computes the steps of chains that come over connections.
   std::shared_ptr<ChainStage> stage() const;
+=======
+  std::string models_body() const;
+  [[nodiscard]] std::string ready_body(Phase now) const;
+>>>>>>> 71f8d7cf48fb4ce43ca0fc080c76713e5ac8a6fa
   // What streams and questions of keys and values are answered from now.
   KvSource kv_source() const;
 };
@@ -277,8 +282,18 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   }
   if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
   const Phase now = phase.load();
-  send_response(request, now == Phase::kReady ? 200 : 503, fmt::format(R"({{"status":"{}"}})", texts_of(now).status),
-                "application/json", {}, token);
+  send_response(request, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
+}
+
+std::string HttpServer::Impl::ready_body(Phase now) const {
+  ordered_json body = {{"status", texts_of(now).status}};
+  if (now == Phase::kLoading && options.progress != nullptr) {
+    const LoadProgressNow progress = options.progress->now();
+    body["stage"] = to_string(progress.stage);
+    body["read_bytes"] = progress.read_bytes;
+    body["total_bytes"] = progress.total_bytes;
+  }
+  return body.dump();
 }
 
 KvSource HttpServer::Impl::kv_source() const {
@@ -745,9 +760,8 @@ void HttpServer::tick(const Served* served) {
   const double now_s = impl_->clock.now_s();
   if (served != nullptr && served->model) {
     const ServedModel* model = served->model.get();
-    for (const std::string& session : model->exports->tick()) {
-      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session,
-                   KvExports::kLeaseS);
+    for (const auto& [session, silent_s] : model->exports->tick()) {
+      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session, silent_s);
       model->engine->abandoned(session);
     }
     if (model->chains != nullptr) model->chains->tick();

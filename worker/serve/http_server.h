@@ -31,6 +31,7 @@ struct HttpServerOptions {
   std::string token_file;        // read at each change of role or blocks; empty: there are none
   bool some_blocks = false;      // it begins with some of the model's blocks alone; a worker that has these has no other role
   std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change, where nothing else forbids it
+  const LoadProgress* progress = nullptr;        // for /ready until serve(); outlives the server; null: it does not say
 };
 
 class HttpServer {

@@ -13,6 +13,8 @@
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/tensor_parallel.h"
+#include "worker/serve/host_memory.h"
+#include "worker/serve/memory_fit.h"
 
 namespace windlass::worker {
 namespace {
@@ -110,7 +112,8 @@ struct Parts {
 
 // On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks. Takes parts' shape, gives its
 // backend and bytes.
-Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, const TensorRanks& ranks, Parts& parts) {
+Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, const TensorRanks& ranks, LoadProgress& progress,
+                          Parts& parts) {
   const Shape& shape = parts.shape;
   WINDLASS_RETURN_IF_ERROR(cuda::check_cuda_model(shape.config));
   WINDLASS_ASSIGN_OR_RETURN(auto device, open_rank_device(flags, ranks));
@@ -130,15 +133,71 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
   }
   parts.bytes = {need.weights_bytes, need.as_plain_bytes};
   const WeightFormat format = cuda::source_format(flags.weights, flags.precision);
-  WINDLASS_ASSIGN_OR_RETURN(
-      parts.backend,
-      cuda::make_cuda_backend(
-          shape.config, [&](BlockRange blocks) { return load_weights(shape.config, store, blocks, options.slice(), format); },
-          std::move(device), options, ranks.lost));
+  WeightSizes sizes;
+  for (std::int64_t block = shape.blocks.first; block < shape.blocks.end; ++block) {  // as they are read
+    WINDLASS_ASSIGN_OR_RETURN(const WeightSizes of_block,
+                              check_weights(shape.config, store, {block, block + 1}, options.slice()));
+    sizes += of_block;
+  }
+  progress.expect(sizes.file_bytes);
+  progress.expect_kv_cache(options.kv_blocks * need.kv_block_bytes);
+  progress.enter(LoadStage::kWeights);
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend, cuda::make_cuda_backend(
+                                               shape.config,
+                                               [&](BlockRange blocks) {
+                                                 auto read = load_weights(shape.config, store, blocks, options.slice(), format,
+                                                                          &progress);
+                                                 if (blocks.end == shape.blocks.end)
+                                                   progress.enter(LoadStage::kKvCache);  // once these few are on the GPU
+                                                 return read;
+                                               },
+                                               std::move(device), options, ranks.lost));
   return {};
 }
 
-Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
+std::int64_t kv_cache_bytes(const Shape& shape) {
+  return shape.options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(shape.config, shape.blocks.size());
+}
+
+// Of the CPU backend's ranks. Errors as of check_weights().
+Result<HostMemoryNeed> host_memory_need(const ServeFlags& flags, const Shape& shape, const TensorStore& store) {
+  HostMemoryNeed need;
+  need.format = flags.weights;
+  need.kv_bytes_per_token = kv_bytes_per_token(shape.config, shape.blocks.size());
+  need.kv_tokens = shape.options.kv_blocks * kKvBlockTokens;
+  need.max_context_tokens = shape.sizes.max_context_tokens;
+  for (int rank = 0; rank < flags.tensor_parallel; ++rank) {
+    WINDLASS_ASSIGN_OR_RETURN(const WeightSizes sizes,
+                              check_weights(shape.config, store, shape.blocks, {rank, flags.tensor_parallel}));
+    if (rank == 0) need.rank_weights = sizes;
+    need.weights += sizes;
+  }
+  return need;
+}
+
+// Weights and backend of this rank. Where memory ends in spite of what was counted, the error says what was.
+Result<void> load_on_cpu(const TensorStore& store, const HostMemoryNeed& need, TensorSlice slice, LoadProgress& progress,
+                         Parts& parts) {
+  const Shape& shape = parts.shape;
+  const auto load = [&]() -> Result<void> {
+    parts.weights = std::make_unique<BlockWeights>(shape.config, slice, need.format);
+    WINDLASS_ASSIGN_OR_RETURN(const WeightSizes sizes, parts.weights->missing(store, shape.blocks));
+    progress.expect(sizes.file_bytes);
+    progress.expect_kv_cache(kv_cache_bytes(shape));
+    progress.enter(LoadStage::kWeights);
+    WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks, &progress));
+    parts.weights->add(std::move(weights), shape.blocks);
+    parts.bytes = bytes_of(*parts.weights->weights());
+    progress.enter(LoadStage::kKvCache);
+    WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
+    return {};
+  };
+  const Result<void> loaded = load();
+  if (loaded.ok() || loaded.error().code != ErrorCode::kResourceExhausted) return loaded;
+  return Error{loaded.error().code, fmt::format("{}: {}", loaded.error().message, to_text(need))};
+}
+
+Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks, LoadProgress& progress) {
   RankGroup* const group = ranks.group;
   Parts parts;
   WINDLASS_ASSIGN_OR_RETURN(parts.shape, shape_of(flags));
@@ -147,16 +206,18 @@ Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks) {
   WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
   parts.fingerprint = fingerprint_of(store, flags.weights);
   if (flags.backend == "cuda") {
-    WINDLASS_RETURN_IF_ERROR(load_on_cuda(flags, store, ranks, parts));
+    WINDLASS_RETURN_IF_ERROR(load_on_cuda(flags, store, ranks, progress, parts));
   } else {
     const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
-    parts.weights = std::make_unique<BlockWeights>(shape.config, slice, flags.weights);
-    WINDLASS_ASSIGN_OR_RETURN(ModelWeights weights, parts.weights->read(store, shape.blocks));
-    parts.weights->add(std::move(weights), shape.blocks);
-    parts.bytes = bytes_of(*parts.weights->weights());
-    WINDLASS_ASSIGN_OR_RETURN(parts.backend, make_cpu_backend(shape.config, parts.weights->weights(), shape.options));
+    WINDLASS_ASSIGN_OR_RETURN(const HostMemoryNeed need, host_memory_need(flags, shape, store));
+    // Of several ranks, rank 0 has looked before any of them took memory.
+    if (group == nullptr) WINDLASS_RETURN_IF_ERROR(check_memory(need, host_memory()));
+    WINDLASS_RETURN_IF_ERROR(load_on_cpu(store, need, slice, progress, parts));
   }
-  if (group != nullptr) WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
+  if (group != nullptr) {
+    progress.enter(LoadStage::kRanks);
+    WINDLASS_RETURN_IF_ERROR(meet_loaded(*group, parts.fingerprint));
+  }
   return parts;
 }
 
@@ -272,12 +333,20 @@ std::optional<std::string> fixed_blocks(const ServeFlags& flags) {
 }
 
 ModelHost::ModelHost(ServeFlags flags, const Clock& clock, const metrics::WorkerMetrics& metrics, OtherWorkers others,
-                     TensorRanks ranks)
-    : flags_(std::move(flags)), clock_(clock), metrics_(metrics), others_(std::move(others)), ranks_(std::move(ranks)) {}
+                     TensorRanks ranks, LoadProgress* progress)
+    : flags_(std::move(flags)),
+      clock_(clock),
+      metrics_(metrics),
+      others_(std::move(others)),
+      ranks_(std::move(ranks)),
+      progress_(progress) {}
 
 Result<Served> ModelHost::load() {
   const double started_s = clock_.now_s();
-  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_));
+  LoadProgress untold;
+  LoadProgress& progress = progress_ == nullptr ? untold : *progress_;
+  WINDLASS_ASSIGN_OR_RETURN(Parts parts, load_parts(flags_, ranks_, progress));
+  progress.enter(LoadStage::kTokenizer);
   if (ranks_.group != nullptr) {
     const ModelConfig& config = parts.shape.config;
     auto own = std::move(parts.backend);
@@ -324,13 +393,21 @@ Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
                              "({:016x})",
                              store.file(), found, fingerprint_)};
   }
-  WINDLASS_RETURN_IF_ERROR(check_weights(config_, store, blocks, {}, flags_.weights));
-  WINDLASS_RETURN_IF_ERROR(shape_of(flags_, config_, blocks));
+  WINDLASS_ASSIGN_OR_RETURN(const WeightSizes whole, check_weights(config_, store, blocks, {}));
+  WINDLASS_ASSIGN_OR_RETURN(const WeightSizes missing, weights_->missing(store, blocks));
+  WINDLASS_ASSIGN_OR_RETURN(const Shape now, shape_of(flags_, config_, blocks_));
+  WINDLASS_ASSIGN_OR_RETURN(const Shape then, shape_of(flags_, config_, blocks));
+  const bool only_more = blocks.first <= blocks_.first && blocks.end >= blocks_.end;
+  const std::int64_t cache_bytes = kv_cache_bytes(then) - kv_cache_bytes(now);
+  // What is dropped is gone before anything new is read; where nothing is, the cache that is there still is.
+  const std::int64_t growth = only_more ? missing.bytes(flags_.weights) + std::max<std::int64_t>(0, cache_bytes)
+                                        : whole.bytes(flags_.weights) - bytes_of(*weights_->weights()).held + cache_bytes;
+  WINDLASS_RETURN_IF_ERROR(check_growth(growth, host_memory()));
   if (blocks.first == 0 && texts_ == nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
   }
   Change change{blocks, std::move(store), std::nullopt};
-  if (blocks.first <= blocks_.first && blocks.end >= blocks_.end) {
+  if (only_more) {
     WINDLASS_ASSIGN_OR_RETURN(change.read, weights_->read(change.store, blocks));
   }
   return change;
@@ -367,11 +444,18 @@ Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags) {
   const RankGroupSizes sizes =
       flags.backend == "cuda" ? tensor_parallel_sizes(shape.config, cuda_options(shape, nullptr, flags), flags.tensor_parallel)
                               : tensor_parallel_sizes(shape.config, shape.options, flags.tensor_parallel);
-  return flags.tensor_rank == 0 ? RankGroup::create(sizes) : RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
+  if (flags.tensor_rank != 0) return RankGroup::join(flags.tensor_memory, flags.tensor_rank, sizes);
+  if (flags.backend == "cpu") {
+    WINDLASS_ASSIGN_OR_RETURN(const TensorStore store, TensorStore::open(flags.model_folder));
+    WINDLASS_ASSIGN_OR_RETURN(const HostMemoryNeed need, host_memory_need(flags, shape, store));
+    WINDLASS_RETURN_IF_ERROR(check_memory(need, host_memory()));
+  }
+  return RankGroup::create(sizes);
 }
 
 Result<void> serve_rank_part(const ServeFlags& flags, TensorRanks ranks) {
-  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, ranks));
+  LoadProgress untold;
+  WINDLASS_ASSIGN_OR_RETURN(const Parts parts, load_parts(flags, ranks, untold));
   return flags.backend == "cuda" ? serve_device_rank(*ranks.group, *parts.backend)
                                  : serve_tensor_rank(*ranks.group, *parts.backend);
 }

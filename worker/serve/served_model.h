@@ -61,7 +61,11 @@ struct Served {
   // Requests, or sessions of other workers', that are here.
   [[nodiscard]] std::int64_t in_flight() const { return model ? model->engine->in_flight() : blocks->stage->sessions(); }
   // Takes nothing new from now on.
-  void drain() const { model ? model->engine->drain() : blocks->stage->drain(); }
+  void drain() const {
+    if (!model) return blocks->stage->drain();
+    model->engine->drain();
+    model->exports->drain();
+  }
 };
 
 // The blocks that the flags ask for, of the model's. Error: kInvalidArgument naming the flag.
@@ -84,7 +88,7 @@ struct OtherWorkers {
 };
 
 // What the ranks of --tensor-parallel share: made by rank 0, joined by the others. Error: as check_tensor_parallel() and
-// RankGroup; those of the model's config.
+// RankGroup; those of the model's config; on CPUs, at rank 0, as check_memory() and check_weights().
 [[nodiscard]] Result<std::shared_ptr<RankGroup>> open_rank_group(const ServeFlags& flags);
 
 // The other ranks, where there are any, and who is told that one of them, or the GPU, is lost; on any thread.
@@ -99,9 +103,9 @@ struct TensorRanks {
 // One thread at a time.
 class ModelHost {
  public:
-  // REQUIRES: clock, metrics and ranks.group outlive this and what it gives.
+  // `progress` is told how far load() is. REQUIRES: clock, metrics, ranks.group and progress outlive this and what it gives.
   ModelHost(ServeFlags flags, const Clock& clock, const metrics::WorkerMetrics& metrics, OtherWorkers others,
-            TensorRanks ranks = {});
+            TensorRanks ranks = {}, LoadProgress* progress = nullptr);
 
   // The blocks that the flags ask for; once. Errors name the file or flag, the field, found and allowed. With ranks it waits
   // until all have loaded their part.
@@ -137,6 +141,7 @@ class ModelHost {
   const metrics::WorkerMetrics& metrics_;
   const OtherWorkers others_;
   const TensorRanks ranks_;
+  LoadProgress* const progress_;             // may be null
   ModelConfig config_;                       // from load() on, like the following
   std::uint64_t fingerprint_ = 0;            // of the whole model's weights, as they are computed with
   std::shared_ptr<const ModelTexts> texts_;  // once the first block has been here

@@ -282,17 +282,26 @@ TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
   EXPECT_THAT(one.process->log(), HasSubstr("this worker has nothing to serve"));
 }
 
-// Given a worker whose memory has no room for the KV cache of more blocks, it goes on with those that it has.
+// Given a worker whose memory has no room for the KV cache of more blocks, it goes on with those that it has, without a pause:
+// it says how much is missing. Given one that has nearly enough, which is let try, it goes on with them, too.
 TEST_F(ChangingBlocks, NoRoomForTheCache) {
-  // 512 bytes of keys and values for each position and block.
+  // 512 bytes of keys and values for each position and block: 205 MB a block, so that two more take 410 MB.
   const One one = with({"--blocks", "0:1", "--kv-cache-tokens", "400000"});
   std::ifstream status("/proc/" + std::to_string(one.process->id()) + "/statm");
   std::uint64_t pages = 0;
   status >> pages;
-  const rlim_t limit = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + 250'000'000;  // cache: 205 MB a block
-  const rlimit address_space{limit, limit};
-  ASSERT_EQ(::prlimit(one.process->id(), RLIMIT_AS, &address_space, nullptr), 0);
-  const Answer refused = change(one, "0:3");
+  const auto change_with_room = [&](rlim_t bytes) {
+    const rlim_t limit = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+    const rlimit address_space{limit, RLIM_INFINITY};
+    EXPECT_EQ(::prlimit(one.process->id(), RLIMIT_AS, &address_space, nullptr), 0);
+    return change(one, "0:3");
+  };
+  const Answer missing = change_with_room(250'000'000);
+  EXPECT_EQ(missing.status, 500) << missing.body;
+  EXPECT_THAT(missing.body, HasSubstr("memory: 0.1"));
+  EXPECT_THAT(missing.body, HasSubstr("GB are missing: 0.41 GB more are needed"));
+  EXPECT_THAT(missing.body, HasSubstr("this worker goes on with 0:1"));
+  const Answer refused = change_with_room(402'000'000);
   EXPECT_EQ(refused.status, 500) << refused.body;
   EXPECT_THAT(refused.body, HasSubstr("a KV cache of 400000 tokens"));
   EXPECT_THAT(refused.body, HasSubstr("this worker goes on with 0:1"));

@@ -13,6 +13,7 @@ using testing::Answer;
 using testing::ask;
 using testing::Connection;
 using testing::eventually;
+using testing::free_port;
 using ::testing::HasSubstr;
 using testing::kProgram;
 using testing::metric;
@@ -220,6 +221,101 @@ TEST_F(Worker, IsProfiled) {
   const std::string text{std::istreambuf_iterator<char>(yaml), {}};
   EXPECT_THAT(text, HasSubstr("kind: PerformanceProfile"));
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(rows), {}, '\n'), 1 + 3 * 2 * 2);
+}
+
+// A checkpoint of zeros, so large that reading it takes a while, which takes no room on the disk: in place of the one that is
+// there, whose tensors it has in other sizes.
+void make_large(const std::filesystem::path& folder, std::int64_t layers, std::int64_t hidden, std::int64_t intermediate) {
+  json config;
+  std::ifstream(folder / "config.json") >> config;
+  config["hidden_size"] = hidden;
+  config["intermediate_size"] = intermediate;
+  config["num_hidden_layers"] = layers;
+  config["head_dim"] = 32;
+  std::ofstream(folder / "config.json") << config;
+  const std::int64_t q = config["num_attention_heads"].get<std::int64_t>() * 32;
+  const std::int64_t kv = config["num_key_value_heads"].get<std::int64_t>() * 32, vocab = config["vocab_size"];
+  json header;
+  std::int64_t bytes = 0;
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    const std::int64_t begin = bytes;
+    std::int64_t numbers = 1;
+    for (const std::int64_t extent : shape) numbers *= extent;
+    bytes += 4 * numbers;
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, bytes}}};
+  };
+  add("model.embed_tokens.weight", {vocab, hidden});
+  add("lm_head.weight", {vocab, hidden});
+  add("model.norm.weight", {hidden});
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) add(layer + norm + ".weight", {hidden});
+    add(layer + "self_attn.q_proj.weight", {q, hidden});
+    add(layer + "self_attn.k_proj.weight", {kv, hidden});
+    add(layer + "self_attn.v_proj.weight", {kv, hidden});
+    add(layer + "self_attn.o_proj.weight", {hidden, q});
+    add(layer + "mlp.gate_proj.weight", {intermediate, hidden});
+    add(layer + "mlp.up_proj.weight", {intermediate, hidden});
+    add(layer + "mlp.down_proj.weight", {hidden, intermediate});
+  }
+  const std::string text = header.dump();
+  const std::uint64_t size = text.size();
+  std::ofstream file(folder / "model.safetensors", std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(&size), sizeof(size));
+  file << text;
+  file.close();
+  std::filesystem::resize_file(folder / "model.safetensors", sizeof(size) + size + static_cast<std::uint64_t>(bytes));
+}
+
+// Given a model that takes a while to be read, /ready tells how much of how much has been, never less than before, and so does
+// the log; once it is ready /ready says that alone.
+TEST_F(Worker, TellsHowFarLoadingIs) {
+  make_model();
+  make_large(model(), 6, 1024, 8192);
+  port_ = free_port();
+  Process worker({kProgram, "--model", model().string(), "--port", std::to_string(port_), "--weights", "int8"},
+                 folder_ / "worker.log");
+  std::int64_t told = 0, last = 0;
+  Answer answer;
+  ASSERT_TRUE(eventually([&] {
+// Given a KV cache that no machine has room for, or one beyond the limit of the process, the worker ends before it loads, alone
+// and as several ranks; it says how much is missing, what it counted, which limit that is and what would fit, and that does.
+TEST_F(Worker, SaysWhatDoesNotFitIntoMemory) {
+  make_model();
+  const auto run = [&](const std::string& limit, const std::vector<std::string>& more) {
+    std::string command = limit + "exec '" + kProgram + "' --model '" + model().string() + "' --port " +
+                          std::to_string(free_port()) + " --name tiny";
+    for (const std::string& word : more) command += " " + word;
+    Process worker({"/bin/bash", "-c", command}, folder_ / "worker.log");
+    EXPECT_EQ(worker.wait(), 1);
+    return worker.log();
+  };
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string log = run("", {"--kv-cache-tokens", "4294967296", "--tensor-parallel", ranks});
+    EXPECT_THAT(log, ::testing::ContainsRegex("memory: [0-9]+[.][0-9]+ GB are missing: weights take 0.00 GB as fp32 and a KV "
+                                              "cache of 4294967296 tokens 6597.07 GB, of [0-9.]+ GB that are left"));
+    EXPECT_THAT(log, ::testing::ContainsRegex("--kv-cache-tokens [0-9]+ would fit"));
+  }
+  const std::string limited = run("ulimit -v 5000000; ", {"--kv-cache-tokens", "4000000"});
+  EXPECT_THAT(limited, ::testing::ContainsRegex("GB are missing: .*[(](ulimit -v|MemAvailable|/sys/fs/cgroup/.*)[)]"));
+  std::smatch fits;
+  ASSERT_TRUE(std::regex_search(limited, fits, std::regex("--kv-cache-tokens ([0-9]+) would fit"))) << limited;
+  EXPECT_LT(std::stoll(fits[1]), 4'000'000);
+}
+
+    answer = ask(port_, "GET", "/ready");
+    if (answer.status != 503) return answer.status == 200 || worker.ended();
+    const json body = json::parse(answer.body);
+    EXPECT_EQ(body["status"], "loading");
+    const std::int64_t read = body["read_bytes"], total = body["total_bytes"];
+    EXPECT_GE(read, last);
+    if (body["stage"] == "weights" && read > last && read < total) ++told;
+    last = read;
+    return false;
+  })) << worker.log();
+  EXPECT_EQ(answer.body, R"({"status":"ready"})") << worker.log();
+  EXPECT_GT(told, 0);
+  EXPECT_THAT(worker.log(), ::testing::ContainsRegex("loading: (looking at the files|read [0-9.]+ of 0.6[0-9] GB of weights)"));
 }
 
 // Given a limit on a request's time, a stream that is longer ends with an error event and no [DONE], a whole answer is 504, and

@@ -412,13 +412,39 @@ TEST(KvTransfer, WhatNobodyAsksForIsGivenUp) {
   pair.clock.now = KvExports::kLeaseS;
   EXPECT_TRUE(pair.exports.tick().empty());
   pair.clock.now += 0.5;
-  EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(name_of(1)));
+  EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(KvExports::Abandoned{name_of(1), KvExports::kLeaseS}));
   const auto event = pair.prefill.abandoned(name_of(1));
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->finish, FinishReason::kCancelled);
   EXPECT_FALSE(pair.prefill.abandoned(name_of(1)).has_value());
   EXPECT_EQ(pair.prefill.load().held, 1);
   EXPECT_TRUE(pair.exports.tick().empty());
+}
+
+// Given a worker that drains and prompts that nobody begins to take: each is given up when it has been drained for so long, or
+// been computed for so long where that came later; one that is still to be computed stays, and so does one that somebody reads.
+TEST(KvTransfer, ADrainDoesNotWaitForWhatNobodyBeginsToTake) {
+  Pair pair;
+  for (RequestId id : {1, 2}) pair.begin(id, greedy({1, 2, static_cast<std::int32_t>(id)}, 5));
+  pair.record_prefill(pair.prefill.step());
+  pair.go_on(2, greedy({1, 2, 2}, 5));
+  static_cast<void>(pair.decode.step());
+  pair.clock.now = 100;
+  EXPECT_TRUE(pair.exports.tick().empty());
+  pair.exports.drain();
+  pair.begin(3, greedy({1, 2, 3}, 5));
+  pair.clock.now = 100 + KvExports::kUnaskedS - 5;
+  EXPECT_TRUE(answer_from(pair.exports, pair.questions[0].question).ok());
+  pair.record_prefill(pair.prefill.step());
+  pair.exports.drain();  // a second time changes nothing
+  EXPECT_TRUE(pair.exports.tick().empty());
+  pair.clock.now = 100 + KvExports::kUnaskedS + 1;
+  EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(KvExports::Abandoned{name_of(1), KvExports::kUnaskedS}));
+  ASSERT_TRUE(pair.prefill.abandoned(name_of(1)).has_value());
+  EXPECT_TRUE(answer_from(pair.exports, pair.questions[0].question).ok());
+  pair.clock.now = 100 + 2 * KvExports::kUnaskedS - 4;
+  EXPECT_TRUE(answer_from(pair.exports, pair.questions[0].question).ok());
+  EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(KvExports::Abandoned{name_of(3), KvExports::kUnaskedS}));
 }
 
 // Given a cache full of prompts that are held for others, a whole request gets the room that it needs, and no more; another

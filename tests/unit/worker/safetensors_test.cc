@@ -11,6 +11,8 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/model_files.h"
 #include "tests/unit/worker/reference_model.h"
+#include "worker/model/block_weights.h"
+#include "worker/model/load_progress.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker {
@@ -18,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::safetensors_bytes;
 using testing::TemporaryFolder;
@@ -107,6 +110,16 @@ TEST(Safetensors, NamesMissingFiles) {
   EXPECT_THAT(store.error().message, HasSubstr("model-00001-of-00002.safetensors"));
   write_bytes(folder.path() / "model.safetensors.index.json", R"({"weight_map":{"a":"../secret"}})");
   EXPECT_THAT(TensorStore::open(folder.path()).error().message, HasSubstr("weight_map['a']: found '../secret'"));
+}
+
+// Given a folder, or a file without a byte, in the place of the weights, the error says which.
+TEST(Safetensors, SaysWhatCannotBeMapped) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "model.safetensors");
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: is a folder"));
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  write_bytes(folder.path() / "model.safetensors", "");
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: is empty"));
 }
 
 // Given two shards and an index, tensors of both are found.
@@ -269,6 +282,64 @@ TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   const auto weights = load_weights(config_, *store);
   ASSERT_TRUE(weights.ok()) << weights.error().message;
   EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
+}
+
+// Given models of all kinds, whole, in part and for one of two ranks, what is counted beforehand is what the loaded weights
+// take in each format, and what is told while they are read comes to the bytes that were to be expected.
+TEST_F(Weights, AreCountedBeforeTheyAreRead) {
+  for (const Architecture architecture : {Architecture::kLlama, Architecture::kQwen2, Architecture::kQwen3,
+                                          Architecture::kMixtral, Architecture::kQwen3Moe, Architecture::kOpt}) {
+    make(architecture);
+    const auto store = TensorStore::open(folder_.path());
+    ASSERT_TRUE(store.ok());
+    for (const BlockRange blocks : {config_.all_blocks(), BlockRange{0, 1}, BlockRange{1, config_.layers}}) {
+      for (const TensorSlice slice : {TensorSlice{}, TensorSlice{1, 2}}) {
+        const auto sizes = check_weights(config_, *store, blocks, slice);
+        ASSERT_TRUE(sizes.ok()) << sizes.error().message;
+        for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
+          LoadProgress progress;
+          const auto weights = load_weights(config_, *store, blocks, slice, format, &progress);
+          ASSERT_TRUE(weights.ok()) << weights.error().message;
+          EXPECT_EQ(sizes->bytes(format), bytes_of(*weights).held) << to_string(architecture) << " " << to_string(format);
+          EXPECT_EQ(progress.now().read_bytes, sizes->file_bytes) << to_string(architecture) << " " << to_string(format);
+        }
+      }
+    }
+    std::int64_t whole_file = 0;
+    for (const auto& [name, tensor] : store->tensors()) whole_file += static_cast<std::int64_t>(tensor.bytes.size());
+    EXPECT_EQ(check_weights(config_, *store, config_.all_blocks(), {})->file_bytes, whole_file);
+  }
+}
+
+// Given a model's first block that is here, what is counted as missing for two is what is read then.
+TEST_F(Weights, WhatIsMissingIsCounted) {
+  const auto store = TensorStore::open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  BlockWeights weights(config_, {}, WeightFormat::kBf16);
+  auto first = weights.read(*store, {0, 1});
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  weights.add(std::move(first).value(), {0, 1});
+  const auto counted = weights.missing(*store, {0, 2});
+  const auto read = weights.read(*store, {0, 2});
+  ASSERT_TRUE(counted.ok() && read.ok());
+  EXPECT_EQ(counted->bytes(WeightFormat::kBf16), bytes_of(*read).held);
+  EXPECT_LT(counted->matrix_numbers, check_weights(config_, *store, {0, 2}, {})->matrix_numbers);
+}
+
+// Given each stage of loading, people are told how far it is; before anything is known, too.
+TEST(LoadProgress, IsToldInWords) {
+  LoadProgress progress;
+  EXPECT_EQ(to_text(progress.now()), "looking at the files");
+  progress.enter(LoadStage::kWeights);
+  EXPECT_EQ(to_text(progress.now()), "read 0.00 of 0.00 GB of weights (0%)");
+  progress.expect(5'000'000'000);
+  progress.expect_kv_cache(2'147'483'648);
+  progress.read(600'000'000);
+  progress.read(600'000'000);
+  EXPECT_EQ(to_text(progress.now()), "read 1.20 of 5.00 GB of weights (24%)");
+  progress.enter(LoadStage::kKvCache);
+  EXPECT_EQ(to_text(progress.now()), "making a KV cache of 2.15 GB");
+  EXPECT_EQ(progress.now(), (LoadProgressNow{LoadStage::kKvCache, 1'200'000'000, 5'000'000'000, 2'147'483'648}));
 }
 
 // Given a model with experts in two shards, with the tensors of an expert in both, its weights are those of one file; an expert

@@ -1,0 +1,42 @@
+// LoadProgress: how far a model's loading is, for who waits for it.
+//
+// Written by the thread that loads, read by any. Plain atomics: a reader may meet a stage with the numbers of a moment before.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace windlass::worker {
+
+enum class LoadStage { kFiles, kWeights, kKvCache, kRanks, kTokenizer };
+// As /ready has it: "files", "weights", "kv_cache", "ranks", "tokenizer".
+[[nodiscard]] const char* to_string(LoadStage stage);
+
+// Of one moment.
+struct LoadProgressNow {
+  LoadStage stage = LoadStage::kFiles;
+  std::int64_t read_bytes = 0;      // of the checkpoint's tensors, as this worker, or this rank, needs them
+  std::int64_t total_bytes = 0;     // 0 until that is known
+  std::int64_t kv_cache_bytes = 0;  // 0 until that is known
+
+  bool operator==(const LoadProgressNow&) const = default;
+};
+// For a person: "read 1.20 of 5.50 GB of weights (21%)".
+[[nodiscard]] std::string to_text(const LoadProgressNow& progress);
+
+class LoadProgress {
+ public:
+  void enter(LoadStage stage) { stage_ = stage; }
+  void expect(std::int64_t bytes) { total_bytes_ = bytes; }
+  void read(std::int64_t bytes) { read_bytes_ += bytes; }
+  void expect_kv_cache(std::int64_t bytes) { kv_cache_bytes_ = bytes; }
+
+  [[nodiscard]] LoadProgressNow now() const { return {stage_, read_bytes_, total_bytes_, kv_cache_bytes_}; }
+
+ private:
+  std::atomic<LoadStage> stage_{LoadStage::kFiles};
+  std::atomic<std::int64_t> read_bytes_{0}, total_bytes_{0}, kv_cache_bytes_{0};
+};
+
+}  // namespace windlass::worker

@@ -1,0 +1,82 @@
+// See memory_fit.h.
+#include "worker/serve/memory_fit.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "worker/backend/backend.h"
+
+namespace windlass::worker {
+namespace {
+
+// Of what is left: as much more is let pass, since that is an estimate, and as much less is what advice reckons with, since a
+// process takes more than weights and cache.
+constexpr std::int64_t kMarginShare = 20;
+
+double in_gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+bool fits(std::int64_t bytes, const MemoryRoom& room) { return bytes <= room.bytes + room.bytes / kMarginShare; }
+
+// Tokens of KV cache for which there is room beside weights in this format; whole blocks.
+std::int64_t tokens_beside(const HostMemoryNeed& need, const WeightSizes& weights, WeightFormat format,
+                           const MemoryRoom& room) {
+  const std::int64_t left = room.bytes - room.bytes / kMarginShare - weights.bytes(format);
+  return std::max<std::int64_t>(0, left) / need.kv_bytes_per_token / kKvBlockTokens * kKvBlockTokens;
+}
+
+// The flags of a KV cache of so many tokens, which may be less than a context.
+std::string cache_flags(const HostMemoryNeed& need, std::int64_t tokens) {
+  const std::string cache = fmt::format("--kv-cache-tokens {}", tokens);
+  return tokens < need.max_context_tokens ? fmt::format("--max-context-tokens {} {}", tokens, cache) : cache;
+}
+
+std::string what_would_fit(const HostMemoryNeed& need, const WeightSizes& weights, const MemoryRoom& room) {
+  if (const std::int64_t tokens = tokens_beside(need, weights, need.format, room); tokens > 0)
+    return cache_flags(need, tokens) + " would fit";
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
+    if (weights.bytes(format) >= weights.bytes(need.format)) continue;
+    const std::int64_t tokens = tokens_beside(need, weights, format, room);
+    if (tokens == 0) continue;
+    return fmt::format("--weights {} ({:.2f} GB) would fit{}", to_string(format), in_gb(weights.bytes(format)),
+                       tokens < need.kv_tokens ? " with " + cache_flags(need, tokens) : "");
+  }
+  return "no format of --weights would fit; some of the model's blocks may (--blocks)";
+}
+
+std::string need_text(const HostMemoryNeed& need, const WeightSizes& weights) {
+  return fmt::format("weights take {:.2f} GB as {} and a KV cache of {} tokens {:.2f} GB", in_gb(weights.bytes(need.format)),
+                     to_string(need.format), need.kv_tokens, in_gb(need.kv_bytes()));
+}
+
+Error too_much(std::int64_t bytes, const MemoryRoom& room, const std::string& more) {
+  return {ErrorCode::kResourceExhausted, fmt::format("memory: {:.2f} GB are missing: {}, of {:.2f} GB that are left ({})",
+                                                     in_gb(bytes - room.bytes), more, in_gb(room.bytes), room.limit)};
+}
+
+Result<void> check_within(const HostMemoryNeed& need, const WeightSizes& weights, const std::optional<MemoryRoom>& room) {
+  const std::int64_t bytes = weights.bytes(need.format) + need.kv_bytes();
+  if (!room || fits(bytes, *room)) return {};
+  Error error = too_much(bytes, *room, need_text(need, weights));
+  error.message += "; " + what_would_fit(need, weights, *room);
+  return error;
+}
+
+}  // namespace
+
+std::string to_text(const HostMemoryNeed& need) { return need_text(need, need.weights); }
+
+Result<void> check_memory(const HostMemoryNeed& need, const HostMemory& memory) {
+  WINDLASS_RETURN_IF_ERROR(check_within(need, need.weights, memory.shared));
+  return check_within(need, need.rank_weights, memory.address_space);
+}
+
+Result<void> check_growth(std::int64_t bytes, const HostMemory& memory) {
+  for (const auto* room : {&memory.shared, &memory.address_space}) {
+    if (!*room || fits(bytes, **room)) continue;
+    return too_much(bytes, **room, fmt::format("{:.2f} GB more are needed", in_gb(bytes)));
+  }
+  return {};
+}
+
+}  // namespace windlass::worker
