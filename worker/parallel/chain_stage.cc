@@ -331,14 +331,18 @@ void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
   if (!is_session_id(session)) return answered(refusal(400, "row: found no name of a session"));
   std::shared_ptr<const std::string> kept;
   std::vector<std::string> hops;
+  bool over = false;
   {
     const std::scoped_lock lock(mutex);
     const auto it = sessions.find(session);
-    if (stopping || it == sessions.end()) return answered(sessions_over(std::span(&session, 1)));
-    it->second->heard_s = clock.now_s();
-    kept = it->second->row;
-    hops = it->second->next_hops;
+    over = stopping || it == sessions.end();
+    if (!over) {
+      it->second->heard_s = clock.now_s();
+      kept = it->second->row;
+      hops = it->second->next_hops;
+    }
   }
+  if (over) return answered(sessions_over(std::span(&session, 1)));
   if (!hops.empty()) {
     const std::size_t most = static_cast<std::size_t>(options.model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
     post({hops.front(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, hops.size() - 1), most},

@@ -5,14 +5,19 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "worker/model/safetensors.h"
+#include "worker/model/shown.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -23,6 +28,9 @@ constexpr double kSilentS = 5;
 constexpr double kNothingTakenS = KvExports::kLeaseS;
 // Of one frame: what a core's cache holds, so that copies on both sides find it there.
 constexpr std::size_t kPieceBytes = 1U << 20U;
+constexpr std::size_t kTextBytes = 64U << 10U;
+// Who could not be reached is not tried again for so long: finding out may take a second.
+constexpr std::chrono::seconds kUnreachable{60};
 
 // What the receiver says first.
 struct KvHello {
@@ -50,8 +58,8 @@ bool send_text(int socket, KvFrameKind kind, std::string text) {
 // Where streams wait for their next piece.
 class KvStreamServer::Waits {
  public:
-  // Until the exports call back, or end(); after twice as long as they should, whatever they did.
-  void until_ready(KvExports& exports, const std::string& session, const std::string& hash, std::int64_t piece) {
+  // Until the exports call back, or end(): then false; after twice as long as they should, whatever they did.
+  [[nodiscard]] bool until_ready(KvExports& exports, const std::string& session, const std::string& hash, std::int64_t piece) {
     const auto ready = std::make_shared<bool>(false);
     exports.when_ready(session, hash, piece, [all = all_, ready] {
       const std::scoped_lock lock(all->mutex);
@@ -60,6 +68,7 @@ class KvStreamServer::Waits {
     });
     std::unique_lock lock(all_->mutex);
     all_->changed.wait_for(lock, std::chrono::duration<double>(2 * kKvLongestWaitS), [&] { return *ready || all_->ends; });
+    return !all_->ends;
   }
   void end() {
     const std::scoped_lock lock(all_->mutex);
@@ -96,28 +105,37 @@ class Sending {
   }
 
  private:
-  // Whether the stream goes on. What is served is asked for each time: a stream does not hold up a change of blocks.
+  // Whether the stream goes on. What is served is asked for each time, and never held while something is sent: a stream holds
+  // up no change of blocks.
   bool send_more() {
-    const KvSource from = source_();
-    if (from.exports == nullptr) return refuse("this worker has no sessions now");
-    KvExports& exports = *from.exports;
-    waits_.until_ready(exports, session_, hash_, next_);
-    const auto found = exports.ready(session_, hash_, next_);
+    Result<KvExports::Ready> found = none_now();
+    std::function<void(const std::string&)> taken;
+    if (const KvSource from = source_(); from.exports != nullptr) {
+      if (!waits_.until_ready(*from.exports, session_, hash_, next_)) return false;
+      found = from.exports->ready(session_, hash_, next_);
+      taken = from.taken;
+    }
     if (!found.ok()) return refuse(found.error().message);
     if (found->pieces.empty() && !found->last) return send_text(socket_, KvFrameKind::kWaiting, "");
     for (const KvRange& piece : found->pieces) {
-      if (!send_piece(exports, piece)) return false;
+      if (!send_piece(piece)) return false;
     }
     next_ = found->next;
     if (!found->last) return true;
-    if (send_text(socket_, KvFrameKind::kEnd, first_token_text(*found->last))) from.taken(session_);
+    if (send_text(socket_, KvFrameKind::kEnd, first_token_text(*found->last))) taken(session_);
     return false;
   }
+  static Error none_now() { return {ErrorCode::kNotFound, "this worker has no sessions now"}; }
 
   // In frames. Nothing of the cache is held while a frame is sent: a slow receiver holds nobody up.
-  bool send_piece(KvExports& exports, const KvRange& piece) {
-    const KvShape shape = exports.kv_shape();
-    const bool bf16 = takes_bf16_ && exports.kv_is_bf16();
+  bool send_piece(const KvRange& piece) {
+    KvShape shape;
+    bool bf16 = false;
+    if (const KvSource from = source_(); from.exports != nullptr) {
+      shape = from.exports->kv_shape();
+      bf16 = takes_bf16_ && from.exports->kv_is_bf16();
+    }
+    if (shape.values == 0) return refuse(none_now().message);
     const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPieceBytes / sizeof(float)) / shape.values);
     for (std::int64_t done = 0; done < piece.tokens; done += most) {
       const KvRange part{piece.layer, piece.start + done, std::min(most, piece.tokens - done)};
@@ -125,8 +143,7 @@ class Sending {
       values_.resize(std::max(values_.size(), count));
       KvPieceHead head = kv_piece_head(part);
       const std::size_t bytes = sizeof(head) + count * (bf16 ? sizeof(std::uint16_t) : sizeof(float));
-      if (const auto copied = exports.copy(session_, part, bytes, values_.data()); !copied.ok())
-        return refuse(copied.error().message);
+      if (const auto copied = copy(part, bytes); !copied.ok()) return refuse(copied.error().message);
       void* numbers = values_.data();
       if (bf16) {
         halves_.resize(std::max(halves_.size(), count));
@@ -138,6 +155,11 @@ class Sending {
       if (!send_all(socket_, parts)) return false;
     }
     return true;
+  }
+
+  Result<void> copy(const KvRange& part, std::size_t bytes) {
+    const KvSource from = source_();
+    return from.exports == nullptr ? none_now() : from.exports->copy(session_, part, bytes, values_.data());
   }
 
   bool refuse(const std::string& why) {
@@ -177,7 +199,9 @@ class Receiving {
     for (;;) {
       KvFrame frame{};
       if (!receive_all(socket_, &frame, sizeof(frame))) return lost("it broke off");
-      if (frame.bytes > question_.most_bytes) return lost("found a frame that is longer than the prompt");
+      const bool piece = frame.kind == KvFrameKind::kPiece || frame.kind == KvFrameKind::kPieceBf16;
+      const std::size_t most = piece ? sizeof(KvPieceHead) + std::max(kPieceBytes, question_.token_bytes) : kTextBytes;
+      if (frame.bytes > most) return lost(fmt::format("found a frame of {} bytes, allowed are {}", frame.bytes, most));
       switch (frame.kind) {
         case KvFrameKind::kPiece:
         case KvFrameKind::kPieceBf16: WINDLASS_RETURN_IF_ERROR(take_piece(frame)); break;
@@ -190,7 +214,7 @@ class Receiving {
           std::string text(frame.bytes, '\0');
           if (!receive_all(socket_, text.data(), text.size())) return lost("it broke off");
           if (frame.kind == KvFrameKind::kEnd) return text;
-          return Error{ErrorCode::kUnavailable, std::move(text)};
+          return lost(shown(nlohmann::json(std::move(text))));
         }
         default: return lost("found a damaged frame");
       }
@@ -237,14 +261,48 @@ Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& 
 
 KvStreamServer::~KvStreamServer() { waits_->end(); }
 
+struct KvStreamClient::Shared {
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Whether it was tried in vain not long ago.
+  [[nodiscard]] bool is_unreachable(const std::string& where) {
+    const std::scoped_lock lock(mutex);
+    const Time now = std::chrono::steady_clock::now();
+    std::erase_if(unreachable, [&](const auto& each) { return now > each.second + kUnreachable; });
+    return unreachable.count(where) > 0;
+  }
+  void note_unreachable(const std::string& where) {
+    const std::scoped_lock lock(mutex);
+    unreachable[where] = std::chrono::steady_clock::now();
+  }
+
+  std::mutex mutex;
+  std::map<std::string, Time> unreachable;  // addresses with ports of streams
+  TcpConnections connections;               // ends first
+};
+
+KvStreamClient::KvStreamClient() : shared_(std::make_shared<Shared>()) {}
+KvStreamClient::~KvStreamClient() { shared_->connections.end(); }
+
 KvImports::Stream KvStreamClient::stream() {
-  return [this](const KvQuestion& question, int port, const KvStreamSink& sink) {
-    const bool added =
-        connections_.add([address = question.address, port] { return connect_to(address, port); },
-                         [question, sink](const Result<int>& socket) {
-                           sink.end(socket.ok() ? Receiving(*socket, question, sink).run() : lost(socket.error().message));
-                         });
-    if (!added) sink.end(lost("found too many others"));
+  return [shared = shared_](const KvQuestion& question, int port, const KvStreamSink& sink) {
+    const std::string where = fmt::format("{} {}", question.address, port);
+    if (shared->is_unreachable(where)) return sink.end(lost("its port could not be reached a while ago"));
+    const auto receive = [question, sink, where, known = shared.get()](const Result<int>& socket) {
+      if (!socket.ok()) {
+        known->note_unreachable(where);
+        return sink.end(lost(socket.error().message));
+      }
+      Result<std::string> first = lost("no memory for it");
+      try {
+        first = Receiving(*socket, question, sink).run();
+      } catch (const std::bad_alloc&) {
+        // as it says
+      }
+      sink.end(first);
+    };
+    if (!shared->connections.add([address = question.address, port] { return connect_to(address, port); }, receive))
+      sink.end(lost("found no thread for it"));
   };
 }
 

@@ -49,11 +49,18 @@ class KvStreamServer {
 
 class KvStreamClient {
  public:
-  // Streams from that port of the worker that the question names. REQUIRES: this outlives it.
+  KvStreamClient();
+  // Breaks all streams off; from now on none begins.
+  ~KvStreamClient();
+  KvStreamClient(const KvStreamClient&) = delete;
+  KvStreamClient& operator=(const KvStreamClient&) = delete;
+
+  // Streams from that port of the worker that the question names.
   [[nodiscard]] KvImports::Stream stream();
 
  private:
-  TcpConnections connections_;
+  struct Shared;
+  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace windlass::worker

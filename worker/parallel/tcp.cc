@@ -2,7 +2,11 @@
 #include "worker/parallel/tcp.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <new>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -19,6 +23,31 @@ namespace windlass::worker {
 namespace {
 
 constexpr double kConnectS = 1;
+constexpr double kLeastBytesPerS = 100e3;  // from whoever sends or takes less, no more is expected
+
+// When so many bytes should have passed: the socket's limit, and the time that they take at the least rate. Without this, one
+// byte now and then would be enough.
+class Deadline {
+ public:
+  Deadline(int socket, int option, std::size_t bytes) {
+    timeval limit{};
+    socklen_t size = sizeof(limit);
+    ::getsockopt(socket, SOL_SOCKET, option, &limit, &size);
+    const double seconds = static_cast<double>(limit.tv_sec) + static_cast<double>(limit.tv_usec) * 1e-6;
+    if (seconds > 0) at_ = now() + std::chrono::duration<double>(seconds + static_cast<double>(bytes) / kLeastBytesPerS);
+  }
+  // Then as if nothing had passed.
+  [[nodiscard]] bool over() const {
+    if (!at_ || now() < *at_) return false;
+    errno = EAGAIN;
+    return true;
+  }
+
+ private:
+  using Time = std::chrono::time_point<std::chrono::steady_clock, std::chrono::duration<double>>;
+  static Time now() { return std::chrono::steady_clock::now(); }
+  std::optional<Time> at_;
+};
 
 Error nobody(const std::string& address, const char* why) {
   return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", address, why)};
@@ -38,7 +67,9 @@ void set_limits(int socket, double receive_s, double send_s) {
 
 bool receive_all(int socket, void* to, std::size_t bytes) {
   auto* at = static_cast<char*>(to);
+  const Deadline deadline(socket, SO_RCVTIMEO, bytes);
   while (bytes > 0) {
+    if (deadline.over()) return false;
     const ssize_t come = ::recv(socket, at, bytes, 0);
     if (come < 0 && errno == EINTR) continue;
     if (come == 0) errno = ECONNRESET;
@@ -50,7 +81,11 @@ bool receive_all(int socket, void* to, std::size_t bytes) {
 }
 
 bool send_all(int socket, std::span<iovec> parts) {
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  const Deadline deadline(socket, SO_SNDTIMEO, bytes);
   while (!parts.empty()) {
+    if (deadline.over()) return false;
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
@@ -121,19 +156,33 @@ bool TcpConnections::add(std::function<Result<int>()> connect, std::function<voi
   }
   if (all_.size() >= kMost) return false;
   One& one = all_.emplace_back();
-  one.thread = std::thread([this, &one, connect = std::move(connect), work = std::move(work)] { run(one, connect, work); });
+  try {
+    one.thread = std::thread([this, &one, connect = std::move(connect), work = std::move(work)] { run(one, connect, work); });
+  } catch (const std::system_error&) {  // no more threads
+    all_.pop_back();
+    return false;
+  }
   return true;
 }
 
 void TcpConnections::run(One& one, const std::function<Result<int>()>& connect,
                          const std::function<void(const Result<int>& socket)>& work) {
-  const Result<int> socket = connect();
+  Result<int> socket = Error{ErrorCode::kResourceExhausted, "no memory for a connection"};
+  try {
+    socket = connect();
+  } catch (const std::bad_alloc&) {
+    // as it says
+  }
   {
     const std::scoped_lock lock(mutex_);
     if (socket.ok()) one.socket = *socket;
     if (socket.ok() && ends_) ::shutdown(*socket, SHUT_RDWR);
   }
-  work(socket);
+  try {
+    work(socket);
+  } catch (const std::bad_alloc&) {
+    // This connection ends; others may go on.
+  }
   const std::scoped_lock lock(mutex_);
   if (one.socket >= 0) ::close(one.socket);
   one.socket = -1;

@@ -16,7 +16,8 @@
 
 namespace windlass::worker {
 
-// How long one call may wait to receive, and to send, anything at all; what is sent leaves at once.
+// How long one call may wait to receive, and to send, anything at all, and, all of it together, beyond what it takes at 100
+// kB/s; what is sent leaves at once.
 void set_limits(int socket, double receive_s, double send_s);
 // False: it broke off, or nothing passed for so long (then errno is EAGAIN or EWOULDBLOCK).
 [[nodiscard]] bool receive_all(int socket, void* to, std::size_t bytes);

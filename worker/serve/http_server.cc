@@ -150,7 +150,6 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
-<<<<<<< HEAD
   // Answers with what `answer` does, or that it threw.
   void guarded(const http_request& request, const Token& token, const std::function<void()>& answer);
   // What goes through the tokenizer.
@@ -158,10 +157,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   ordered_json model_entry() const;
   // What computes the steps of chains that come over connections.
   std::shared_ptr<ChainStage> stage() const;
-=======
-  std::string models_body() const;
   [[nodiscard]] std::string ready_body(Phase now) const;
->>>>>>> 71f8d7cf48fb4ce43ca0fc080c76713e5ac8a6fa
   // What streams and questions of keys and values are answered from now.
   KvSource kv_source() const;
 };
@@ -253,9 +249,11 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   if (blocks_path && post) return change_blocks(request, body, token);
   if (post && (side == nullptr || body.size() <= kLargeBodyBytes)) return take(request, path, body, token);
   if (post) {
-    return side->post([self = shared_from_this(), request, path, body = std::move(body), token] {
+    const bool posted = side->post([self = shared_from_this(), request, path, body = std::move(body), token] {
       self->guarded(request, token, [&] { self->take(request, path, body, token); });
     });
+    if (posted) return;
+    return refuse(request, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
   }
   if (kv) {
     const KvSource from = kv_source();
