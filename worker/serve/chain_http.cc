@@ -18,11 +18,11 @@ using web::http::http_request;
 using web::http::http_response;
 
 constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
-constexpr const char* kPortHeader = "X-Windlass-Chain-Port";
+constexpr const char* kStepPortHeader = "X-Windlass-Chain-Port";
 
 // 0: none, or none that is a port.
-int port_of(const web::http::http_headers& headers) {
-  const std::string text = header_of(headers, kPortHeader);
+int step_port_of(const web::http::http_headers& headers) {
+  const std::string text = header_of(headers, kStepPortHeader);
   int port = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
   return failure == std::errc{} && end == text.data() + text.size() && port > 0 && port < 65536 ? port : 0;
@@ -40,7 +40,7 @@ std::optional<ChainVerb> chain_verb_of(std::string_view path) {
 void send_chain_answer(const http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token) {
   http_response response(static_cast<web::http::status_code>(answer.status));
   if (!answer.rejected.empty()) response.headers().add(kRejectedHeader, answer.rejected);
-  if (answer.step_port > 0) response.headers().add(kPortHeader, std::to_string(answer.step_port));
+  if (answer.step_port > 0) response.headers().add(kStepPortHeader, std::to_string(answer.step_port));
   response.set_body(std::move(answer.body), answer.ok() ? "application/octet-stream" : "text/plain; charset=utf-8");
   request.reply(response).then([token](const pplx::task<void>& sent) {
     try {
@@ -75,7 +75,7 @@ ChainPost call_over_http() {
       try {
         WorkerAnswer found = done.get();
         answer = {found.head.status_code(), header_of(found.head.headers(), kRejectedHeader), std::move(found.body),
-                  port_of(found.head.headers())};
+                  step_port_of(found.head.headers())};
       } catch (const std::exception& e) {
         answer = {0, "", e.what()};
       }
