@@ -65,11 +65,15 @@ void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb
 
 ChainPost call_over_http() {
   return [clients = std::make_shared<HttpClients>()](ChainCall call, ChainAnswered answered) {
-    http_request request(web::http::methods::POST);
-    request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(call.verb)));
-    request.set_body(std::move(call.body), "application/octet-stream");
-    pplx::create_task([clients, request, address = call.address, timeout_s = call.timeout_s, most = call.most_bytes] {
-      return clients->ask(address, request, timeout_s, most);
+    const auto kept = std::make_shared<const ChainCall>(std::move(call));
+    const auto make = [kept] {
+      http_request request(web::http::methods::POST);
+      request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(kept->verb)));
+      request.set_body(kept->body, "application/octet-stream");
+      return request;
+    };
+    pplx::create_task([clients, kept, make] {
+      return clients->ask(kept->address, make, kept->timeout_s, kept->most_bytes);
     }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
       ChainAnswer answer;
       try {
