@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/runtime/engine_args.h"
+
 namespace windlass::controller {
 namespace {
 
@@ -80,7 +82,13 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
     out.shape_unknown_reason = shape.error().message;
   }
   out.max_context_tokens = static_cast<int>(spec.model.max_context_tokens.value_or(0));
-  out.may_split = spec.engine.type == api::EngineType::kWindlass;
+  if (spec.engine.type == api::EngineType::kWindlass) {
+    out.may_split = true;
+    // Its ranks have whole KV heads. Degrees that cut the model evenly and are no more than these divide them.
+    out.max_gpus_per_worker = out.shape ? std::min(kMostWindlassRanks, out.shape->kv_heads) : kMostWindlassRanks;
+  } else {
+    out.may_split = false;
+  }
   out.slo = {spec.slo.time_to_first_token_s, spec.slo.time_per_output_token_s, spec.slo.percentile, spec.slo.window_s};
   if (spec.workload.requests_per_s) out.workload.requests_per_s = *spec.workload.requests_per_s;
   if (spec.workload.input_tokens) out.workload.input_tokens = static_cast<double>(*spec.workload.input_tokens);

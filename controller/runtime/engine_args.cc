@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "controller/api/duration.h"
 #include "controller/runtime/pod.h"
 
 namespace windlass::controller {
@@ -53,9 +54,9 @@ constexpr const char* kWholeGpus = "nvidia.com/gpu";
 // Units of such a resource are NVIDIA's GPUs, or slices of one, as its device plugin names them.
 bool runs_cuda(const std::string& resource_name) { return resource_name.rfind("nvidia.com/", 0) == 0; }
 
-Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model) {
-  const std::string host = "$(POD_IP)";
-  const std::string port = std::to_string(kWorkerPort);
+Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address) {
+  const std::string& host = address.host;
+  const std::string port = std::to_string(address.port);
   const std::string gpus = std::to_string(spec.gpus);
   const std::string batch = std::to_string(spec.max_concurrency);
   const bool bounded = spec.max_context_tokens > 0;
@@ -67,7 +68,7 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model) {
                    {{"--listen", "--port"}, host + ":" + port, true},
                    {{"--name"}, spec.served_name, true},
                    {{"--max-concurrent"}, batch},
-                   {{"--drain-timeout"}, fmt::format("{:.0f}s", spec.drain_timeout_s)}};
+                   {{"--drain-timeout"}, api::print_duration(spec.drain_timeout_s)}};
     if (spec.role == "prefill" || spec.role == "decode") out.options.push_back({{"--role"}, spec.role, true});
     const bool says_backend = std::any_of(spec.extra_args.begin(), spec.extra_args.end(),
                                           [](const std::string& word) { return name_of(word) == "--backend"; });
@@ -143,8 +144,10 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model) {
 
 }  // namespace
 
-Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model) {
-  WINDLASS_ASSIGN_OR_RETURN(Grammar grammar, grammar_of(spec, model));
+EngineAddress pod_address() { return {"$(POD_IP)", kWorkerPort}; }
+
+Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address) {
+  WINDLASS_ASSIGN_OR_RETURN(Grammar grammar, grammar_of(spec, model, address));
   bool says_context = spec.max_context_tokens > 0;
   for (const std::string& word : spec.extra_args) {
     if (!is_option(word)) continue;
@@ -187,7 +190,7 @@ std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<st
                                     const std::vector<std::string>& theirs) {
   WorkerSpec bare = spec;
   bare.extra_args.clear();
-  const auto grammar = grammar_of(bare, {});
+  const auto grammar = grammar_of(bare, {}, {});
   // An option of ours under every name it has.
   const auto said = [&](const std::string& name) {
     return std::any_of(ours.begin(), ours.end(), [&](const std::string& word) {

@@ -9,11 +9,22 @@
 
 namespace windlass::controller {
 
+// The largest --tensor-parallel of our own engine.
+inline constexpr int kMostWindlassRanks = 64;
+
 struct EngineModel {
   std::string path;         // a folder or file in the container, or a repository's name on the Hub
   std::string revision;     // of a repository; empty: its default
   bool on_the_hub = false;  // the engine fetches it by itself
 };
+
+// Where it listens.
+struct EngineAddress {
+  std::string host;
+  int port = 0;
+};
+// A pod's own, which the kubelet fills in.
+[[nodiscard]] EngineAddress pod_address();
 
 struct EngineCommand {
   std::vector<std::string> program;  // empty: the image's entry point
@@ -22,7 +33,8 @@ struct EngineCommand {
 
 // spec.extra_args win over ours, whichever of an option's names they use, and nothing stands twice. Refused: what the gateway
 // and the probes rely on (address, served name), and what the engine cannot be told.
-[[nodiscard]] Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model);
+[[nodiscard]] Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model,
+                                                   const EngineAddress& address);
 
 // The arguments of `theirs` that do not name an option which `ours` already says, under any of the engine's names.
 [[nodiscard]] std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<std::string>& ours,

@@ -17,10 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "controller/runtime/engine_args.h"
+
 namespace windlass::controller {
 namespace {
 
 constexpr double kStopGraceS = 5;  // at our own end
+constexpr const char* kLoopback = "127.0.0.1";
 
 // A loopback port that nobody listens on now. The child binds it a moment later; should another program be faster, the child
 // fails, and the restart asks for a new one.
@@ -57,6 +60,17 @@ Result<std::string> model_folder(const std::string& uri, const std::string& root
                     uri, path + "/config.json")};
   }
   return path;
+}
+
+// What an engine of our own is told, as a pod of it would be, but for devices: a process has none to itself, so that a GPU is
+// for spec.engine.args to ask for.
+Result<std::vector<std::string>> command_of(const WorkerSpec& spec, const std::string& binary, const std::string& folder,
+                                            int port) {
+  WorkerSpec without_devices = spec;
+  without_devices.resource_name.clear();
+  WINDLASS_ASSIGN_OR_RETURN(EngineCommand engine, engine_command(without_devices, {folder, "", false}, {kLoopback, port}));
+  engine.args.insert(engine.args.begin(), binary);
+  return std::move(engine.args);
 }
 
 }  // namespace
@@ -216,16 +230,8 @@ Result<void> LocalRuntime::start(Process& process) {
   const WorkerSpec& spec = process.spec;
   WINDLASS_ASSIGN_OR_RETURN(const std::string folder, model_folder(spec.model_uri, options_.model_root));
   WINDLASS_ASSIGN_OR_RETURN(const int port, free_port());
-  process.worker.address = fmt::format("127.0.0.1:{}", port);
-  process.command = {options_.worker_binary,
-                     "--model=" + folder,
-                     "--listen=" + process.worker.address,
-                     "--name=" + spec.served_name,
-                     fmt::format("--max-concurrent={}", spec.max_concurrency),
-                     fmt::format("--drain-timeout={:.0f}s", spec.drain_timeout_s)};
-  if (spec.role == "prefill" || spec.role == "decode") process.command.push_back("--role=" + spec.role);
-  if (spec.max_context_tokens > 0) process.command.push_back(fmt::format("--max-context-tokens={}", spec.max_context_tokens));
-  process.command.insert(process.command.end(), spec.extra_args.begin(), spec.extra_args.end());
+  WINDLASS_ASSIGN_OR_RETURN(process.command, command_of(spec, options_.worker_binary, folder, port));
+  process.worker.address = fmt::format("{}:{}", kLoopback, port);
 
   // All memory is made before the fork: between fork and exec only async-signal-safe calls are allowed, for other threads may
   // have held a lock.

@@ -447,6 +447,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   input.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
   input.requests_per_s = service.workload.requests_per_s;
   input.max_context_tokens = service.max_context_tokens;
+  input.max_gpus_per_worker = service.max_gpus_per_worker;
   std::map<std::string, std::optional<int>> max_gpus;
   for (const AllowedAccelerator& allowed : allowed_of(service, snapshot)) {
     const AcceleratorState* state = find_accelerator(snapshot, allowed.accelerator);

@@ -256,9 +256,10 @@ struct Service {
   std::int64_t generation = 0;
   std::string served_name;
   std::optional<ModelShape> shape;
-  std::string shape_unknown_reason;  // for a person; when there is no shape
-  int max_context_tokens = 0;        // 0: the shape's own
-  bool may_split = true;             // its engine can leave a prompt to one worker and the answer to another
+  std::string shape_unknown_reason;        // for a person; when there is no shape
+  int max_context_tokens = 0;              // 0: the shape's own
+  bool may_split = true;                   // its engine can leave a prompt to one worker and the answer to another
+  std::optional<int> max_gpus_per_worker;  // among which its engine can cut the model; none: any number that cuts it evenly
   Slo slo;
   AssumedWorkload workload;
   std::vector<AllowedAccelerator> accelerators;  // empty: every class

@@ -135,6 +135,7 @@ Json fields_of(const Service& service) {
   if (!service.shape_unknown_reason.empty()) object["shapeUnknownReason"] = service.shape_unknown_reason;
   object["maxContextTokens"] = service.max_context_tokens;
   if (!service.may_split) object["maySplit"] = false;
+  put(object, "maxGpusPerWorker", service.max_gpus_per_worker);
   object["slo"] = Json{{"ttftS", number(service.slo.ttft_s)},
                        {"tpotS", number(service.slo.tpot_s)},
                        {"percentile", number(service.slo.percentile)},
@@ -375,6 +376,7 @@ Result<Service> read_service(const json& value, const std::string& path) {
   if (reader.find("shapeUnknownReason") != nullptr) service.shape_unknown_reason = reader.string("shapeUnknownReason");
   service.max_context_tokens = reader.int32("maxContextTokens", 0);
   service.may_split = reader.boolean_or("maySplit", true);
+  service.max_gpus_per_worker = optional_int(reader, "maxGpusPerWorker", 1);
   service.slo = child<Slo>(reader, "slo", read_slo);
   service.workload = child<AssumedWorkload>(reader, "workload", read_workload);
   reader.list("accelerators", [&](const json& entry, const std::string& entry_path) {

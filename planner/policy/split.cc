@@ -122,6 +122,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
   input.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
   input.requests_per_s = service.workload.requests_per_s;
   input.max_context_tokens = service.max_context_tokens;
+  input.max_gpus_per_worker = service.max_gpus_per_worker;
   // Per request and hour, as 1/(requests a second) times a price.
   double prefill_price = std::numeric_limits<double>::infinity(), decode_price = prefill_price;
   for (const AcceleratorState& state : classes) {
@@ -129,7 +130,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
     const auto allowed = std::find_if(service.accelerators.begin(), service.accelerators.end(),
                                       [&](const AllowedAccelerator& one) { return one.accelerator == spec.name; });
     if (!service.accelerators.empty() && allowed == service.accelerators.end()) continue;
-    int most = spec.gpus_per_node;
+    int most = std::min(spec.gpus_per_node, service.max_gpus_per_worker.value_or(spec.gpus_per_node));
     if (allowed != service.accelerators.end() && allowed->max_gpus) most = std::min(most, *allowed->max_gpus);
     input.accelerators.push_back(AcceleratorOption{spec, most, most});
     if (!(peak_flops_for(spec, input.shape.dtype) > 0)) continue;

@@ -32,6 +32,7 @@ struct ReplicatedInput {
   Lengths lengths;
   double requests_per_s = 0;  // 0: what one worker of each costs per request decides
   int max_context_tokens = 0;
+  std::optional<int> max_gpus_per_worker;  // of any accelerator, beside its own
   std::vector<AcceleratorOption> accelerators;
 };
 

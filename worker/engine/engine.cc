@@ -397,9 +397,9 @@ TokenEvent Engine::extend(Sequence& sequence, const Sampled& sampled, double now
 }
 
 TokenLogprobs Engine::logprobs_of(const Sampled& sampled) const {
-  TokenLogprobs logprobs{{std::string(token_bytes_(sampled.id)), sampled.logprob}, {}};
+  TokenLogprobs logprobs{{std::string(token_bytes_(sampled.id)), sampled.logprob, sampled.id}, {}};
   for (const TokenLogprob& likely : sampled.top) {
-    logprobs.top.push_back({std::string(token_bytes_(likely.id)), likely.logprob});
+    logprobs.top.push_back({std::string(token_bytes_(likely.id)), likely.logprob, likely.id});
   }
   return logprobs;
 }
@@ -426,7 +426,7 @@ void Engine::tell_computed(std::int64_t layer) const {
   }
 }
 
-std::vector<TokenEvent> Engine::step() {
+std::vector<TokenEvent> Engine::step(const std::function<void()>& planned) {
   iteration_ = {};
   if (idle()) return {};
   const double began_s = clock_.now_s();
@@ -458,6 +458,7 @@ std::vector<TokenEvent> Engine::step() {
          sequence.sampler.need(),
          sequence.sampler.row_may_follow()});
   }
+  if (planned) planned();
   const auto logits =
       backend_.forward(chunks_, sends ? LayerDone([this](std::int64_t layer) { tell_computed(layer); }) : nullptr);
   const double now_s = clock_.now_s();

@@ -72,8 +72,9 @@ class Engine {
   // Ends the request at once; its blocks are free again. The event of its end, or nothing if it is not here.
   [[nodiscard]] std::optional<TokenEvent> cancel(RequestId id, const std::string& why);
 
-  // One iteration. Events in the order of admission; empty when there is nothing to do.
-  [[nodiscard]] std::vector<TokenEvent> step();
+  // One iteration. Events in the order of admission; empty when there is nothing to do. `planned`: called once load() is that
+  // of the iteration that is about to be computed.
+  [[nodiscard]] std::vector<TokenEvent> step(const std::function<void()>& planned = nullptr);
 
   // Another worker has all of what the sender was told of: its blocks are free again. The event of its end, or nothing if it is
   // not here any more.

@@ -227,7 +227,7 @@ void EngineLoop::handle(Inbox& inbox) {
 void EngineLoop::step() {
   const std::int64_t preempted = engine_.preemptions();
   const Engine::PrefixCounts looked_up = engine_.prefix_counts();
-  std::vector<TokenEvent> events = engine_.step();
+  std::vector<TokenEvent> events = engine_.step([this] { publish_load(); });
   if (engine_.last_iteration().tokens > 0) {
     metrics_.iteration.observe(engine_.last_iteration().seconds);
     metrics_.iteration_tokens.observe(static_cast<double>(engine_.last_iteration().tokens));

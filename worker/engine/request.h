@@ -50,10 +50,12 @@ struct RequestTimes {
   double last_token_s = 0;
 };
 
-// A token's text, which may be part of a character, and ln of its probability as the model has it (sampler.h).
+// A token's text, which may be part of a character and is empty for special tokens, and ln of its probability as the model has
+// it (sampler.h).
 struct LikelyToken {
   std::string bytes;
   double logprob = 0;
+  std::int32_t id = 0;
 };
 
 struct TokenLogprobs {

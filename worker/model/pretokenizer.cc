@@ -31,6 +31,11 @@ std::string with_unicode_spaces(std::string_view pattern) {
   return out;
 }
 
+// What ICU counts time in is some ten thousand places to which it may go back. An expression that needs a hundred for each byte
+// is one made to hold the worker up ("(a+)+$"): from where it has used up its time, the text is one piece.
+constexpr std::int32_t kLeastSteps = 100;
+constexpr std::size_t kBytesOfStep = 100;
+
 void split_piece(const icu::RegexPattern& pattern, std::string_view text, std::vector<std::string_view>& pieces) {
   UErrorCode status = U_ZERO_ERROR;
   UText utext = UTEXT_INITIALIZER;
@@ -39,6 +44,7 @@ void split_piece(const icu::RegexPattern& pattern, std::string_view text, std::v
   std::size_t done = 0;
   if (U_SUCCESS(status)) {
     matcher->setStackLimit(0, status);  // the body limit bounds the text; a stack limit would cut it wrongly without a word
+    matcher->setTimeLimit(kLeastSteps + static_cast<std::int32_t>(text.size() / kBytesOfStep), status);
     matcher->reset(&utext);
     while (U_SUCCESS(status) && matcher->find(status)) {
       const auto begin = static_cast<std::size_t>(matcher->start64(status));

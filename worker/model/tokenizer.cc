@@ -103,6 +103,8 @@ struct Tokenizer::Impl {
   std::vector<std::string> bytes;                              // by id
   std::vector<AddedToken> added;                               // longest first, so that the longest match wins
   std::unordered_map<std::string, const AddedToken*> by_content;
+  std::unordered_map<std::int32_t, const AddedToken*> special;
+  std::size_t longest = 0;                                  // bytes that one token may stand for
   std::array<std::vector<std::size_t>, 256> added_lengths;  // of those that begin with this byte, the longest first
   std::optional<Pretokenizer> pretokenizer;                 // of bytes alone
   SpacePrefix space_prefix = SpacePrefix::kNever;
@@ -283,7 +285,10 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
     auto& lengths = impl->added_lengths[static_cast<unsigned char>(token.content[0])];
     if (lengths.empty() || lengths.back() != token.content.size()) lengths.push_back(token.content.size());
     impl->by_content.try_emplace(token.content, &token);
+    if (token.special) impl->special.try_emplace(token.id, &token);
   }
+  for (const std::string& bytes : impl->bytes) impl->longest = std::max(impl->longest, bytes.size());
+  for (const AddedToken& token : impl->added) impl->longest = std::max(impl->longest, token.content.size());
   impl->prefix = std::move(spec.prefix);
   impl->nfc = spec.nfc;
   impl->space_prefix = spec.space_prefix;
@@ -346,9 +351,17 @@ std::string_view Tokenizer::token_bytes(std::int32_t id) const {
   return impl_->bytes[static_cast<std::size_t>(id)];
 }
 
-std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
+std::string_view Tokenizer::special_text(std::int32_t id) const {
+  const auto found = impl_->special.find(id);
+  return found == impl_->special.end() ? std::string_view() : found->second->content;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool with_special) const {
   std::string out;
-  for (const std::int32_t id : ids) out += token_bytes(id);
+  for (const std::int32_t id : ids) {
+    out += token_bytes(id);
+    if (with_special) out += special_text(id);
+  }
   if (impl_->strip_space && out.starts_with(' ')) out.erase(0, 1);
   return out;
 }
@@ -359,6 +372,11 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view content) con
 }
 
 const std::vector<std::int32_t>& Tokenizer::prefix() const { return impl_->prefix; }
+
+std::int64_t Tokenizer::least_tokens(std::size_t bytes) const {
+  if (impl_->nfc || impl_->longest == 0) return 0;  // composed, a text may be much shorter
+  return static_cast<std::int64_t>(bytes / impl_->longest);
+}
 
 std::int64_t Tokenizer::size() const { return static_cast<std::int64_t>(impl_->bytes.size()); }
 

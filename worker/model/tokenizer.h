@@ -45,14 +45,20 @@ class Tokenizer {
 
   // The bytes of one token, perhaps a part of a UTF-8 sequence; empty for special tokens and for ids that have no token.
   [[nodiscard]] std::string_view token_bytes(std::int32_t id) const;
-  // The text of a whole sequence: without the space that encoding put before it.
-  [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
+  // What stands for a special token ("<|eot_id|>"); empty for all others.
+  [[nodiscard]] std::string_view special_text(std::int32_t id) const;
+  // The text of a whole sequence: without the space that encoding put before it, and with what stands for special tokens or
+  // not.
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> ids, bool with_special = false) const;
 
   // The id of an added token with this exact text.
   [[nodiscard]] std::optional<std::int32_t> added_token(std::string_view content) const;
 
   // What the post-processor puts before a text: usually the beginning-of-text token.
   [[nodiscard]] const std::vector<std::int32_t>& prefix() const;
+
+  // A text of so many bytes has at least so many tokens.
+  [[nodiscard]] std::int64_t least_tokens(std::size_t bytes) const;
 
   // One more than the largest id.
   [[nodiscard]] std::int64_t size() const;

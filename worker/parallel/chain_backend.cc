@@ -83,6 +83,9 @@ bool ChainBackend::over(const Group& group) const {
 // `hidden` (tokens of the batch, hidden size).
 std::string ChainBackend::step_of(const Group& group, std::span<const SequenceChunk> chunks, const float* hidden) const {
   std::string body = step_head(group.heads);
+  std::int64_t tokens = 0;
+  for (const ChainChunk& head : group.heads) tokens += head.tokens;
+  body.reserve(body.size() + static_cast<std::size_t>(tokens * model_.hidden_size) * sizeof(float));
   auto next = group.chunks.begin();
   for (std::size_t i = 0; i < chunks.size() && next != group.chunks.end(); ++i) {
     const std::size_t floats = chunks[i].tokens.size() * static_cast<std::size_t>(model_.hidden_size);

@@ -109,7 +109,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   void reserved_further(const ChainReservation& reservation, ChainAnswer answer, const ChainAnswered& answered);
   void keep(const std::string& body, const ChainAnswered& answered);
   void release(const std::string& body, const ChainAnswered& answered);
-  void step(const std::string& body, const ChainAnswered& answered);
+  void step(std::string_view body, const ChainAnswered& answered);
   void row(const std::string& session, ChainAnswered answered);
   [[nodiscard]] ChainAnswer enqueue(const ChainStep& step, const std::shared_ptr<Job>& job);
   [[nodiscard]] std::vector<Entry> take_batch();
@@ -224,6 +224,7 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
 
 void ChainStage::Impl::reserved_further(const ChainReservation& reservation, ChainAnswer answer,
                                         const ChainAnswered& answered) {
+  answer.step_port = 0;  // that one's
   const std::string& next = reservation.next_hops.front();
   const bool unknown = answer.status == 0;
   bool gone = false;  // released while this was under way
@@ -307,7 +308,7 @@ void ChainStage::Impl::release(const std::string& body, const ChainAnswered& ans
   answered({});
 }
 
-void ChainStage::Impl::step(const std::string& body, const ChainAnswered& answered) {
+void ChainStage::Impl::step(std::string_view body, const ChainAnswered& answered) {
   const auto parsed = step_from(body, options.model.hidden_size);
   if (!parsed.ok()) return answered(refusal(400, parsed.error().message));
   auto job = std::make_shared<Job>();
@@ -330,14 +331,18 @@ void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
   if (!is_session_id(session)) return answered(refusal(400, "row: found no name of a session"));
   std::shared_ptr<const std::string> kept;
   std::vector<std::string> hops;
+  bool over = false;
   {
     const std::scoped_lock lock(mutex);
     const auto it = sessions.find(session);
-    if (stopping || it == sessions.end()) return answered(sessions_over(std::span(&session, 1)));
-    it->second->heard_s = clock.now_s();
-    kept = it->second->row;
-    hops = it->second->next_hops;
+    over = stopping || it == sessions.end();
+    if (!over) {
+      it->second->heard_s = clock.now_s();
+      kept = it->second->row;
+      hops = it->second->next_hops;
+    }
   }
+  if (over) return answered(sessions_over(std::span(&session, 1)));
   if (!hops.empty()) {
     const std::size_t most = static_cast<std::size_t>(options.model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
     post({hops.front(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, hops.size() - 1), most},
@@ -579,6 +584,8 @@ void ChainStage::call(ChainVerb verb, std::string body, ChainAnswered answered) 
     case ChainVerb::kRelease: return impl_->release(body, answered);
   }
 }
+
+void ChainStage::step(std::string_view body, const ChainAnswered& answered) { impl_->step(body, answered); }
 
 void ChainStage::tick() {
   const std::scoped_lock lock(impl_->mutex);

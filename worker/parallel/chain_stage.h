@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "metrics/bundles.h"
@@ -42,6 +43,8 @@ class ChainStage {
   // that chain, and 503 where it has no room or drains, or a later one does; of step, row and keep sessions_over() where some
   // are not here or at a later worker, 502 where a later worker did not answer; of row 409 where none was kept.
   void call(ChainVerb verb, std::string body, ChainAnswered answered);
+  // The same with kStep, for who keeps the body's memory.
+  void step(std::string_view body, const ChainAnswered& answered);
 
   // Ends what nobody tells of any more; to be called several times a second.
   void tick();

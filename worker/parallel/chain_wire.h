@@ -59,6 +59,7 @@ struct ChainAnswer {
   int status = 200;      // as HTTP has them; 0: there was none
   std::string rejected;  // of a 503: why, in a word ("full", "draining", "loading"): another chain may have room
   std::string body;      // of a 200 what was asked for, of sessions that are over their names, else what went wrong
+  int step_port = 0;     // of a reservation: where that worker also takes steps (chain_steps.h); 0: nowhere
 
   [[nodiscard]] bool ok() const { return status == 200; }
 };

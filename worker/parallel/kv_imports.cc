@@ -34,8 +34,13 @@ void KvImports::receive(RequestId request, const KvSession& session, std::span<c
   import->request = request;
   // The other worker's pieces may be longer than what it would rather send, but not than the prompt.
   const std::size_t most_bytes = std::max(kKvMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
-  import->question = {session.address,           session.id, kv_prompt_hash(prompt, shared_->model), 0, most_bytes,
-                      shared_->stream != nullptr};
+  import->question = {session.address,
+                      session.id,
+                      kv_prompt_hash(prompt, shared_->model),
+                      0,
+                      most_bytes,
+                      shared_->stream != nullptr,
+                      kv_piece_bytes(shape, 1) - kKvPieceHeadBytes};
   import->blocks.assign(blocks.begin(), blocks.end());
   import->prompt_tokens = static_cast<std::int64_t>(prompt.size());
   import->filled.assign(static_cast<std::size_t>(shape.layers), 0);

@@ -25,8 +25,9 @@ namespace windlass::worker {
 struct KvQuestion {
   std::string address, session, hash;
   std::int64_t piece = 0;
-  std::size_t most_bytes = 0;  // an answer never has more
-  bool stream = false;         // rather the port that streams come from than pieces
+  std::size_t most_bytes = 0;   // an answer never has more
+  bool stream = false;          // rather the port that streams come from than pieces
+  std::size_t token_bytes = 0;  // of one position in one layer
 };
 
 struct KvAnswer {

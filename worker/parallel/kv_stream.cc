@@ -1,27 +1,23 @@
-// Blocking sockets, each with a limit to how long it may block; whoever ends a stream shuts its socket down.
+// One prompt's stream at its sender, and at its receiver.
 #include "worker/parallel/kv_stream.h"
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "worker/model/safetensors.h"
+#include "worker/model/shown.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -30,9 +26,11 @@ namespace {
 // The sender says something every kKvLongestWaitS; the receiver takes whatever comes.
 constexpr double kSilentS = 5;
 constexpr double kNothingTakenS = KvExports::kLeaseS;
-constexpr double kConnectS = 1;
 // Of one frame: what a core's cache holds, so that copies on both sides find it there.
 constexpr std::size_t kPieceBytes = 1U << 20U;
+constexpr std::size_t kTextBytes = 64U << 10U;
+// Who could not be reached is not tried again for so long: finding out may take a second.
+constexpr std::chrono::seconds kUnreachable{60};
 
 // What the receiver says first.
 struct KvHello {
@@ -49,46 +47,6 @@ struct KvFrame {
   std::uint32_t bytes;  // that follow
 };
 
-void set_limits(int socket, double receive_s, double send_s) {
-  for (const auto& [option, seconds] : {std::pair{SO_RCVTIMEO, receive_s}, std::pair{SO_SNDTIMEO, send_s}}) {
-    const timeval limit{static_cast<time_t>(seconds), 0};
-    ::setsockopt(socket, SOL_SOCKET, option, &limit, sizeof(limit));
-  }
-  const int one = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-}
-
-bool receive_all(int socket, void* to, std::size_t bytes) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t come = ::recv(socket, at, bytes, 0);
-    if (come < 0 && errno == EINTR) continue;
-    if (come <= 0) return false;
-    at += come;
-    bytes -= static_cast<std::size_t>(come);
-  }
-  return true;
-}
-
-bool send_all(int socket, std::span<iovec> parts) {
-  while (!parts.empty()) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    while (!parts.empty() && static_cast<std::size_t>(sent) >= parts.front().iov_len) {
-      sent -= static_cast<ssize_t>(parts.front().iov_len);
-      parts = parts.subspan(1);
-    }
-    if (parts.empty()) break;
-    parts.front().iov_base = static_cast<char*>(parts.front().iov_base) + sent;
-    parts.front().iov_len -= static_cast<std::size_t>(sent);
-  }
-  return true;
-}
-
 bool send_text(int socket, KvFrameKind kind, std::string text) {
   KvFrame frame{kind, static_cast<std::uint32_t>(text.size())};
   iovec parts[] = {{&frame, sizeof(frame)}, {text.data(), text.size()}};
@@ -100,8 +58,8 @@ bool send_text(int socket, KvFrameKind kind, std::string text) {
 // Where streams wait for their next piece.
 class KvStreamServer::Waits {
  public:
-  // Until the exports call back, or end(); after twice as long as they should, whatever they did.
-  void until_ready(KvExports& exports, const std::string& session, const std::string& hash, std::int64_t piece) {
+  // Until the exports call back, or end(): then false; after twice as long as they should, whatever they did.
+  [[nodiscard]] bool until_ready(KvExports& exports, const std::string& session, const std::string& hash, std::int64_t piece) {
     const auto ready = std::make_shared<bool>(false);
     exports.when_ready(session, hash, piece, [all = all_, ready] {
       const std::scoped_lock lock(all->mutex);
@@ -110,6 +68,7 @@ class KvStreamServer::Waits {
     });
     std::unique_lock lock(all_->mutex);
     all_->changed.wait_for(lock, std::chrono::duration<double>(2 * kKvLongestWaitS), [&] { return *ready || all_->ends; });
+    return !all_->ends;
   }
   void end() {
     const std::scoped_lock lock(all_->mutex);
@@ -146,28 +105,37 @@ class Sending {
   }
 
  private:
-  // Whether the stream goes on. What is served is asked for each time: a stream does not hold up a change of blocks.
+  // Whether the stream goes on. What is served is asked for each time, and never held while something is sent: a stream holds
+  // up no change of blocks.
   bool send_more() {
-    const KvSource from = source_();
-    if (from.exports == nullptr) return refuse("this worker has no sessions now");
-    KvExports& exports = *from.exports;
-    waits_.until_ready(exports, session_, hash_, next_);
-    const auto found = exports.ready(session_, hash_, next_);
+    Result<KvExports::Ready> found = none_now();
+    std::function<void(const std::string&)> taken;
+    if (const KvSource from = source_(); from.exports != nullptr) {
+      if (!waits_.until_ready(*from.exports, session_, hash_, next_)) return false;
+      found = from.exports->ready(session_, hash_, next_);
+      taken = from.taken;
+    }
     if (!found.ok()) return refuse(found.error().message);
     if (found->pieces.empty() && !found->last) return send_text(socket_, KvFrameKind::kWaiting, "");
     for (const KvRange& piece : found->pieces) {
-      if (!send_piece(exports, piece)) return false;
+      if (!send_piece(piece)) return false;
     }
     next_ = found->next;
     if (!found->last) return true;
-    if (send_text(socket_, KvFrameKind::kEnd, first_token_text(*found->last))) from.taken(session_);
+    if (send_text(socket_, KvFrameKind::kEnd, first_token_text(*found->last))) taken(session_);
     return false;
   }
+  static Error none_now() { return {ErrorCode::kNotFound, "this worker has no sessions now"}; }
 
   // In frames. Nothing of the cache is held while a frame is sent: a slow receiver holds nobody up.
-  bool send_piece(KvExports& exports, const KvRange& piece) {
-    const KvShape shape = exports.kv_shape();
-    const bool bf16 = takes_bf16_ && exports.kv_is_bf16();
+  bool send_piece(const KvRange& piece) {
+    KvShape shape;
+    bool bf16 = false;
+    if (const KvSource from = source_(); from.exports != nullptr) {
+      shape = from.exports->kv_shape();
+      bf16 = takes_bf16_ && from.exports->kv_is_bf16();
+    }
+    if (shape.values == 0) return refuse(none_now().message);
     const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPieceBytes / sizeof(float)) / shape.values);
     for (std::int64_t done = 0; done < piece.tokens; done += most) {
       const KvRange part{piece.layer, piece.start + done, std::min(most, piece.tokens - done)};
@@ -175,8 +143,7 @@ class Sending {
       values_.resize(std::max(values_.size(), count));
       KvPieceHead head = kv_piece_head(part);
       const std::size_t bytes = sizeof(head) + count * (bf16 ? sizeof(std::uint16_t) : sizeof(float));
-      if (const auto copied = exports.copy(session_, part, bytes, values_.data()); !copied.ok())
-        return refuse(copied.error().message);
+      if (const auto copied = copy(part, bytes); !copied.ok()) return refuse(copied.error().message);
       void* numbers = values_.data();
       if (bf16) {
         halves_.resize(std::max(halves_.size(), count));
@@ -188,6 +155,11 @@ class Sending {
       if (!send_all(socket_, parts)) return false;
     }
     return true;
+  }
+
+  Result<void> copy(const KvRange& part, std::size_t bytes) {
+    const KvSource from = source_();
+    return from.exports == nullptr ? none_now() : from.exports->copy(session_, part, bytes, values_.data());
   }
 
   bool refuse(const std::string& why) {
@@ -205,37 +177,7 @@ class Sending {
   std::vector<std::uint16_t> halves_;
 };
 
-Error lost(const char* what) { return Error{ErrorCode::kUnavailable, fmt::format("stream: {}", what)}; }
-
-// "host:port" of a worker with that port in place of its own.
-Result<int> connect_to(const std::string& address, int port) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return lost("found no such host");
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    const int socket = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol);
-    if (socket < 0) continue;
-    bool good = ::connect(socket, each->ai_addr, each->ai_addrlen) == 0;
-    if (!good && errno == EINPROGRESS) {
-      pollfd waits{socket, POLLOUT, 0};
-      int why = 0;
-      socklen_t size = sizeof(why);
-      good = ::poll(&waits, 1, static_cast<int>(kConnectS * 1000)) == 1 &&
-             ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &size) == 0 && why == 0;
-    }
-    if (good) {
-      ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
-      return socket;
-    }
-    ::close(socket);
-  }
-  return lost("found nobody who listens");
-}
+Error lost(std::string_view what) { return Error{ErrorCode::kUnavailable, fmt::format("stream: {}", what)}; }
 
 // One prompt's stream, at the receiver. The first token's text, or why there is none.
 class Receiving {
@@ -257,7 +199,9 @@ class Receiving {
     for (;;) {
       KvFrame frame{};
       if (!receive_all(socket_, &frame, sizeof(frame))) return lost("it broke off");
-      if (frame.bytes > question_.most_bytes) return lost("found a frame that is longer than the prompt");
+      const bool piece = frame.kind == KvFrameKind::kPiece || frame.kind == KvFrameKind::kPieceBf16;
+      const std::size_t most = piece ? sizeof(KvPieceHead) + std::max(kPieceBytes, question_.token_bytes) : kTextBytes;
+      if (frame.bytes > most) return lost(fmt::format("found a frame of {} bytes, allowed are {}", frame.bytes, most));
       switch (frame.kind) {
         case KvFrameKind::kPiece:
         case KvFrameKind::kPieceBf16: WINDLASS_RETURN_IF_ERROR(take_piece(frame)); break;
@@ -270,7 +214,7 @@ class Receiving {
           std::string text(frame.bytes, '\0');
           if (!receive_all(socket_, text.data(), text.size())) return lost("it broke off");
           if (frame.kind == KvFrameKind::kEnd) return text;
-          return Error{ErrorCode::kUnavailable, std::move(text)};
+          return lost(shown(nlohmann::json(std::move(text))));
         }
         default: return lost("found a damaged frame");
       }
@@ -305,108 +249,60 @@ class Receiving {
 
 }  // namespace
 
-KvConnections::~KvConnections() {
-  {
-    const std::scoped_lock lock(mutex_);
-    ends_ = true;
-    for (const One& each : all_) {
-      if (each.socket >= 0) ::shutdown(each.socket, SHUT_RDWR);
-    }
-  }
-  for (One& each : all_) each.thread.join();
-}
-
-bool KvConnections::add(std::function<Result<int>()> connect, std::function<void(const Result<int>& socket)> work) {
-  const std::scoped_lock lock(mutex_);
-  for (auto it = all_.begin(); it != all_.end();) {
-    const auto each = it++;
-    if (!each->done) continue;
-    each->thread.join();  // it has nothing left to do but to return
-    all_.erase(each);
-  }
-  if (all_.size() >= kMost) return false;
-  One& one = all_.emplace_back();
-  one.thread = std::thread([this, &one, connect = std::move(connect), work = std::move(work)] { run(one, connect, work); });
-  return true;
-}
-
-void KvConnections::run(One& one, const std::function<Result<int>()>& connect,
-                        const std::function<void(const Result<int>& socket)>& work) {
-  const Result<int> socket = connect();
-  {
-    const std::scoped_lock lock(mutex_);
-    if (socket.ok()) one.socket = *socket;
-    if (socket.ok() && ends_) ::shutdown(*socket, SHUT_RDWR);
-  }
-  work(socket);
-  const std::scoped_lock lock(mutex_);
-  if (one.socket >= 0) ::close(one.socket);
-  one.socket = -1;
-  one.done = true;
-}
-
-KvStreamServer::KvStreamServer(int listener, int port, std::function<KvSource()> source)
-    : listener_(listener), port_(port), source_(std::move(source)), waits_(std::make_unique<Waits>()), accepting_([this] {
-        accept_all();
-      }) {}
+KvStreamServer::KvStreamServer() : waits_(std::make_unique<Waits>()) {}
 
 Result<std::unique_ptr<KvStreamServer>> KvStreamServer::open(const std::string& host, std::function<KvSource()> source) {
-  const auto failed = [&] {
-    return Error{ErrorCode::kUnavailable,
-                 fmt::format("cannot listen on {} for streams of keys and values: {}", host, std::strerror(errno))};
-  };
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  if (const int why = ::getaddrinfo(host.c_str(), "0", &hints, &found); why != 0)
-    return Error{ErrorCode::kUnavailable, fmt::format("cannot listen on {}: {}", host, ::gai_strerror(why))};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
-  const int listener = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listener < 0) return failed();
-  sockaddr_storage bound{};
-  socklen_t size = sizeof(bound);
-  if (::bind(listener, found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener, KvConnections::kMost) != 0 ||
-      ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    const Error why = failed();
-    ::close(listener);
-    return why;
-  }
-  const auto port = bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                                : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
-  return std::unique_ptr<KvStreamServer>(new KvStreamServer(listener, ntohs(port), std::move(source)));
+  std::unique_ptr<KvStreamServer> server(new KvStreamServer);
+  WINDLASS_ASSIGN_OR_RETURN(server->server_, TcpServer::open(host, "streams of keys and values",
+                                                             [source = std::move(source), waits = server->waits_.get()](
+                                                                 int socket) { Sending(socket, source, *waits).run(); }));
+  return server;
 }
 
-KvStreamServer::~KvStreamServer() {
-  waits_->end();
-  ::shutdown(listener_, SHUT_RDWR);  // accept() returns
-  accepting_.join();
-  ::close(listener_);
-}
+KvStreamServer::~KvStreamServer() { waits_->end(); }
 
-void KvStreamServer::accept_all() {
-  for (;;) {
-    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket >= 0) {
-      const bool added =
-          connections_.add([socket] { return Result<int>(socket); },
-                           [this](const Result<int>& connection) { Sending(*connection, source_, *waits_).run(); });
-      if (!added) ::close(socket);
-    } else if (errno == EINVAL || errno == EBADF) {
-      return;  // shut down
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      ::poll(nullptr, 0, 100);  // until somebody gives some back
-    }
+struct KvStreamClient::Shared {
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Whether it was tried in vain not long ago.
+  [[nodiscard]] bool is_unreachable(const std::string& where) {
+    const std::scoped_lock lock(mutex);
+    const Time now = std::chrono::steady_clock::now();
+    std::erase_if(unreachable, [&](const auto& each) { return now > each.second + kUnreachable; });
+    return unreachable.count(where) > 0;
   }
-}
+  void note_unreachable(const std::string& where) {
+    const std::scoped_lock lock(mutex);
+    unreachable[where] = std::chrono::steady_clock::now();
+  }
+
+  std::mutex mutex;
+  std::map<std::string, Time> unreachable;  // addresses with ports of streams
+  TcpConnections connections;               // ends first
+};
+
+KvStreamClient::KvStreamClient() : shared_(std::make_shared<Shared>()) {}
+KvStreamClient::~KvStreamClient() { shared_->connections.end(); }
 
 KvImports::Stream KvStreamClient::stream() {
-  return [this](const KvQuestion& question, int port, const KvStreamSink& sink) {
-    const bool added = connections_.add([address = question.address, port] { return connect_to(address, port); },
-                                        [question, sink](const Result<int>& socket) {
-                                          sink.end(socket.ok() ? Receiving(*socket, question, sink).run() : socket.error());
-                                        });
-    if (!added) sink.end(lost("found too many others"));
+  return [shared = shared_](const KvQuestion& question, int port, const KvStreamSink& sink) {
+    const std::string where = fmt::format("{} {}", question.address, port);
+    if (shared->is_unreachable(where)) return sink.end(lost("its port could not be reached a while ago"));
+    const auto receive = [question, sink, where, known = shared.get()](const Result<int>& socket) {
+      if (!socket.ok()) {
+        known->note_unreachable(where);
+        return sink.end(lost(socket.error().message));
+      }
+      Result<std::string> first = lost("no memory for it");
+      try {
+        first = Receiving(*socket, question, sink).run();
+      } catch (const std::bad_alloc&) {
+        // as it says
+      }
+      sink.end(first);
+    };
+    if (!shared->connections.add([address = question.address, port] { return connect_to(address, port); }, receive))
+      sink.end(lost("found no thread for it"));
   };
 }
 

@@ -5,48 +5,20 @@
 //
 // The receiver says hello (KvHello); the sender answers with frames (KvFrame), each followed by so many bytes: pieces
 // (kv_wire.h's head, then numbers), word every second that nothing new is there, and an end: the first token, or why there is
-// none. Little-endian. Each side has a thread for each prompt. Linux alone.
+// none. Little-endian. Each side has a thread for each prompt (tcp.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "planner/base/result.h"
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
+#include "worker/parallel/tcp.h"
 
 namespace windlass::worker {
-
-// Threads that have a connection each. At its end it shuts all of them down and waits for the threads.
-class KvConnections {
- public:
-  KvConnections() = default;
-  KvConnections(const KvConnections&) = delete;
-  KvConnections& operator=(const KvConnections&) = delete;
-  ~KvConnections();
-
-  // Runs `work` with what `connect` gives, a descriptor or why there is none, on a thread of its own; the descriptor is closed
-  // after it. False, and neither is called, when there are kMost already.
-  [[nodiscard]] bool add(std::function<Result<int>()> connect, std::function<void(const Result<int>& socket)> work);
-  static constexpr std::size_t kMost = 256;
-
- private:
-  struct One {
-    int socket = -1;
-    bool done = false;
-    std::thread thread;
-  };
-  void run(One& one, const std::function<Result<int>()>& connect, const std::function<void(const Result<int>& socket)>& work);
-
-  std::mutex mutex_;
-  std::list<One> all_;
-  bool ends_ = false;
-};
 
 // What a worker sends from, as long as it is served; `taken` as answer_kv()'s. No exports: there are none now.
 struct KvSource {
@@ -64,29 +36,31 @@ class KvStreamServer {
   KvStreamServer(const KvStreamServer&) = delete;
   KvStreamServer& operator=(const KvStreamServer&) = delete;
 
-  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] int port() const { return server_->port(); }
 
   class Waits;
 
  private:
-  KvStreamServer(int listener, int port, std::function<KvSource()> source);
-  void accept_all();
+  KvStreamServer();
 
-  const int listener_;
-  const int port_;
-  const std::function<KvSource()> source_;
   const std::unique_ptr<Waits> waits_;
-  KvConnections connections_;
-  std::thread accepting_;
+  std::unique_ptr<TcpServer> server_;
 };
 
 class KvStreamClient {
  public:
-  // Streams from that port of the worker that the question names. REQUIRES: this outlives it.
+  KvStreamClient();
+  // Breaks all streams off; from now on none begins.
+  ~KvStreamClient();
+  KvStreamClient(const KvStreamClient&) = delete;
+  KvStreamClient& operator=(const KvStreamClient&) = delete;
+
+  // Streams from that port of the worker that the question names.
   [[nodiscard]] KvImports::Stream stream();
 
  private:
-  KvConnections connections_;
+  struct Shared;
+  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace windlass::worker

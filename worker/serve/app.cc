@@ -22,7 +22,9 @@
 #include <unistd.h>
 
 #include "metrics/bundles.h"
+#include "metrics/security/files.h"
 #include "worker/engine/clock.h"
+#include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/serve/chain_http.h"
 #include "worker/serve/http_server.h"
@@ -304,6 +306,12 @@ int serve_rank(const ServeFlags& flags) {
 }
 
 int serve_model(const ServeFlags& flags, const std::vector<std::string>& arguments) {
+  // Later it is read anew each time: it may be exchanged while the worker runs.
+  if (const auto file = flags.token_file.empty() ? Result<std::string>("") : security::read_file(flags.token_file);
+      !file.ok()) {
+    spdlog::error("--token-file: {}", file.error().message);
+    return 1;
+  }
   const auto started = start_ranks(flags, arguments);  // first: they inherit what is open
   if (!started.ok()) {
     spdlog::error("{}", started.error().message);
@@ -333,12 +341,13 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
   KvStreamClient streams;
+  ChainStepClient steps(call_over_http());
   const OtherWorkers others{ask_over_http(),
                             [](const KvQuestion& last, const Error& why) {
                               spdlog::warn("prompt of session {} at {} is computed here: {}", last.session, last.address,
                                            why.message);
                             },
-                            call_over_http(), streams.stream()};
+                            steps.post(), streams.stream()};
   const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};
   ModelHost host(flags, clock, metrics, others, others_of_model, &progress);
   auto loading = std::async(std::launch::async, [&] { return host.load(); });

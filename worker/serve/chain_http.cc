@@ -1,6 +1,7 @@
 // No thread waits here: answers come from the stage's thread or from cpprestsdk's.
 #include "worker/serve/chain_http.h"
 
+#include <charconv>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,6 +18,15 @@ using web::http::http_request;
 using web::http::http_response;
 
 constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
+constexpr const char* kStepPortHeader = "X-Windlass-Chain-Port";
+
+// 0: none, or none that is a port.
+int step_port_of(const web::http::http_headers& headers) {
+  const std::string text = header_of(headers, kStepPortHeader);
+  int port = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return failure == std::errc{} && end == text.data() + text.size() && port > 0 && port < 65536 ? port : 0;
+}
 
 }  // namespace
 
@@ -30,6 +40,7 @@ std::optional<ChainVerb> chain_verb_of(std::string_view path) {
 void send_chain_answer(const http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token) {
   http_response response(static_cast<web::http::status_code>(answer.status));
   if (!answer.rejected.empty()) response.headers().add(kRejectedHeader, answer.rejected);
+  if (answer.step_port > 0) response.headers().add(kStepPortHeader, std::to_string(answer.step_port));
   response.set_body(std::move(answer.body), answer.ok() ? "application/octet-stream" : "text/plain; charset=utf-8");
   request.reply(response).then([token](const pplx::task<void>& sent) {
     try {
@@ -41,8 +52,9 @@ void send_chain_answer(const http_request& request, ChainAnswer answer, const st
 }
 
 void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb, std::string body,
-                  const std::shared_ptr<void>& token) {
-  stage.call(verb, std::move(body), [request, token](ChainAnswer answer) {
+                  const std::shared_ptr<void>& token, int step_port) {
+  stage.call(verb, std::move(body), [request, token, verb, step_port](ChainAnswer answer) {
+    if (verb == ChainVerb::kReserve && answer.ok()) answer.step_port = step_port;
     try {
       send_chain_answer(request, std::move(answer), token);
     } catch (const std::exception& e) {
@@ -53,16 +65,21 @@ void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb
 
 ChainPost call_over_http() {
   return [clients = std::make_shared<HttpClients>()](ChainCall call, ChainAnswered answered) {
-    http_request request(web::http::methods::POST);
-    request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(call.verb)));
-    request.set_body(std::move(call.body), "application/octet-stream");
-    pplx::create_task([clients, request, address = call.address, timeout_s = call.timeout_s, most = call.most_bytes] {
-      return clients->ask(address, request, timeout_s, most);
+    const auto kept = std::make_shared<const ChainCall>(std::move(call));
+    const auto make = [kept] {
+      http_request request(web::http::methods::POST);
+      request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(kept->verb)));
+      request.set_body(kept->body, "application/octet-stream");
+      return request;
+    };
+    pplx::create_task([clients, kept, make] {
+      return clients->ask(kept->address, make, kept->timeout_s, kept->most_bytes);
     }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
       ChainAnswer answer;
       try {
         WorkerAnswer found = done.get();
-        answer = {found.head.status_code(), header_of(found.head.headers(), kRejectedHeader), std::move(found.body)};
+        answer = {found.head.status_code(), header_of(found.head.headers(), kRejectedHeader), std::move(found.body),
+                  step_port_of(found.head.headers())};
       } catch (const std::exception& e) {
         answer = {0, "", e.what()};
       }

@@ -1,5 +1,5 @@
 // The calls between the workers of a chain (parallel/chain_wire.h) over HTTP, both sides: POST /chain/VERB, whose answer has
-// the status, body and X-Windlass-Rejected of a ChainAnswer.
+// the status, body, X-Windlass-Rejected and X-Windlass-Chain-Port of a ChainAnswer.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ inline constexpr const char* kChainHeader = "X-Windlass-Chain";
 // nullopt where the path is of no call.
 [[nodiscard]] std::optional<ChainVerb> chain_verb_of(std::string_view path);
 
-// Gives the call to the stage and answers when it does; `token` is held until then.
+// Gives the call to the stage and answers when it does; `token` is held until then. `step_port`: this worker's, or 0.
 void answer_chain(const web::http::http_request& request, ChainStage& stage, ChainVerb verb, std::string body,
-                  const std::shared_ptr<void>& token);
+                  const std::shared_ptr<void>& token, int step_port);
 // Answers for the stage.
 void send_chain_answer(const web::http::http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token);
 

@@ -10,7 +10,10 @@
 namespace windlass::worker {
 namespace {
 
+// After so long without a byte a whole answer begins with white space: then its status is out.
 constexpr double kQuietSeconds = 1;
+// And from then on: a client that has left is noticed by writing to it.
+constexpr double kProbeSeconds = 0.2;
 
 }  // namespace
 
@@ -181,6 +184,7 @@ void Exchange::finish_whole(const TokenEvent* failed) {
 }
 
 void Exchange::break_off(const std::string& why) {
+  spdlog::warn("request {} is broken off: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, why);
   if (!buffer_) start_body("application/json");
   buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(why)));
 }
@@ -221,7 +225,7 @@ void Exchange::tick(double now_s) {
     if (parts_.timeout_s > 0 && now_s - parts_.started_s > parts_.timeout_s && !timed_out_) {
       timed_out_ = true;
       cancel = cancel_;
-    } else if (now_s - last_write_s_ >= kQuietSeconds) {
+    } else if (now_s - last_write_s_ >= (buffer_ ? kProbeSeconds : kQuietSeconds)) {
       if (is_prefill() && !buffer_) return;  // its head is the answer
       if (!buffer_) start_body("application/json");
       write(parts_.stream ? ": waiting\n\n" : " ");

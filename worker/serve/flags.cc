@@ -267,7 +267,10 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   make->add_option("--experts-per-token", init.shape.experts_per_token, "experts that a token goes to")->capture_default_str();
   make->add_option("--vocab", init.shape.vocab, "vocabulary, the 256 bytes and special tokens included")->capture_default_str();
   make->add_option("--max-context", init.shape.max_context, "context in tokens")->capture_default_str();
-  make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")->capture_default_str();
+  make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  make->add_flag("--overwrite", init.overwrite, "in place of a model that is there already");
   make->add_option("folder", init.folder, "where to write")->required();
 
   try {

@@ -24,7 +24,7 @@ struct ServeFlags {
   std::string served_name;  // default: the folder's last component
   std::string backend = "cpu";
   cuda::Precision precision = cuda::Precision::kBf16;  // of backend cuda; the other's is FP32
-  bool fp8_activations = false;                        // of products of prompts, with weights as FP8
+  bool fp8_activations = false;                        // of products of more than 64 tokens, with weights as FP8
   double gpu_memory_share = 0.9;                       // of the device's memory, that this worker may take
   std::string chat_template;                           // a file; empty: the model's own
   std::int64_t max_concurrent = 8;
@@ -47,6 +47,7 @@ struct ServeFlags {
 struct ModelInitFlags {
   ModelShape shape;
   std::string folder;
+  bool overwrite = false;  // a model that is there already
 };
 
 // --help or --version: text for stdout, exit 0.

@@ -16,6 +16,7 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::size_t kMostClients = 256;
+constexpr std::string_view kNotSent = "Failed to write request";  // as cpprestsdk has it, of headers and of bodies
 
 // The bytes that a body is said to have; nullopt where they come in chunks, or until the connection ends.
 std::optional<std::size_t> said_bytes(const web::http::http_headers& headers) {
@@ -29,8 +30,28 @@ std::optional<std::size_t> said_bytes(const web::http::http_headers& headers) {
 
 }  // namespace
 
-pplx::task<WorkerAnswer> HttpClients::ask(const std::string& address, const web::http::http_request& request, double timeout_s,
-                                          std::size_t most_bytes) {
+pplx::task<WorkerAnswer> HttpClients::ask(const std::string& address, std::function<web::http::http_request()> make,
+                                          double timeout_s, std::size_t most_bytes) {
+  return ask_once(address, make(), timeout_s, most_bytes)
+      .then([self = shared_from_this(), address, make = std::move(make), timeout_s,
+             most_bytes](const pplx::task<WorkerAnswer>& done) {
+        try {
+          return pplx::task_from_result(done.get());
+        } catch (const web::http::http_exception& e) {
+          if (!std::string_view(e.what()).starts_with(kNotSent)) throw;
+        }
+        self->forget(address, timeout_s);
+        return self->ask_once(address, make(), timeout_s, most_bytes);
+      });
+}
+
+void HttpClients::forget(const std::string& address, double timeout_s) {
+  const std::scoped_lock lock(mutex_);
+  clients_.erase({address, timeout_s});  // and with it the connections that it keeps
+}
+
+pplx::task<WorkerAnswer> HttpClients::ask_once(const std::string& address, const web::http::http_request& request,
+                                               double timeout_s, std::size_t most_bytes) {
   pplx::cancellation_token_source connection;
   return to(address, timeout_s)
       ->request(request, connection.get_token())

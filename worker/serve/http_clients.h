@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,13 +22,17 @@ struct WorkerAnswer {
   std::string body;
 };
 
-class HttpClients {
+class HttpClients : public std::enable_shared_from_this<HttpClients> {
  public:
-  // A worker that says nothing for so long is taken for lost. The task throws where there is no such answer.
-  [[nodiscard]] pplx::task<WorkerAnswer> ask(const std::string& address, const web::http::http_request& request,
+  // A worker that says nothing for so long is taken for lost. The task throws where there is no such answer. Where a connection
+  // that was kept turns out to be closed, before the request is out, it is made once more and goes over a new one.
+  [[nodiscard]] pplx::task<WorkerAnswer> ask(const std::string& address, std::function<web::http::http_request()> make,
                                              double timeout_s, std::size_t most_bytes);
 
  private:
+  [[nodiscard]] pplx::task<WorkerAnswer> ask_once(const std::string& address, const web::http::http_request& request,
+                                                  double timeout_s, std::size_t most_bytes);
+  void forget(const std::string& address, double timeout_s);
   [[nodiscard]] std::shared_ptr<web::http::client::http_client> to(const std::string& address, double timeout_s);
 
   std::mutex mutex_;

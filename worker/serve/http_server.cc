@@ -2,7 +2,6 @@
 #include "worker/serve/http_server.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -20,11 +19,14 @@
 #include "metrics/security/secrets.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
+#include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/chain_http.h"
 #include "worker/serve/exchange.h"
 #include "worker/serve/kv_http.h"
+#include "worker/serve/request_input.h"
+#include "worker/serve/side_threads.h"
 
 namespace windlass::worker {
 namespace {
@@ -32,10 +34,12 @@ namespace {
 using nlohmann::ordered_json;
 using web::http::http_request;
 
-constexpr std::size_t kMaxBodyBytes = 4U << 20U;
 constexpr std::size_t kMaxHeaderBytes = 32U << 10U;
 constexpr std::size_t kHttpThreads = 8;  // cpprestsdk's default is 40
-constexpr std::size_t kReadBytes = 16U << 10U;
+// A body of megabytes keeps the tokenizer busy for seconds; those who serve everybody else leave such bodies to others.
+constexpr std::size_t kLargeBodyBytes = 32U << 10U;
+constexpr int kSideThreads = 2;
+constexpr std::string_view kModelPath = "/v1/models/";
 
 enum class Phase { kLoading, kReady, kChanging, kDraining };
 
@@ -64,60 +68,8 @@ ApiError no_change(Phase phase) {
 // What is served, for who meets it: as long as one is held, it is there.
 using Lease = std::shared_ptr<const Served>;
 
-// A body as far as it is allowed; the rest is read and thrown away, because cpprestsdk answers only after the whole body came
-// in and would otherwise keep it in memory.
-struct Body {
-  std::string bytes;
-  std::size_t most = kMaxBodyBytes;
-  bool too_large = false;
-  std::array<std::uint8_t, kReadBytes> piece;
-};
-
-pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::shared_ptr<Body> body) {
-  auto buffer = request.body().streambuf();
-  return buffer.getn(body->piece.data(), body->piece.size()).then([request, body](std::size_t count) {
-    if (count == 0) return pplx::task_from_result(body);
-    if (body->bytes.size() + count > body->most) {
-      body->too_large = true;
-      body->bytes.clear();
-    }
-    if (!body->too_large) body->bytes.append(reinterpret_cast<const char*>(body->piece.data()), count);
-    return read_body(request, body);
-  });
-}
-
-// A client's request id, if it is one that may go back into a header.
-std::string request_id_of(const http_request& request) {
-  std::string id = header_of(request.headers(), "X-Request-Id");
-  const bool good = id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
-  return good ? id : "";
-}
-
-ApiError bad_header(const char* name, const std::string& found, const std::string& allowed) {
-  return {400, fmt::format("{}: found '{}', allowed is {}", name, found.substr(0, 60), allowed), "invalid_request_error", "",
-          ""};
-}
-
-// Where the choices' prompts are computed: here for this client, here for another worker, or at another one.
-std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& request, std::size_t choices) {
-  std::vector<KvSession> sessions(choices);
-  const std::string phase = header_of(request.headers(), kPhaseHeader);
-  const std::string prefilled = header_of(request.headers(), kPrefilledHeader);
-  if (phase == "prefill") {
-    for (KvSession& each : sessions) each.id = new_session_id();
-  } else if (!phase.empty()) {
-    return bad_header(kPhaseHeader, phase, "prefill, or no such header");
-  } else if (!prefilled.empty()) {
-    const auto ids = sessions_from(prefilled);
-    if (!ids.ok() || ids->size() != choices) {
-      return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
-    }
-    const std::string address = header_of(request.headers(), kPrefillAddressHeader);
-    if (!is_worker_address(address)) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
-    for (std::size_t i = 0; i < choices; ++i) sessions[i] = {(*ids)[i], address};
-  }
-  return sessions;
-}
+// A served name may be no UTF-8.
+std::string printed(const ordered_json& value) { return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 std::int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -152,8 +104,10 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<web::http::experimental::listener::http_listener> listener;
-  int stream_port = 0;       // from before it listens; 0: no streams
-  mutable std::mutex mutex;  // of what follows
+  SideThreads* side = nullptr;  // as long as it listens
+  int stream_port = 0;          // from before it listens; 0: no streams
+  int step_port = 0;            // the same of chains' steps
+  mutable std::mutex mutex;     // of what follows
   Role role;
   bool in_parts;                                   // it has, or is to have, some of the model's blocks alone, and so no role
   Lease serving;                                   // nothing while it loads
@@ -196,7 +150,13 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
-  std::string models_body() const;
+  // Answers with what `answer` does, or that it threw.
+  void guarded(const http_request& request, const Token& token, const std::function<void()>& answer);
+  // What goes through the tokenizer.
+  void take(const http_request& request, const std::string& path, const std::string& body, const Token& token);
+  ordered_json model_entry() const;
+  // What computes the steps of chains that come over connections.
+  std::shared_ptr<ChainStage> stage() const;
   [[nodiscard]] std::string ready_body(Phase now) const;
   // What streams and questions of keys and values are answered from now.
   KvSource kv_source() const;
@@ -227,7 +187,7 @@ void HttpServer::Impl::handle(const http_request& request) {
   }
   read_body(request, whole)
       .then([self = shared_from_this(), request, token, header_bytes](const pplx::task<std::shared_ptr<Body>>& read) {
-        try {
+        self->guarded(request, token, [&] {
           const auto body = read.get();
           if (header_bytes > kMaxHeaderBytes) {
             self->refuse(request,
@@ -238,15 +198,21 @@ void HttpServer::Impl::handle(const http_request& request) {
           } else {
             self->route(request, std::move(body->bytes), token);
           }
-        } catch (const std::exception& e) {
-          spdlog::warn("request failed: {}", e.what());
-          try {
-            self->refuse(request, {500, "the request could not be read or answered", "server_error"}, token);
-          } catch (const std::exception&) {
-            // Already answered, or nobody is there any more.
-          }
-        }
+        });
       });
+}
+
+void HttpServer::Impl::guarded(const http_request& request, const Token& token, const std::function<void()>& answer) {
+  try {
+    answer();
+  } catch (const std::exception& e) {
+    spdlog::warn("request failed: {}", e.what());
+    try {
+      refuse(request, {500, "the request could not be read or answered", "server_error"}, token);
+    } catch (const std::exception&) {
+      // Already answered, or nobody is there any more.
+    }
+  }
 }
 
 void HttpServer::Impl::route(const http_request& request, std::string body, const Token& token) {
@@ -257,10 +223,11 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   const bool role_path = path == "/role";
   const bool blocks_path = path == "/blocks";
   const bool kv = path.compare(0, kKvPath.size(), kKvPath) == 0;
+  const bool model = path.starts_with(kModelPath);
   const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens ||
                     ((role_path || blocks_path) && method == "POST") || chain.has_value();
-  const bool get =
-      path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path || blocks_path || kv;
+  const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path ||
+                   blocks_path || kv || model;
   if (!post && !get) {
     return refuse(request,
                   {404,
@@ -280,9 +247,14 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   if (chain) return chain_call(request, *chain, std::move(body), token);
   if (role_path && post) return change_role(request, body, token);
   if (blocks_path && post) return change_blocks(request, body, token);
-  if (tokens) return tokenize(request, path == "/tokenize", body, token);
-  if (post)
-    return generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
+  if (post && (side == nullptr || body.size() <= kLargeBodyBytes)) return take(request, path, body, token);
+  if (post) {
+    const bool posted = side->post([self = shared_from_this(), request, path, body = std::move(body), token] {
+      self->guarded(request, token, [&] { self->take(request, path, body, token); });
+    });
+    if (posted) return;
+    return refuse(request, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
+  }
   if (kv) {
     const KvSource from = kv_source();
     if (from.exports == nullptr)
@@ -294,7 +266,18 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   }
   if (blocks_path) return send_response(request, 200, blocks_body(), "application/json", {}, token);
   if (path == "/metrics") return send_response(request, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
-  if (path == "/v1/models") return send_response(request, 200, models_body(), "application/json", {}, token);
+  if (path == "/v1/models") {
+    const ordered_json all = {{"object", "list"}, {"data", ordered_json::array({model_entry()})}};
+    return send_response(request, 200, printed(all), "application/json", {}, token);
+  }
+  if (model) {
+    const std::string name = web::uri::decode(path.substr(kModelPath.size()));
+    if (name == options.served_name) return send_response(request, 200, printed(model_entry()), "application/json", {}, token);
+    return refuse(request,
+                  {404, fmt::format("model: found '{}', this worker serves '{}'", name.substr(0, 200), options.served_name),
+                   "invalid_request_error", "model", "model_not_found"},
+                  token);
+  }
   if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
   const Phase now = phase.load();
   send_response(request, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
@@ -319,14 +302,13 @@ KvSource HttpServer::Impl::kv_source() const {
           }};
 }
 
-std::string HttpServer::Impl::models_body() const {
+ordered_json HttpServer::Impl::model_entry() const {
   ordered_json entry = {{"id", options.served_name}, {"object", "model"}, {"created", created}, {"owned_by", "windlass"}};
   if (const Lease lease = current()) {
     entry["max_model_len"] =
         lease->model ? lease->model->engine->options().max_context_tokens : lease->blocks->stage->options().max_tokens;
   }
-  const ordered_json body = {{"object", "list"}, {"data", ordered_json::array({entry})}};
-  return body.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return entry;
 }
 
 ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
@@ -384,9 +366,14 @@ void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Serv
          token, "role");
 }
 
+void HttpServer::Impl::take(const http_request& request, const std::string& path, const std::string& body, const Token& token) {
+  if (path == "/tokenize" || path == "/detokenize") return tokenize(request, path == "/tokenize", body, token);
+  generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
+}
+
 void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
   const Lease lease = current();
-  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token);
+  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token, step_port);
   // Without that part there are no sessions; who tells of some hears it at once.
   if (verb == ChainVerb::kKeep) {
     const auto names = sessions_from(body);
@@ -400,6 +387,11 @@ void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, s
                                  "other one's part",
                                  is.first, is.end)},
                     token);
+}
+
+std::shared_ptr<ChainStage> HttpServer::Impl::stage() const {
+  const Lease lease = current();
+  return lease && lease->blocks ? std::shared_ptr<ChainStage>(lease, lease->blocks->stage.get()) : nullptr;
 }
 
 // Room at all workers of the chain comes before anything else of the request begins.
@@ -437,7 +429,7 @@ void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoin
   loaded.chains->reserve(std::move(sessions), std::move(hops).value(), tokens,
                          [self = shared_from_this(), request, endpoint, lease, api, choices = std::move(choices),
                           token](const Result<void>& reserved) mutable {
-                           try {
+                           self->guarded(request, token, [&] {
                              if (reserved.ok()) return self->start(request, endpoint, lease, api, std::move(choices), token);
                              const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
                              const std::string why = full ? "full" : "chain";
@@ -446,14 +438,7 @@ void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoin
                                           {503, fmt::format("no room in the request's chain: {}", reserved.error().message),
                                            "server_error", "", why},
                                           token, why);
-                           } catch (const std::exception& e) {
-                             spdlog::warn("request failed: {}", e.what());
-                             try {
-                               self->refuse(request, {500, "the request could not be answered", "server_error"}, token);
-                             } catch (const std::exception&) {
-                               // Already answered, or nobody is there any more.
-                             }
-                           }
+                           });
                          });
 }
 
@@ -507,9 +492,13 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
     if (sends) sent.push_back(choice.kv.id);
   }
   auto exchange = std::make_shared<Exchange>(Exchange::Parts{
-      request, ResponseFormat(endpoint, id, loaded.served_name, unix_now_s()), request_id_of(request), api.stream && !sends,
-      api.include_usage, api.choices, chained.any() && !header_of(request.headers(), kChainHeader).empty(), sessions_text(sent),
-      clock.now_s(), options.request_timeout_s, token});
+      request,
+      ResponseFormat(
+          endpoint, id, loaded.served_name, unix_now_s(), api.stream && api.include_usage,
+          [texts = loaded.texts](std::int32_t token_id) { return texts->tokenizer.special_text(token_id); }, api.choices_each),
+      request_id_of(request), api.stream && !sends, api.include_usage, api.choices,
+      chained.any() && !header_of(request.headers(), kChainHeader).empty(), sessions_text(sent), clock.now_s(),
+      options.request_timeout_s, token});
   std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> all;
   for (GenerationRequest& choice : choices) {
     const int index = static_cast<int>(all.size());
@@ -681,6 +670,18 @@ Result<void> HttpServer::open() {
     } else {
       spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
     }
+    auto steps = ChainStepServer::open(impl_->options.host, [impl = std::weak_ptr<Impl>(impl_)] {
+      const auto self = impl.lock();
+      return self ? self->stage() : nullptr;
+    });
+    if (steps.ok()) {
+      steps_ = std::move(steps).value();
+      impl_->step_port = steps_->port();
+    } else {
+      spdlog::warn("steps of chains come over HTTP alone: {}", steps.error().message);
+    }
+    side_ = std::make_unique<SideThreads>(kSideThreads);
+    impl_->side = side_.get();
     impl_->listener->open().get();
     return {};
   } catch (const std::exception& e) {
@@ -771,6 +772,7 @@ int HttpServer::open_exchanges() const { return impl_->open->load(); }
 
 bool HttpServer::close(double limit_s) {
   streams_.reset();
+  steps_.reset();
   auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
   // On a thread of its own: cpprestsdk waits for connections without a limit.

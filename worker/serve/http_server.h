@@ -18,7 +18,9 @@
 
 namespace windlass::worker {
 
+class ChainStepServer;
 class KvStreamServer;
+class SideThreads;
 
 struct HttpServerOptions {
   std::string host;
@@ -70,7 +72,9 @@ class HttpServer {
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
-  std::unique_ptr<KvStreamServer> streams_;  // ends before what it sends from
+  std::unique_ptr<SideThreads> side_;
+  std::unique_ptr<KvStreamServer> streams_;  // end before what they send from, and what they are for
+  std::unique_ptr<ChainStepServer> steps_;
 };
 
 }  // namespace windlass::worker

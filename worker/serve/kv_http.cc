@@ -124,13 +124,16 @@ void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& ex
 KvImports::Ask ask_over_http() {
   const auto clients = std::make_shared<HttpClients>();
   return [clients](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
-    pplx::create_task([clients, question] {
+    const auto make = [question] {
       web::uri_builder uri(web::uri(std::string(kKvPath) + question.session));
       uri.append_query("piece", question.piece).append_query("prompt", question.hash);
       if (question.stream) uri.append_query("stream", 1);
       http_request request(web::http::methods::GET);
       request.set_request_uri(uri.to_uri());
-      return clients->ask(question.address, request, kAskTimeoutS, question.most_bytes);
+      return request;
+    };
+    pplx::create_task([clients, question, make] {
+      return clients->ask(question.address, make, kAskTimeoutS, question.most_bytes);
     }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
       std::optional<Result<KvAnswer>> answer;
       try {

@@ -1,5 +1,6 @@
 // windlass-worker: serves a model, or makes one (`windlass-worker model init DIR`).
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,7 +29,13 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (const auto* init = std::get_if<ModelInitFlags>(&*command)) {
-    const auto made = init_model(init->shape, init->folder);
+    const std::filesystem::path there = std::filesystem::path(init->folder) / "config.json";
+    std::error_code ignored;  // then init_model() says it
+    const auto made =
+        !init->overwrite && std::filesystem::exists(there, ignored)
+            ? Error{ErrorCode::kFailedPrecondition,
+                    fmt::format("{}: found a model, allowed is a folder without one, or --overwrite", there.string())}
+            : init_model(init->shape, init->folder);
     if (!made.ok()) {
       fmt::print(stderr, "windlass-worker: {}\n", made.error().message);
       return 1;

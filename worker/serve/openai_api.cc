@@ -212,26 +212,49 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
   return std::move(ids).value();
 }
 
-std::vector<std::int32_t> prompt_of(const json& body, const Tokenizer& tokenizer) {
-  const std::string allowed = "a string or a list of token ids (one prompt a request)";
-  if (!has(body, "prompt")) refuse("prompt", "nothing", allowed);
-  const json& prompt = body.at("prompt");
-  const bool wrapped = prompt.is_array() && prompt.size() == 1 && (prompt[0].is_string() || prompt[0].is_array());
-  const json& one = wrapped ? prompt[0] : prompt;
+constexpr const char* kPromptAllowed = "a string, a list of token ids, or a list of such prompts";
+
+// Before seconds are spent on what is refused anyway.
+void check_least(std::string_view text, const ApiModel& model) {
+  const std::int64_t least = model.tokenizer.least_tokens(text.size());
+  if (least < model.engine.max_context_tokens) return;
+  throw ApiError{400,
+                 fmt::format("the prompt has at least {} tokens, but the context holds {} tokens and the answer needs at least "
+                             "one of them",
+                             least, model.engine.max_context_tokens),
+                 "invalid_request_error", "prompt", "context_length_exceeded"};
+}
+
+std::vector<std::int32_t> prompt_of(const json& one, const json& all, const ApiModel& model) {
   std::vector<std::int32_t> ids;
   if (one.is_string()) {
-    ids = tokenizer.prefix();
-    const auto more = tokenizer.encode(one.get_ref<const std::string&>(), SpecialText::kParse);
+    check_least(one.get_ref<const std::string&>(), model);
+    ids = model.tokenizer.prefix();
+    const auto more = model.tokenizer.encode(one.get_ref<const std::string&>(), SpecialText::kParse);
     ids.insert(ids.end(), more.begin(), more.end());
     return ids;
   }
-  if (!one.is_array() || one.empty()) refuse("prompt", shown(prompt), allowed);
+  if (!one.is_array() || one.empty()) refuse("prompt", shown(all), kPromptAllowed);
   for (const json& id : one) {
     if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > INT32_MAX)
-      refuse("prompt", shown(prompt), allowed);
+      refuse("prompt", shown(all), kPromptAllowed);
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;
+}
+
+// At most so many.
+std::vector<std::vector<std::int32_t>> prompts_of(const json& body, const ApiModel& model, std::int64_t most) {
+  if (!has(body, "prompt")) refuse("prompt", "nothing", kPromptAllowed);
+  const json& prompt = body.at("prompt");
+  const bool list = prompt.is_array() && !prompt.empty() && !prompt[0].is_number();
+  if (!list) return {prompt_of(prompt, prompt, model)};
+  if (static_cast<std::int64_t>(prompt.size()) > most) {
+    refuse("prompt", fmt::format("{} prompts", prompt.size()), fmt::format("at most {} with n each", most));
+  }
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const json& one : prompt) prompts.push_back(prompt_of(one, prompt, model));
+  return prompts;
 }
 
 std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t room) {
@@ -271,39 +294,59 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   generation.sampling = sampling_of(endpoint, body, model, seed);
   // More than the worker ever takes at once would be refused as if it were full.
   const std::int64_t places = model.engine.max_running + model.engine.max_waiting;
-  request.choices = static_cast<int>(whole_number(body, "n", 1, 1, std::min<std::int64_t>(kMaxChoices, places)));
+  const std::int64_t most_choices = std::min<std::int64_t>(kMaxChoices, places);
+  request.choices_each = static_cast<int>(whole_number(body, "n", 1, 1, most_choices));
   generation.stop = stops_of(body);
   generation.ignore_eos = boolean(body, "ignore_eos", false);
   request.stream = boolean(body, "stream", false);
   if (has(body, "stream_options")) {
+    if (!request.stream) refuse("stream_options", shown(body.at("stream_options")), "nothing without stream");
     if (!body.at("stream_options").is_object()) refuse("stream_options", shown(body.at("stream_options")), "an object");
     request.include_usage = boolean(body.at("stream_options"), "include_usage", false);
   }
   const bool chat = endpoint == Endpoint::kChatCompletions;
+  std::vector<std::vector<std::int32_t>> prompts;
   if (chat) {
-    generation.prompt = chat_prompt(body, text, model);
+    prompts.push_back(chat_prompt(body, text, model));
     generation.stop_tokens = model.chat.stop_tokens();
   } else {
-    generation.prompt = prompt_of(body, model.tokenizer);
+    prompts = prompts_of(body, model, most_choices / request.choices_each);
   }
-  const std::int64_t room = model.engine.max_context_tokens - static_cast<std::int64_t>(generation.prompt.size());
-  generation.max_tokens = max_tokens_of(endpoint, body, std::max<std::int64_t>(room, 1));
-  if (const auto fit = Engine::check(model.engine, model.config.vocab_size, generation); !fit.ok()) {
-    throw ApiError{400, fit.error().message, "invalid_request_error", chat ? "messages" : "prompt",
-                   room < 1 ? "context_length_exceeded" : ""};
+  request.choices = request.choices_each * static_cast<int>(prompts.size());
+  const std::int64_t context = model.engine.max_context_tokens;
+  for (std::size_t i = prompts.size(); i-- > 0;) {  // the first one stays
+    const std::int64_t room = context - static_cast<std::int64_t>(prompts[i].size());
+    generation.prompt = std::move(prompts[i]);
+    generation.max_tokens = max_tokens_of(endpoint, body, std::max<std::int64_t>(room, 1));
+    if (const auto fit = Engine::check(model.engine, model.config.vocab_size, generation); !fit.ok()) {
+      throw ApiError{400, fit.error().message, "invalid_request_error", chat ? "messages" : "prompt",
+                     room < 1 ? "context_length_exceeded" : ""};
+    }
+    if (i > 0) request.further.insert(request.further.begin(), {generation.prompt, generation.max_tokens});
   }
   return request;
 }
 
 // A prompt counts once, however many choices it has.
-ordered_json usage_of(std::span<const Choice> choices) {
-  std::int64_t generated = 0;
+ordered_json usage_of(std::span<const Choice> choices, std::size_t choices_each) {
+  std::int64_t generated = 0, prompt = 0, cached = 0;
   for (const Choice& choice : choices) generated += choice.last.generated_tokens;
-  const TokenEvent& first = choices.front().last;
-  return {{"prompt_tokens", first.prompt_tokens},
+  for (std::size_t i = 0; i < choices.size(); i += choices_each) {
+    prompt += choices[i].last.prompt_tokens;
+    cached += choices[i].last.cached_tokens;
+  }
+  return {{"prompt_tokens", prompt},
           {"completion_tokens", generated},
-          {"total_tokens", first.prompt_tokens + generated},
-          {"prompt_tokens_details", {{"cached_tokens", first.cached_tokens}}}};
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+using SpecialTexts = std::function<std::string_view(std::int32_t)>;
+
+// A special token's has what stands for it.
+LikelyToken shown_token(const LikelyToken& token, const SpecialTexts& special) {
+  if (!token.bytes.empty() || !special) return token;
+  return {std::string(special(token.id)), token.logprob, token.id};
 }
 
 // A token's bytes alone as text: what is no UTF-8 by itself becomes U+FFFD.
@@ -322,32 +365,34 @@ std::string key_of(const LikelyToken& token) {
   return name;
 }
 
-ordered_json json_of(const LikelyToken& token) {
+ordered_json json_of(const LikelyToken& from, const SpecialTexts& special) {
+  const LikelyToken token = shown_token(from, special);
   ordered_json bytes = ordered_json::array();
   for (const char byte : token.bytes) bytes.push_back(static_cast<unsigned char>(byte));
   return {{"token", text_of(token)}, {"logprob", token.logprob}, {"bytes", std::move(bytes)}};
 }
 
-ordered_json chat_logprobs(std::span<const TokenLogprobs> tokens) {
+ordered_json chat_logprobs(std::span<const TokenLogprobs> tokens, const SpecialTexts& special) {
   ordered_json content = ordered_json::array();
   for (const TokenLogprobs& each : tokens) {
-    ordered_json entry = json_of(each.token);
+    ordered_json entry = json_of(each.token, special);
     entry["top_logprobs"] = ordered_json::array();
-    for (const LikelyToken& likely : each.top) entry["top_logprobs"].push_back(json_of(likely));
+    for (const LikelyToken& likely : each.top) entry["top_logprobs"].push_back(json_of(likely, special));
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}};
 }
 
-ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int64_t offset) {
+ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int64_t offset, const SpecialTexts& special) {
   ordered_json texts = ordered_json::array(), logprobs = ordered_json::array(), tops = ordered_json::array(),
                offsets = ordered_json::array();
   for (const TokenLogprobs& each : tokens) {
-    texts.push_back(text_of(each.token));
+    const LikelyToken drawn = shown_token(each.token, special);
+    texts.push_back(text_of(drawn));
     logprobs.push_back(each.token.logprob);
     ordered_json top = ordered_json::object();
-    for (const LikelyToken& likely : each.top) top.emplace(key_of(likely), likely.logprob);
-    top.emplace(key_of(each.token), each.token.logprob);  // OpenAI's lists hold the drawn token, likely or not
+    for (const LikelyToken& likely : each.top) top.emplace(key_of(shown_token(likely, special)), likely.logprob);
+    top.emplace(key_of(drawn), drawn.logprob);  // OpenAI's lists hold the drawn token, likely or not
     tops.push_back(std::move(top));
     offsets.push_back(offset);
     offset += characters_of(each.token);
@@ -359,9 +404,10 @@ ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int
 }
 
 // Of one choice; null where none were asked for.
-ordered_json logprobs_json(Endpoint endpoint, std::span<const TokenLogprobs> tokens, std::int64_t offset) {
+ordered_json logprobs_json(Endpoint endpoint, std::span<const TokenLogprobs> tokens, std::int64_t offset,
+                           const SpecialTexts& special) {
   if (tokens.empty()) return nullptr;
-  return endpoint == Endpoint::kChatCompletions ? chat_logprobs(tokens) : completion_logprobs(tokens, offset);
+  return endpoint == Endpoint::kChatCompletions ? chat_logprobs(tokens, special) : completion_logprobs(tokens, offset, special);
 }
 
 ordered_json nullable(const std::string& text) { return text.empty() ? ordered_json() : ordered_json(text); }
@@ -403,8 +449,16 @@ std::int64_t characters_of(const LikelyToken& token) {
 }
 
 std::vector<GenerationRequest> choices_of(const ApiRequest& request) {
-  std::vector<GenerationRequest> choices(static_cast<std::size_t>(request.choices), request.generation);
-  for (std::size_t i = 0; i < choices.size(); ++i) choices[i].sampling.seed += i;
+  const auto each = static_cast<std::size_t>(request.choices_each);
+  std::vector<GenerationRequest> choices(each, request.generation);
+  for (const ApiRequest::Further& further : request.further) {
+    choices.insert(choices.end(), each, request.generation);
+    for (std::size_t i = choices.size() - each; i < choices.size(); ++i) {
+      choices[i].prompt = further.prompt;
+      choices[i].max_tokens = further.max_tokens;
+    }
+  }
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i].sampling.seed += i % each;
   return choices;
 }
 
@@ -443,7 +497,7 @@ std::variant<std::string, ApiError> detokenize_body(std::string_view text, const
       }
       ids.push_back(id.get<std::int32_t>());
     }
-    return ordered_json{{"prompt", text_of({model.tokenizer.decode(ids), 0})}}.dump();
+    return ordered_json{{"prompt", text_of({model.tokenizer.decode(ids, true), 0})}}.dump();
   });
 }
 
@@ -457,7 +511,7 @@ std::string ResponseFormat::whole(std::span<const Choice> choices) const {
     } else {
       choice["text"] = from.text;
     }
-    choice["logprobs"] = logprobs_json(endpoint_, from.logprobs, 0);
+    choice["logprobs"] = logprobs_json(endpoint_, from.logprobs, 0, special_text_);
     choice["finish_reason"] = to_string(*from.last.finish);
     list.push_back(std::move(choice));
   }
@@ -466,7 +520,7 @@ std::string ResponseFormat::whole(std::span<const Choice> choices) const {
                              {"created", created_},
                              {"model", model_},
                              {"choices", std::move(list)},
-                             {"usage", usage_of(choices)}};
+                             {"usage", usage_of(choices, choices_each_)}};
   return body.dump();
 }
 
@@ -481,13 +535,16 @@ std::string ResponseFormat::chunk(int index, const TokenEvent& event, std::int64
   } else {
     choice["text"] = event.text;
   }
-  choice["logprobs"] = event.logprobs ? logprobs_json(endpoint_, std::span(&*event.logprobs, 1), offset) : ordered_json();
+  choice["logprobs"] =
+      event.logprobs ? logprobs_json(endpoint_, std::span(&*event.logprobs, 1), offset, special_text_) : ordered_json();
   choice["finish_reason"] = event.finish ? ordered_json(to_string(*event.finish)) : ordered_json();
-  return event_text({{"id", id_},
-                     {"object", chat ? "chat.completion.chunk" : "text_completion"},
-                     {"created", created_},
-                     {"model", model_},
-                     {"choices", ordered_json::array({choice})}});
+  ordered_json data = {{"id", id_},
+                       {"object", chat ? "chat.completion.chunk" : "text_completion"},
+                       {"created", created_},
+                       {"model", model_},
+                       {"choices", ordered_json::array({std::move(choice)})}};
+  if (usage_follows_) data["usage"] = nullptr;  // as OpenAI has it: in every event, known in the last one
+  return event_text(data);
 }
 
 std::string ResponseFormat::usage_chunk(std::span<const Choice> choices) const {
@@ -497,7 +554,7 @@ std::string ResponseFormat::usage_chunk(std::span<const Choice> choices) const {
                      {"created", created_},
                      {"model", model_},
                      {"choices", ordered_json::array()},
-                     {"usage", usage_of(choices)}});
+                     {"usage", usage_of(choices, choices_each_)}});
 }
 
 }  // namespace windlass::worker

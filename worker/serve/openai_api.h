@@ -34,13 +34,21 @@ struct ApiError {
 enum class Endpoint { kChatCompletions, kCompletions };
 
 struct ApiRequest {
+  // What follows the first prompt, where there are several.
+  struct Further {
+    std::vector<std::int32_t> prompt;
+    std::int64_t max_tokens = 0;
+  };
   GenerationRequest generation;  // of the first choice
-  int choices = 1;
+  std::vector<Further> further = {};
+  int choices_each = 1;  // of a prompt
+  int choices = 1;       // of all prompts
   bool stream = false;
   bool include_usage = false;
 };
 
-// The requests of all choices: the same, but each with a seed of its own, the first with the request's.
+// The requests of all choices, prompt after prompt: the same, but each of a prompt's with a seed of its own, the first with the
+// request's.
 [[nodiscard]] std::vector<GenerationRequest> choices_of(const ApiRequest& request);
 
 // What a request is judged against. REQUIRES: all outlive the call.
@@ -71,8 +79,17 @@ struct Choice {
 // Builds the bodies of one response.
 class ResponseFormat {
  public:
-  ResponseFormat(Endpoint endpoint, std::string id, std::string model, std::int64_t created_unix_s)
-      : endpoint_(endpoint), id_(std::move(id)), model_(std::move(model)), created_(created_unix_s) {}
+  // `usage_follows`: usage_chunk() will. `choices_each`: of a prompt. `special_text`: what stands for a special token where log
+  // probabilities name it.
+  ResponseFormat(Endpoint endpoint, std::string id, std::string model, std::int64_t created_unix_s, bool usage_follows = false,
+                 std::function<std::string_view(std::int32_t)> special_text = nullptr, int choices_each = 1)
+      : endpoint_(endpoint),
+        id_(std::move(id)),
+        model_(std::move(model)),
+        created_(created_unix_s),
+        usage_follows_(usage_follows),
+        special_text_(std::move(special_text)),
+        choices_each_(static_cast<std::size_t>(choices_each)) {}
 
   // The whole body of a response that is not streamed. REQUIRES: at least one choice.
   [[nodiscard]] std::string whole(std::span<const Choice> choices) const;
@@ -89,6 +106,9 @@ class ResponseFormat {
   std::string id_;
   std::string model_;
   std::int64_t created_;
+  bool usage_follows_;
+  std::function<std::string_view(std::int32_t)> special_text_;
+  std::size_t choices_each_;
 };
 
 // Characters (code points) of a token's text as logprobs show it.

@@ -132,6 +132,7 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
     WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
   }
   parts.bytes = {need.weights_bytes, need.as_plain_bytes};
+  const WeightFormat format = cuda::source_format(flags.weights, flags.precision);
   WeightSizes sizes;
   for (std::int64_t block = shape.blocks.first; block < shape.blocks.end; ++block) {  // as they are read
     WINDLASS_ASSIGN_OR_RETURN(const WeightSizes of_block,
@@ -144,8 +145,8 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
   WINDLASS_ASSIGN_OR_RETURN(parts.backend, cuda::make_cuda_backend(
                                                shape.config,
                                                [&](BlockRange blocks) {
-                                                 auto read = load_weights(shape.config, store, blocks, options.slice(),
-                                                                          options.weights, &progress);
+                                                 auto read = load_weights(shape.config, store, blocks, options.slice(), format,
+                                                                          &progress);
                                                  if (blocks.end == shape.blocks.end)
                                                    progress.enter(LoadStage::kKvCache);  // once these few are on the GPU
                                                  return read;

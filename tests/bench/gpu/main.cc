@@ -262,6 +262,10 @@ Result<void> run_bench() {
                              Model{"Llama 3.1 8B, FP8 weights", llama_8b(), WeightFormat::kFp8},
                              Model{"Llama 3.1 8B, FP8 weights and activations", llama_8b(), WeightFormat::kFp8, true},
                              Model{"Qwen3 30B-A3B, 12 of 48 layers, BF16", qwen3_30b_a3b_quarter(), WeightFormat::kFp32}}) {
+    if (model.fp8_activations && !device->multiplies_fp8()) {
+      fmt::print("\n{}: not on this GPU, whose tensor cores have no products of FP8.\n", model.name);
+      continue;
+    }
     WINDLASS_ASSIGN_OR_RETURN(const auto backend, make_backend(model));
     WINDLASS_RETURN_IF_ERROR(Bench(model, *backend, rates).run());
   }

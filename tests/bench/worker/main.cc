@@ -10,6 +10,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "planner/base/rng.h"
+#include "tests/bench/worker/chain_link.h"
 #include "tests/bench/worker/instant_backend.h"
 #include "tests/bench/worker/kv_link.h"
 #include "tests/bench/worker/through_http.h"
@@ -262,8 +264,28 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
   return step_s;
 }
 
+// From one worker to the next and back.
+Result<void> add_chain_steps(Table& table, const Result<std::unique_ptr<ChainLink>>& chain, int repeats) {
+  constexpr int kMoreRepeats = 20;  // of what takes a moment
+  if (!chain.ok()) return chain.error();
+  for (const auto& [sequences, tokens, what] :
+       {std::tuple{std::int64_t{1}, std::int64_t{1}, "a token"}, std::tuple{std::int64_t{64}, std::int64_t{1}, "a token of 64"},
+        std::tuple{std::int64_t{1}, std::int64_t{2048}, "2,048 tokens of a prompt"}}) {
+    WINDLASS_ASSIGN_OR_RETURN(const ChainLinkTimes times,
+                              (*chain)->measure(sequences, tokens, tokens > 1 ? repeats : kMoreRepeats * repeats));
+    for (const auto& [name, seconds] : {std::pair{"", times.seconds}, std::pair{", over HTTP", times.http_seconds}}) {
+      table.add(fmt::format("a chain's hop and back with {} (hidden size {}){}", what, ChainLink::kHiddenSize, name), seconds,
+                fmt::format("{:.3g} GB/s", times.bytes / seconds / 1e9),
+                fmt::format("{:.3g} % of a plain exchange's {:.3g} ms", 100 * times.plain_seconds / seconds,
+                            times.plain_seconds * 1e3));
+    }
+  }
+  return {};
+}
+
 int run(const Options& options) {
   auto link = KvLink::start();
+  auto chain = ChainLink::start();
   std::cerr << "the worker around a model that waits\n";
   const auto overhead = overhead_through_http(kMostSequences);
   if (!overhead.ok()) {
@@ -303,6 +325,11 @@ int run(const Options& options) {
               fmt::format("{:.3g} GB/s", rates->bytes / seconds / 1e9),
               fmt::format("{:.3g} % of a plain stream's {:.3g} GB/s", 100 * rates->plain_seconds / seconds,
                           rates->bytes / rates->plain_seconds / 1e9));
+  }
+  std::cerr << "a chain's steps between two workers\n";
+  if (const auto added = add_chain_steps(table, chain, options.repeats); !added.ok()) {
+    std::cerr << "worker_benchmark: " << added.error().message << '\n';
+    return 1;
   }
   for (const auto& [name, seconds] :
        {std::pair{"the engine's thread", overhead->engine_cpu_s}, std::pair{"all threads", overhead->all_cpu_s}}) {

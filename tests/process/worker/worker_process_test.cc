@@ -115,7 +115,11 @@ TEST_F(Worker, GivesSeveralChoices) {
   const json tokens = json::parse(ask(port_, "POST", "/tokenize", R"({"prompt":"the anchor"})").body);
   EXPECT_EQ(tokens["count"], body["usage"]["prompt_tokens"]);
   const json text = json::parse(ask(port_, "POST", "/detokenize", json{{"tokens", tokens["tokens"]}}.dump()).body);
-  EXPECT_EQ(text["prompt"], "the anchor");
+  EXPECT_EQ(text["prompt"], "<|begin_of_text|>the anchor");
+  EXPECT_EQ(json::parse(ask(port_, "GET", "/v1/models/tiny").body)["id"], "tiny");
+  const Answer other = ask(port_, "GET", "/v1/models/gpt%2D4");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_THAT(other.body, HasSubstr("model: found 'gpt-4', this worker serves"));
 }
 
 // Given a stream of 4,000 tokens, its first chunk is here while the worker has not made the last one: the iterations, read
@@ -391,6 +395,26 @@ TEST_F(Worker, UnusableArguments) {
   EXPECT_THAT(absent.log(), HasSubstr("/nowhere: no such model folder"));
   Process flag({kProgram, "--model", "/nowhere", "--port", "x"}, folder_ / "flag.log");
   EXPECT_EQ(flag.wait(), 2);
+  Process token({kProgram, "--model", "/nowhere", "--port", port, "--token-file", "/no/token"}, folder_ / "token.log");
+  EXPECT_EQ(token.wait(), 1);
+  EXPECT_THAT(token.log(), HasSubstr("--token-file: "));
+}
+
+// Given a folder with a model, `model init` leaves it as it is and says so; with --overwrite it makes another one.
+TEST_F(Worker, ModelInitOverwritesNothingUnasked) {
+  const auto folder = folder_ / "there";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << "mine";
+  const std::vector<std::string> init{kProgram, "model", "init", "--layers", "1", "--hidden", "64", folder.string()};
+  Process refused(init, folder_ / "refused.log");
+  EXPECT_EQ(refused.wait(), 1);
+  EXPECT_THAT(refused.log(), HasSubstr("config.json: found a model, allowed is a folder without one, or --overwrite"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
+  auto more = init;
+  more.insert(more.end() - 1, "--overwrite");
+  Process made(more, folder_ / "made.log");
+  EXPECT_EQ(made.wait(), 0) << made.log();
+  EXPECT_TRUE(std::filesystem::exists(folder / "model.safetensors"));
 }
 
 // Given --backend cuda on a machine without a GPU, in one rank or several, the worker says why not and exits 1.

@@ -29,7 +29,7 @@ class Maker {
     } else {
       out.spec.model.config_map_key_ref = KeyRef{"config", "config.json"};
     }
-    if (coin()) out.spec.model.max_context_tokens = 1 + below(100000);
+    if (coin()) out.spec.model.max_context_tokens = 2 + below(100000);
     if (coin()) out.spec.model.dtype = static_cast<Dtype>(below(5));
     out.spec.engine.type = static_cast<EngineType>(below(5));
     out.spec.engine.image = "registry/worker:" + std::to_string(below(9));

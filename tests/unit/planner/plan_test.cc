@@ -519,6 +519,32 @@ TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
   EXPECT_LE(plan.predicted.gpus, 4);
 }
 
+// Given a model that needs several GPUs and an engine that can cut it among fewer than a node has, expect workers of no more,
+// also in place of larger ones that run; given one that cannot cut it among enough, expect that it is said.
+TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
+  Service service = chat_service();
+  service.shape = model_shape_by_name("llama3-70b").value();
+  service.max_context_tokens = 8192;
+  service.slo.tpot_s = 0.03;
+  service.workload.requests_per_s = 1;
+  const int free_choice = make_plan(one(service)).services[0].pools.at(0).gpus_per_worker;
+  ASSERT_GT(free_choice, 2);
+  service.max_gpus_per_worker = free_choice / 2;
+  service.slo.tpot_s = 0.1;
+  service.workers = {ready_worker("h100-8", "h100", 8, 0, kNow)};
+  service.memory.configuration = "h100-8";
+  const ServicePlan plan = make_plan(one(service)).services[0];
+  ASSERT_FALSE(plan.pools.empty());
+  EXPECT_EQ(plan.feasible.status, Truth::kTrue) << plan.feasible.message;
+  EXPECT_EQ(plan.pools[0].gpus_per_worker, free_choice / 2);
+  for (const Considered& considered : plan.considered) EXPECT_LE(considered.gpus_per_worker, free_choice / 2);
+
+  service.workers.clear();
+  service.max_gpus_per_worker = 1;
+  const ServicePlan none = make_plan(one(service)).services[0];
+  EXPECT_EQ(none.feasible.reason, "DoesNotFit") << none.feasible.message;
+}
+
 // Given several accelerators, expect the cheapest for the assumed load and a reason for each that lost.
 TEST(Plan, LosersHaveReasons) {
   Service service = chat_service();

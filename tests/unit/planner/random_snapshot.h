@@ -123,6 +123,7 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
     service.shape.reset();
     service.shape_unknown_reason = "neither architecture nor config is given";
   }
+  if (index % 3 == 2) service.max_gpus_per_worker = 1 + index % 2;
   service.slo = Slo{rng.uniform(0.05, 4), rng.uniform(0.005, 0.2), rng.uniform(50, 99.9), 300};
   service.workload = AssumedWorkload{chance(rng, 0.5) ? rng.uniform(0, 30) : 0, rng.uniform(1, 2000), rng.uniform(1, 600)};
   service.accelerators.clear();

@@ -24,7 +24,7 @@ WorkerSpec spec(const char* engine, int gpus = 4) {
 }
 
 std::string command(const WorkerSpec& s, const EngineModel& model = {"meta-llama/Llama-3", "", true}) {
-  const auto made = engine_command(s, model);
+  const auto made = engine_command(s, model, pod_address());
   if (!made.ok()) return "refused: " + made.error().message;
   return fmt::format("{} | {}", fmt::join(made->program, " "), fmt::join(made->args, " "));
 }
@@ -42,7 +42,7 @@ TEST(EngineArgs, EachEngineInItsOwnWords) {
       command(spec("TensorRTLLM")),
       "trtllm-serve | meta-llama/Llama-3 --host $(POD_IP) --port 8000 --tp_size 4 --max_batch_size 32 --max_seq_len 8192");
   EXPECT_EQ(command(spec("Windlass"), {"/models/llama", "", false}),
-            " | --model=/models/llama --listen=$(POD_IP):8000 --name=chat --max-concurrent=32 --drain-timeout=600s "
+            " | --model=/models/llama --listen=$(POD_IP):8000 --name=chat --max-concurrent=32 --drain-timeout=10m "
             "--max-context-tokens=8192");
 }
 
@@ -116,7 +116,7 @@ TEST(EngineArgs, RefusesWhatOthersRelyOn) {
 // Given: a template's arguments beside ours. Expected: what ours already say is left out with its values, the rest stays.
 TEST(EngineArgs, OtherArgsLeaveOursAlone) {
   const WorkerSpec s = spec("VLLM");
-  const std::vector<std::string> ours = engine_command(s, {"m", "", true})->args;
+  const std::vector<std::string> ours = engine_command(s, {"m", "", true}, pod_address())->args;
   EXPECT_THAT(other_args(s, ours, {"-tp", "8", "--seed", "3", "--port=1", "--dtype", "half"}),
               testing::ElementsAre("--seed", "3", "--dtype", "half"));
 }

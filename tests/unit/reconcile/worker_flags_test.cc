@@ -9,7 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/reconcile/spec.h"
+#include "controller/runtime/engine_args.h"
 #include "controller/runtime/pod.h"
+#include "planner/search/worker_config.h"
+#include "worker/collective/rank_group.h"
+#include "worker/model/tensor_slice.h"
 #include "worker/serve/flags.h"
 
 namespace windlass::controller {
@@ -25,6 +29,7 @@ struct Asked {
   std::int64_t context_tokens = 0;
   std::vector<std::string> args = {};
   std::string pod_template = "";
+  double drain_timeout_s = 5400;
 };
 
 constexpr int kBatch = 37;
@@ -39,7 +44,7 @@ std::vector<std::string> arguments_of(const Asked& asked) {
   if (asked.context_tokens > 0) service.spec.model.max_context_tokens = asked.context_tokens;
   service.spec.engine.args = asked.args;
   service.spec.engine.pod_template_json = asked.pod_template;
-  service.spec.scaling.drain_timeout_s = 5400;
+  service.spec.scaling.drain_timeout_s = asked.drain_timeout_s;
   api::AcceleratorClass accelerator;
   accelerator.spec.resource_name = asked.resource;
   planner::PoolPlan pool;
@@ -140,6 +145,52 @@ TEST(WorkerFlags, AUsersArgumentsStandBesideOurs) {
   EXPECT_EQ(on_cpu.tensor_parallel, 2);
   EXPECT_EQ(on_cpu.threads, 16);
   EXPECT_EQ(with({"--backend", "cpu"}).tensor_parallel, 1) << "several GPUs that are not used";
+}
+
+// Given drain timeouts from none to days, below a second and with a fraction, expect that the worker has them to the
+// microsecond.
+TEST(WorkerFlags, DrainTimeoutsArriveWhole) {
+  for (const double timeout_s : {0.0, 0.000'001, 0.000'5, 0.25, 0.499, 1.5, 59.999, 5400.001, 86'400.0, 3e9}) {
+    Asked asked;
+    asked.drain_timeout_s = timeout_s;
+    EXPECT_NEAR(flags_of(asked).drain_timeout_s, timeout_s, 1e-6 + timeout_s * 1e-15);
+  }
+}
+
+// Given models with from 1 to 128 KV heads, expect that the worker takes every degree that may be planned for it: those that
+// cut the heads evenly and are within what the controller tells the planner; without that it would refuse some.
+TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
+  EXPECT_EQ(kMostWindlassRanks, worker::RankGroup::kMaxRanks);
+  constexpr int kGpusOfANode = 1024;
+  int taken = 0, refused_beyond = 0;
+  for (int kv_heads = 1; kv_heads <= 128; kv_heads *= 2) {
+    for (const int group : {1, 2, 5, 7, 8}) {
+      planner::ModelShape shape;
+      worker::ModelConfig config;
+      config.kv_heads = shape.kv_heads = kv_heads;
+      config.heads = shape.heads = kv_heads * group;
+      config.intermediate_size = config.heads * 64;
+      api::ModelService service;
+      const auto most = to_planner(service, shape).max_gpus_per_worker;
+      ASSERT_TRUE(most.has_value());
+      for (const int degree : planner::tensor_parallel_degrees(shape, kGpusOfANode)) {
+        const auto checked = worker::check_tensor_parallel(config, degree);
+        if (degree <= *most) {
+          EXPECT_TRUE(checked.ok()) << kv_heads << " x " << group << ": " << checked.error().message;
+          ++taken;
+        } else {
+          refused_beyond += checked.ok() ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused_beyond, 20);
+  api::ModelService other;
+  other.spec.engine.type = api::EngineType::kVLLM;
+  EXPECT_FALSE(to_planner(other, planner::ModelShape()).max_gpus_per_worker.has_value());
+  EXPECT_EQ(to_planner(api::ModelService(), Error{ErrorCode::kFailedPrecondition, "no shape"}).max_gpus_per_worker,
+            kMostWindlassRanks);
 }
 
 // Given a pod template with arguments of the container's own, expect those that we do not say beside ours, and ours where both

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/policy/make_plan.h"
+#include "planner/search/service_problem.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::search {
@@ -86,6 +87,21 @@ TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
   const auto [short_prompts, whole] = plan_of(100, 100);
   EXPECT_GT(short_prompts.cost_per_hour, 0.8 * *short_prompts.whole_cost_per_hour) << short_prompts.why;
   EXPECT_EQ(whole.strategy, planner::Strategy::kReplicated) << short_prompts.why;
+}
+
+// Given an engine that can cut the model among two GPUs, expect a problem with workers of one and of two alone, and an answer
+// of such.
+TEST(SplitAdvice, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
+  planner::Service bounded = service();
+  bounded.max_gpus_per_worker = 2;
+  const auto made = ServiceProblem::make(bounded, classes());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  int largest = 0;
+  for (const WorkerKind& kind : made->problem().kinds) largest = std::max(largest, kind.gpus());
+  EXPECT_EQ(largest, 2);
+  const auto advice = split_advice(bounded, classes(), Effort{});
+  ASSERT_TRUE(advice.ok() && advice->holds) << advice->why;
+  EXPECT_LE(std::max(advice->prefill.gpus_per_worker, advice->decode.gpus_per_worker), 2);
 }
 
 // Given an objective that nothing holds, expect what each strategy came to; given no class with GPUs, a shape that is not known

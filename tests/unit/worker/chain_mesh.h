@@ -1,4 +1,5 @@
-// Workers that have a model's blocks together, in one process: real backends and stages, with a wire that a test may cut.
+// Workers that have a model's blocks together, in one process: real backends and stages, with a wire that a test may cut. Calls
+// are delivered at once, on the caller's thread; in tests of BothWays, once more with steps over connections (chain_steps.h).
 #pragma once
 
 #include <atomic>
@@ -6,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/chain_sessions.h"
 #include "worker/parallel/chain_stage.h"
+#include "worker/parallel/chain_steps.h"
 
 namespace windlass::worker::testing {
 
@@ -70,7 +74,26 @@ struct Measured {
 class Mesh {
  public:
   Mesh(ModelConfig model_config, std::uint64_t seed)
-      : config(std::move(model_config)), weights(random_weights(config, seed)), model(chain_model(config, seed)) {}
+      : config(std::move(model_config)), weights(random_weights(config, seed)), model(chain_model(config, seed)) {
+    way_ = [this](ChainCall call, const ChainAnswered& answered) { deliver(std::move(call), answered); };
+    if (!steps_have_connections) return;
+    client_.emplace(way_);
+    way_ = client_->post();
+  }
+  ~Mesh() {
+    std::map<std::string, Worker> gone;
+    {
+      const std::scoped_lock lock(mutex_);
+      gone.swap(workers_);
+    }
+    gone.clear();
+    client_.reset();  // its last steps find nobody
+  }
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  // Of meshes that are made from now on.
+  inline static bool steps_have_connections = false;
 
   [[nodiscard]] std::unique_ptr<Backend> backend(BlockRange blocks, std::int64_t kv_blocks, std::int64_t batch,
                                                  std::int64_t rows) const {
@@ -90,33 +113,42 @@ class Mesh {
                   std::int64_t rows = 64) {
     auto& measured = measured_[address] = std::make_unique<Measured>();
     const ChainStageOptions options{model, blocks, config.max_context_tokens, batch, rows};
-    auto stage =
-        std::make_unique<ChainStage>(options, backend(blocks, kv_blocks, batch, rows), post(), clock, measured->metrics);
+    Worker worker;
+    worker.stage =
+        std::make_shared<ChainStage>(options, backend(blocks, kv_blocks, batch, rows), post(), clock, measured->metrics);
+    if (client_) {
+      worker.steps = ChainStepServer::open("127.0.0.1", [stage = std::weak_ptr(worker.stage)] { return stage.lock(); }).value();
+    }
+    ChainStage& stage = *worker.stage;
     const std::scoped_lock lock(mutex_);
-    return *(stages_[address] = std::move(stage));
+    workers_[address] = std::move(worker);
+    return stage;
   }
   void remove(const std::string& address) {
-    std::shared_ptr<ChainStage> removed;
+    Worker removed;
     const std::scoped_lock lock(mutex_);
-    removed = std::move(stages_[address]);
-    stages_.erase(address);
+    removed = std::move(workers_[address]);
+    workers_.erase(address);
   }
 
-  // Delivers at once, on the caller's thread.
   [[nodiscard]] ChainPost post() {
     return [this](ChainCall call, const ChainAnswered& answered) {
       const Fault fault = faults ? faults(call) : Fault::kNone;
-      std::shared_ptr<ChainStage> to;
-      {
-        const std::scoped_lock lock(mutex_);
-        const auto it = stages_.find(call.address);
-        if (it != stages_.end()) to = it->second;
-      }
-      if (to == nullptr || fault == Fault::kNotSent) return answered({0, "", "the connection broke"});
+      if (fault == Fault::kNotSent) return answered({0, "", "the connection broke"});
       if (fault == Fault::kSilent) return;
-      to->call(call.verb, std::move(call.body), [answered, fault](ChainAnswer answer) {
+      const auto heard = [answered, fault](ChainAnswer answer) {
         if (fault == Fault::kNotHeard) answer = {0, "", "the connection broke before the answer"};
         answered(std::move(answer));
+      };
+      if (!client_) return way_(std::move(call), heard);
+      call.address = loopback_of(call.address);
+      if (call.verb != ChainVerb::kReserve) return way_(std::move(call), heard);
+      const std::string address = call.address;
+      way_(std::move(call), [this, address, heard](ChainAnswer answer) {
+        // No step goes another way, unless the worker is gone by now.
+        const double until_s = SteadyClock().now_s() + 5;
+        while (answer.ok() && !client_->ready(address) && SteadyClock().now_s() < until_s) std::this_thread::yield();
+        heard(std::move(answer));
       });
     };
   }
@@ -124,12 +156,12 @@ class Mesh {
   [[nodiscard]] const metrics::WorkerMetrics& metrics_of(const std::string& address) { return measured_.at(address)->metrics; }
   void tick() {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [address, stage] : stages_) stage->tick();
+    for (const auto& [address, worker] : workers_) worker.stage->tick();
   }
   void expect_empty() {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [address, stage] : stages_) {
-      EXPECT_EQ(stage->sessions(), 0) << address;
+    for (const auto& [address, worker] : workers_) {
+      EXPECT_EQ(worker.stage->sessions(), 0) << address;
       EXPECT_EQ(metrics_of(address).kv_blocks_used.value(), 0) << address;
     }
   }
@@ -141,13 +173,60 @@ class Mesh {
   const ModelWeights weights;
   const ChainModel model;
   SharedClock clock;
-  Measured head;  // of the first worker
+  Measured head;                           // of the first worker
+  std::atomic<int> steps_without_one = 0;  // a connection
 
  private:
+  struct Worker {
+    std::shared_ptr<ChainStage> stage;
+    std::unique_ptr<ChainStepServer> steps;  // where there are connections
+  };
+
+  void deliver(ChainCall call, const ChainAnswered& answered) {
+    std::shared_ptr<ChainStage> to;
+    int step_port = 0;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto name = names_.find(call.address);
+      const auto it = workers_.find(name == names_.end() ? call.address : name->second);
+      if (it != workers_.end()) {
+        to = it->second.stage;
+        step_port = it->second.steps ? it->second.steps->port() : 0;
+      }
+    }
+    if (to == nullptr) return answered({0, "", "the connection broke"});
+    if (call.verb == ChainVerb::kStep) ++steps_without_one;
+    to->call(call.verb, std::move(call.body), [answered, step_port](ChainAnswer answer) {
+      answer.step_port = step_port;
+      answered(std::move(answer));
+    });
+  }
+  // An address that connections can be made to, for a worker's.
+  [[nodiscard]] std::string loopback_of(const std::string& name) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [address, known] : names_) {
+      if (known == name) return address;
+    }
+    const std::string address = fmt::format("127.0.0.1:{}", names_.size() + 1);
+    names_[address] = name;
+    return address;
+  }
+
   std::map<std::string, std::unique_ptr<Measured>> measured_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<ChainStage>> stages_;  // gone first
+  std::map<std::string, Worker> workers_;
+  std::map<std::string, std::string> names_;  // of workers, by loopback_of()
+  std::optional<ChainStepClient> client_;     // of all workers
+  ChainPost way_;
 };
+
+// Tests whose meshes deliver all calls at once, and once more with connections for steps.
+class BothWays : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override { Mesh::steps_have_connections = GetParam(); }
+  void TearDown() override { Mesh::steps_have_connections = false; }
+};
+inline std::string name_of_way(const ::testing::TestParamInfo<bool>& way) { return way.param ? "Connections" : "AtOnce"; }
 
 // The first worker of chains: an engine over some blocks, with the calls that the HTTP side makes.
 class First {

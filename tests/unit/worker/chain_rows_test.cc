@@ -112,8 +112,11 @@ void expect_told(const TokenEvent& found, const TokenEvent& expected, double tol
   }
 }
 
+class ChainRows : public testing::BothWays {};
+INSTANTIATE_TEST_SUITE_P(Steps, ChainRows, ::testing::Bool(), testing::name_of_way);
+
 // Given rows with many equal and some infinite logits, the host's summaries are those of a sort.
-TEST(ChainRows, SummariesOfRows) {
+TEST_P(ChainRows, SummariesOfRows) {
   Rng rng(1, "summaries");
   RowSummariser summariser;
   for (int i = 0; i < 2000; ++i) {
@@ -127,7 +130,7 @@ TEST(ChainRows, SummariesOfRows) {
 // Given requests that draw in all ways, an engine over a chain of three workers gives the very tokens of one over the whole
 // model that sees the same summaries, and fetches as many rows; greedy and with a top-k they are also the very tokens of one
 // that sees rows. Nothing is kept anywhere.
-TEST(ChainRows, DrawAsFromTheWholeModel) {
+TEST_P(ChainRows, DrawAsFromTheWholeModel) {
   int fetched = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Rng rng(seed, "rows");
@@ -181,7 +184,7 @@ TEST(ChainRows, DrawAsFromTheWholeModel) {
 }
 
 // Given a row that is asked for and does not come, the request ends as with a worker that is lost, and others go on.
-TEST(ChainRows, ARowThatIsLost) {
+TEST_P(ChainRows, ARowThatIsLost) {
   for (const Fault fault : {Fault::kNotSent, Fault::kNotHeard}) {
     Rng rng(3, "lost rows");
     Mesh mesh(config_of_rows(rng, 3), 3);
@@ -208,7 +211,7 @@ TEST(ChainRows, ARowThatIsLost) {
 }
 
 // Given calls for rows of sessions that are not there, or that have kept none, answers that say so.
-TEST(ChainRows, RowsThatAreNot) {
+TEST_P(ChainRows, RowsThatAreNot) {
   Rng rng(4, "no rows");
   Mesh mesh(config_of_rows(rng, 2), 4);
   ChainStage& stage = mesh.add("b:1", {1, 2}, 24);
@@ -227,7 +230,7 @@ TEST(ChainRows, RowsThatAreNot) {
 
 // Given vocabularies of 32,000 and 150,000 tokens, what an answer has for a token: a whole row, and the summaries for greedy,
 // for a draw and for five log probabilities. The figures of docs/decisions/2026-11-22-chains-of-workers.md.
-TEST(ChainRows, BytesOfAToken) {
+TEST_P(ChainRows, BytesOfAToken) {
   for (const std::int64_t vocab : {32000, 150000}) {
     const auto bytes = [&](const SamplingParams& params) {
       return logit_bytes({{}, 0, 1, true, Sampler(params).need()}, vocab);

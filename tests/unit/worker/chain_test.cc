@@ -69,10 +69,13 @@ EngineOptions small_options() {
   return options;
 }
 
+class Chains : public testing::BothWays {};
+INSTANTIATE_TEST_SUITE_P(Steps, Chains, ::testing::Bool(), testing::name_of_way);
+
 // Given random models, cuts into two to four parts (also with blocks that two workers have) and schedules with chunks and
 // preemption, every step of the chain's engine gives exactly the tokens of an engine over the whole model, and their log
 // probabilities as far as a summary's sum in single precision tells them.
-TEST(Chain, GivesWhatTheWholeModelGives) {
+TEST_P(Chains, GivesWhatTheWholeModelGives) {
   std::int64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     Rng rng(seed, "cuts");
@@ -116,7 +119,7 @@ TEST(Chain, GivesWhatTheWholeModelGives) {
 
 // Given requests of one engine that take different ways, and later workers whose batches are smaller than its, all have the
 // tokens of the whole model; sums round differently in batches of other sizes.
-TEST(Chain, DifferentWaysInOneBatch) {
+TEST_P(Chains, DifferentWaysInOneBatch) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     Rng rng(seed, "ways");
     Mesh mesh(config_with_layers(rng, 4), seed);
@@ -151,7 +154,7 @@ TEST(Chain, DifferentWaysInOneBatch) {
 
 // Given calls that are lost on the way or whose answers are, a request either has its own tokens or ends with an error that
 // says so; once the wire is whole again, nothing is left but what the lease takes.
-TEST(Chain, WhateverBreaksLeaksNothing) {
+TEST_P(Chains, WhateverBreaksLeaksNothing) {
   std::int64_t failed = 0;
   std::int64_t refused = 0;
   std::int64_t whole = 0;
@@ -222,7 +225,7 @@ TEST(Chain, WhateverBreaksLeaksNothing) {
 }
 
 // Given sessions that are told of, they stay for as long as that; once nobody tells of them, they end with the lease.
-TEST(Chain, SessionsLastAsLongAsTheyAreToldOf) {
+TEST_P(Chains, SessionsLastAsLongAsTheyAreToldOf) {
   Rng rng(1, "lease");
   Mesh mesh(config_with_layers(rng, 3), 1);
   ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
@@ -251,7 +254,7 @@ TEST(Chain, SessionsLastAsLongAsTheyAreToldOf) {
 }
 
 // Given chains that are none, the reservation is refused with what was found and needed, and nothing stays anywhere.
-TEST(Chain, RefusesWhatDoesNotFit) {
+TEST_P(Chains, RefusesWhatDoesNotFit) {
   Rng rng(2, "refusals");
   Mesh mesh(config_with_layers(rng, 8), 2);
   mesh.add("mid:1", {4, 8}, 24);
@@ -310,7 +313,7 @@ TEST(Chain, RefusesWhatDoesNotFit) {
 
 // Given as many requests as a first worker takes, of which some are still being reserved, further ones are refused without a
 // call to any other worker, until one of these is refused or over.
-TEST(Chain, ReservationsUnderWayAreCounted) {
+TEST_P(Chains, ReservationsUnderWayAreCounted) {
   Rng rng(10, "under way");
   Mesh mesh(config_with_layers(rng, 2), 10);
   std::vector<ChainAnswered> open;
@@ -344,7 +347,7 @@ TEST(Chain, ReservationsUnderWayAreCounted) {
 
 // Given a chain of four workers, each call has less time at each worker than at the one before it, so that who waits for a lost
 // one says so before the others give up on him.
-TEST(Chain, OuterPatienceExceedsInner) {
+TEST_P(Chains, OuterPatienceExceedsInner) {
   Rng rng(11, "patience");
   Mesh mesh(config_with_layers(rng, 4), 11);
   const std::vector<std::string> hops = {"b:1", "c:1", "d:1"};
@@ -410,14 +413,14 @@ void silence_ends_a_step(Fault keep) {
 
 // Given a worker that falls silent in the middle of a step, the step ends when the silence has lasted, not with its patience;
 // a chain of other workers goes on.
-TEST(Chain, SilenceEndsAStep) { silence_ends_a_step(Fault::kSilent); }
+TEST_P(Chains, SilenceEndsAStep) { silence_ends_a_step(Fault::kSilent); }
 
 // The same where each call to keep the sessions fails at once, while the step hangs.
-TEST(Chain, RefusalsToKeepEndAStep) { silence_ends_a_step(Fault::kNotSent); }
+TEST_P(Chains, RefusalsToKeepEndAStep) { silence_ends_a_step(Fault::kNotSent); }
 
 // Given a worker in the middle or at the end of a chain that begins anew under its address while a step hangs, the step ends as
 // soon as the worker has been told of the session, before silence or patience would end it; a chain of other workers goes on.
-TEST(Chain, AWorkerThatBeginsAnewEndsAStep) {
+TEST_P(Chains, AWorkerThatBeginsAnewEndsAStep) {
   for (const std::string again : {"b:1", "c:1"}) {
     Rng rng(7, "anew");
     Mesh mesh(config_with_layers(rng, 3), 7);
@@ -458,7 +461,7 @@ TEST(Chain, AWorkerThatBeginsAnewEndsAStep) {
 
 // Given a worker that begins anew under its address, the sessions that it had end with the next step, and alone: one of the
 // same chain that was reserved afterwards has its own tokens, from that step on.
-TEST(Chain, SessionsThatAreOverEndAlone) {
+TEST_P(Chains, SessionsThatAreOverEndAlone) {
   Rng rng(8, "anew");
   Mesh mesh(config_with_layers(rng, 3), 8);
   mesh.add("b:1", {1, 2}, 24);
@@ -491,7 +494,7 @@ TEST(Chain, SessionsThatAreOverEndAlone) {
 }
 
 // Given calls for sessions of which one is at no worker and one at the first of two alone, both are named.
-TEST(Chain, SessionsThatAreOverAreNamed) {
+TEST_P(Chains, SessionsThatAreOverAreNamed) {
   Rng rng(9, "named");
   Mesh mesh(config_with_layers(rng, 3), 9);
   ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
@@ -524,7 +527,7 @@ TEST(Chain, SessionsThatAreOverAreNamed) {
 
 // Given three first workers on loops and threads of their own that share the later ones, sixty requests have their own tokens;
 // every fifth leaves early, and a later worker of some goes away midway. The thread sanitizer's part.
-TEST(Chain, LoopsShareLaterWorkers) {
+TEST_P(Chains, LoopsShareLaterWorkers) {
   Rng rng(4, "loops");
   Mesh mesh(config_with_layers(rng, 3), 4);
   mesh.add("b:1", {1, 2}, 400);

@@ -64,6 +64,12 @@ class GatedBackend final : public Backend {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return allowed_ == 0; });
   }
+  // How many steps wait or have begun, likewise.
+  std::int64_t entered(std::int64_t at_least) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(60), [&] { return entered_ >= at_least; });
+    return entered_;
+  }
   // How many steps have begun, once it is that many or the wait is too long.
   std::int64_t begun(std::int64_t at_least = 0, std::chrono::milliseconds longest = std::chrono::seconds(60)) {
     std::unique_lock lock(mutex_);
@@ -75,6 +81,8 @@ class GatedBackend final : public Backend {
   [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
                                                    std::int64_t skip) override {
     std::unique_lock lock(mutex_);
+    ++entered_;
+    changed_.notify_all();
     changed_.wait(lock, [&] { return allowed_ > 0; });
     --allowed_;
     ++begun_;
@@ -87,6 +95,7 @@ class GatedBackend final : public Backend {
   std::condition_variable changed_;
   std::int64_t allowed_ = 0;
   std::int64_t begun_ = 0;
+  std::int64_t entered_ = 0;
 };
 
 class Loop : public ::testing::Test {
@@ -118,6 +127,18 @@ class Loop : public ::testing::Test {
   metrics::Registry registry_;
   metrics::WorkerMetrics metrics_{registry_, "m"};
 };
+
+// Given a first iteration that does not end, metrics already say that a request runs and that blocks are used.
+TEST_F(Loop, GaugesTellOfTheIterationUnderWay) {
+  Collector collector;
+  auto [loop, gate] = make();
+  ASSERT_TRUE(loop->submit(greedy({1, 2, 3}, 2), collector.sink()).ok());
+  ASSERT_EQ(gate->entered(1), 1);
+  EXPECT_EQ(metrics_.requests_running.value(), 1);
+  EXPECT_EQ(metrics_.kv_blocks_used.value(), 1);
+  gate->allow(10);
+  EXPECT_EQ(collector.wait().second, FinishReason::kLength);
+}
 
 // Given eight threads with ten requests each, retried while the worker is full, all get the text they would have alone, and the
 // metrics count every token.

@@ -105,6 +105,7 @@ TEST(Flags, Blocks) {
 
 // Given model init with some flags, the rest has its defaults; a bad shape is a bad flag.
 TEST(Flags, ModelInit) {
+  EXPECT_THAT(flags_error({"model", "init", "--seed", "-1", "/tmp/x"}), HasSubstr("--seed"));
   const auto command = parse_flags({"model", "init", "--layers", "2", "--seed", "9", "/tmp/x"}, "v");
   ASSERT_TRUE(command.ok()) << command.error().message;
   const auto& init = std::get<ModelInitFlags>(*command);

@@ -2,6 +2,7 @@
 #include "worker/parallel/kv_stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -15,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -116,7 +118,12 @@ class KvStreams : public ::testing::Test {
         clock_, metrics_, client_.stream());
   }
   void TearDown() override {
-    for (std::thread& each : answering_) each.join();
+    std::vector<std::thread> answering;
+    {
+      const std::scoped_lock lock(mutex_);
+      answering.swap(answering_);
+    }
+    for (std::thread& each : answering) each.join();
     server_.reset();
   }
 
@@ -288,9 +295,18 @@ class Socket {
   ~Socket() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
+  void send_if_open(std::string_view bytes) const {
+    static_cast<void>(::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  }
   [[nodiscard]] Socket accepted() const { return Socket(::accept(descriptor_, nullptr, nullptr)); }
   void send(std::string_view bytes) const {
     EXPECT_EQ(::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL), bytes.size());
+  }
+  // Whether the other side ends it, without having sent anything.
+  [[nodiscard]] bool ends_within(std::chrono::milliseconds limit) const {
+    pollfd look{descriptor_, POLLIN, 0};
+    char byte = 0;
+    return ::poll(&look, 1, static_cast<int>(limit.count())) == 1 && ::recv(descriptor_, &byte, 1, MSG_PEEK) == 0;
   }
   [[nodiscard]] std::string receive(std::size_t bytes) const {
     std::string come(bytes, '\0');
@@ -321,6 +337,7 @@ TEST_F(KvStreams, ASlowReceiverHoldsNothingUp) {
   for (std::int64_t layer = 0; layer < 4; ++layer) computed(layer, 0, 1600);  // 100 MB
   const Socket slow = Socket::to(port_);
   slow.send("WLKVSTR1" + kStreamed + kv_prompt_hash(prompt_, kModelOfStreams) + std::string(4, '\0'));
+  while (metrics_.kv_transfer_bytes("sent").value() == 0) std::this_thread::yield();
   double sent = 0;  // until it is stuck
   for (double now = 1; now > sent;) {
     sent = now;
@@ -340,8 +357,30 @@ TEST_F(KvStreams, StrangersAreTurnedAway) {
   other.send("GET / HTTP/1.1\r\nHost: worker.example\r\nUser-Agent: somebody\r\nAccept: */*\r\n\r\n");
   EXPECT_EQ(other.receive(1), "");
   std::vector<Socket> many;
-  for (std::size_t i = 0; i < KvConnections::kMost + 1; ++i) many.push_back(Socket::to(port_));
-  EXPECT_EQ(many.back().receive(1), "") << "the others wait for their hello";
+  for (std::size_t i = 0; i < TcpConnections::kMost + 1; ++i) many.push_back(Socket::to(port_));
+  EXPECT_TRUE(many.back().ends_within(std::chrono::seconds(2)));
+  EXPECT_FALSE(many.front().ends_within(std::chrono::seconds(0))) << "it waits for its hello";
+}
+
+// Given a sender that sends a byte now and then, the receiver waits no longer for a frame than for silence, and computes the
+// prompt itself.
+TEST_F(KvStreams, ATrickleIsSilence) {
+  make({2, 3}, 20);
+  const Socket listener = Socket::listening(port_);
+  std::atomic<bool> over = false;
+  auto sends = std::async(std::launch::async, [&] {
+    const Socket connection = listener.accepted();
+    EXPECT_EQ(connection.receive(kHelloBytes).size(), kHelloBytes);
+    const std::uint32_t frame[] = {0, 12 + 20 * 3 * 4, 0, 0, 20};  // a piece, of which the numbers never all come
+    connection.send({reinterpret_cast<const char*>(frame), sizeof(frame)});
+    while (!over && !connection.ends_within(std::chrono::seconds(2))) connection.send_if_open("x");
+  });
+  receive();
+  const auto end = done();
+  over = true;
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().message, "nobody answers questions");
+  sends.get();
 }
 
 // Given a sender whose frames are random, cut short, of other layers, too long, or whole but without an end, each stream is an

@@ -178,6 +178,8 @@ TEST_F(Api, NamesBadFields) {
       {{{"stop", 3}}, "stop", "stop: found 3"},
       {{{"stream", "yes"}}, "stream", "stream: found \"yes\", allowed is true or false"},
       {{{"stream_options", 1}}, "stream_options", "found 1"},
+      {{{"stream", true}, {"stream_options", 1}}, "stream_options", "found 1, allowed is an object"},
+      {{{"stream_options", {{"include_usage", true}}}}, "stream_options", "allowed is nothing without stream"},
       {{{"seed", "x"}}, "seed", "found \"x\""},
       {{{"n", 0}}, "n", "n: found 0, allowed is a whole number from 1 to 24"},
       {{{"n", 25}}, "n", "n: found 25"},
@@ -219,8 +221,8 @@ TEST_F(Api, NamesBadFields) {
   json body = completion();
   body.erase("prompt");
   EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found nothing"));
-  body["prompt"] = {"a", "b"};
-  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",\"b\"]"));
+  body["prompt"] = {"a", 1};
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",1]"));
 }
 
 // Given bodies nested a million deep, where copying or printing them would use up the stack; they are refused.
@@ -264,6 +266,22 @@ TEST_F(Api, PromptBeyondContextNamesBothLengths) {
   EXPECT_THAT(error.message, HasSubstr("64 tokens"));
 }
 
+// Given a text that cannot have fewer tokens than the context however they lie, it is refused unread; one that may fit is not.
+TEST_F(Api, TextBeyondContextIsRefusedUnread) {
+  EXPECT_EQ(tokenizer_.least_tokens(0), 0);
+  std::size_t longest = 1;
+  while (tokenizer_.least_tokens(longest) < 1) ++longest;
+  std::size_t most = 0;  // that one token stands for
+  for (std::int32_t id = 0; id < tokenizer_.size(); ++id)
+    most = std::max({most, tokenizer_.token_bytes(id).size(), tokenizer_.special_text(id).size()});
+  EXPECT_EQ(longest, most);
+  json body = completion();
+  body["prompt"] = std::string(64 * longest, 'a');
+  const ApiError error = bad(body, Endpoint::kCompletions);
+  EXPECT_EQ(error.code, "context_length_exceeded");
+  EXPECT_THAT(error.message, HasSubstr("the prompt has at least 64 tokens, but the context holds 64 tokens"));
+}
+
 // Given events, chunks and bodies have OpenAI's shapes; the first chat chunk names the role, the last one the reason.
 TEST_F(Api, AnswersHaveOpenAisShapes) {
   TokenEvent event;
@@ -285,6 +303,9 @@ TEST_F(Api, AnswersHaveOpenAisShapes) {
   body = json::parse(format.chunk(0, event).substr(6));
   EXPECT_EQ(body["choices"][0]["delta"], (json{{"content", "é\""}}));
   EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_FALSE(body.contains("usage"));
+  const ResponseFormat with_usage(Endpoint::kChatCompletions, "id-1", "m", 12, true);
+  EXPECT_TRUE(json::parse(with_usage.chunk(0, event).substr(6)).at("usage").is_null());
   body = json::parse(format.usage_chunk(std::vector{Choice{"all", {}, event}}).substr(6));
   EXPECT_TRUE(body["choices"].empty());
   EXPECT_EQ(body["usage"]["total_tokens"], 5);
@@ -313,7 +334,7 @@ TEST_F(Api, ChoicesHaveIndices) {
   longer.generated_tokens = 5;
   longer.finish = FinishReason::kLength;
   const std::vector<Choice> choices{{"one", {}, last}, {"two", {}, longer}};
-  const ResponseFormat format(Endpoint::kCompletions, "id-1", "m", 12);
+  const ResponseFormat format(Endpoint::kCompletions, "id-1", "m", 12, false, nullptr, 2);
   const json body = json::parse(format.whole(choices));
   EXPECT_EQ(body["choices"][0]["index"], 0);
   EXPECT_EQ(body["choices"][1]["index"], 1);
@@ -325,6 +346,51 @@ TEST_F(Api, ChoicesHaveIndices) {
                                  {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
   EXPECT_EQ(json::parse(format.chunk(1, longer).substr(6))["choices"][0]["index"], 1);
   EXPECT_EQ(json::parse(format.usage_chunk(choices).substr(6))["usage"]["completion_tokens"], 7);
+}
+
+// Given a list of prompts, texts or token ids, with two choices each, each prompt has its choices one after the other, room for
+// an answer of its own, and counts once; more than the worker has places for are refused.
+TEST_F(Api, PromptsMayBeMany) {
+  json body = completion();
+  body["prompt"] = {"hi", {1, 2, 3}};
+  body["n"] = 2;
+  body["seed"] = 5;
+  body["max_tokens"] = 1000;
+  const ApiRequest request = good(body, Endpoint::kCompletions);
+  EXPECT_EQ(request.choices, 4);
+  const auto choices = choices_of(request);
+  ASSERT_EQ(choices.size(), 4U);
+  EXPECT_EQ(choices[0].prompt, choices[1].prompt);
+  EXPECT_EQ(choices[2].prompt, (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(choices[3].prompt, choices[2].prompt);
+  EXPECT_EQ(choices[2].max_tokens, 61);
+  EXPECT_EQ(choices[0].max_tokens, 64 - static_cast<std::int64_t>(choices[0].prompt.size()));
+  EXPECT_EQ(choices[0].sampling.seed, 5U);
+  EXPECT_EQ(choices[1].sampling.seed, 6U);
+  EXPECT_EQ(choices[2].sampling.seed, 5U);
+
+  TokenEvent last;
+  last.generated_tokens = 2;
+  last.finish = FinishReason::kStop;
+  std::vector<Choice> answers;
+  for (const std::int64_t prompt : {7, 7, 3, 3}) {
+    last.prompt_tokens = prompt;
+    answers.push_back({"x", {}, last});
+  }
+  const ResponseFormat format(Endpoint::kCompletions, "id", "m", 1, false, nullptr, 2);
+  const json usage = json::parse(format.whole(answers))["usage"];
+  EXPECT_EQ(usage["prompt_tokens"], 10);
+  EXPECT_EQ(usage["completion_tokens"], 8);
+
+  body["prompt"] = json::array();
+  for (int i = 0; i < 13; ++i) body["prompt"].push_back("hi");
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message,
+              HasSubstr("prompt: found 13 prompts, allowed is at most 12 with n each"));
+  body["prompt"] = {"hi", 3};
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message,
+              HasSubstr("allowed is a string, a list of token ids, or a list of such"));
+  body["prompt"] = {"hi", json::array()};
+  EXPECT_EQ(bad(body, Endpoint::kCompletions).param, "prompt");
 }
 
 // Given log probabilities, chats tell of each token with its bytes, completions in lists with offsets in characters; a part of
@@ -359,6 +425,23 @@ TEST_F(Api, LogprobsHaveOpenAisShapes) {
   EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], (json{2}));
 }
 
+// Given special tokens among log probabilities, each has the text that stands for it as its name, and moves no offset.
+TEST_F(Api, LogprobsNameSpecialTokens) {
+  const auto special = [](std::int32_t id) { return std::string_view(id == 7 ? "<|end|>" : id == 8 ? "<|eot|>" : ""); };
+  const TokenLogprobs first{{"", -0.5, 7}, {{"", -0.5, 7}, {"", -1.5, 8}}}, second{{"x", -1, 1}, {}};
+  Choice choice{"x", {first, second}, {}};
+  choice.last.finish = FinishReason::kStop;
+  json body =
+      json::parse(ResponseFormat(Endpoint::kChatCompletions, "id", "m", 1, false, special).whole(std::span(&choice, 1)));
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["token"], "<|end|>");
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["bytes"].size(), 7U);
+  body = json::parse(ResponseFormat(Endpoint::kCompletions, "id", "m", 1, false, special).whole(std::span(&choice, 1)));
+  const json& lists = body["choices"][0]["logprobs"];
+  EXPECT_EQ(lists["tokens"], (json{"<|end|>", "x"}));
+  EXPECT_EQ(lists["text_offset"], (json{0, 0}));
+  EXPECT_EQ(lists["top_logprobs"][0], (json{{"<|end|>", -0.5}, {"<|eot|>", -1.5}}));
+}
+
 // Given texts and ids, /tokenize and /detokenize are each other's inverse; what they refuse they name.
 TEST_F(Api, TokenizesAndBack) {
   const ApiModel model{name_, tokenizer_, chat_, options_, config_};
@@ -375,7 +458,10 @@ TEST_F(Api, TokenizesAndBack) {
   EXPECT_EQ(plain["max_model_len"], 64);
   const json with = done(tokenize_body(R"({"model":"m","prompt":"hi there"})", model));
   EXPECT_EQ(with["count"], plain["count"].get<int>() + static_cast<int>(tokenizer_.prefix().size()));
-  EXPECT_EQ(done(detokenize_body(json{{"tokens", with["tokens"]}}.dump(), model))["prompt"], "hi there");
+  EXPECT_EQ(done(detokenize_body(json{{"tokens", plain["tokens"]}}.dump(), model))["prompt"], "hi there");
+  const std::string begin(tokenizer_.special_text(tokenizer_.prefix().at(0)));
+  EXPECT_FALSE(begin.empty());
+  EXPECT_EQ(done(detokenize_body(json{{"tokens", with["tokens"]}}.dump(), model))["prompt"], begin + "hi there");
   EXPECT_EQ(done(tokenize_body(chat().dump(), model))["tokens"], json(good(chat()).generation.prompt));
   EXPECT_THAT(refused(tokenize_body("{}", model)), HasSubstr("prompt: found nothing, allowed is either prompt or messages"));
   EXPECT_THAT(refused(tokenize_body(R"({"prompt":["a"]})", model)), HasSubstr("prompt: found [\"a\"], allowed is a string"));

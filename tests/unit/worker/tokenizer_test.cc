@@ -163,6 +163,32 @@ TEST(Tokenizer, EndlessWordIsNoTrap) {
   EXPECT_EQ(tokenizer.decode(ids), text);
 }
 
+// Given an expression that goes back without end where it does not match, a text made for it is cut all the same, all of it
+// there; and megabytes of what models' own expressions take longest for are cut as ever.
+TEST(Pretokenizer, AnExpressionMadeToHangDoesNot) {
+  const auto hostile = Pretokenizer::make({"(a+)+$|b"});
+  ASSERT_TRUE(hostile.ok());
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::string(24, 'a') + "c";
+  std::string joined;
+  for (const std::string_view piece : hostile->split(text)) joined += piece;
+  EXPECT_EQ(joined, text);
+  for (const std::string_view pattern : {kGpt2Pattern, kLlama3Pattern}) {
+    const auto own = Pretokenizer::make({std::string(pattern)});
+    ASSERT_TRUE(own.ok());
+    std::string mixed;
+    for (int i = 0; i < 100000; ++i) mixed += "word 12 \xC3\xA9t\xC3\xA9 !?\n  ";
+    const auto pieces = own->split(mixed);
+    EXPECT_EQ(pieces.size() % 100000, 0U) << pieces.size();  // each line is cut alike, to the end
+    EXPECT_GT(pieces.size(), 300000U);
+    for (const char each : {' ', '7', 'x', '!'}) {
+      const std::string same(2U << 20U, each);
+      const bool threes = each == '7' && pattern == kLlama3Pattern;
+      EXPECT_EQ(own->split(same).size(), threes ? (same.size() + 2) / 3 : 1U) << each;
+    }
+  }
+}
+
 // Given files with something this engine does not do, the error names the file, the field, what was found and what is allowed.
 TEST(Tokenizer, RefusesWhatItCannotDo) {
   const auto error_of = [](const json& root) {

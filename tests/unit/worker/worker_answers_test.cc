@@ -92,6 +92,46 @@ TEST(WorkerAnswers, AreReadWhole) {
   }
 }
 
+// Given a worker that was there, went, and is there again under its address, a call that finds the kept connection broken goes
+// over a new one.
+TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  std::promise<void> gone;
+  std::thread worker([&] {
+    const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
+    std::string bytes(4096, '\0');
+    for (int life = 0; life < 2; ++life) {
+      const int peer = ::accept(listener, nullptr, nullptr);
+      EXPECT_GT(::recv(peer, bytes.data(), bytes.size(), 0), 0);
+      EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+      if (life == 0) {
+        while (::recv(peer, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+        }
+        const linger at_once{1, 0};  // as a process that is killed
+        ::setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+      }
+      ::close(peer);
+      if (life == 0) gone.set_value();
+    }
+  });
+  {
+    const ChainPost post = call_over_http();
+    const std::string address = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
+    EXPECT_EQ(answer_of(post, address, 10).body, "done");
+    gone.get_future().get();
+    EXPECT_EQ(answer_of(post, address, 10).body, "done");
+  }
+  worker.join();
+  ::close(listener);
+}
+
 // Given answers in chunks without an end, or with a length beyond what is allowed, or with both, that is no answer, and whoever
 // sends them finds the connection closed after what sockets hold, long before all of it could have been read into memory.
 TEST(WorkerAnswers, AreNotReadBeyondWhatIsAllowed) {

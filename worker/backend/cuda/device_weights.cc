@@ -2,6 +2,7 @@
 #include "worker/backend/cuda/device_weights.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <utility>
 
@@ -52,7 +53,11 @@ class Uploader {
  private:
   // The `index`-th of `of` matrices that stand together.
   Result<void> put(const WeightMatrix& from, std::int64_t index, std::int64_t of, DeviceMatrix& to) {
-    if (from.codes.empty()) return put_numbers(from.values, index, of, to.numbers);
+    if (from.format == WeightFormat::kFp32) return put_numbers(from.values, index, of, to.numbers);
+    if (from.format == WeightFormat::kBf16) {
+      assert(device_.precision() == Precision::kBf16);
+      return put_as_they_are(from.halves, index, of, to.numbers);
+    }
     WINDLASS_RETURN_IF_ERROR(put_as_they_are(from.codes, index, of, to.numbers));
     return put_as_they_are(from.scales, index, of, to.scales);
   }

@@ -36,8 +36,14 @@ struct DeviceWeights {
   [[nodiscard]] const void* output_matrix() const { return lm_head.get() != nullptr ? lm_head.get() : embedding.get(); }
 };
 
-// Gives the weights of some blocks, as load_weights() does. Called for one block after the other, so that the host's memory
-// holds one at a time.
+// How a source gives the layers' matrices for a device that is to hold them as `weights`: what it holds in BF16 in BF16 too,
+// so that a checkpoint in it is not converted on its way; the numbers on the device are the same.
+[[nodiscard]] constexpr WeightFormat source_format(WeightFormat weights, Precision precision) {
+  return weights == WeightFormat::kFp32 && precision == Precision::kBf16 ? WeightFormat::kBf16 : weights;
+}
+
+// Gives the weights of some blocks, as load_weights() does: FP32 is right for every device, BF16 for one of that precision.
+// Called for one block after the other, so that the host's memory holds one at a time.
 using WeightSource = std::function<Result<ModelWeights>(BlockRange)>;
 
 // Brings the blocks' weights to the device; with those of the model's ends what stands there. Errors: the source's, the

@@ -1,0 +1,60 @@
+// Bodies are read piece by piece.
+#include "worker/serve/request_input.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "worker/parallel/chain_wire.h"
+#include "worker/parallel/kv_wire.h"
+#include "worker/serve/exchange.h"
+
+namespace windlass::worker {
+
+using web::http::http_request;
+
+pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::shared_ptr<Body> body) {
+  auto buffer = request.body().streambuf();
+  return buffer.getn(body->piece.data(), body->piece.size()).then([request, body](std::size_t count) {
+    if (count == 0) return pplx::task_from_result(body);
+    if (body->bytes.size() + count > body->most) {
+      body->too_large = true;
+      body->bytes.clear();
+    }
+    if (!body->too_large) body->bytes.append(reinterpret_cast<const char*>(body->piece.data()), count);
+    return read_body(request, body);
+  });
+}
+
+std::string request_id_of(const http_request& request) {
+  std::string id = header_of(request.headers(), "X-Request-Id");
+  const bool good = id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
+  return good ? id : "";
+}
+
+ApiError bad_header(const char* name, const std::string& found, const std::string& allowed) {
+  return {400, fmt::format("{}: found '{}', allowed is {}", name, found.substr(0, 60), allowed), "invalid_request_error", "",
+          ""};
+}
+
+std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& request, std::size_t choices) {
+  std::vector<KvSession> sessions(choices);
+  const std::string phase = header_of(request.headers(), kPhaseHeader);
+  const std::string prefilled = header_of(request.headers(), kPrefilledHeader);
+  if (phase == "prefill") {
+    for (KvSession& each : sessions) each.id = new_session_id();
+  } else if (!phase.empty()) {
+    return bad_header(kPhaseHeader, phase, "prefill, or no such header");
+  } else if (!prefilled.empty()) {
+    const auto ids = sessions_from(prefilled);
+    if (!ids.ok() || ids->size() != choices) {
+      return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
+    }
+    const std::string address = header_of(request.headers(), kPrefillAddressHeader);
+    if (!is_worker_address(address)) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
+    for (std::size_t i = 0; i < choices; ++i) sessions[i] = {(*ids)[i], address};
+  }
+  return sessions;
+}
+
+}  // namespace windlass::worker

@@ -1,0 +1,65 @@
+// SideThreads: a few threads for work that would hold up those who serve everybody else.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace windlass::worker {
+
+class SideThreads {
+ public:
+  explicit SideThreads(int count) {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  }
+  // Once all work is done.
+  ~SideThreads() {
+    {
+      const std::scoped_lock lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& each : threads_) each.join();
+  }
+  SideThreads(const SideThreads&) = delete;
+  SideThreads& operator=(const SideThreads&) = delete;
+
+  // In the order in which it comes. `work` does not throw. False, and nothing is done, where kMostWaiting wait already.
+  [[nodiscard]] bool post(std::function<void()> work) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (work_.size() >= kMostWaiting) return false;
+      work_.push_back(std::move(work));
+    }
+    changed_.notify_one();
+    return true;
+  }
+  static constexpr std::size_t kMostWaiting = 64;
+
+ private:
+  void run() {
+    for (;;) {
+      std::function<void()> work;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return ends_ || !work_.empty(); });
+        if (work_.empty()) return;
+        work = std::move(work_.front());
+        work_.pop_front();
+      }
+      work();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace windlass::worker
