@@ -286,10 +286,10 @@ class Worker : public ::testing::Test {
     return metric(ask(one.port, "GET", "/metrics").body, series);
   }
   void make_model(const std::string& architecture = "llama") {
-    Process init(
-        {kProgram, "model", "init", "--architecture", architecture, "--layers", "3", "--hidden", "128", "--heads", "4",
-         "--kv-heads", architecture == "opt" ? "4" : "2", "--intermediate", "344", "--max-context", "4096", model().string()},
-        folder_ / "init.log");
+    Process init({kProgram, "model", "init", "--overwrite", "--architecture", architecture, "--layers", "3", "--hidden", "128",
+                  "--heads", "4", "--kv-heads", architecture == "opt" ? "4" : "2", "--intermediate", "344", "--max-context",
+                  "4096", model().string()},
+                 folder_ / "init.log");
     ASSERT_EQ(init.wait(), 0) << init.log();
   }
   // How many GPUs a worker would find here; `why` takes what --version says.
