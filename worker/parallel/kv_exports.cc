@@ -152,8 +152,7 @@ class KvExports::Reader {
   Session& session_;
 };
 
-Result<KvExports::Ready> KvExports::ready(const std::string& session, const std::string& hash, std::int64_t piece,
-                                          std::size_t most_bytes) {
+Result<KvExports::Ready> KvExports::ready(const std::string& session, const std::string& hash, std::int64_t piece) {
   const std::scoped_lock lock(mutex_);
   WINDLASS_ASSIGN_OR_RETURN(Session* const from, live(session));
   if (from->hash != hash) {
@@ -168,7 +167,7 @@ Result<KvExports::Ready> KvExports::ready(const std::string& session, const std:
   for (found.next = piece; found.next < count; ++found.next) {
     const KvRange& range = from->pieces[static_cast<std::size_t>(found.next)];
     bytes += kv_piece_bytes(backend_.kv_shape(), range.tokens);
-    if (bytes > most_bytes && !found.pieces.empty()) break;
+    if (bytes > kKvMostBytes && !found.pieces.empty()) break;
     found.pieces.push_back(range);
   }
   if (found.next == count) found.last = from->first;

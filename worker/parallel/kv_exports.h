@@ -69,8 +69,7 @@ class KvExports final : public KvSender {
     std::int64_t next = 0;
     std::optional<Sampled> last;
   };
-  [[nodiscard]] Result<Ready> ready(const std::string& session, const std::string& hash, std::int64_t piece,
-                                    std::size_t most_bytes = kKvMostBytes);
+  [[nodiscard]] Result<Ready> ready(const std::string& session, const std::string& hash, std::int64_t piece);
   // `wire_bytes`: that it goes out as. REQUIRES: the range is within a piece.
   [[nodiscard]] Result<void> copy(const std::string& session, const KvRange& range, std::size_t wire_bytes, float* out);
   [[nodiscard]] KvShape kv_shape() const { return backend_.kv_shape(); }

@@ -9,7 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "worker/serve/exchange.h"
-#include "worker/serve/http_clients.h"
+#include "worker/serve/http_client.h"
 
 namespace windlass::worker {
 namespace {
@@ -21,8 +21,8 @@ constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
 constexpr const char* kStepPortHeader = "X-Windlass-Chain-Port";
 
 // 0: none, or none that is a port.
-int step_port_of(const web::http::http_headers& headers) {
-  const std::string text = header_of(headers, kStepPortHeader);
+int step_port_of(const HttpAnswer& answer) {
+  const std::string text = answer.header(kStepPortHeader);
   int port = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
   return failure == std::errc{} && end == text.data() + text.size() && port > 0 && port < 65536 ? port : 0;
@@ -64,27 +64,14 @@ void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb
 }
 
 ChainPost call_over_http() {
-  return [clients = std::make_shared<HttpClients>()](ChainCall call, ChainAnswered answered) {
-    const auto kept = std::make_shared<const ChainCall>(std::move(call));
-    const auto make = [kept] {
-      http_request request(web::http::methods::POST);
-      request.set_request_uri(fmt::format("{}{}", kChainPath, to_string(kept->verb)));
-      request.set_body(kept->body, "application/octet-stream");
-      return request;
-    };
-    pplx::create_task([clients, kept, make] {
-      return clients->ask(kept->address, make, kept->timeout_s, kept->most_bytes);
-    }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
-      ChainAnswer answer;
-      try {
-        WorkerAnswer found = done.get();
-        answer = {found.head.status_code(), header_of(found.head.headers(), kRejectedHeader), std::move(found.body),
-                  step_port_of(found.head.headers())};
-      } catch (const std::exception& e) {
-        answer = {0, "", e.what()};
-      }
-      answered(std::move(answer));
-    });
+  return [client = HttpClient::make()](ChainCall call, ChainAnswered answered) {
+    std::string target = fmt::format("{}{}", kChainPath, to_string(call.verb));
+    client->ask({std::move(call.address), "POST", std::move(target), std::move(call.body), call.timeout_s, call.most_bytes},
+                [answered = std::move(answered)](Result<HttpAnswer> found) {
+                  if (!found.ok()) return answered({0, "", found.error().message});
+                  const int step_port = step_port_of(*found);
+                  answered({found->status, found->header(kRejectedHeader), std::move(found->body), step_port});
+                });
   };
 }
 

@@ -27,7 +27,7 @@ void answer_chain(const web::http::http_request& request, ChainStage& stage, Cha
 // Answers for the stage.
 void send_chain_answer(const web::http::http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token);
 
-// Calls with cpprestsdk's client, over connections that are kept.
+// Calls with one HttpClient.
 [[nodiscard]] ChainPost call_over_http();
 
 }  // namespace windlass::worker

@@ -180,11 +180,13 @@ void Exchange::finish_whole(const TokenEvent* failed) {
   const bool moves = failed->chain_lost && parts_.may_move;
   if (!buffer_ && !moves) return send_whole(error.status, error_body(error));
   // The status is out and says 200: break the connection rather than end it as if all were well.
+  if (failed->finish != FinishReason::kError) {  // that has been said
+    spdlog::warn("request {} is broken off: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, error.message);
+  }
   break_off(error.message);
 }
 
 void Exchange::break_off(const std::string& why) {
-  spdlog::warn("request {} is broken off: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, why);
   if (!buffer_) start_body("application/json");
   buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(why)));
 }

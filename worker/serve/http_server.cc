@@ -247,7 +247,7 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   if (chain) return chain_call(request, *chain, std::move(body), token);
   if (role_path && post) return change_role(request, body, token);
   if (blocks_path && post) return change_blocks(request, body, token);
-  if (post && (side == nullptr || body.size() <= kLargeBodyBytes)) return take(request, path, body, token);
+  if (post && body.size() <= kLargeBodyBytes) return take(request, path, body, token);
   if (post) {
     const bool posted = side->post([self = shared_from_this(), request, path, body = std::move(body), token] {
       self->guarded(request, token, [&] { self->take(request, path, body, token); });

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include <fmt/core.h>
@@ -13,7 +12,7 @@
 
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/exchange.h"
-#include "worker/serve/http_clients.h"
+#include "worker/serve/http_client.h"
 
 namespace windlass::worker {
 namespace {
@@ -33,6 +32,8 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   if (failure != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
   return number;
 }
+
+Error unavailable(std::string why) { return {ErrorCode::kUnavailable, std::move(why)}; }
 
 int status_of(const Error& error) {
   switch (error.code) {
@@ -71,21 +72,19 @@ void send_pieces(const http_request& request, KvExports& exports, const std::str
   });
 }
 
-// Throws where it is no answer: pplx's way to a task's end.
-KvAnswer answer_of(WorkerAnswer found) {
-  const int status = found.head.status_code();
-  const auto next = whole_number(header_of(found.head.headers(), kNextHeader));
-  const auto port = whole_number(header_of(found.head.headers(), kPortHeader));
-  if (status != 200) throw std::runtime_error(fmt::format("found status {}, allowed is 200", status));
+Result<KvAnswer> answer_of(HttpAnswer found) {
+  const auto next = whole_number(found.header(kNextHeader));
+  const auto port = whole_number(found.header(kPortHeader));
+  if (found.status != 200) return unavailable(fmt::format("found status {}, allowed is 200", found.status));
   if (port && *port > 0 && *port < 65536) {
     KvAnswer answer;
     answer.stream_port = static_cast<int>(*port);
     return answer;
   }
-  if (!next) throw std::runtime_error(fmt::format("{}: found no whole number", kNextHeader));
+  if (!next) return unavailable(fmt::format("{}: found no whole number", kNextHeader));
   KvAnswer answer;
   answer.next = *next;
-  if (std::string first = header_of(found.head.headers(), kFirstHeader); !first.empty()) answer.first = std::move(first);
+  if (std::string first = found.header(kFirstHeader); !first.empty()) answer.first = std::move(first);
   answer.bytes = std::move(found.body);
   return answer;
 }
@@ -122,27 +121,15 @@ void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& ex
 }
 
 KvImports::Ask ask_over_http() {
-  const auto clients = std::make_shared<HttpClients>();
-  return [clients](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
-    const auto make = [question] {
-      web::uri_builder uri(web::uri(std::string(kKvPath) + question.session));
-      uri.append_query("piece", question.piece).append_query("prompt", question.hash);
-      if (question.stream) uri.append_query("stream", 1);
-      http_request request(web::http::methods::GET);
-      request.set_request_uri(uri.to_uri());
-      return request;
-    };
-    pplx::create_task([clients, question, make] {
-      return clients->ask(question.address, make, kAskTimeoutS, question.most_bytes);
-    }).then([answered = std::move(answered)](const pplx::task<WorkerAnswer>& done) {
-      std::optional<Result<KvAnswer>> answer;
-      try {
-        answer.emplace(answer_of(done.get()));
-      } catch (const std::exception& e) {
-        answer.emplace(Error{ErrorCode::kUnavailable, e.what()});
-      }
-      answered(std::move(*answer));
-    });
+  return [client = HttpClient::make()](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
+    // Sessions and hashes are digits and letters.
+    std::string target = fmt::format("{}{}?piece={}&prompt={}{}", kKvPath, question.session, question.piece, question.hash,
+                                     question.stream ? "&stream=1" : "");
+    client->ask({question.address, "GET", std::move(target), "", kAskTimeoutS, question.most_bytes},
+                [answered = std::move(answered)](Result<HttpAnswer> found) {
+                  if (!found.ok()) return answered(found.error());
+                  answered(answer_of(std::move(*found)));
+                });
   };
 }
 

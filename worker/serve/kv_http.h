@@ -23,7 +23,7 @@ inline constexpr std::string_view kKvPath = "/kv/";
 void answer_kv(const web::http::http_request& request, const std::shared_ptr<KvExports>& exports,
                std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port = 0);
 
-// Asks with cpprestsdk's client, over connections that are kept.
+// Asks with one HttpClient.
 [[nodiscard]] KvImports::Ask ask_over_http();
 
 }  // namespace windlass::worker

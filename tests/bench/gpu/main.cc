@@ -3,15 +3,14 @@
 // and with weights of eight bits, and of Qwen3 30B-A3B (a mixture of experts), a quarter of whose layers. Decode is greedy.
 // Prints a table; exits 3, saying what is missing, where there is no GPU.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "tests/bench/gpu/gpu_rates.h"
+#include "tests/bench/median.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/cuda_device.h"
 
@@ -31,6 +30,7 @@ using worker::WeightMatrix;
 constexpr std::int64_t kPromptTokens = 2048;
 constexpr std::int64_t kMostSequences = 64;
 constexpr std::int64_t kContext = 4096;
+constexpr int kBefore = 3;  // runs that do not count
 
 ModelConfig llama_8b() {
   ModelConfig config;
@@ -135,18 +135,6 @@ Result<std::unique_ptr<Backend>> make_backend(const Model& model) {
       config, [&](BlockRange blocks) { return weights_of(config, layer, blocks); }, std::move(device), options);
 }
 
-// The median of `times` runs after three, in seconds.
-Result<double> seconds_of(int times, const std::function<Result<void>()>& run) {
-  std::vector<double> seconds;
-  for (int i = -3; i < times; ++i) {
-    const auto before = std::chrono::steady_clock::now();
-    WINDLASS_RETURN_IF_ERROR(run());
-    if (i >= 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + times / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(times / 2)];
-}
-
 class Bench {
  public:
   Bench(const Model& model, Backend& backend, const GpuRates& rates)
@@ -194,7 +182,7 @@ class Bench {
       const auto token = std::span(tokens_).subspan(static_cast<std::size_t>(s), 1);
       chunks.push_back({token, context, blocks_of(s), true, {}, {}, {1, 1}});
     }
-    WINDLASS_ASSIGN_OR_RETURN(const double seconds, seconds_of(50, [&]() -> Result<void> {
+    WINDLASS_ASSIGN_OR_RETURN(const double seconds, median_s(50, kBefore, [&]() -> Result<void> {
                                 WINDLASS_RETURN_IF_ERROR(backend_.forward(chunks));
                                 return {};
                               }));
@@ -210,7 +198,7 @@ class Bench {
 
   Result<void> prefill() {
     const SequenceChunk chunk{tokens_, 0, blocks_of(0), true};
-    WINDLASS_ASSIGN_OR_RETURN(const double seconds, seconds_of(10, [&]() -> Result<void> {
+    WINDLASS_ASSIGN_OR_RETURN(const double seconds, median_s(10, kBefore, [&]() -> Result<void> {
                                 WINDLASS_RETURN_IF_ERROR(backend_.forward(std::span(&chunk, 1)));
                                 return {};
                               }));
@@ -228,11 +216,11 @@ class Bench {
   Result<void> copies() {
     std::vector<float> values(static_cast<std::size_t>(kPromptTokens * backend_.kv_shape().values));
     const auto bytes = static_cast<double>(values.size() * sizeof(float));
-    WINDLASS_ASSIGN_OR_RETURN(const double out, seconds_of(10, [&]() -> Result<void> {
+    WINDLASS_ASSIGN_OR_RETURN(const double out, median_s(10, kBefore, [&]() -> Result<void> {
                                 backend_.read_kv({0, 0, kPromptTokens}, blocks_of(0), values.data());
                                 return {};
                               }));
-    WINDLASS_ASSIGN_OR_RETURN(const double in, seconds_of(10, [&]() -> Result<void> {
+    WINDLASS_ASSIGN_OR_RETURN(const double in, median_s(10, kBefore, [&]() -> Result<void> {
                                 backend_.write_kv({0, 0, kPromptTokens}, blocks_of(0), values.data());
                                 return {};
                               }));

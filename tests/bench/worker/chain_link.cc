@@ -2,8 +2,7 @@
 #include "tests/bench/worker/chain_link.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
+#include <functional>
 #include <future>
 #include <numeric>
 #include <string>
@@ -12,12 +11,10 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "metrics/bundles.h"
+#include "tests/bench/median.h"
 #include "tests/bench/worker/instant_backend.h"
 #include "tests/process/worker/worker_process.h"
 #include "worker/parallel/chain_backend.h"
@@ -77,8 +74,7 @@ void answer_plainly(int socket) {
   }
 }
 
-[[noreturn]] void be_later_worker(int http_port, int tell_port) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void be_later_worker(int http_port, const std::function<void(int)>& tell) {
   const SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, "link");
@@ -97,8 +93,7 @@ void answer_plainly(int socket) {
       std::make_unique<InstantBackend>(kVocabulary, kMostRows, greedy_need()), [](auto /*call*/, auto /*answered*/) {}, clock,
       metrics);
   server.serve(served);
-  const int port = (*plain)->port();
-  if (::write(tell_port, &port, sizeof(port)) != sizeof(port)) std::_Exit(1);
+  tell((*plain)->port());
   for (;;) ::pause();
 }
 
@@ -123,19 +118,7 @@ std::vector<std::vector<SequenceChunk>> steps_of(const std::vector<std::string>&
   return steps;
 }
 
-// The median of `repeats` after some.
-template <typename Run>
-Result<double> median_step_s(int repeats, const Run& run) {
-  constexpr int kBefore = 3;
-  std::vector<double> seconds;
-  for (int i = -kBefore; i < repeats; ++i) {
-    const auto begun = std::chrono::steady_clock::now();
-    WINDLASS_RETURN_IF_ERROR(run());
-    if (i >= 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(repeats / 2)];
-}
+constexpr int kBefore = 3;  // runs that do not count
 
 Result<double> median_of_chain(ChainPost post, int http_port, std::int64_t sequences, std::int64_t tokens, int repeats) {
   const SteadyClock clock;
@@ -151,7 +134,7 @@ Result<double> median_of_chain(ChainPost post, int http_port, std::int64_t seque
   WINDLASS_RETURN_IF_ERROR(reserved.get_future().get());
   const std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens), 7);
   const auto steps = steps_of(names, ids);
-  auto median = median_step_s(repeats, [&]() -> Result<void> {
+  auto median = bench::median_s(repeats, kBefore, [&]() -> Result<void> {
     for (const auto& step : steps) {
       WINDLASS_RETURN_IF_ERROR(backend.forward(step));
       for (std::size_t i = 0; i < step.size(); ++i) {
@@ -173,7 +156,7 @@ Result<double> median_of_plain(int port, std::int64_t sequences, std::int64_t to
   constexpr std::size_t kTokenBytes = static_cast<std::size_t>(ChainLink::kHiddenSize) * sizeof(float);
   std::vector<char> bytes(std::min(all, most) * kTokenBytes, 'h');
   std::vector<char> answer(static_cast<std::size_t>(sequences) * kGreedyBytes);
-  return median_step_s(repeats, [&]() -> Result<void> {
+  return bench::median_s(repeats, kBefore, [&]() -> Result<void> {
     for (std::size_t done = 0; done < all; done += most) {
       PlainCall head{std::min(most, all - done) * kTokenBytes, answer.size()};
       iovec parts[] = {{&head, sizeof(head)}, {bytes.data(), head.bytes}};
@@ -188,29 +171,14 @@ Result<double> median_of_plain(int port, std::int64_t sequences, std::int64_t to
 
 Result<std::unique_ptr<ChainLink>> ChainLink::start() {
   const int http_port = testing::free_port();
-  std::array<int, 2> told{};
-  if (::pipe(told.data()) != 0) return missing("pipe: found none");
-  const pid_t child = ::fork();
-  if (child == 0) be_later_worker(http_port, told[1]);
-  ::close(told[1]);
-  int plain_port = 0;
-  const bool ready = child > 0 && ::read(told[0], &plain_port, sizeof(plain_port)) == sizeof(plain_port);
-  ::close(told[0]);
-  if (child < 0) return missing("process: found none");
-  std::unique_ptr<ChainLink> link(new ChainLink(child, http_port, plain_port));
-  if (!ready) return missing("later worker: found none that is ready");
-  return link;
-}
-
-ChainLink::~ChainLink() {
-  ::kill(child_, SIGKILL);
-  ::waitpid(child_, nullptr, 0);
+  WINDLASS_ASSIGN_OR_RETURN(StartedChild started, start_child([&](const auto& tell) { be_later_worker(http_port, tell); }));
+  return std::unique_ptr<ChainLink>(new ChainLink(std::move(started), http_port));
 }
 
 Result<ChainLinkTimes> ChainLink::measure(std::int64_t sequences, std::int64_t tokens, int repeats) {
   ChainLinkTimes times;
   times.bytes = static_cast<double>(sequences * tokens * kHiddenSize) * sizeof(float);
-  WINDLASS_ASSIGN_OR_RETURN(times.plain_seconds, median_of_plain(plain_port_, sequences, tokens, repeats));
+  WINDLASS_ASSIGN_OR_RETURN(times.plain_seconds, median_of_plain(later_.port, sequences, tokens, repeats));
   WINDLASS_ASSIGN_OR_RETURN(times.http_seconds, median_of_chain(call_over_http(), http_port_, sequences, tokens, repeats));
   ChainStepClient steps(call_over_http());
   WINDLASS_ASSIGN_OR_RETURN(times.seconds, median_of_chain(steps.post(), http_port_, sequences, tokens, repeats));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "planner/base/result.h"
+#include "tests/bench/worker/child.h"
 
 namespace windlass::worker {
 
@@ -23,19 +24,16 @@ class ChainLink {
 
   // Call it before any thread is started.
   [[nodiscard]] static Result<std::unique_ptr<ChainLink>> start();
-  ~ChainLink();
-  ChainLink(const ChainLink&) = delete;
-  ChainLink& operator=(const ChainLink&) = delete;
 
   // `sequences` that bring `tokens` each, in as many steps as that takes and `repeats` times, one after the other; each draws a
   // token at the end. Error: kInternal saying what did not come.
   [[nodiscard]] Result<ChainLinkTimes> measure(std::int64_t sequences, std::int64_t tokens, int repeats);
 
  private:
-  ChainLink(int child, int http_port, int plain_port) : child_(child), http_port_(http_port), plain_port_(plain_port) {}
+  ChainLink(StartedChild later, int http_port) : later_(std::move(later)), http_port_(http_port) {}
 
-  const int child_;
-  const int http_port_, plain_port_;
+  const StartedChild later_;  // and the port of plain exchanges
+  const int http_port_;
 };
 
 }  // namespace windlass::worker

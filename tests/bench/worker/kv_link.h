@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "planner/base/result.h"
+#include "tests/bench/worker/child.h"
 
 namespace windlass::worker {
 
@@ -20,18 +22,14 @@ class KvLink {
  public:
   // Call it before any thread is started.
   [[nodiscard]] static Result<std::unique_ptr<KvLink>> start();
-  ~KvLink();
-  KvLink(const KvLink&) = delete;
-  KvLink& operator=(const KvLink&) = delete;
-
   // `repeats` times each, one after the other. Error: kInternal saying what did not come.
   [[nodiscard]] Result<KvLinkRates> measure(int repeats);
 
  private:
-  KvLink(int child, int http_port, int stream_port) : child_(child), http_port_(http_port), stream_port_(stream_port) {}
+  KvLink(StartedChild sender, int http_port) : sender_(std::move(sender)), http_port_(http_port) {}
 
-  const int child_;
-  const int http_port_, stream_port_;
+  const StartedChild sender_;  // and the port of plain streams
+  const int http_port_;
 };
 
 }  // namespace windlass::worker

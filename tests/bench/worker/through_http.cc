@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "metrics/bundles.h"
+#include "tests/bench/worker/child.h"
 #include "tests/bench/worker/instant_backend.h"
 #include "tests/process/worker/worker_process.h"
 #include "worker/model/model_init.h"
@@ -115,21 +116,6 @@ Result<void> ask_for_streams(int port, std::int64_t sequences) {
   }
   return {};
 }
-
-// Ends with this.
-class Child {
- public:
-  explicit Child(pid_t id) : id_(id) {}
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    ::kill(id_, SIGKILL);
-    ::waitpid(id_, nullptr, 0);
-  }
-
- private:
-  pid_t id_;
-};
 
 }  // namespace
 

@@ -89,6 +89,7 @@ class ChainStepCalls : public ::testing::Test {
   }
 
   std::atomic<int> over_http_ = 0;  // steps
+  std::atomic<int> ended_ = 0;      // connections, where a test counts them
   int port_ = 0;
   std::unique_ptr<TcpServer> other_;
   std::optional<ChainStepClient> client_;
@@ -217,14 +218,13 @@ TEST_F(ChainStepCalls, HostileAnswersAreNone) {
 
 // Given connections without steps, they end after a while; the next step goes over HTTP, and those after it have one again.
 TEST_F(ChainStepCalls, IdleConnectionsEnd) {
-  std::atomic<int> ended = 0;
   listen([&](int socket) {
     echo(socket);
-    ++ended;
+    ++ended_;
   });
   make(0.3);
   EXPECT_TRUE(ask(ChainVerb::kReserve).ok());
-  EXPECT_TRUE(in_time([&] { return ended == 1; }));
+  EXPECT_TRUE(in_time([&] { return ended_ == 1; }));
   EXPECT_EQ(ask(ChainVerb::kStep, "step").body, "http");
   EXPECT_TRUE(in_time([&] { return ask(ChainVerb::kStep, "step").body == "step"; }));
 }

@@ -18,38 +18,58 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr const char* kCall = "a step";
+
+// Waits for connections on a port of its own.
+class Listener {
+ public:
+  Listener() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(socket_, 4), 0);
+    EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    address_ = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
+  }
+  ~Listener() { ::close(socket_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // The next connection, once a call of answer_of() has come over it, whole: else what closes it would break it.
+  [[nodiscard]] int called() const {
+    const int peer = ::accept(socket_, nullptr, nullptr);
+    std::string bytes;
+    char byte = 0;
+    while (!bytes.ends_with(kCall) && ::recv(peer, &byte, 1, 0) == 1) bytes += byte;
+    EXPECT_THAT(bytes, ::testing::EndsWith(kCall));
+    return peer;
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  int socket_;
+  std::string address_;
+};
+
 // Takes one connection, reads what comes first and writes `head`, then `more` as often as it is taken, up to kMost bytes.
 class Answering {
  public:
   static constexpr std::size_t kMost = 256U << 20U;
 
-  Answering(const std::string& head, const std::string& more) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(at);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&at), size), 0);
-    EXPECT_EQ(::listen(listener_, 1), 0);
-    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size), 0);
-    address_ = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
-    thread_ = std::thread([this, head, more] { answer(head, more); });
-  }
-  ~Answering() {
-    thread_.join();
-    ::close(listener_);
-  }
+  Answering(const std::string& head, const std::string& more) : thread_([this, head, more] { answer(head, more); }) {}
+  ~Answering() { thread_.join(); }
   Answering(const Answering&) = delete;
   Answering& operator=(const Answering&) = delete;
 
-  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& address() const { return listener_.address(); }
   // Once the other side has closed the connection, or taken everything.
   [[nodiscard]] std::size_t taken() { return taken_.get_future().get(); }
 
  private:
   void answer(const std::string& head, const std::string& more) {
-    const int peer = ::accept(listener_, nullptr, nullptr);
-    std::string bytes(4096, '\0');
-    EXPECT_GT(::recv(peer, bytes.data(), bytes.size(), 0), 0);
+    const int peer = listener_.called();
     std::size_t taken = 0;
     const auto write = [&](const std::string& text) {
       std::size_t done = 0;
@@ -63,20 +83,21 @@ class Answering {
     };
     bool open = write(head);
     while (open && !more.empty() && taken < kMost) open = write(more);
-    if (open && more.empty()) static_cast<void>(::recv(peer, bytes.data(), 1, 0));  // until it is closed
+    char byte = 0;
+    if (open && more.empty()) static_cast<void>(::recv(peer, &byte, 1, 0));  // until it is closed
     taken_.set_value(taken);
     ::close(peer);
   }
 
-  int listener_;
-  std::string address_;
+  const Listener listener_;
   std::promise<std::size_t> taken_;
   std::thread thread_;
 };
 
-ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t most_bytes) {
+ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t most_bytes, double timeout_s = 5) {
   std::promise<ChainAnswer> answer;
-  post({address, ChainVerb::kStep, "a step", 5, most_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
+  post({address, ChainVerb::kStep, kCall, timeout_s, most_bytes},
+       [&](ChainAnswer found) { answer.set_value(std::move(found)); });
   return answer.get_future().get();
 }
 
@@ -95,25 +116,14 @@ TEST(WorkerAnswers, AreReadWhole) {
 // Given a worker that was there, went, and is there again under its address, a call that finds the kept connection broken goes
 // over a new one.
 TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&at), size), 0);
-  ASSERT_EQ(::listen(listener, 4), 0);
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const Listener listener;
   std::promise<void> gone;
   std::thread worker([&] {
     const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
-    std::string bytes(4096, '\0');
     for (int life = 0; life < 2; ++life) {
-      const int peer = ::accept(listener, nullptr, nullptr);
-      EXPECT_GT(::recv(peer, bytes.data(), bytes.size(), 0), 0);
+      const int peer = listener.called();
       EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
       if (life == 0) {
-        while (::recv(peer, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
-        }
         const linger at_once{1, 0};  // as a process that is killed
         ::setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
       }
@@ -123,28 +133,53 @@ TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
   });
   {
     const ChainPost post = call_over_http();
-    const std::string address = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
-    EXPECT_EQ(answer_of(post, address, 10).body, "done");
+    EXPECT_EQ(answer_of(post, listener.address(), 10).body, "done");
     gone.get_future().get();
-    EXPECT_EQ(answer_of(post, address, 10).body, "done");
+    EXPECT_EQ(answer_of(post, listener.address(), 10).body, "done");
   }
   worker.join();
-  ::close(listener);
 }
 
-// Given answers in chunks without an end, or with a length beyond what is allowed, or with both, that is no answer, and whoever
-// sends them finds the connection closed after what sockets hold, long before all of it could have been read into memory.
+// Given a worker that says nothing, or nothing more, for longer than a call's patience, or one that is not there, there is no
+// answer.
+TEST(WorkerAnswers, DoNotLetWait) {
+  for (const char* head : {"", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nno"}) {
+    Answering answering(head, "");
+    const ChainPost post = call_over_http();
+    const ChainAnswer answer = answer_of(post, answering.address(), 7, 0.1);
+    EXPECT_EQ(answer.status, 0);
+    EXPECT_THAT(answer.body, HasSubstr("answer: has not come in time"));
+  }
+  const ChainPost post = call_over_http();
+  for (const std::string address : {Listener().address(), std::string("nowhere")}) {
+    const ChainAnswer answer = answer_of(post, address, 7);
+    EXPECT_EQ(answer.status, 0);
+    EXPECT_THAT(answer.body, HasSubstr(address + ": connection: "));
+  }
+}
+
+// Given answers in chunks without an end, or in one that is too long, or with a length beyond what is allowed, or none, or
+// both, or with a header without an end, that is no answer, and whoever sends them finds the connection closed after what
+// sockets hold, long before all of it could have been read into memory.
 TEST(WorkerAnswers, AreNotReadBeyondWhatIsAllowed) {
   const std::string chunk = "10000\r\n" + std::string(0x10000, 'x') + "\r\n";
-  for (const auto& [head, more] :
-       {std::pair(std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), chunk),
-        std::pair(std::string("HTTP/1.1 200 OK\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n"), chunk),
-        std::pair(std::string("HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n"), std::string(0x10000, 'x'))}) {
+  const std::string plain(0x10000, 'x');
+  const struct {
+    std::string head, more, says;
+  } cases[] = {
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, "allowed is at most 4096"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20000000\r\n", plain, "allowed is at most 4096"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, "bad Transfer-Encoding"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n", plain, "allowed is at most 4096"},
+      {"HTTP/1.1 200 OK\r\n\r\n", plain, "allowed is at most 4096"},
+      {"HTTP/1.1 200 OK\r\nX-Long: ", plain, "header limit"},
+  };
+  for (const auto& [head, more, says] : cases) {
     Answering answering(head, more);
     const ChainPost post = call_over_http();
     const ChainAnswer answer = answer_of(post, answering.address(), 4096);
     EXPECT_EQ(answer.status, 0) << head;
-    EXPECT_THAT(answer.body, HasSubstr("allowed is at most 4096")) << head;
+    EXPECT_THAT(answer.body, HasSubstr(says)) << head;
     EXPECT_LT(answering.taken(), Answering::kMost / 4) << head;
   }
 }
