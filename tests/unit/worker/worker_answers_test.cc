@@ -151,7 +151,7 @@ TEST(WorkerAnswers, DoNotLetWait) {
     EXPECT_THAT(answer.body, HasSubstr("answer: has not come in time"));
   }
   const ChainPost post = call_over_http();
-  for (const std::string address : {Listener().address(), std::string("nowhere")}) {
+  for (const std::string& address : {Listener().address(), std::string("nowhere")}) {
     const ChainAnswer answer = answer_of(post, address, 7);
     EXPECT_EQ(answer.status, 0);
     EXPECT_THAT(answer.body, HasSubstr(address + ": connection: "));
