@@ -73,11 +73,20 @@ TEST(LargestBatch, EngineLimit) {
   EXPECT_EQ(choice.limit, BatchLimit::kEngine);
 }
 
-// Given 64 heads and 8 KV heads, expect degrees that divide the heads and over which KV heads split or repeat evenly.
-TEST(TensorParallel, DegreesDivideTheHeads) {
+// Given 64 heads and 8 KV heads, expect degrees that divide the heads and over which KV heads split or repeat evenly; and that
+// divide the widths of the MLP and of experts: 5 divides the 40 heads of Llama 2 13B, but not its 13,824.
+TEST(TensorParallel, DegreesDivideHeadsAndWidths) {
   EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama3-70b").value(), 16), (std::vector<int>{1, 2, 4, 8, 16}));
   EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("qwen2.5-7b").value(), 8), (std::vector<int>{1, 2, 4}));
-  EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama2-13b").value(), 8), (std::vector<int>{1, 2, 4, 5, 8}));
+  EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama2-13b").value(), 8), (std::vector<int>{1, 2, 4, 8}));
+  ModelShape shape = model_shape_by_name("llama3-70b").value();
+  shape.experts = MixtureOfExperts{.experts = 8, .experts_per_token = 2, .intermediate = 12, .layers = shape.layers};
+  shape.intermediate = 7;  // of no layer
+  EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1, 2, 4}));
+  shape.experts->shared_intermediate = 6;
+  EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1, 2}));
+  shape.experts->layers -= 1;
+  EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1}));
 }
 
 // What the search should find, written down anew: every degree, every batch, the conditions as the paper states them.
