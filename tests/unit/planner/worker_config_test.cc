@@ -101,6 +101,7 @@ std::optional<Brute> brute_force(const WorkerSearchInput& in) {
   const int context = in.max_context_tokens > 0 ? in.max_context_tokens : in.shape.max_context_tokens;
   for (int n = 1; n <= std::min(in.max_gpus, in.accelerator.gpus_per_node); ++n) {
     if (in.shape.heads % n != 0 || (in.shape.kv_heads % n != 0 && n % in.shape.kv_heads != 0)) continue;
+    if (in.shape.intermediate % n != 0 || (in.shape.experts && in.shape.experts->intermediate % n != 0)) continue;
     const LinearCoefficients c = linear_coefficients(in.shape, in.accelerator, n);
     if (c.kv_capacity_tokens < 1 || c.kv_capacity_tokens < context) continue;
     const double prefill = c.k1 * in.lengths.input_tokens + c.c1;
