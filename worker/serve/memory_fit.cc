@@ -11,17 +11,24 @@ namespace windlass::worker {
 namespace {
 
 // Of what is left: as much more is let pass, since that is an estimate, and as much less is what advice reckons with, since a
-// process takes more than weights and cache.
+// process takes more than what is counted: at least what requests, their texts and threads may need.
 constexpr std::int64_t kMarginShare = 20;
+constexpr std::int64_t kLeastMarginBytes = 64'000'000;
 
 double in_gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
 bool fits(std::int64_t bytes, const MemoryRoom& room) { return bytes <= room.bytes + room.bytes / kMarginShare; }
 
+// What lies within one limit beside the cache: all ranks', or one's.
+struct BesideCache {
+  WeightSizes weights;
+  std::int64_t step_bytes = 0;
+};
+
 // Tokens of KV cache for which there is room beside weights in this format; whole blocks.
-std::int64_t tokens_beside(const HostMemoryNeed& need, const WeightSizes& weights, WeightFormat format,
-                           const MemoryRoom& room) {
-  const std::int64_t left = room.bytes - room.bytes / kMarginShare - weights.bytes(format);
+std::int64_t tokens_beside(const HostMemoryNeed& need, const BesideCache& beside, WeightFormat format, const MemoryRoom& room) {
+  const std::int64_t margin = std::max(room.bytes / kMarginShare, kLeastMarginBytes);
+  const std::int64_t left = room.bytes - margin - beside.step_bytes - beside.weights.bytes(format);
   return std::max<std::int64_t>(0, left) / need.kv_bytes_per_token / kKvBlockTokens * kKvBlockTokens;
 }
 
@@ -31,12 +38,13 @@ std::string cache_flags(const HostMemoryNeed& need, std::int64_t tokens) {
   return tokens < need.max_context_tokens ? fmt::format("--max-context-tokens {} {}", tokens, cache) : cache;
 }
 
-std::string what_would_fit(const HostMemoryNeed& need, const WeightSizes& weights, const MemoryRoom& room) {
-  if (const std::int64_t tokens = tokens_beside(need, weights, need.format, room); tokens > 0)
+std::string what_would_fit(const HostMemoryNeed& need, const BesideCache& beside, const MemoryRoom& room) {
+  const WeightSizes& weights = beside.weights;
+  if (const std::int64_t tokens = tokens_beside(need, beside, need.format, room); tokens > 0)
     return cache_flags(need, tokens) + " would fit";
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
     if (weights.bytes(format) >= weights.bytes(need.format)) continue;
-    const std::int64_t tokens = tokens_beside(need, weights, format, room);
+    const std::int64_t tokens = tokens_beside(need, beside, format, room);
     if (tokens == 0) continue;
     return fmt::format("--weights {} ({:.2f} GB) would fit{}", to_string(format), in_gb(weights.bytes(format)),
                        tokens < need.kv_tokens ? " with " + cache_flags(need, tokens) : "");
@@ -44,9 +52,10 @@ std::string what_would_fit(const HostMemoryNeed& need, const WeightSizes& weight
   return "no format of --weights would fit; some of the model's blocks may (--blocks)";
 }
 
-std::string need_text(const HostMemoryNeed& need, const WeightSizes& weights) {
-  return fmt::format("weights take {:.2f} GB as {} and a KV cache of {} tokens {:.2f} GB", in_gb(weights.bytes(need.format)),
-                     to_string(need.format), need.kv_tokens, in_gb(need.kv_bytes()));
+std::string need_text(const HostMemoryNeed& need, const BesideCache& beside) {
+  return fmt::format("weights take {:.2f} GB as {}, a KV cache of {} tokens {:.2f} GB and buffers {:.2f} GB",
+                     in_gb(beside.weights.bytes(need.format)), to_string(need.format), need.kv_tokens, in_gb(need.kv_bytes()),
+                     in_gb(beside.step_bytes));
 }
 
 Error too_much(std::int64_t bytes, const MemoryRoom& room, const std::string& more) {
@@ -54,21 +63,21 @@ Error too_much(std::int64_t bytes, const MemoryRoom& room, const std::string& mo
                                                      in_gb(bytes - room.bytes), more, in_gb(room.bytes), room.limit)};
 }
 
-Result<void> check_within(const HostMemoryNeed& need, const WeightSizes& weights, const std::optional<MemoryRoom>& room) {
-  const std::int64_t bytes = weights.bytes(need.format) + need.kv_bytes();
+Result<void> check_within(const HostMemoryNeed& need, const BesideCache& beside, const std::optional<MemoryRoom>& room) {
+  const std::int64_t bytes = beside.weights.bytes(need.format) + beside.step_bytes + need.kv_bytes();
   if (!room || fits(bytes, *room)) return {};
-  Error error = too_much(bytes, *room, need_text(need, weights));
-  error.message += "; " + what_would_fit(need, weights, *room);
+  Error error = too_much(bytes, *room, need_text(need, beside));
+  error.message += "; " + what_would_fit(need, beside, *room);
   return error;
 }
 
 }  // namespace
 
-std::string to_text(const HostMemoryNeed& need) { return need_text(need, need.weights); }
+std::string to_text(const HostMemoryNeed& need) { return need_text(need, {need.weights, need.step_bytes}); }
 
 Result<void> check_memory(const HostMemoryNeed& need, const HostMemory& memory) {
-  WINDLASS_RETURN_IF_ERROR(check_within(need, need.weights, memory.shared));
-  return check_within(need, need.rank_weights, memory.address_space);
+  WINDLASS_RETURN_IF_ERROR(check_within(need, {need.weights, need.step_bytes}, memory.shared));
+  return check_within(need, {need.rank_weights, need.rank_step_bytes}, memory.address_space);
 }
 
 Result<void> check_growth(std::int64_t bytes, const HostMemory& memory) {

@@ -177,8 +177,11 @@ Result<HostMemoryNeed> host_memory_need(const ServeFlags& flags, const Shape& sh
   for (int rank = 0; rank < flags.tensor_parallel; ++rank) {
     WINDLASS_ASSIGN_OR_RETURN(const WeightSizes sizes,
                               check_weights(shape.config, store, shape.blocks, {rank, flags.tensor_parallel}));
+    const std::int64_t step_bytes = cpu_step_bytes(shape.config, shape.options, {rank, flags.tensor_parallel});
     if (rank == 0) need.rank_weights = sizes;
+    if (rank == 0) need.rank_step_bytes = step_bytes;
     need.weights += sizes;
+    need.step_bytes += step_bytes;
   }
   return need;
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
@@ -24,6 +25,33 @@ using testing::random_weights;
 
 // FP32 against double, through two to three layers of width 32 to 64: some 1e-5 of logits near 1.
 constexpr double kTolerance = 2e-4;
+
+// Given random shapes, what a backend takes of the heap is its cache and what cpu_step_bytes() says, up to little.
+TEST(CpuBackend, TakesWhatIsSaid) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have a heap of their own";
+#endif
+  const auto taken = [] {
+    const struct mallinfo2 heap = ::mallinfo2();
+    return static_cast<double>(heap.uordblks) + static_cast<double>(heap.hblkhd);
+  };
+  Rng rng(6, "step bytes");
+  for (int round = 0; round < 20; ++round) {
+    const ModelConfig config = random_config(rng);
+    const auto weights = std::make_shared<const ModelWeights>(random_weights(config, static_cast<std::uint64_t>(round)));
+    CpuBackendOptions options;
+    options.kv_blocks = 40;
+    options.max_batch_tokens = rng.integer(2000, 8000);
+    options.max_logit_rows = rng.integer(1, 2000);
+    options.max_context_tokens = config.max_context_tokens;
+    const double before = taken();
+    const auto backend = make_cpu_backend(config, weights, options).value();
+    const std::int64_t cache = options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config, config.layers);
+    const auto said = static_cast<double>(cpu_step_bytes(config, options, {}) + cache);
+    EXPECT_GE(taken() - before, 0.99 * said) << "round " << round;
+    EXPECT_LE(taken() - before, 1.05 * said + 200'000) << "round " << round;
+  }
+}
 
 // Given random shapes (with and without biases, norms of heads, windows, experts, learned positions), weights in every format
 // and sequences, cut into random chunks,

@@ -132,8 +132,8 @@ TEST(MemoryFit, WhatFitsIsNotRefused) {
 // where it is less than one; given room for the weights of fewer bits, the first format; given too little for any, that.
 TEST(MemoryFit, SaysWhatWouldFit) {
   EXPECT_EQ(refusal(large_model(), with_room(7'000'000'000)),
-            "memory: 0.60 GB are missing: weights take 6.00 GB as fp32 and a KV cache of 16000 tokens 1.60 GB, of 7.00 GB that "
-            "are left (MemAvailable); --kv-cache-tokens 6496 would fit");
+            "memory: 0.60 GB are missing: weights take 6.00 GB as fp32, a KV cache of 16000 tokens 1.60 GB and buffers "
+            "0.00 GB, of 7.00 GB that are left (MemAvailable); --kv-cache-tokens 6496 would fit");
   EXPECT_THAT(refusal(large_model(), with_room(6'500'000'000)),
               HasSubstr("; --max-context-tokens 1744 --kv-cache-tokens 1744 would fit"));
   EXPECT_THAT(refusal(large_model(), with_room(6'100'000'000)), HasSubstr("; --weights bf16 (4.00 GB) would fit"));
@@ -155,6 +155,26 @@ TEST(MemoryFit, RanksShareTheMachine) {
   EXPECT_TRUE(check_memory(need, {std::nullopt, MemoryRoom{4'700'000'000, "ulimit -v"}}).ok());
   EXPECT_THAT(refusal(need, {std::nullopt, MemoryRoom{4'000'000'000, "ulimit -v"}}), HasSubstr("weights take 3.00 GB as fp32"));
   EXPECT_THAT(refusal(need, with_room(4'700'000'000)), HasSubstr("weights take 6.00 GB as fp32"));
+}
+
+// Given a small room, advice leaves what requests and threads may need, and the buffers of a step; of one rank where its
+// address space is what limits.
+TEST(MemoryFit, AdviceLeavesRoomForRequests) {
+  HostMemoryNeed need;
+  need.weights = {100'000'000, 0, 0, 0};
+  need.rank_weights = {50'000'000, 0, 0, 0};
+  need.step_bytes = 20'000'000;
+  need.rank_step_bytes = 10'000'000;
+  need.kv_bytes_per_token = 10'000;
+  need.kv_tokens = 160'000;
+  need.max_context_tokens = 160;
+  const std::int64_t weights = need.weights.bytes(need.format);
+  EXPECT_THAT(refusal(need, with_room(weights + 20'000'000 + 64'000'000 + 10'000'000)),
+              HasSubstr("and buffers 0.02 GB, of 0.49 GB"));
+  EXPECT_THAT(refusal(need, with_room(weights + 20'000'000 + 64'000'000 + 10'000'000)),
+              HasSubstr("--kv-cache-tokens 992 would"));
+  EXPECT_THAT(refusal(need, {std::nullopt, MemoryRoom{weights / 2 + 10'000'000 + 64'000'000 + 10'000'000, "ulimit -v"}}),
+              HasSubstr("--kv-cache-tokens 992 would"));
 }
 
 // Given any room, what the message advises is not refused.

@@ -36,6 +36,38 @@ BlockRange blocks_of(const ModelConfig& config, const CpuBackendOptions& options
   return options.blocks.value_or(config.all_blocks());
 }
 
+std::int64_t widest_mlp(const ModelConfig& config) {
+  return std::max(config.has_mlp() ? config.intermediate_size : 0, config.experts > 0 ? config.expert_intermediate_size : 0);
+}
+
+// Floats of the buffers of a step and of the rope tables.
+struct StepSizes {
+  std::int64_t hidden, qkv, mixed, mlp_in, narrow, activated, expert_rows, last, logits, rope;
+
+  [[nodiscard]] std::int64_t all() const {
+    return 2 * hidden + qkv + mixed + mlp_in + narrow + activated + expert_rows + last + logits + rope;
+  }
+};
+
+// `config` is the rank's, `vocab` its share.
+StepSizes step_sizes(const ModelConfig& config, const CpuBackendOptions& options, std::int64_t vocab) {
+  const std::int64_t tokens = options.max_batch_tokens;
+  const std::int64_t rows = blocks_of(config, options).end == config.layers ? options.max_logit_rows : 0;
+  const std::int64_t width = widest_mlp(config);
+  StepSizes sizes{};
+  sizes.hidden = tokens * config.hidden_size;
+  sizes.qkv = tokens * (config.q_size() + 2 * config.kv_size());
+  sizes.mixed = tokens * config.q_size();
+  sizes.mlp_in = tokens * config.mlp_in_size(width);
+  sizes.narrow = config.embedding_size * std::max(tokens, options.max_logit_rows);
+  sizes.activated = config.activation == Activation::kSwiGlu ? tokens * width : 0;
+  sizes.expert_rows = config.experts > 0 ? tokens * config.hidden_size : 0;
+  sizes.last = rows * config.hidden_size;
+  sizes.logits = rows * vocab;
+  sizes.rope = config.positions == Positions::kRotary ? options.max_context_tokens * 2 * (config.head_dim / 2) : 0;
+  return sizes;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const ModelConfig& config, std::shared_ptr<const ModelWeights> weights, const CpuBackendOptions& options)
@@ -50,17 +82,18 @@ class CpuBackend final : public Backend {
         own_cache_(floats(options.group == nullptr ? cpu::KvCache::size(config_, blocks_.size(), options.kv_blocks) : 0)),
         cache_(options.group == nullptr ? cpu::KvCache(config_, blocks_.size(), options.kv_blocks, own_cache_)
                                         : kv_cache_of_rank(config, options, *options.group, slice_.rank)),
-        residual_(floats(options.max_batch_tokens * config.hidden_size)),
-        normed_(floats(options.max_batch_tokens * config.hidden_size)),
-        qkv_(floats(options.max_batch_tokens * qkv_width())),
-        mixed_(floats(options.max_batch_tokens * config_.q_size())),
-        mlp_in_(floats(options.max_batch_tokens * config_.mlp_in_size(widest_mlp()))),
-        narrow_(floats(config_.embedding_size * std::max(options.max_batch_tokens, options.max_logit_rows))),
-        activated_(floats(config_.activation == Activation::kSwiGlu ? options.max_batch_tokens * widest_mlp() : 0)),
-        expert_rows_(floats(config_.experts > 0 ? options.max_batch_tokens * config.hidden_size : 0)),
-        last_(floats(ends() ? options.max_logit_rows * config.hidden_size : 0)),
-        logits_(floats(ends() ? options.max_logit_rows * slice_.size(config.vocab_size) : 0)),
         team_(options.threads) {
+    const StepSizes sizes = step_sizes(config_, options, slice_.size(config.vocab_size));
+    residual_ = floats(sizes.hidden);
+    normed_ = floats(sizes.hidden);
+    qkv_ = floats(sizes.qkv);
+    mixed_ = floats(sizes.mixed);
+    mlp_in_ = floats(sizes.mlp_in);
+    narrow_ = floats(sizes.narrow);
+    activated_ = floats(sizes.activated);
+    expert_rows_ = floats(sizes.expert_rows);
+    last_ = floats(sizes.last);
+    logits_ = floats(sizes.logits);
     assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config.layers);
     assert(static_cast<std::int64_t>(weights_.layers.size()) == blocks_.size());
   }
@@ -236,11 +269,6 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] std::int64_t qkv_width() const { return config_.q_size() + 2 * config_.kv_size(); }
 
-  [[nodiscard]] std::int64_t widest_mlp() const {
-    const std::int64_t own = config_.has_mlp() ? config_.intermediate_size : 0;
-    return std::max(own, config_.experts > 0 ? config_.expert_intermediate_size : 0);
-  }
-
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
   [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
 
@@ -344,6 +372,11 @@ class CpuBackend final : public Backend {
 
 std::int64_t kv_bytes_per_token(const ModelConfig& config, std::int64_t layers) {
   return 2 * layers * config.kv_size() * static_cast<std::int64_t>(sizeof(float));
+}
+
+std::int64_t cpu_step_bytes(const ModelConfig& config, const CpuBackendOptions& options, TensorSlice slice) {
+  const StepSizes sizes = step_sizes(config_of_rank(config, slice.ranks), options, slice.size(config.vocab_size));
+  return sizes.all() * static_cast<std::int64_t>(sizeof(float));
 }
 
 RankGroupSizes rank_group_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks) {

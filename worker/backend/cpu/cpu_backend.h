@@ -17,6 +17,7 @@
 #include "worker/backend/cpu/kv_cache.h"
 #include "worker/collective/rank_group.h"
 #include "worker/model/config.h"
+#include "worker/model/tensor_slice.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker {
@@ -33,6 +34,9 @@ struct CpuBackendOptions {
 
 // Bytes of KV cache for one token position in so many layers.
 [[nodiscard]] std::int64_t kv_bytes_per_token(const ModelConfig& config, std::int64_t layers);
+
+// Bytes that make_cpu_backend() takes beside the KV cache, of one rank. REQUIRES: check_tensor_parallel(config, slice.ranks).
+[[nodiscard]] std::int64_t cpu_step_bytes(const ModelConfig& config, const CpuBackendOptions& options, TensorSlice slice);
 
 // What the ranks of one model share. REQUIRES: check_tensor_parallel(config, ranks).
 [[nodiscard]] RankGroupSizes rank_group_sizes(const ModelConfig& config, const CpuBackendOptions& options, int ranks);
