@@ -341,8 +341,9 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
   KvStreamClient streams;
-  ChainStepClient steps(call_over_http());
-  const OtherWorkers others{ask_over_http(),
+  const auto calls = std::make_shared<HttpClient>();
+  ChainStepClient steps(call_over_http(calls));
+  const OtherWorkers others{ask_over_http(calls),
                             [](const KvQuestion& last, const Error& why) {
                               spdlog::warn("prompt of session {} at {} is computed here: {}", last.session, last.address,
                                            why.message);
@@ -405,6 +406,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     spdlog::shutdown();
     std::_Exit(code);
   }
+  calls->end();  // what is still asked is nobody's any more
   return code;
 }
 

@@ -9,7 +9,6 @@
 #include <spdlog/spdlog.h>
 
 #include "worker/serve/exchange.h"
-#include "worker/serve/http_client.h"
 
 namespace windlass::worker {
 namespace {
@@ -63,15 +62,18 @@ void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb
   });
 }
 
-ChainPost call_over_http() {
-  return [client = HttpClient::make()](ChainCall call, ChainAnswered answered) {
+ChainPost call_over_http(std::shared_ptr<HttpClient> client) {
+  return [client = std::move(client)](ChainCall call, ChainAnswered answered) {
     std::string target = fmt::format("{}{}", kChainPath, to_string(call.verb));
-    client->ask({std::move(call.address), "POST", std::move(target), std::move(call.body), call.timeout_s, call.most_bytes},
-                [answered = std::move(answered)](Result<HttpAnswer> found) {
-                  if (!found.ok()) return answered({0, "", found.error().message});
-                  const int step_port = step_port_of(*found);
-                  answered({found->status, found->header(kRejectedHeader), std::move(found->body), step_port});
-                });
+    // A reservation that is there is not made again, and of a step there may be one over a connection of its own, too.
+    const bool repeatable = call.verb != ChainVerb::kReserve && call.verb != ChainVerb::kStep;
+    client->ask(
+        {std::move(call.address), "POST", std::move(target), std::move(call.body), call.timeout_s, call.most_bytes, repeatable},
+        [answered = std::move(answered)](Result<HttpAnswer> found) {
+          if (!found.ok()) return answered({0, "", found.error().message});
+          const int step_port = step_port_of(*found);
+          answered({found->status, found->header(kRejectedHeader), std::move(found->body), step_port});
+        });
   };
 }
 

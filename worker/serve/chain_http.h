@@ -11,6 +11,7 @@
 
 #include "worker/parallel/chain_stage.h"
 #include "worker/parallel/chain_wire.h"
+#include "worker/serve/http_client.h"
 
 namespace windlass::worker {
 
@@ -27,7 +28,7 @@ void answer_chain(const web::http::http_request& request, ChainStage& stage, Cha
 // Answers for the stage.
 void send_chain_answer(const web::http::http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token);
 
-// Calls with one HttpClient.
-[[nodiscard]] ChainPost call_over_http();
+// Calls over this client.
+[[nodiscard]] ChainPost call_over_http(std::shared_ptr<HttpClient> client);
 
 }  // namespace windlass::worker

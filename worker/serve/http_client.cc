@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <map>
-#include <optional>
 #include <thread>
 
 #include <boost/asio/awaitable.hpp>
@@ -15,10 +16,13 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -37,17 +41,26 @@ namespace beast = boost::beast;
 using boost::system::error_code;
 using Tcp = asio::ip::tcp;
 
+using Micros = std::chrono::microseconds;
+using HeadParser = beast::http::response_parser<beast::http::empty_body>;
+using BodyParser = beast::http::response_parser<beast::http::buffer_body>;
+
 constexpr auto kMostIdle = std::chrono::seconds(15);  // shorter than workers keep them, so that it is we who close
+constexpr auto kLookForIdle = std::chrono::seconds(5);
 constexpr std::size_t kMostIdlePerAddress = 64;
 constexpr std::size_t kMostAddresses = 256;
+// Read at a time. What does not end within the double of it (extensions of chunks, trailers) is no answer.
+constexpr std::size_t kAnswerReadBytes = 64U << 10U;
+// By which the memory for an answer of unknown length grows.
+constexpr std::size_t kAnswerGrowBytes = 64U << 10U;
 
 auto to(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
 struct KeptConnection {
-  explicit KeptConnection(asio::io_context& io) : stream(io) {}
+  explicit KeptConnection(asio::io_context& io) : stream(io) { buffer.reserve(kAnswerReadBytes); }
 
   beast::tcp_stream stream;
-  beast::flat_buffer buffer;
+  beast::flat_buffer buffer{2 * kAnswerReadBytes};
   std::chrono::steady_clock::time_point idle_since;
 };
 using ConnectionPtr = std::unique_ptr<KeptConnection>;
@@ -62,11 +75,12 @@ bool is_usable(KeptConnection& connection) {
 // What has come of a call over one connection.
 struct Exchanged {
   Result<HttpAnswer> answer;
-  bool broken = false;  // the connection, before anything came
-  bool usable = false;  // the connection, for another call
+  bool usable = false;   // the connection, for another call
+  bool unheard = false;  // it broke before anything came
+  bool out = false;      // the whole call
 };
 
-Error no_answer(const HttpCall& call, std::string_view what, const std::string& why) {
+Error no_answer(const HttpCall& call, std::string_view what, std::string_view why) {
   return {ErrorCode::kUnavailable, fmt::format("{}: {}: {}", call.address, what, why)};
 }
 
@@ -88,7 +102,7 @@ std::string HttpAnswer::header(std::string_view name) const {
 
 class HttpClient::Io {
  public:
-  Io() : work_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {}
+  Io() : look_(io_), work_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {}
   ~Io() {
     io_.stop();
     thread_.join();
@@ -96,56 +110,68 @@ class HttpClient::Io {
   Io(const Io&) = delete;
   Io& operator=(const Io&) = delete;
 
-  // Whoever asks, and what he holds, is let go on another thread than this one's, which cannot end itself.
   struct Asked {
-    std::shared_ptr<HttpClient> client;
     HttpCall call;
     HttpAnswered answered;
-    std::optional<Result<HttpAnswer>> answer = std::nullopt;
+    Result<HttpAnswer> answer;
+
+    // On another thread than the caller's; what the call held is let go there.
+    static void tell(std::shared_ptr<Asked> asked) {
+      pplx::create_task([asked = std::move(asked)] {
+        const auto answered = std::move(asked->answered);
+        answered(std::move(asked->answer));
+      });
+    }
   };
   void ask(std::shared_ptr<Asked> asked) { asio::co_spawn(io_, answer(std::move(asked)), asio::detached); }
 
  private:
   asio::awaitable<void> answer(std::shared_ptr<Asked> asked) {
-    asked->answer = co_await answer_to(asked->call);
-    pplx::create_task([asked = std::move(asked)] {
-      const auto client = std::move(asked->client);
-      const auto answered = std::move(asked->answered);
-      answered(std::move(*asked->answer));
-    });
+    try {
+      asked->answer = co_await answer_to(asked->call);
+    } catch (const std::exception& e) {  // memory
+      asked->answer = no_answer(asked->call, "answer", e.what());
+    }
+    Asked::tell(std::move(asked));
   }
 
   asio::awaitable<Result<HttpAnswer>> answer_to(const HttpCall& call) {
-    ConnectionPtr connection = take_idle(call.address);
-    while (true) {
-      const bool kept = connection != nullptr;
-      if (!kept) {
-        connection = std::make_unique<KeptConnection>(io_);
-        const error_code error = co_await connect(*connection, call);
-        if (error) co_return no_answer(call, "connection", why_no_answer(error, 0));
-      }
-      Exchanged exchanged = co_await exchange(*connection, call);
-      if (exchanged.usable) keep(call.address, std::move(connection));
-      connection.reset();
-      if (!kept || !exchanged.broken) co_return std::move(exchanged.answer);
+    const auto begun = std::chrono::steady_clock::now();
+    Micros patience = std::chrono::duration_cast<Micros>(std::chrono::duration<double>(call.timeout_s));
+    if (ConnectionPtr kept = take_idle(call.address); kept != nullptr) {
+      Exchanged exchanged = co_await exchange(*kept, call, patience);
+      if (exchanged.usable) keep(call.address, std::move(kept));
+      if (!exchanged.unheard || (exchanged.out && !call.repeatable)) co_return std::move(exchanged.answer);
+      patience -= std::chrono::duration_cast<Micros>(std::chrono::steady_clock::now() - begun);
+      if (patience <= Micros::zero()) co_return std::move(exchanged.answer);
     }
+    auto made = std::make_unique<KeptConnection>(io_);
+    const error_code error = co_await connect(*made, call.address, patience);
+    if (error) co_return no_answer(call, "connection", why_no_answer(error, 0));
+    Exchanged exchanged = co_await exchange(*made, call, patience);
+    if (exchanged.usable) keep(call.address, std::move(made));
+    co_return std::move(exchanged.answer);
   }
 
-  static std::chrono::microseconds patience(const HttpCall& call) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::duration<double>(call.timeout_s));
-  }
-
-  asio::awaitable<error_code> connect(KeptConnection& connection, const HttpCall& call) {
-    const std::size_t colon = call.address.rfind(':');
-    if (colon == std::string::npos) co_return asio::error::invalid_argument;
-    std::string host = call.address.substr(0, colon);
+  asio::awaitable<error_code> connect(KeptConnection& connection, const std::string& address, Micros patience) {
+    const std::size_t colon = address.rfind(':');
+    std::string host = address.substr(0, colon);
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    const std::string_view digits = std::string_view(address).substr(std::min(colon, address.size() - 1) + 1);
+    std::uint16_t port = 0;
+    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (colon == std::string::npos || failure != std::errc{} || end != digits.data() + digits.size())
+      co_return asio::error::invalid_argument;
     error_code error;
-    Tcp::resolver resolver(io_);
-    const auto found = co_await resolver.async_resolve(host, call.address.substr(colon + 1), to(error));
-    if (error) co_return error;
-    connection.stream.expires_after(patience(call));
-    co_await connection.stream.async_connect(found, to(error));
+    std::vector<Tcp::endpoint> endpoints;
+    if (const auto numeric = asio::ip::make_address(host, error); !error) {
+      endpoints.emplace_back(numeric, port);
+    } else {
+      error = co_await resolve(host, port, patience, endpoints);
+      if (error) co_return error;
+    }
+    connection.stream.expires_after(patience);
+    co_await connection.stream.async_connect(endpoints, to(error));
     if (error) co_return error;
     // Small messages leave at once: else each would wait for the acknowledgement of the one before.
     error_code slower;
@@ -153,7 +179,30 @@ class HttpClient::Io {
     co_return error;
   }
 
-  static asio::awaitable<Exchanged> exchange(KeptConnection& connection, const HttpCall& call) {
+  // Nobody can interrupt the resolver: whoever waits for it leaves when his patience is over.
+  asio::awaitable<error_code> resolve(const std::string& host, std::uint16_t port, Micros patience,
+                                      std::vector<Tcp::endpoint>& endpoints) {
+    struct Resolving {
+      explicit Resolving(asio::io_context& io) : resolver(io), over(io) {}
+      Tcp::resolver resolver;
+      asio::steady_timer over;
+      error_code error = beast::error::timeout;
+      std::vector<Tcp::endpoint> endpoints;
+    };
+    const auto resolving = std::make_shared<Resolving>(io_);
+    resolving->over.expires_after(patience);
+    resolving->resolver.async_resolve(host, std::to_string(port), [resolving](const error_code& error, const auto& found) {
+      resolving->error = error;
+      for (const auto& each : found) resolving->endpoints.push_back(each.endpoint());
+      resolving->over.cancel();
+    });
+    error_code ignored;
+    co_await resolving->over.async_wait(to(ignored));
+    endpoints = std::move(resolving->endpoints);
+    co_return resolving->error;
+  }
+
+  static asio::awaitable<Exchanged> exchange(KeptConnection& connection, const HttpCall& call, Micros patience) {
     beast::http::request<beast::http::string_body> request(beast::http::string_to_verb(call.method), call.target, 11,
                                                            call.body);
     request.set(beast::http::field::host, call.address);
@@ -162,30 +211,59 @@ class HttpClient::Io {
     beast::http::request_serializer<beast::http::string_body> serializer(request);
     error_code error;
     while (!error && !serializer.is_done()) {
-      connection.stream.expires_after(patience(call));
+      connection.stream.expires_after(patience);
       co_await beast::http::async_write_some(connection.stream, serializer, to(error));
     }
-    if (error) co_return Exchanged{no_answer(call, "call", why_no_answer(error, 0)), error != beast::error::timeout, false};
-    beast::http::response_parser<beast::http::string_body> parser;
-    parser.body_limit(call.most_bytes);
-    while (!error && !parser.is_done()) {
-      connection.stream.expires_after(patience(call));
-      co_await beast::http::async_read_some(connection.stream, connection.buffer, parser, to(error));
+    if (error) {
+      const bool unheard = error != beast::error::timeout;
+      co_return Exchanged{no_answer(call, "call", why_no_answer(error, 0)), false, unheard, false};
+    }
+    HeadParser head;
+    head.body_limit(call.most_bytes);
+    while (!error && !head.is_header_done()) {
+      connection.stream.expires_after(patience);
+      co_await beast::http::async_read_some(connection.stream, connection.buffer, head, to(error));
     }
     if (error) {
-      const bool broken = !parser.got_some() && error != beast::error::timeout;
-      co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.most_bytes)), broken, false};
+      const bool unheard = !head.got_some() && error != beast::error::timeout;
+      co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.most_bytes)), false, unheard, true};
     }
+    HttpAnswer answer;
+    answer.status = static_cast<int>(head.get().result_int());
+    // Nobody has asked for one of those that another answer follows.
+    if (answer.status < 200) co_return Exchanged{no_answer(call, "answer", fmt::format("found status {}", answer.status))};
+    for (const auto& field : head.get())
+      answer.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+    if (const auto length = head.content_length()) answer.body.reserve(*length);
+    BodyParser body(std::move(head));
+    error = co_await read_body(connection, body, patience, answer.body);
+    if (error) co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.most_bytes))};
     connection.stream.expires_never();
-    const bool usable = parser.keep_alive();
-    auto message = parser.release();
-    HttpAnswer answer{static_cast<int>(message.result_int()), {}, std::move(message.body())};
-    for (const auto& field : message) answer.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
-    co_return Exchanged{std::move(answer), false, usable};
+    // What came beyond the answer is nobody's.
+    co_return Exchanged{std::move(answer), body.keep_alive() && connection.buffer.size() == 0};
+  }
+
+  static asio::awaitable<error_code> read_body(KeptConnection& connection, BodyParser& parser, Micros patience,
+                                               std::string& bytes) {
+    error_code error;
+    while (!parser.is_done()) {
+      const std::size_t had = bytes.size();
+      const std::size_t room = std::max(bytes.capacity() - had, std::size_t{1});
+      bytes.resize(had + (room > 1 ? std::min(room, kAnswerGrowBytes) : kAnswerGrowBytes));
+      auto& into = parser.get().body();
+      into.data = bytes.data() + had;
+      into.size = bytes.size() - had;
+      into.more = true;
+      connection.stream.expires_after(patience);
+      co_await beast::http::async_read_some(connection.stream, connection.buffer, parser, to(error));
+      bytes.resize(bytes.size() - into.size);
+      if (error == beast::http::error::need_buffer) error = {};
+      if (error) break;
+    }
+    co_return error;
   }
 
   ConnectionPtr take_idle(const std::string& address) {
-    drop_old();
     const auto it = idle_.find(address);
     if (it == idle_.end()) return nullptr;
     ConnectionPtr taken;
@@ -203,30 +281,50 @@ class HttpClient::Io {
     if (connections.size() >= kMostIdlePerAddress) return;
     connection->idle_since = std::chrono::steady_clock::now();
     connections.push_back(std::move(connection));
+    if (looking_) return;
+    looking_ = true;
+    asio::co_spawn(io_, look_for_idle(), asio::detached);
   }
 
-  void drop_old() {
-    const auto oldest = std::chrono::steady_clock::now() - kMostIdle;
-    for (auto it = idle_.begin(); it != idle_.end();) {
-      std::erase_if(it->second, [&](const ConnectionPtr& each) { return each->idle_since < oldest; });
-      it = it->second.empty() ? idle_.erase(it) : std::next(it);
+  // As long as there are any.
+  asio::awaitable<void> look_for_idle() {
+    while (!idle_.empty()) {
+      error_code ignored;
+      look_.expires_after(kLookForIdle);
+      co_await look_.async_wait(to(ignored));
+      const auto oldest = std::chrono::steady_clock::now() - kMostIdle;
+      for (auto it = idle_.begin(); it != idle_.end();) {
+        std::erase_if(it->second, [&](const ConnectionPtr& each) { return each->idle_since < oldest || !is_usable(*each); });
+        it = it->second.empty() ? idle_.erase(it) : std::next(it);
+      }
     }
+    looking_ = false;
   }
 
   asio::io_context io_;
   std::map<std::string, std::vector<ConnectionPtr>> idle_;  // by address
+  asio::steady_timer look_;
+  bool looking_ = false;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   std::thread thread_;
 };
 
-std::shared_ptr<HttpClient> HttpClient::make() { return std::shared_ptr<HttpClient>(new HttpClient); }
-
 HttpClient::HttpClient() : io_(std::make_unique<Io>()) {}
 
-HttpClient::~HttpClient() = default;
+HttpClient::~HttpClient() { end(); }
 
 void HttpClient::ask(HttpCall call, HttpAnswered answered) {
-  io_->ask(std::make_shared<Io::Asked>(Io::Asked{shared_from_this(), std::move(call), std::move(answered)}));
+  const Error ended = no_answer(call, "call", "this worker stops");
+  auto asked = std::make_shared<Io::Asked>(Io::Asked{std::move(call), std::move(answered), ended});
+  const std::scoped_lock lock(mutex_);
+  if (io_ == nullptr) return Io::Asked::tell(std::move(asked));
+  io_->ask(std::move(asked));
+}
+
+void HttpClient::end() {
+  std::unique_ptr<Io> ends;
+  const std::scoped_lock lock(mutex_);
+  std::swap(ends, io_);
 }
 
 }  // namespace windlass::worker

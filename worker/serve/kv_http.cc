@@ -12,7 +12,6 @@
 
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/exchange.h"
-#include "worker/serve/http_client.h"
 
 namespace windlass::worker {
 namespace {
@@ -70,8 +69,9 @@ void send_pieces(const http_request& request, const std::shared_ptr<KvExports>& 
   const std::size_t bytes = pieces->bytes.size();
   response.set_body(std::move(pieces->bytes), "application/octet-stream");
   const bool last = pieces->last.has_value();
-  reply(request, std::move(response), [exports, taken, session, bytes, last, token](bool sent) {
-    if (sent) exports->sent(bytes);
+  // An answer that nobody takes keeps nobody's cache.
+  reply(request, std::move(response), [from = std::weak_ptr(exports), taken, session, bytes, last, token](bool sent) {
+    if (const auto exports = from.lock(); exports != nullptr && sent) exports->sent(bytes);
     if (last) taken(session);
   });
 }
@@ -124,8 +124,8 @@ void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& ex
                       });
 }
 
-KvImports::Ask ask_over_http() {
-  return [client = HttpClient::make()](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
+KvImports::Ask ask_over_http(std::shared_ptr<HttpClient> client) {
+  return [client = std::move(client)](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
     // Sessions and hashes are digits and letters.
     std::string target = fmt::format("{}{}?piece={}&prompt={}{}", kKvPath, question.session, question.piece, question.hash,
                                      question.stream ? "&stream=1" : "");

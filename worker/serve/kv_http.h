@@ -12,6 +12,7 @@
 
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
+#include "worker/serve/http_client.h"
 
 namespace windlass::worker {
 
@@ -23,7 +24,7 @@ inline constexpr std::string_view kKvPath = "/kv/";
 void answer_kv(const web::http::http_request& request, const std::shared_ptr<KvExports>& exports,
                std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port = 0);
 
-// Asks with one HttpClient.
-[[nodiscard]] KvImports::Ask ask_over_http();
+// Asks over this client.
+[[nodiscard]] KvImports::Ask ask_over_http(std::shared_ptr<HttpClient> client);
 
 }  // namespace windlass::worker

@@ -179,8 +179,9 @@ Result<ChainLinkTimes> ChainLink::measure(std::int64_t sequences, std::int64_t t
   ChainLinkTimes times;
   times.bytes = static_cast<double>(sequences * tokens * kHiddenSize) * sizeof(float);
   WINDLASS_ASSIGN_OR_RETURN(times.plain_seconds, median_of_plain(later_.port, sequences, tokens, repeats));
-  WINDLASS_ASSIGN_OR_RETURN(times.http_seconds, median_of_chain(call_over_http(), http_port_, sequences, tokens, repeats));
-  ChainStepClient steps(call_over_http());
+  WINDLASS_ASSIGN_OR_RETURN(times.http_seconds, median_of_chain(call_over_http(std::make_shared<HttpClient>()), http_port_,
+                                                                sequences, tokens, repeats));
+  ChainStepClient steps(call_over_http(std::make_shared<HttpClient>()));
   WINDLASS_ASSIGN_OR_RETURN(times.seconds, median_of_chain(steps.post(), http_port_, sequences, tokens, repeats));
   return times;
 }

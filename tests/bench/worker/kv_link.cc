@@ -139,8 +139,9 @@ Result<KvLinkRates> KvLink::measure(int repeats) {
     done.set_value(first);
   };
   KvStreamClient streams;
-  KvImports by_stream(*cache.backend, kModel, ask_over_http(), tell, cache.clock, cache.metrics, streams.stream());
-  KvImports by_http(*cache.backend, kModel, ask_over_http(), tell, cache.clock, cache.metrics);
+  KvImports by_stream(*cache.backend, kModel, ask_over_http(std::make_shared<HttpClient>()), tell, cache.clock, cache.metrics,
+                      streams.stream());
+  KvImports by_http(*cache.backend, kModel, ask_over_http(std::make_shared<HttpClient>()), tell, cache.clock, cache.metrics);
   const KvShape kv = cache.backend->kv_shape();
   const auto bytes = static_cast<std::uint64_t>(kPrompt * kv.layers * kv.values) * sizeof(float);
   WINDLASS_ASSIGN_OR_RETURN(const double stream_s,

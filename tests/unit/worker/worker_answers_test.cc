@@ -30,6 +30,8 @@ class Listener {
     socklen_t size = sizeof(at);
     EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&at), size), 0);
     EXPECT_EQ(::listen(socket_, 4), 0);
+    const timeval limit{20, 0};  // then nobody calls
+    EXPECT_EQ(::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
     EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&at), &size), 0);
     address_ = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
   }
@@ -37,14 +39,18 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // The next connection, once a call of answer_of() has come over it, whole: else what closes it would break it.
+  // The next connection, once a call of answer_of() has come over it.
   [[nodiscard]] int called() const {
     const int peer = ::accept(socket_, nullptr, nullptr);
+    read_call(peer);
+    return peer;
+  }
+  // All of it: else what closes the connection would break it.
+  static void read_call(int peer) {
     std::string bytes;
     char byte = 0;
     while (!bytes.ends_with(kCall) && ::recv(peer, &byte, 1, 0) == 1) bytes += byte;
     EXPECT_THAT(bytes, ::testing::EndsWith(kCall));
-    return peer;
   }
   [[nodiscard]] const std::string& address() const { return address_; }
 
@@ -94,19 +100,30 @@ class Answering {
   std::thread thread_;
 };
 
-ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t most_bytes, double timeout_s = 5) {
+ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t most_bytes, double timeout_s = 5,
+                      ChainVerb verb = ChainVerb::kStep) {
   std::promise<ChainAnswer> answer;
-  post({address, ChainVerb::kStep, kCall, timeout_s, most_bytes},
-       [&](ChainAnswer found) { answer.set_value(std::move(found)); });
+  post({address, verb, kCall, timeout_s, most_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
   return answer.get_future().get();
+}
+
+ChainPost calls() { return call_over_http(std::make_shared<HttpClient>()); }
+
+void write(int peer, const std::string& text) {
+  EXPECT_EQ(::send(peer, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+}
+
+std::string answer_text(const std::string& body) {
+  return fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
 }
 
 // Given an answer with a length that is allowed, its status, reason and body.
 TEST(WorkerAnswers, AreReadWhole) {
   Answering answering("HTTP/1.1 503 Full\r\nContent-Length: 7\r\nX-Windlass-Rejected: full\r\n\r\nno room", "");
   {
-    const ChainPost post = call_over_http();
-    const ChainAnswer answer = answer_of(post, answering.address(), 7);
+    const ChainPost post = calls();
+    const std::string port = answering.address().substr(answering.address().find(':'));
+    const ChainAnswer answer = answer_of(post, "localhost" + port, 7);
     EXPECT_EQ(answer.status, 503);
     EXPECT_EQ(answer.rejected, "full");
     EXPECT_EQ(answer.body, "no room");
@@ -119,10 +136,9 @@ TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
   const Listener listener;
   std::promise<void> gone;
   std::thread worker([&] {
-    const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone";
     for (int life = 0; life < 2; ++life) {
       const int peer = listener.called();
-      EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+      write(peer, answer_text("done"));
       if (life == 0) {
         const linger at_once{1, 0};  // as a process that is killed
         ::setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -132,11 +148,92 @@ TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
     }
   });
   {
-    const ChainPost post = call_over_http();
+    const ChainPost post = calls();
     EXPECT_EQ(answer_of(post, listener.address(), 10).body, "done");
     gone.get_future().get();
     EXPECT_EQ(answer_of(post, listener.address(), 10).body, "done");
   }
+  worker.join();
+}
+
+// Given a worker that reads a call over a kept connection and ends without an answer, a call that may be repeated goes over a
+// new one, and another has no answer.
+TEST(WorkerAnswers, AreAskedForOnceMoreWhereThatDoesNoHarm) {
+  for (const bool repeatable : {true, false}) {
+    const Listener listener;
+    std::thread worker([&] {
+      const int first = listener.called();
+      write(first, answer_text("one"));
+      Listener::read_call(first);
+      ::close(first);
+      if (!repeatable) return;
+      const int second = listener.called();
+      write(second, answer_text("two"));
+      ::close(second);
+    });
+    const ChainPost post = calls();
+    const ChainVerb verb = repeatable ? ChainVerb::kKeep : ChainVerb::kReserve;
+    EXPECT_EQ(answer_of(post, listener.address(), 10, 5, verb).body, "one");
+    const ChainAnswer answer = answer_of(post, listener.address(), 10, 5, verb);
+    EXPECT_EQ(answer.status, repeatable ? 200 : 0);
+    EXPECT_THAT(answer.body, HasSubstr(repeatable ? "two" : ": answer: "));
+    worker.join();
+  }
+}
+
+// Given a worker that sends two answers to one call, the next call has its own; one that says what nobody asked about first has
+// given none.
+TEST(WorkerAnswers, AreOfTheirCalls) {
+  const Listener listener;
+  std::thread worker([&] {
+    for (const std::string& text : {answer_text("one") + answer_text("junk"), answer_text("two"),
+                                    "HTTP/1.1 100 Continue\r\n\r\n" + answer_text("late")}) {
+      const int peer = listener.called();
+      write(peer, text);
+      char byte = 0;
+      static_cast<void>(::recv(peer, &byte, 1, 0));  // until it is closed, or another call comes
+      ::close(peer);
+    }
+  });
+  {
+    const ChainPost post = calls();
+    EXPECT_EQ(answer_of(post, listener.address(), 10).body, "one");
+    EXPECT_EQ(answer_of(post, listener.address(), 10).body, "two");
+  }
+  {
+    const ChainPost post = calls();
+    EXPECT_THAT(answer_of(post, listener.address(), 10).body, HasSubstr("found status 100"));
+  }
+  worker.join();
+}
+
+// Given an answer of as many bytes as no memory has, that is no answer.
+TEST(WorkerAnswers, MustFitIntoMemory) {
+  Answering answering("HTTP/1.1 200 OK\r\nContent-Length: 5000000000000000000\r\n\r\n", "");
+  const ChainPost post = calls();
+  const ChainAnswer answer = answer_of(post, answering.address(), std::numeric_limits<std::size_t>::max() / 2);
+  EXPECT_EQ(answer.status, 0);
+  EXPECT_THAT(answer.body, HasSubstr(": answer: "));
+}
+
+// Given a client that has ended with a call under way, that call is dropped, and those that follow are answered at once.
+TEST(WorkerAnswers, EndWithTheClient) {
+  const Listener listener;
+  std::promise<void> called;
+  std::thread worker([&] {
+    const int peer = listener.called();
+    called.set_value();
+    char byte = 0;
+    EXPECT_EQ(::recv(peer, &byte, 1, 0), 0);
+    ::close(peer);
+  });
+  const auto client = std::make_shared<HttpClient>();
+  const auto held = std::make_shared<int>(0);
+  client->ask({listener.address(), "POST", "/", kCall, 20, 10}, [held](const Result<HttpAnswer>&) { ADD_FAILURE(); });
+  called.get_future().wait();
+  client->end();
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_THAT(answer_of(call_over_http(client), listener.address(), 10).body, HasSubstr("this worker stops"));
   worker.join();
 }
 
@@ -145,13 +242,13 @@ TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
 TEST(WorkerAnswers, DoNotLetWait) {
   for (const char* head : {"", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nno"}) {
     Answering answering(head, "");
-    const ChainPost post = call_over_http();
+    const ChainPost post = calls();
     const ChainAnswer answer = answer_of(post, answering.address(), 7, 0.1);
     EXPECT_EQ(answer.status, 0);
     EXPECT_THAT(answer.body, HasSubstr("answer: has not come in time"));
   }
-  const ChainPost post = call_over_http();
-  for (const std::string& address : {Listener().address(), std::string("nowhere")}) {
+  const ChainPost post = calls();
+  for (const std::string& address : {Listener().address(), std::string("nowhere"), std::string("127.0.0.1:99999")}) {
     const ChainAnswer answer = answer_of(post, address, 7);
     EXPECT_EQ(answer.status, 0);
     EXPECT_THAT(answer.body, HasSubstr(address + ": connection: "));
@@ -159,8 +256,8 @@ TEST(WorkerAnswers, DoNotLetWait) {
 }
 
 // Given answers in chunks without an end, or in one that is too long, or with a length beyond what is allowed, or none, or
-// both, or with a header without an end, that is no answer, and whoever sends them finds the connection closed after what
-// sockets hold, long before all of it could have been read into memory.
+// both, or with a header, an extension of a chunk or a trailer without an end, that is no answer, and whoever sends them finds
+// the connection closed after what sockets hold, long before all of it could have been read into memory.
 TEST(WorkerAnswers, AreNotReadBeyondWhatIsAllowed) {
   const std::string chunk = "10000\r\n" + std::string(0x10000, 'x') + "\r\n";
   const std::string plain(0x10000, 'x');
@@ -173,10 +270,12 @@ TEST(WorkerAnswers, AreNotReadBeyondWhatIsAllowed) {
       {"HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n", plain, "allowed is at most 4096"},
       {"HTTP/1.1 200 OK\r\n\r\n", plain, "allowed is at most 4096"},
       {"HTTP/1.1 200 OK\r\nX-Long: ", plain, "header limit"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", plain, "buffer overflow"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: ", plain, "buffer overflow"},
   };
   for (const auto& [head, more, says] : cases) {
     Answering answering(head, more);
-    const ChainPost post = call_over_http();
+    const ChainPost post = calls();
     const ChainAnswer answer = answer_of(post, answering.address(), 4096);
     EXPECT_EQ(answer.status, 0) << head;
     EXPECT_THAT(answer.body, HasSubstr(says)) << head;

@@ -34,7 +34,10 @@ struct Setting {
   [[nodiscard]] bool fits() const { return has_context() && (!cache_asked || blocks() >= options.kv_blocks); }
 };
 
-// The longest context of whole blocks that fits; 0: none.
+// A shorter one is no advice.
+constexpr std::int64_t kLeastContext = 256;
+
+// The longest context of whole blocks that fits; 0: none that is worth it.
 std::int64_t longest_context(Setting setting) {
   std::int64_t fits = 0, too_long = blocks_for(setting.options.max_context_tokens);
   while (too_long - fits > 1) {
@@ -42,7 +45,16 @@ std::int64_t longest_context(Setting setting) {
     setting.options.max_context_tokens = half * kKvBlockTokens;
     (setting.has_context() ? fits : too_long) = half;
   }
-  return fits * kKvBlockTokens;
+  return fits * kKvBlockTokens < kLeastContext ? 0 : fits * kKvBlockTokens;
+}
+
+// The least degree that fits; 0: none.
+int least_degree(Setting setting) {
+  for (int ranks = setting.slice.ranks + 1; ranks <= RankGroup::kMaxRanks; ++ranks) {
+    setting.slice = {ranks - 1, ranks};
+    if (check_tensor_parallel(setting.config, ranks).ok() && setting.fits()) return ranks;
+  }
+  return 0;
 }
 
 // The flags of a cache that fits; "" where nothing must change; nullopt where nothing helps.
@@ -73,18 +85,13 @@ std::string what_would_fit(const ModelConfig& config, const CudaBackendOptions& 
     plainer.precision = Precision::kBf16;
     add("--precision bf16", plainer);
   }
-  if (!options.eight_bits()) {
-    Setting plainer = asked;
-    plainer.options.weights = WeightFormat::kFp8;
-    add("--weights fp8", plainer);
-  }
-  Setting wider = asked;
-  for (int ranks = asked.slice.ranks + 1; ranks <= RankGroup::kMaxRanks; ++ranks) {
-    if (!check_tensor_parallel(config, ranks).ok()) continue;
-    wider.slice = {ranks - 1, ranks};
-    if (!wider.fits()) continue;
+  Setting small = asked;
+  small.options.weights = WeightFormat::kFp8;
+  if (!options.eight_bits()) add("--weights fp8", small);
+  if (const int ranks = least_degree(asked); ranks > 0) {
     found.push_back(fmt::format("--tensor-parallel {}, on GPUs like this one", ranks));
-    break;
+  } else if (const int small_ranks = options.eight_bits() ? 0 : least_degree(small); small_ranks > 0) {
+    found.push_back(fmt::format("--weights fp8 --tensor-parallel {}, on GPUs like this one", small_ranks));
   }
   if (found.empty()) return "neither other weights nor --tensor-parallel would fit; some of the model's blocks may (--blocks)";
   return fmt::format("what would fit: {}", fmt::join(found, ", or "));
