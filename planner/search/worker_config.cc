@@ -95,10 +95,17 @@ double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objectiv
 }
 
 std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) {
+  const auto even = [&](int n) {
+    const bool kv_even = shape.kv_heads % n == 0 || n % shape.kv_heads == 0;
+    const bool has_mlp = !shape.experts || shape.experts->layers < shape.layers;
+    const bool mlp_even = !has_mlp || shape.intermediate % n == 0;
+    const bool experts_even =
+        !shape.experts || (shape.experts->intermediate % n == 0 && shape.experts->shared_intermediate % n == 0);
+    return shape.heads % n == 0 && kv_even && mlp_even && experts_even;
+  };
   std::vector<int> degrees;
   for (int n = 1; n <= std::min(max_gpus, shape.heads); ++n) {
-    const bool kv_even = shape.kv_heads % n == 0 || n % shape.kv_heads == 0;
-    if (shape.heads % n == 0 && kv_even) degrees.push_back(n);
+    if (even(n)) degrees.push_back(n);
   }
   return degrees;
 }

@@ -116,7 +116,8 @@ struct WorkerSearchInput {
   int max_context_tokens = 0;  // a worker must hold one request of this length; 0: the shape's own
 };
 
-// Tensor-parallel degrees that cut the model evenly: divisors of the heads, over which KV heads split or repeat evenly.
+// Tensor-parallel degrees that cut the model evenly: divisors of the heads and of the widths of the MLP and of experts, over
+// which KV heads split or repeat evenly.
 [[nodiscard]] std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus);
 
 // On the linear model.

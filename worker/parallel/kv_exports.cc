@@ -174,7 +174,7 @@ Result<KvExports::Ready> KvExports::ready(const std::string& session, const std:
   return found;
 }
 
-Result<void> KvExports::copy(const std::string& session, const KvRange& range, std::size_t wire_bytes, float* out) {
+Result<void> KvExports::copy(const std::string& session, const KvRange& range, float* out) {
   std::vector<std::int32_t> blocks;
   std::optional<Reader> reader;
   {
@@ -184,7 +184,6 @@ Result<void> KvExports::copy(const std::string& session, const KvRange& range, s
     reader.emplace(*this, *from);
   }
   backend_.read_kv(range, blocks, out);
-  metrics_.kv_transfer_bytes("sent").add(static_cast<double>(wire_bytes));
   return {};
 }
 
@@ -204,7 +203,7 @@ Result<KvExports::Pieces> KvExports::read(const std::string& session, const std:
     const KvPieceHead head = kv_piece_head(range);
     const std::size_t bytes = kv_piece_bytes(backend_.kv_shape(), range.tokens);
     values.resize((bytes - sizeof(head)) / sizeof(float));
-    WINDLASS_RETURN_IF_ERROR(copy(session, range, bytes, values.data()));
+    WINDLASS_RETURN_IF_ERROR(copy(session, range, values.data()));
     pieces.bytes.append(reinterpret_cast<const char*>(&head), sizeof(head));
     pieces.bytes.append(reinterpret_cast<const char*>(values.data()), bytes - sizeof(head));
   }

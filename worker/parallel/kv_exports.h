@@ -70,8 +70,10 @@ class KvExports final : public KvSender {
     std::optional<Sampled> last;
   };
   [[nodiscard]] Result<Ready> ready(const std::string& session, const std::string& hash, std::int64_t piece);
-  // `wire_bytes`: that it goes out as. REQUIRES: the range is within a piece.
-  [[nodiscard]] Result<void> copy(const std::string& session, const KvRange& range, std::size_t wire_bytes, float* out);
+  // REQUIRES: the range is within a piece.
+  [[nodiscard]] Result<void> copy(const std::string& session, const KvRange& range, float* out);
+  // So many bytes of pieces are out.
+  void sent(std::size_t bytes) const { metrics_.kv_transfer_bytes("sent").add(static_cast<double>(bytes)); }
   [[nodiscard]] KvShape kv_shape() const { return backend_.kv_shape(); }
   [[nodiscard]] bool kv_is_bf16() const { return backend_.kv_is_bf16(); }
 

@@ -143,7 +143,7 @@ class Sending {
       values_.resize(std::max(values_.size(), count));
       KvPieceHead head = kv_piece_head(part);
       const std::size_t bytes = sizeof(head) + count * (bf16 ? sizeof(std::uint16_t) : sizeof(float));
-      if (const auto copied = copy(part, bytes); !copied.ok()) return refuse(copied.error().message);
+      if (const auto copied = copy(part); !copied.ok()) return refuse(copied.error().message);
       void* numbers = values_.data();
       if (bf16) {
         halves_.resize(std::max(halves_.size(), count));
@@ -153,13 +153,14 @@ class Sending {
       KvFrame frame{bf16 ? KvFrameKind::kPieceBf16 : KvFrameKind::kPiece, static_cast<std::uint32_t>(bytes)};
       iovec parts[] = {{&frame, sizeof(frame)}, {&head, sizeof(head)}, {numbers, bytes - sizeof(head)}};
       if (!send_all(socket_, parts)) return false;
+      if (const KvSource from = source_(); from.exports != nullptr) from.exports->sent(bytes);
     }
     return true;
   }
 
-  Result<void> copy(const KvRange& part, std::size_t bytes) {
+  Result<void> copy(const KvRange& part) {
     const KvSource from = source_();
-    return from.exports == nullptr ? none_now() : from.exports->copy(session_, part, bytes, values_.data());
+    return from.exports == nullptr ? none_now() : from.exports->copy(session_, part, values_.data());
   }
 
   bool refuse(const std::string& why) {

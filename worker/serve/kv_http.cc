@@ -47,27 +47,31 @@ void refuse(const http_request& request, const Error& why, const std::shared_ptr
   send_response(request, status_of(why), error_body({status_of(why), why.message}), "application/json", {}, token);
 }
 
-void reply(const http_request& request, http_response response, std::function<void()> after) {
+void reply(const http_request& request, http_response response, std::function<void(bool sent)> after) {
   request.reply(std::move(response)).then([after = std::move(after)](const pplx::task<void>& sent) {
+    bool good = true;
     try {
       sent.get();
     } catch (const std::exception&) {
-      // Who asked has left, and asks nobody again: it computes the prompt itself.
+      good = false;  // who asked has left, and asks nobody again: it computes the prompt itself
     }
-    after();
+    after(good);
   });
 }
 
-void send_pieces(const http_request& request, KvExports& exports, const std::string& session, const std::string& hash,
-                 std::int64_t piece, const std::function<void(const std::string&)>& taken, const std::shared_ptr<void>& token) {
-  auto pieces = exports.read(session, hash, piece);
+void send_pieces(const http_request& request, const std::shared_ptr<KvExports>& exports, const std::string& session,
+                 const std::string& hash, std::int64_t piece, const std::function<void(const std::string&)>& taken,
+                 const std::shared_ptr<void>& token) {
+  auto pieces = exports->read(session, hash, piece);
   if (!pieces.ok()) return refuse(request, pieces.error(), token);
   http_response response(web::http::status_codes::OK);
   response.headers().add(kNextHeader, std::to_string(pieces->next));
   if (pieces->last) response.headers().add(kFirstHeader, first_token_text(*pieces->last));
+  const std::size_t bytes = pieces->bytes.size();
   response.set_body(std::move(pieces->bytes), "application/octet-stream");
   const bool last = pieces->last.has_value();
-  reply(request, std::move(response), [taken, session, last, token] {
+  reply(request, std::move(response), [exports, taken, session, bytes, last, token](bool sent) {
+    if (sent) exports->sent(bytes);
     if (last) taken(session);
   });
 }
@@ -112,7 +116,7 @@ void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& ex
                         // Not here: this may be the engine's thread.
                         pplx::create_task([=] {
                           try {
-                            send_pieces(request, *exports, session, hash, piece, taken, token);
+                            send_pieces(request, exports, session, hash, piece, taken, token);
                           } catch (const std::exception& e) {
                             spdlog::warn("keys and values of session {} could not be sent: {}", session, e.what());
                           }

@@ -9,6 +9,7 @@
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/cuda_device.h"
+#include "worker/backend/cuda/memory_fit.h"
 #include "worker/collective/rank_watch.h"
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
@@ -123,11 +124,18 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
     WINDLASS_ASSIGN_OR_RETURN(const std::int64_t least, least_of_ranks(*ranks.group, options.multiprocessors));
     options.multiprocessors = static_cast<int>(least);
   }
-  const cuda::MemoryNeed need = cuda::memory_need(shape.config, options, flags.precision, options.multiprocessors);
+  const cuda::MemoryNeed need =
+      cuda::memory_need(shape.config, options, options.slice(), flags.precision, options.multiprocessors);
   WINDLASS_ASSIGN_OR_RETURN(const cuda::DeviceMemory memory, device->memory());
   const std::int64_t least = flags.kv_cache_tokens > 0 ? options.kv_blocks : blocks_for(options.max_context_tokens);
-  WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks,
-                            cuda::affordable_kv_blocks(need, memory, flags.gpu_memory_share, options.kv_blocks, least));
+  auto affordable = cuda::affordable_kv_blocks(need, memory, flags.gpu_memory_share, options.kv_blocks, least);
+  if (!affordable.ok()) {
+    Error error = affordable.error();
+    error.message += "; " + cuda::what_would_fit(shape.config, options, flags.precision, options.multiprocessors,
+                                                 cuda::budget_bytes(memory, flags.gpu_memory_share), flags.kv_cache_tokens > 0);
+    return error;
+  }
+  options.kv_blocks = *affordable;
   if (ranks.group != nullptr) {
     WINDLASS_ASSIGN_OR_RETURN(options.kv_blocks, least_of_ranks(*ranks.group, options.kv_blocks));
   }

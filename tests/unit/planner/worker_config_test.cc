@@ -73,11 +73,20 @@ TEST(LargestBatch, EngineLimit) {
   EXPECT_EQ(choice.limit, BatchLimit::kEngine);
 }
 
-// Given 64 heads and 8 KV heads, expect degrees that divide the heads and over which KV heads split or repeat evenly.
-TEST(TensorParallel, DegreesDivideTheHeads) {
+// Given 64 heads and 8 KV heads, expect degrees that divide the heads and over which KV heads split or repeat evenly; and that
+// divide the widths of the MLP and of experts: 5 divides the 40 heads of Llama 2 13B, but not its 13,824.
+TEST(TensorParallel, DegreesDivideHeadsAndWidths) {
   EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama3-70b").value(), 16), (std::vector<int>{1, 2, 4, 8, 16}));
   EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("qwen2.5-7b").value(), 8), (std::vector<int>{1, 2, 4}));
-  EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama2-13b").value(), 8), (std::vector<int>{1, 2, 4, 5, 8}));
+  EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama2-13b").value(), 8), (std::vector<int>{1, 2, 4, 8}));
+  ModelShape shape = model_shape_by_name("llama3-70b").value();
+  shape.experts = MixtureOfExperts{.experts = 8, .experts_per_token = 2, .intermediate = 12, .layers = shape.layers};
+  shape.intermediate = 7;  // of no layer
+  EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1, 2, 4}));
+  shape.experts->shared_intermediate = 6;
+  EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1, 2}));
+  shape.experts->layers -= 1;
+  EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1}));
 }
 
 // What the search should find, written down anew: every degree, every batch, the conditions as the paper states them.
@@ -92,6 +101,7 @@ std::optional<Brute> brute_force(const WorkerSearchInput& in) {
   const int context = in.max_context_tokens > 0 ? in.max_context_tokens : in.shape.max_context_tokens;
   for (int n = 1; n <= std::min(in.max_gpus, in.accelerator.gpus_per_node); ++n) {
     if (in.shape.heads % n != 0 || (in.shape.kv_heads % n != 0 && n % in.shape.kv_heads != 0)) continue;
+    if (in.shape.intermediate % n != 0 || (in.shape.experts && in.shape.experts->intermediate % n != 0)) continue;
     const LinearCoefficients c = linear_coefficients(in.shape, in.accelerator, n);
     if (c.kv_capacity_tokens < 1 || c.kv_capacity_tokens < context) continue;
     const double prefill = c.k1 * in.lengths.input_tokens + c.c1;

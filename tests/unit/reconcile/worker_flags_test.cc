@@ -158,7 +158,7 @@ TEST(WorkerFlags, DrainTimeoutsArriveWhole) {
 }
 
 // Given models with from 1 to 128 KV heads, expect that the worker takes every degree that may be planned for it: those that
-// cut the heads evenly and are within what the controller tells the planner; without that it would refuse some.
+// cut heads and widths evenly and are within what the controller tells the planner; without that it would refuse some.
 TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
   EXPECT_EQ(kMostWindlassRanks, worker::RankGroup::kMaxRanks);
   constexpr int kGpusOfANode = 1024;
@@ -169,7 +169,7 @@ TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
       worker::ModelConfig config;
       config.kv_heads = shape.kv_heads = kv_heads;
       config.heads = shape.heads = kv_heads * group;
-      config.intermediate_size = config.heads * 64;
+      config.intermediate_size = shape.intermediate = group == 5 ? 13824 : config.heads * 64;
       api::ModelService service;
       const auto most = to_planner(service, shape).max_gpus_per_worker;
       ASSERT_TRUE(most.has_value());

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <regex>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -19,6 +20,7 @@
 #include "tests/unit/worker/reference_model.h"
 #include "tests/unit/worker/shared_blocks.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cuda/memory_fit.h"
 #include "worker/engine/engine.h"
 
 namespace windlass::worker {
@@ -580,7 +582,7 @@ TEST(CudaMemory, IsTakenAsSaid) {
     options.max_batch_tokens = rng.integer(1, 64);
     options.max_context_tokens = 64;
     auto device = cuda::emulation::make_emulated_device({precision});
-    const cuda::MemoryNeed need = cuda::memory_need(config, options, precision, device->multiprocessors());
+    const cuda::MemoryNeed need = cuda::memory_need(config, options, {}, precision, device->multiprocessors());
     const cuda::Device& watched = *device;
     const auto before = watched.memory();
     const auto backend = cuda::make_cuda_backend(config, source_of(config, weights), std::move(device), options);
@@ -654,9 +656,7 @@ TEST_P(CudaGolden, LogitsAreThoseOfTransformers) {
   EXPECT_NO_FATAL_FAILURE(testing::expect_golden_logits(testing::GoldenModel(name), make));
 }
 
-// Given the memory of a device of 80 GB and the need of Llama 3.1 8B in BF16, the cache takes what is left within the share, or
-// what was asked for where that is less; where one context does not fit, the error names the GB that are missing.
-TEST(CudaMemory, CacheTakesWhatIsLeft) {
+ModelConfig llama_8b() {
   ModelConfig config;
   config.hidden_size = 4096;
   config.layers = 32;
@@ -665,9 +665,16 @@ TEST(CudaMemory, CacheTakesWhatIsLeft) {
   config.head_dim = 128;
   config.intermediate_size = 14336;
   config.vocab_size = 128256;
+  return config;
+}
+
+// Given the memory of a device of 80 GB and the need of Llama 3.1 8B in BF16, the cache takes what is left within the share, or
+// what was asked for where that is less; where one context does not fit, the error names the GB that are missing.
+TEST(CudaMemory, CacheTakesWhatIsLeft) {
+  const ModelConfig config = llama_8b();
   CudaBackendOptions options;
   options.max_context_tokens = 8192;
-  const cuda::MemoryNeed need = cuda::memory_need(config, options, cuda::Precision::kBf16, 132);
+  const cuda::MemoryNeed need = cuda::memory_need(config, options, {}, cuda::Precision::kBf16, 132);
   EXPECT_NEAR(static_cast<double>(need.weights_bytes) / 1e9, 16.06, 0.01);
   EXPECT_EQ(need.kv_block_bytes, 2 * 32 * 16 * 1024 * 2);
   const cuda::DeviceMemory memory{79'000'000'000, 80'000'000'000};
@@ -680,6 +687,45 @@ TEST(CudaMemory, CacheTakesWhatIsLeft) {
   EXPECT_EQ(none.error().code, ErrorCode::kResourceExhausted);
   const double missing = static_cast<double>(need.weights_bytes + need.working_bytes + 512 * need.kv_block_bytes) / 1e9 - 14.4;
   EXPECT_THAT(none.error().message, HasSubstr(fmt::format("{:.1f} GB are missing: weights take 16.1 GB", missing)));
+}
+
+// Given less memory than Llama 3.1 8B with a context of 32,768 tokens takes, flags that would fit: the longest context, the
+// largest cache, plainer weights and the fewest GPUs, of which each does; and that none would.
+TEST(CudaMemory, WhatWouldFitIsSaid) {
+  const ModelConfig config = llama_8b();
+  CudaBackendOptions options;
+  options.max_context_tokens = 32768;
+  const auto said = [&](double gb, bool cache_asked, cuda::Precision precision = cuda::Precision::kBf16) {
+    return cuda::what_would_fit(config, options, precision, 132, static_cast<std::int64_t>(gb * 1e9), cache_asked);
+  };
+  const auto bytes = [&](std::int64_t context) {
+    CudaBackendOptions shorter = options;
+    shorter.max_context_tokens = context;
+    const cuda::MemoryNeed need = cuda::memory_need(config, shorter, {}, cuda::Precision::kBf16, 132);
+    return static_cast<double>(need.weights_bytes + need.working_bytes + context / 16 * need.kv_block_bytes);
+  };
+  const std::string at_20 = said(20, false);
+  std::smatch found;
+  ASSERT_TRUE(
+      std::regex_match(at_20, found,
+                       std::regex("what would fit: --max-context-tokens (\\d+), or --weights fp8 \\(weights of 9.1 GB\\), "
+                                  "or --tensor-parallel 2, on GPUs like this one")))
+      << at_20;
+  const std::int64_t context = std::stoll(found[1]);
+  EXPECT_LE(bytes(context), 20e9);
+  EXPECT_GT(bytes(context + 16), 20e9);
+  EXPECT_EQ(said(15, false),
+            "what would fit: --weights fp8 (weights of 9.1 GB), or --tensor-parallel 2, on GPUs like this one");
+  EXPECT_THAT(said(12, false), HasSubstr("what would fit: --weights fp8 --max-context-tokens "));
+  EXPECT_EQ(said(8, false), "what would fit: --tensor-parallel 4, on GPUs like this one");
+  EXPECT_THAT(said(20, false, cuda::Precision::kFp32), HasSubstr("--precision bf16 --max-context-tokens "));
+  EXPECT_THAT(said(1, false), HasSubstr("nor --tensor-parallel would fit; some of the model's blocks may (--blocks)"));
+  options.kv_blocks = 1 << 20;
+  EXPECT_THAT(said(40, true),
+              ::testing::ContainsRegex("what would fit: --kv-cache-tokens [0-9]+, or --weights fp8 --kv-cache"));
+  EXPECT_THAT(said(20, true), HasSubstr(fmt::format("--max-context-tokens {0} --kv-cache-tokens {0}", context)));
+  EXPECT_EQ(cuda::budget_bytes({50, 100}, 0.4), 40);
+  EXPECT_EQ(cuda::budget_bytes({30, 100}, 0.4), 30);
 }
 
 // Given growing batches and contexts, decode attention is cut so that the device has enough to do, and not where that is not

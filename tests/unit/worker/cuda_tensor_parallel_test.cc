@@ -75,7 +75,7 @@ class DeviceRanks {
       : config_(config), made_(static_cast<std::size_t>(ranks)) {
     RankGroupSizes network;
     network.ranks = ranks;
-    network.sum_floats = cuda::working_sizes(config, options, 1).residual;
+    network.sum_floats = cuda::working_sizes(config, options, {}, 1).residual;
     for (int rank = 0; rank < ranks; ++rank) {
       groups_.push_back(join(tensor_parallel_sizes(config, options, ranks), groups_, rank));
       networks_.push_back(join(network, networks_, rank));
@@ -419,7 +419,7 @@ TEST(CudaRankMemory, IsTakenAsSaid) {
     const ModelWeights weights = random_weights(config, seed);
     CudaBackendOptions options = cut_options(config, 10);
     options.max_batch_tokens = rng.integer(1, 64);
-    const std::int64_t whole = cuda::memory_need(config, options, precision, 4).weights_bytes;
+    const std::int64_t whole = cuda::memory_need(config, options, {}, precision, 4).weights_bytes;
     std::int64_t parts = 0;
     std::vector<std::shared_ptr<RankGroup>> groups;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -427,7 +427,7 @@ TEST(CudaRankMemory, IsTakenAsSaid) {
       groups.push_back((rank == 0 ? RankGroup::create(sizes) : RankGroup::join(groups[0]->descriptor(), rank, sizes)).value());
       options.group = groups.back().get();
       auto device = cuda::emulation::make_emulated_device({precision});
-      const cuda::MemoryNeed need = cuda::memory_need(config, options, precision, device->multiprocessors());
+      const cuda::MemoryNeed need = cuda::memory_need(config, options, options.slice(), precision, device->multiprocessors());
       const cuda::Device& watched = *device;
       const auto before = watched.memory();
       const ModelWeights part = testing::slice_of_rank(config, weights, config.all_blocks(), {rank, ranks});

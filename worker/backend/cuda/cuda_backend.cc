@@ -69,7 +69,7 @@ class CudaBackend final : public Backend {
                                options_.kv_blocks * kKvBlockTokens, std::numeric_limits<std::int32_t>::max())};
     }
     WINDLASS_RETURN_IF_ERROR(check_activations());
-    sizes_ = working_sizes(whole_, options_, multiprocessors());
+    sizes_ = working_sizes(whole_, options_, options_.slice(), multiprocessors());
     WINDLASS_ASSIGN_OR_RETURN(weights_, upload_weights(*device_, config_, blocks_, source));
     WINDLASS_RETURN_IF_ERROR(take_working_memory());
     const std::int64_t element = bytes_of(device_->precision());

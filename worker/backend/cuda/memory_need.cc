@@ -65,8 +65,8 @@ std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most)
   return std::min(out, std::max(most / in / kUnpackedStep, std::int64_t{1}) * kUnpackedStep);
 }
 
-WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, int multiprocessors) {
-  const TensorSlice slice = options.slice();
+WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& options, TensorSlice slice,
+                           int multiprocessors) {
   const ModelConfig config = config_of_rank(whole, slice.ranks);
   const BlockRange blocks = options.blocks.value_or(config.all_blocks());
   const bool ends = blocks.end == config.layers;
@@ -115,8 +115,8 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   return sizes;
 }
 
-MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& options, Precision precision, int multiprocessors) {
-  const TensorSlice slice = options.slice();
+MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& options, TensorSlice slice, Precision precision,
+                       int multiprocessors) {
   const ModelConfig config = config_of_rank(whole, slice.ranks);
   const BlockRange blocks = options.blocks.value_or(config.all_blocks());
   const bool begins = blocks.first == 0;
@@ -143,7 +143,7 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
   need.weights_bytes =
       layers + tables * slice.size(config.vocab_size) * hidden * element + (layer_floats + norm + positions) * kFloat;
   need.as_plain_bytes = need.weights_bytes + plain_layers - layers;
-  const WorkingSizes sizes = working_sizes(whole, options, multiprocessors);
+  const WorkingSizes sizes = working_sizes(whole, options, slice, multiprocessors);
   need.working_bytes = kFloat * (sizes.residual + sizes.router_logits + sizes.entry_numbers + sizes.entry_rows + sizes.logits +
                                  sizes.summaries + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
                                  sizes.kv_copy + sizes.row_scales + sizes.fp8_products) +
@@ -154,10 +154,13 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
   return need;
 }
 
+std::int64_t budget_bytes(const DeviceMemory& memory, double share) {
+  return std::min(memory.free_bytes, static_cast<std::int64_t>(share * static_cast<double>(memory.total_bytes)));
+}
+
 Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMemory& memory, double share, std::int64_t wanted,
                                           std::int64_t least) {
-  const auto within = static_cast<std::int64_t>(share * static_cast<double>(memory.total_bytes));
-  const std::int64_t budget = std::min(memory.free_bytes, within);
+  const std::int64_t budget = budget_bytes(memory, share);
   const std::int64_t left = budget - need.weights_bytes - need.working_bytes;
   if (left >= least * need.kv_block_bytes) return std::min(wanted, left / need.kv_block_bytes);
   return Error{

@@ -92,11 +92,15 @@ inline constexpr std::int64_t kMostSplits = 64;
 [[nodiscard]] std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens,
                                          int multiprocessors);
 
-// `config` is the whole model's here and below.
-[[nodiscard]] WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& options, int multiprocessors);
+// `config` is the whole model's here and below; `slice` may be another rank's than the options'.
+[[nodiscard]] WorkingSizes working_sizes(const ModelConfig& config, const CudaBackendOptions& options, TensorSlice slice,
+                                         int multiprocessors);
 
-[[nodiscard]] MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& options, Precision precision,
-                                     int multiprocessors);
+[[nodiscard]] MemoryNeed memory_need(const ModelConfig& config, const CudaBackendOptions& options, TensorSlice slice,
+                                     Precision precision, int multiprocessors);
+
+// What may be taken of a device: what is free, and no more than this share of all that it has.
+[[nodiscard]] std::int64_t budget_bytes(const DeviceMemory& memory, double share);
 
 // As many blocks as fit into `share` of the device's memory beside weights and working memory, at most `wanted`.
 // Error: kResourceExhausted when not even `least` fit; names what there is, what is needed and the GB that are missing.

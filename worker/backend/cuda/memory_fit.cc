@@ -1,0 +1,93 @@
+// Need grows with the context, so that the longest that fits is found by halving.
+#include "worker/backend/cuda/memory_fit.h"
+
+#include <optional>
+#include <vector>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include "worker/backend/backend.h"
+
+namespace windlass::worker::cuda {
+namespace {
+
+// One way to run the model on devices of one size.
+struct Setting {
+  const ModelConfig& config;
+  CudaBackendOptions options;
+  TensorSlice slice;
+  Precision precision = Precision::kBf16;
+  int multiprocessors = 0;
+  std::int64_t budget_bytes = 0;
+  bool cache_asked = false;
+
+  [[nodiscard]] MemoryNeed need() const { return memory_need(config, options, slice, precision, multiprocessors); }
+
+  // Blocks of KV cache that there is room for; negative where even weights have none.
+  [[nodiscard]] std::int64_t blocks() const {
+    const MemoryNeed found = need();
+    const std::int64_t left = budget_bytes - found.weights_bytes - found.working_bytes;
+    return left < 0 ? -1 : left / found.kv_block_bytes;
+  }
+  [[nodiscard]] bool has_context() const { return blocks() >= blocks_for(options.max_context_tokens); }
+  [[nodiscard]] bool fits() const { return has_context() && (!cache_asked || blocks() >= options.kv_blocks); }
+};
+
+// The longest context of whole blocks that fits; 0: none.
+std::int64_t longest_context(Setting setting) {
+  std::int64_t fits = 0, too_long = blocks_for(setting.options.max_context_tokens);
+  while (too_long - fits > 1) {
+    const std::int64_t half = fits + (too_long - fits) / 2;
+    setting.options.max_context_tokens = half * kKvBlockTokens;
+    (setting.has_context() ? fits : too_long) = half;
+  }
+  return fits * kKvBlockTokens;
+}
+
+// The flags of a cache that fits; "" where nothing must change; nullopt where nothing helps.
+std::optional<std::string> cache_flags(const Setting& setting) {
+  if (setting.fits()) return "";
+  if (setting.has_context()) return fmt::format("--kv-cache-tokens {}", setting.blocks() * kKvBlockTokens);
+  const std::int64_t context = longest_context(setting);
+  if (context == 0) return std::nullopt;
+  const std::string shorter = fmt::format("--max-context-tokens {}", context);
+  return setting.cache_asked ? fmt::format("{} --kv-cache-tokens {}", shorter, context) : shorter;
+}
+
+}  // namespace
+
+std::string what_would_fit(const ModelConfig& config, const CudaBackendOptions& options, Precision precision,
+                           int multiprocessors, std::int64_t budget_bytes, bool cache_asked) {
+  const Setting asked{config, options, options.slice(), precision, multiprocessors, budget_bytes, cache_asked};
+  std::vector<std::string> found;
+  const auto add = [&](const std::string& flag, const Setting& setting) {
+    const auto cache = cache_flags(setting);
+    if (!cache) return;
+    const double gb = static_cast<double>(setting.need().weights_bytes) / 1e9;
+    found.push_back(fmt::format("{}{}{} (weights of {:.1f} GB)", flag, cache->empty() ? "" : " ", *cache, gb));
+  };
+  if (const auto cache = cache_flags(asked)) found.push_back(*cache);
+  if (precision == Precision::kFp32) {
+    Setting plainer = asked;
+    plainer.precision = Precision::kBf16;
+    add("--precision bf16", plainer);
+  }
+  if (!options.eight_bits()) {
+    Setting plainer = asked;
+    plainer.options.weights = WeightFormat::kFp8;
+    add("--weights fp8", plainer);
+  }
+  Setting wider = asked;
+  for (int ranks = asked.slice.ranks + 1; ranks <= RankGroup::kMaxRanks; ++ranks) {
+    if (!check_tensor_parallel(config, ranks).ok()) continue;
+    wider.slice = {ranks - 1, ranks};
+    if (!wider.fits()) continue;
+    found.push_back(fmt::format("--tensor-parallel {}, on GPUs like this one", ranks));
+    break;
+  }
+  if (found.empty()) return "neither other weights nor --tensor-parallel would fit; some of the model's blocks may (--blocks)";
+  return fmt::format("what would fit: {}", fmt::join(found, ", or "));
+}
+
+}  // namespace windlass::worker::cuda
