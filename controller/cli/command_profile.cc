@@ -1,6 +1,7 @@
 // `windlass profile`: measures a running worker over a grid of prompts and batches, and transfers to it, and writes a
 // PerformanceProfile.
 #include <algorithm>
+#include <optional>
 #include <ostream>
 #include <random>
 
@@ -38,8 +39,13 @@ std::vector<int> in_order(std::vector<int> sizes) {
   return sizes;
 }
 
-// Of each prompt size of the grid, after one that warms up; what cannot be measured becomes a note.
-Result<std::string> transfers(const ProfileFlags& flags, kube::HttpTransport& transport, const std::stop_token& stop) {
+struct Transfers {
+  std::optional<planner::MeasuredTransfer> fitted;  // none: no transfer could be measured
+  std::string note;
+};
+
+// Of each prompt size of the grid, after one that warms up; what cannot be measured becomes a part of the note.
+Result<Transfers> measure_transfers(const ProfileFlags& flags, kube::HttpTransport& transport, const std::stop_token& stop) {
   const WorkerPair pair{flags.prefill_url, flags.target.url};
   std::vector<TransferSample> samples;
   std::size_t index = 0;
@@ -62,8 +68,9 @@ Result<std::string> transfers(const ProfileFlags& flags, kube::HttpTransport& tr
       }
     }
   }
-  if (samples.empty()) return "no transfer could be measured" + left_out;
-  return to_text(fit_transfers(samples), samples) + left_out;
+  if (samples.empty()) return Transfers{std::nullopt, "no transfer could be measured" + left_out};
+  const planner::MeasuredTransfer fitted = fit_transfers(samples);
+  return Transfers{fitted, to_text(fitted, samples) + left_out};
 }
 
 Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key, const std::stop_source& stop,
@@ -110,16 +117,19 @@ Result<void> profile(ProfileFlags& flags, Console& console) {
     if (!flags.output.kv_capacity_tokens)
       measured.notes.emplace_back("the worker does not say how many tokens its KV cache holds (--kv-capacity-tokens)");
   }
+  std::optional<planner::MeasuredTransfer> transfer;
   if (!flags.prefill_url.empty()) {
-    auto told = transfers(flags, transport, stop.get_token());
-    if (!told.ok()) return told.error().within("transfers");
-    measured.notes.push_back(std::move(told).value());
+    auto transfers = measure_transfers(flags, transport, stop.get_token());
+    if (!transfers.ok()) return transfers.error().within("transfers");
+    transfer = transfers->fitted;
+    measured.notes.push_back(std::move(transfers->note));
   }
   auto fitted = fit_rows(measured.rows, key, flags.fit);
   if (!fitted.ok()) {
     for (const std::string& note : measured.notes) console.err << "Note: " << note << "\n";
     return fitted.error().within(fmt::format("{} measurements of {}", measured.rows.size(), flags.target.url));
   }
+  fitted->transfer = transfer;
   flags.output.source = flags.csv.empty() ? flags.target.url : flags.csv;
   return write_profile({std::move(fitted).value(), std::move(measured.notes)}, flags.output, console);
 }

@@ -17,6 +17,7 @@
 #include "controller/cli/strategy_text.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/thread_executor.h"
+#include "controller/reconcile/measured_profiles.h"
 #include "planner/base/yaml_reader.h"
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/hetero/strategies.h"
@@ -50,6 +51,20 @@ Result<Asked> asked_in_scenario(const std::string& path) {
   return asked;
 }
 
+// What the PerformanceProfiles among the objects measured of transfers, as a controller would take it. `service` is the one
+// that the objects have.
+void take_transfers(const std::vector<api::Object>& objects, const std::vector<planner::AcceleratorState>& accelerators,
+                    planner::Service& service) {
+  std::vector<api::PerformanceProfile> profiles;
+  for (const api::Object& object : objects) {
+    if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) profiles.push_back(*profile);
+  }
+  const controller::MeasuredProfiles measured(profiles, accelerators);
+  for (const api::Object& object : objects) {
+    if (const auto* of = std::get_if<api::ModelService>(&object.value)) service.transfers = measured.transfers(*of);
+  }
+}
+
 Result<Asked> read_service(const StrategyFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const auto objects, read_object_files(flags.files));
   planner::Snapshot snapshot = quiet_snapshot(objects);
@@ -74,6 +89,7 @@ Result<Asked> read_service(const StrategyFlags& flags) {
     state.mode = planner::CapacityMode::kElastic;
     snapshot.accelerators.push_back(std::move(state));
   }
+  take_transfers(objects, snapshot.accelerators, service);
   Asked asked;
   WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));
   return asked;

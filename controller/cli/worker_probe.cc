@@ -18,6 +18,7 @@ using nlohmann::json;
 constexpr std::int64_t kBlockTokens = 16;  // of our workers' KV cache (docs/metrics.md)
 constexpr double kAskS = 10;
 constexpr double kAnswerS = 300;
+constexpr double kMostBytesPerS = 1e15;  // of a PerformanceProfile
 constexpr const char* kCompletions = "/v1/completions";
 
 Result<std::string> get(kube::HttpTransport& transport, const std::string& url) {
@@ -52,6 +53,14 @@ Result<Received> received_by(kube::HttpTransport& transport, const std::string& 
   return Received{page.sum("windlass_worker_kv_transfer_bytes_total", {{"direction", "received"}}).value_or(0),
                   page.sum("windlass_worker_kv_transfer_seconds_sum").value_or(0),
                   page.sum("windlass_worker_kv_transfers_total", {{"outcome", "received"}}).value_or(0)};
+}
+
+// Of a completion's usage; 0 where it has none.
+double prompt_tokens_in(const std::string& answer) {
+  const json body = json::parse(answer, nullptr, false);
+  const json::json_pointer tokens("/usage/prompt_tokens");
+  if (!body.is_object() || !body.contains(tokens) || !body[tokens].is_number_unsigned()) return 0;
+  return body[tokens].get<double>();
 }
 
 Result<double> held_by(kube::HttpTransport& transport, const std::string& url) {
@@ -133,7 +142,7 @@ Result<TransferSample> measure_transfer(kube::HttpTransport& transport, const Wo
                  fmt::format("{}: found status {}, expected 200: {}", request.url, answer.status, answer.body.substr(0, 300))};
   }
   WINDLASS_ASSIGN_OR_RETURN(const Received after, received_by(transport, pair.decode_url));
-  const TransferSample sample{after.bytes - before.bytes, after.seconds - before.seconds};
+  const TransferSample sample{after.bytes - before.bytes, after.seconds - before.seconds, prompt_tokens_in(answer.body)};
   if (after.prompts - before.prompts == 1 && sample.bytes > 0 && sample.seconds > 0) return sample;
   return Error{ErrorCode::kFailedPrecondition,
                fmt::format("{} received {:g} prompts, expected 1: it computes itself what it cannot pull from {}, or has other "
@@ -141,11 +150,13 @@ Result<TransferSample> measure_transfer(kube::HttpTransport& transport, const Wo
                            pair.decode_url, after.prompts - before.prompts, pair.prefill_url)};
 }
 
-TransferLine fit_transfers(const std::vector<TransferSample>& samples) {
-  double bytes = 0, seconds = 0;
+planner::MeasuredTransfer fit_transfers(const std::vector<TransferSample>& samples) {
+  double bytes = 0, seconds = 0, tokens = 0, bytes_of_tokens = 0;
   for (const TransferSample& sample : samples) {
     bytes += sample.bytes;
     seconds += sample.seconds;
+    tokens += sample.tokens;
+    if (sample.tokens > 0) bytes_of_tokens += sample.bytes;
   }
   const auto count = static_cast<double>(samples.size());
   const double mean_bytes = bytes / count, mean_s = seconds / count;
@@ -156,19 +167,24 @@ TransferLine fit_transfers(const std::vector<TransferSample>& samples) {
     squares += sample.bytes * sample.bytes;
     through_zero += sample.bytes * sample.seconds;
   }
-  if (spread <= 1e-12 * squares || product <= 0) return {bytes / seconds, 0};
-  const double latency_s = mean_s - product / spread * mean_bytes;
-  if (latency_s < 0) return {squares / through_zero, 0};
-  return {spread / product, latency_s};
+  planner::MeasuredTransfer fitted;
+  fitted.bytes_per_token = tokens > 0 ? bytes_of_tokens / tokens : 0;
+  fitted.samples = static_cast<std::int64_t>(samples.size());
+  const bool sloped = spread > 1e-12 * squares && product * kMostBytesPerS > spread;
+  const double latency_s = sloped ? mean_s - product / spread * mean_bytes : 0;
+  fitted.latency_s = std::max(0.0, latency_s);
+  fitted.bandwidth_bytes_per_s = !sloped ? bytes / seconds : latency_s < 0 ? squares / through_zero : spread / product;
+  return fitted;
 }
 
-std::string to_text(const TransferLine& line, const std::vector<TransferSample>& samples) {
+std::string to_text(const planner::MeasuredTransfer& fitted, const std::vector<TransferSample>& samples) {
   const auto [least, most] = std::minmax_element(
       samples.begin(), samples.end(), [](const TransferSample& a, const TransferSample& b) { return a.bytes < b.bytes; });
-  return fmt::format(
-      "transfers of keys and values: {} of {:.3g} to {:.3g} MB: bandwidthGBps {:.4g}, latency {:.3g} ms (of a scenario's "
-      "cluster.link; a PerformanceProfile has no field for them)",
-      samples.size(), least->bytes / 1e6, most->bytes / 1e6, line.bandwidth_bytes_per_s / 1e9, line.latency_s * 1e3);
+  const std::string per_token =
+      fitted.bytes_per_token > 0 ? fmt::format(", {:.6g} bytes a token", fitted.bytes_per_token) : std::string();
+  return fmt::format("transfers of keys and values: {} of {:.3g} to {:.3g} MB: {:.4g} GB/s, latency {:.3g} ms{}",
+                     fitted.samples, least->bytes / 1e6, most->bytes / 1e6, fitted.bandwidth_bytes_per_s / 1e9,
+                     fitted.latency_s * 1e3, per_token);
 }
 
 }  // namespace windlass::cli

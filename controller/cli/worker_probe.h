@@ -14,6 +14,7 @@
 #include "controller/kube/http_transport.h"
 #include "metrics/exposition_parser.h"
 #include "planner/base/result.h"
+#include "planner/perf/transfer_times.h"
 
 namespace windlass::cli {
 
@@ -35,6 +36,7 @@ struct WorkerPair {
 struct TransferSample {
   double bytes = 0;
   double seconds = 0;  // from the decode worker's first question to the last answer
+  double tokens = 0;   // of the prompt; 0: the worker does not say
 };
 
 // One prompt through both. `stopped` is asked while it waits. Error: kUnavailable where a worker does not answer, kCancelled
@@ -43,16 +45,11 @@ struct TransferSample {
                                                       const std::string& model, const std::string& prompt,
                                                       const std::function<bool()>& stopped);
 
-// seconds = latency + bytes / bandwidth.
-struct TransferLine {
-  double bandwidth_bytes_per_s = 0;
-  double latency_s = 0;
-};
-// By least squares, with no latency below 0; of one size alone, or where larger ones were no slower, the mean rate and no
-// latency. REQUIRES: at least one sample, of bytes and seconds above 0.
-[[nodiscard]] TransferLine fit_transfers(const std::vector<TransferSample>& samples);
+// The line through them by least squares, with no latency below 0; of one size alone, or where larger ones were no slower, the
+// mean rate and no latency. REQUIRES: at least one sample, of bytes and seconds above 0.
+[[nodiscard]] planner::MeasuredTransfer fit_transfers(const std::vector<TransferSample>& samples);
 
 // For a person.
-[[nodiscard]] std::string to_text(const TransferLine& line, const std::vector<TransferSample>& samples);
+[[nodiscard]] std::string to_text(const planner::MeasuredTransfer& fitted, const std::vector<TransferSample>& samples);
 
 }  // namespace windlass::cli

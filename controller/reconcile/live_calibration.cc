@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "controller/reconcile/measured_profiles.h"
+#include "controller/reconcile/observe.h"
 #include "controller/reconcile/signals.h"
 
 namespace windlass::controller {
@@ -42,37 +44,6 @@ planner::Lengths lengths_of(const planner::Service& service) {
           or_assumed(service.demand.output_tokens, service.workload.output_tokens)};
 }
 
-using Specs = std::map<std::string, const planner::AcceleratorSpec*>;  // by AcceleratorClass
-
-// The AcceleratorClass that the profile means: of its name, or, where it was measured under the catalog's name (h100-80gb), the
-// class that ends in it (nvidia-h100-80gb).
-std::string class_of(const api::PerformanceProfile& profile, const Specs& specs) {
-  const std::string& name = profile.spec.accelerator;
-  if (specs.contains(name)) return name;
-  for (const auto& [known, spec] : specs) {
-    if (known.ends_with("-" + name)) return known;
-  }
-  return name;
-}
-
-// A profile and its AcceleratorClass.
-struct Measured {
-  const api::PerformanceProfile* profile = nullptr;
-  std::string accelerator;
-};
-using MeasuredByModel = std::map<std::pair<std::string, std::string>, std::vector<Measured>>;  // by namespace and model
-
-// The profiles that speak of the service's model, in the order that they are listed in.
-std::vector<Measured> measured_for(const api::ModelService& service, const MeasuredByModel& all) {
-  std::vector<Measured> out;
-  for (const std::string& model : std::set<std::string>{profile_model(service), service.served_name()}) {
-    if (const auto found = all.find({service.metadata.name_space, model}); found != all.end())
-      out.insert(out.end(), found->second.begin(), found->second.end());
-  }
-  std::sort(out.begin(), out.end(), [](const Measured& a, const Measured& b) { return a.profile < b.profile; });
-  return out;
-}
-
 bool moved(const api::PhaseCalibrationStatus& before, const api::PhaseCalibrationStatus& now) {
   const auto differs = [](double a, double b) { return std::abs(a - b) > kNewsShare * std::max(std::abs(a), std::abs(b)); };
   if (before.samples == now.samples) return before.changes != now.changes;
@@ -81,10 +52,6 @@ bool moved(const api::PhaseCalibrationStatus& before, const api::PhaseCalibratio
 }
 
 }  // namespace
-
-std::string profile_model(const api::ModelService& service) {
-  return service.spec.model.architecture.empty() ? service.served_name() : service.spec.model.architecture;
-}
 
 const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfile& profile, const Configuration& configuration,
                                                     const planner::ModelShape& shape,
@@ -103,17 +70,15 @@ const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfil
 
 void LiveCalibration::step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
                            const std::vector<api::PerformanceProfile>& profiles, const Signals& signals) {
-  Specs specs;
+  std::map<std::string, const planner::AcceleratorSpec*> specs;  // by AcceleratorClass
   for (const planner::AcceleratorState& one : accelerators) specs[one.spec.name] = &one.spec;
   std::set<std::string> workers;
   std::set<Configuration> asked_for;
   profile_of_.clear();
-  MeasuredByModel by_model;
-  for (const api::PerformanceProfile& profile : profiles)
-    by_model[{profile.metadata.name_space, profile.spec.model}].push_back({&profile, class_of(profile, specs)});
+  const MeasuredProfiles by_model(profiles, accelerators);
   for (const ServiceView& view : services) {
     if (!view.planned->shape) continue;
-    const std::vector<Measured> measured = measured_for(*view.service, by_model);
+    const std::vector<MeasuredWorker> measured = by_model.of(*view.service);
     struct Models {
       std::shared_ptr<const planner::IterationModel> of_planner, of_profile;
     };
@@ -125,7 +90,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       const auto [found, fresh] = models.try_emplace(configuration);
       if (!fresh) return &found->second;
       found->second.of_planner = planner_model(*view.planned->shape, *spec->second, gpus);
-      for (const Measured& one : measured) {
+      for (const MeasuredWorker& one : measured) {
         const api::PerformanceProfile& profile = *one.profile;
         if (one.accelerator != accelerator || profile.spec.gpus_per_worker != gpus) continue;
         // Of two engines that run the same, the one that is listed first is the one that was measured.
@@ -139,7 +104,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       return &found->second;
     };
     // A profile speaks before its first worker does.
-    for (const Measured& one : measured) static_cast<void>(models_of(one.accelerator, one.profile->spec.gpus_per_worker));
+    for (const MeasuredWorker& one : measured) static_cast<void>(models_of(one.accelerator, one.profile->spec.gpus_per_worker));
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
       workers.insert(worker.uid);

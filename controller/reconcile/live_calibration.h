@@ -68,7 +68,4 @@ class LiveCalibration {
   std::map<std::string, double> written_s_;          // by the profile's uid
 };
 
-// What a PerformanceProfile calls the service's model: its name in the catalog, or the served name.
-[[nodiscard]] std::string profile_model(const api::ModelService& service);
-
 }  // namespace windlass::controller

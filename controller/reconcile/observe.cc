@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "controller/reconcile/measured_profiles.h"
 #include "controller/reconcile/spec.h"
 
 namespace windlass::controller {
@@ -132,6 +133,7 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vecto
     (unseen || store.unreadable_uids().contains(worker.service_uid) ? out.strays : out.orphans).push_back(std::move(worker));
   }
 
+  const MeasuredProfiles measured(store.performance_profiles(), out.snapshot.accelerators);
   for (const api::ModelService* service : out.services) {
     const std::string& uid = service->metadata.uid;
     std::optional<std::string> config;
@@ -154,6 +156,7 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vecto
         planned.refused = planner::CreationRefusal{refusal->code, refusal->message, refusal->until_s + to_plan_clock};
     }
     planned.corrections = state.calibration.corrections(*service);
+    planned.transfers = measured.transfers(*service);
     // After a restart the last decision stands in the status.
     if (!planned.last_desired && service->status.observed_generation > 0) {
       planned.last_desired = static_cast<int>(service->status.workers.desired);

@@ -28,11 +28,20 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.workload = service.workload;
   asked.accelerators = service.accelerators;
   asked.scaling.strategy = service.scaling.strategy;
+  for (const planner::TransferToWorker& transfer : service.transfers) {
+    if (planner::may_use(service, transfer.accelerator)) asked.transfers.push_back(transfer);
+  }
   for (const planner::AcceleratorState& state : snapshot.accelerators) {
     if (!has_gpus(state) || !planner::may_use(service, state.spec.name)) continue;
     question.classes.push_back({state.spec, state.mode, 0, 0, std::nullopt});
   }
   return question;
+}
+
+// Another measurement makes no other spec.
+bool same_spec(planner::Service before, const planner::Service& now) {
+  before.transfers = now.transfers;
+  return before == now;
 }
 
 // The classes with GPUs come and go with nodes, and what they are may be edited.
@@ -70,8 +79,9 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
     const auto [found, is_new] = entries_.try_emplace(service.id.uid);
     Entry& entry = found->second;
     if (is_new || must_ask_again(entry.question, question, entry.advice, service)) {
-      // Another spec: what was said of the old one is no answer. Other classes: it stands until there is a new one.
-      if (is_new || entry.question.service != question.service) entry.advice.reset();
+      // Another spec: what was said of the old one is no answer. Other classes or transfers: it stands until there is a new
+      // one.
+      if (is_new || !same_spec(entry.question.service, question.service)) entry.advice.reset();
       entry.question = std::move(question);
       entry.asked = false;
       entry.worth = !either || planner::split_may_pay(service, entry.question.classes);

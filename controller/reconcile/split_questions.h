@@ -3,8 +3,8 @@
 //
 // The loop asks for advice in every step and goes on without an answer; somebody with time (app/split_thread.h) takes the
 // questions and brings the answers. An answer stands as long as the spec, for strategies that are asked again because a node
-// went must not restart every worker: it is asked again only where no split held, or a class that the answer counts on has no
-// GPUs any more and runs none of the service's workers. Thread-safe.
+// went must not restart every worker: it is asked again only where no split held, a class that the answer counts on has no GPUs
+// any more and runs none of the service's workers, or another PerformanceProfile says how fast caches come. Thread-safe.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ namespace windlass::controller {
 
 // What split_advice() is to be asked.
 struct SplitQuestion {
-  planner::Service service;                        // its spec alone
+  planner::Service service;                        // its spec, and what was measured of transfers to its workers
   std::vector<planner::AcceleratorState> classes;  // with GPUs
 
   bool operator==(const SplitQuestion&) const = default;

@@ -21,6 +21,7 @@
 #include "planner/perf/operator_model.h"
 #include "planner/perf/operator_table.h"
 #include "planner/perf/profile_table.h"
+#include "planner/perf/transfer_times.h"
 
 namespace windlass::planner {
 
@@ -102,6 +103,7 @@ struct PerformanceProfile {
   std::optional<double> kv_capacity_tokens;  // of a worker; none: what its memory leaves
   FitSource source;
   std::variant<FittedLines, MeasuredCells, MeasuredOperators> fit;
+  std::optional<MeasuredTransfer> transfer;  // of keys and values to such a worker; none: not measured
   int folds = 0;
   std::vector<FitError> errors;
 

@@ -96,6 +96,7 @@ class SpecReader {
     }
     if (const auto* source = reader.find("source")) read_source(*source, profile.source);
     if (const auto* fit = reader.require("fit", "a map with type")) read_fit(*fit, profile);
+    if (const auto* transfer = reader.find("transfer")) profile.transfer = read_transfer(*transfer);
     if (const auto* error = reader.find("error")) read_error(*error, profile);
     end(reader);
     return profile;
@@ -124,6 +125,17 @@ class SpecReader {
     source.rows = in.whole("rows", 0, kMostSize, 0);
     source.left_out = in.whole("rowsLeftOut", 0, kMostSize, 0);
     end(in);
+  }
+
+  MeasuredTransfer read_transfer(const YamlValue& value) {
+    YamlReader in(value, "spec.transfer", mistake_);
+    MeasuredTransfer transfer;
+    transfer.bandwidth_bytes_per_s = decimal(in, "bandwidthBytesPerSecond", {1, kMostBytes});
+    transfer.latency_s = decimal(in, "latencySeconds", {0, kMostSeconds}, 0);
+    if (in.find("bytesPerToken") != nullptr) transfer.bytes_per_token = decimal(in, "bytesPerToken", {1, kMostBytes});
+    transfer.samples = in.whole("samples", 1, kMostSize, 0);
+    end(in);
+    return transfer;
   }
 
   void read_error(const YamlValue& value, PerformanceProfile& profile) {
@@ -385,6 +397,14 @@ json fit_json(const MeasuredOperators& measured) {
           {"tables", std::move(tables)}};
 }
 
+json transfer_json(const MeasuredTransfer& transfer) {
+  json out = {{"bandwidthBytesPerSecond", print_coefficient(transfer.bandwidth_bytes_per_s)},
+              {"latencySeconds", print_coefficient(transfer.latency_s)}};
+  if (transfer.bytes_per_token > 0) out["bytesPerToken"] = print_coefficient(transfer.bytes_per_token);
+  if (transfer.samples > 0) out["samples"] = transfer.samples;
+  return out;
+}
+
 // Errors are no coefficients: six digits tell all that a few hundred samples know.
 std::string share(double value) { return fmt::format("{:.6g}", value); }
 
@@ -435,6 +455,7 @@ json to_json(const PerformanceProfile& profile) {
   }
   out["fit"]["type"] = fit_type(profile);
   out["fit"][kKeys[profile.fit.index()]] = std::visit([](const auto& fit) { return fit_json(fit); }, profile.fit);
+  if (profile.transfer) out["transfer"] = transfer_json(*profile.transfer);
   if (profile.errors.empty()) return out;
   out["error"]["folds"] = profile.folds;
   for (const FitError& error : profile.errors) {

@@ -13,6 +13,22 @@ double at_bandwidth_s(double bytes, double bandwidth_bytes_per_s) {
 
 }  // namespace
 
+KvTransferPath slower_of(const KvTransferPath& path, const KvTransferPath& other) {
+  KvTransferPath slower = path;
+  slower.latency_s = std::max(path.latency_s, other.latency_s);
+  const bool limited = other.bandwidth_bytes_per_s > 0;
+  if (limited && !(path.bandwidth_bytes_per_s > 0 && path.bandwidth_bytes_per_s <= other.bandwidth_bytes_per_s)) {
+    slower.bandwidth_bytes_per_s = other.bandwidth_bytes_per_s;
+  }
+  return slower;
+}
+
+KvTransferPath path_of(const MeasuredTransfer& measured, double kv_bytes_per_token) {
+  assert(measured.bandwidth_bytes_per_s > 0 && kv_bytes_per_token >= 0);
+  const double of_cache = measured.bytes_per_token > 0 ? kv_bytes_per_token / measured.bytes_per_token : 1;
+  return {measured.bandwidth_bytes_per_s * of_cache, measured.latency_s};
+}
+
 double kv_transfer_s(const KvTransferPath& path, double tokens, double kv_bytes_per_token) {
   assert(tokens >= 0 && kv_bytes_per_token >= 0);
   return path.latency_s + at_bandwidth_s(tokens * kv_bytes_per_token, path.bandwidth_bytes_per_s);

@@ -17,6 +17,8 @@
 // catalog: kv_bytes_per_token() and weight_bytes() of a ModelShape. Pure.
 #pragma once
 
+#include <cstdint>
+
 namespace windlass::planner {
 
 // A way for KV caches between two workers.
@@ -25,7 +27,26 @@ struct KvTransferPath {
   double latency_s = 0;              // of each transfer
   int layers = 0;                    // moved layer by layer; 0: serialised
   double layer_wise_s = 0;           // what that adds to a transfer
+
+  bool operator==(const KvTransferPath&) const = default;
 };
+
+// The lower bandwidth and the higher latency of both, moved as on the first.
+[[nodiscard]] KvTransferPath slower_of(const KvTransferPath& path, const KvTransferPath& other);
+
+// Serialised transfers from one worker to another, as they were measured: seconds = latency + bytes / bandwidth, of bytes as they
+// travel. That may be more than the receiver's cache takes: values of FP32 for a cache of BF16.
+struct MeasuredTransfer {
+  double bandwidth_bytes_per_s = 0;
+  double latency_s = 0;
+  double bytes_per_token = 0;  // of a prompt; 0: not known, then as many as in the cache
+  std::int64_t samples = 0;    // 0: not known
+
+  bool operator==(const MeasuredTransfer&) const = default;
+};
+
+// The same for caches of `kv_bytes_per_token`, in bytes of the cache. REQUIRES: bandwidth > 0, the others >= 0.
+[[nodiscard]] KvTransferPath path_of(const MeasuredTransfer& measured, double kv_bytes_per_token);
 
 // Seconds from the start of a serialised transfer to its end. REQUIRES: arguments >= 0.
 [[nodiscard]] double kv_transfer_s(const KvTransferPath& path, double tokens, double kv_bytes_per_token);

@@ -13,6 +13,7 @@
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/dispatch/routing_table.h"
+#include "planner/perf/transfer_times.h"
 #include "planner/workload/forecast_best.h"
 
 namespace windlass::planner {
@@ -165,6 +166,15 @@ struct LatencyCorrection {
   bool operator==(const LatencyCorrection&) const = default;
 };
 
+// What was measured of the keys and values that come to such a worker.
+struct TransferToWorker {
+  std::string accelerator;
+  int gpus_per_worker = 0;
+  MeasuredTransfer measured;
+
+  bool operator==(const TransferToWorker&) const = default;
+};
+
 // Workers of one phase, as a strategy would have them.
 struct PhaseAdvice {
   std::string accelerator;
@@ -270,6 +280,7 @@ struct Service {
   std::vector<Worker> workers;
   std::optional<StartTimes> starts;            // none measured yet: the policy assumes
   std::vector<LatencyCorrection> corrections;  // by accelerator and GPUs per worker; none: the model as it is
+  std::vector<TransferToWorker> transfers;     // each accelerator and GPUs per worker once; none: by the class's links
   std::optional<CreationRefusal> refused;      // while it is in force
   std::optional<SplitAdvice> split;            // none: not asked for, or not answered yet
   PolicyMemory memory;

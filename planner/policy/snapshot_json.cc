@@ -103,6 +103,15 @@ Json fields_of(const LatencyCorrection& correction) {
               {"relativeError", number(correction.relative_error)}};
 }
 
+Json fields_of(const TransferToWorker& transfer) {
+  return Json{{"accelerator", transfer.accelerator},
+              {"gpusPerWorker", transfer.gpus_per_worker},
+              {"bandwidthBytesPerS", number(transfer.measured.bandwidth_bytes_per_s)},
+              {"latencyS", number(transfer.measured.latency_s)},
+              {"bytesPerToken", number(transfer.measured.bytes_per_token)},
+              {"samples", transfer.measured.samples}};
+}
+
 Json fields_of(const PhaseAdvice& phase) {
   return Json{{"accelerator", phase.accelerator},
               {"gpusPerWorker", phase.gpus_per_worker},
@@ -156,6 +165,11 @@ Json fields_of(const Service& service) {
     Json corrections = Json::array();
     for (const LatencyCorrection& correction : service.corrections) corrections.push_back(fields_of(correction));
     object["corrections"] = std::move(corrections);
+  }
+  if (!service.transfers.empty()) {
+    Json transfers = Json::array();
+    for (const TransferToWorker& transfer : service.transfers) transfers.push_back(fields_of(transfer));
+    object["transfers"] = std::move(transfers);
   }
   if (service.refused) {
     object["refused"] = Json{
@@ -333,6 +347,23 @@ Result<LatencyCorrection> read_correction(const json& value, const std::string& 
   return correction;
 }
 
+Result<TransferToWorker> read_transfer(const json& value, const std::string& path) {
+  JsonReader reader(value, path);
+  TransferToWorker transfer{reader.string("accelerator"), reader.int32("gpusPerWorker", 1), {}};
+  MeasuredTransfer& measured = transfer.measured;
+  measured.bandwidth_bytes_per_s = reader.number("bandwidthBytesPerS");
+  measured.latency_s = reader.number("latencyS");
+  measured.bytes_per_token = reader.number("bytesPerToken");
+  measured.samples = reader.integer("samples", 0, INT64_MAX);
+  if (!(measured.bandwidth_bytes_per_s > 0)) {
+    reader.fail("bandwidthBytesPerS", json_number(measured.bandwidth_bytes_per_s), "greater than 0");
+  }
+  if (!(measured.latency_s >= 0)) reader.fail("latencyS", json_number(measured.latency_s), "at least 0");
+  if (!(measured.bytes_per_token >= 0)) reader.fail("bytesPerToken", json_number(measured.bytes_per_token), "at least 0");
+  WINDLASS_RETURN_IF_ERROR(reader.finish());
+  return transfer;
+}
+
 Result<CreationRefusal> read_refusal(const json& value, const std::string& path) {
   JsonReader reader(value, path);
   CreationRefusal refusal{reader.string("code"), reader.string("message"), reader.number("untilS")};
@@ -395,6 +426,11 @@ Result<Service> read_service(const json& value, const std::string& path) {
   if (reader.find("corrections") != nullptr) {
     reader.list("corrections", [&](const json& correction, const std::string& correction_path) {
       service.corrections.push_back(reader.unwrap(read_correction(correction, correction_path)));
+    });
+  }
+  if (reader.find("transfers") != nullptr) {
+    reader.list("transfers", [&](const json& transfer, const std::string& transfer_path) {
+      service.transfers.push_back(reader.unwrap(read_transfer(transfer, transfer_path)));
     });
   }
   if (reader.find("refused") != nullptr) service.refused = child<CreationRefusal>(reader, "refused", read_refusal);

@@ -2,6 +2,7 @@
 #include "planner/search/deployment.h"
 
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -41,6 +42,17 @@ sim::ServingPool serving_pool(const Problem& problem, const PlannedPool& from) {
   pool.price_per_gpu_hour = spec.price_per_hour;
   pool.power_per_gpu_watts = spec.power_watts * from.power_share;
   return pool;
+}
+
+// A service has one path: of those to its decode workers the slowest.
+planner::KvTransferPath path_of(const Problem& problem, const Deployment& deployment) {
+  std::optional<planner::KvTransferPath> path;
+  for (const PlannedPool& pool : deployment.pools) {
+    if (pool.role != sim::WorkerRole::kDecode) continue;
+    const planner::KvTransferPath& own = problem.path_to(kind_of(problem, pool), deployment.pairs_share_a_node);
+    path = path ? planner::slower_of(*path, own) : own;
+  }
+  return path.value_or(deployment.pairs_share_a_node ? problem.within_node : problem.between_nodes);
 }
 
 }  // namespace
@@ -113,7 +125,7 @@ sim::ServingService serving_service(const Problem& problem, const Deployment& de
   sim::ServingService service;
   service.name = problem.name;
   for (const PlannedPool& pool : deployment.pools) service.pools.push_back(serving_pool(problem, pool));
-  service.link.path = deployment.pairs_share_a_node ? problem.within_node : problem.between_nodes;
+  service.link.path = path_of(problem, deployment);
   service.link.kv_bytes_per_token = planner::kv_bytes_per_token(problem.shape);
   service.dispatch = deployment.dispatch;
   service.decode_choice = deployment.decode_choice;

@@ -122,7 +122,10 @@ class DistServe {
   Result<void> choose_affinity() {
     const double tokens = problem_.requests->mean_input_tokens();
     const double bytes_per_token = planner::kv_bytes_per_token(problem_.shape);
-    const double between_s = planner::kv_transfer_s(problem_.between_nodes, tokens, bytes_per_token);
+    double between_s = 0;
+    for (const WorkerKind& decode : problem_.kinds) {
+      between_s = std::max(between_s, planner::kv_transfer_s(problem_.path_to(decode, false), tokens, bytes_per_token));
+    }
     const PhaseBounds bounds = phase_bounds(problem_.objectives);
     const double allowed_s = kNegligible * std::min(bounds.ttft_s, bounds.tpot_s * problem_.requests->mean_output_tokens());
     const std::string cache = fmt::format(

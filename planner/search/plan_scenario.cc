@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "planner/base/yaml_reader.h"
+#include "planner/policy/configuration.h"
 #include "planner/search/drawn_requests.h"
 #include "planner/sim/scenario_models.h"
 #include "planner/sim/scenario_requests.h"
@@ -38,9 +41,44 @@ double slowest(const Problem& problem, const Of& of) {
   return least;
 }
 
-Result<void> set_network(Problem& problem, const PlanScenario& plan, std::vector<std::string>& defaults) {
+using Transfers = std::map<std::pair<std::string, int>, planner::MeasuredTransfer>;  // by accelerator and GPUs of a worker
+
+// The problem's paths with what was measured in place of what the file leaves open.
+void set_measured(Problem& problem, const PlanNetwork& network, const Transfers& transfers,
+                  std::vector<std::string>& defaults) {
+  for (WorkerKind& kind : problem.kinds) {
+    const auto found = transfers.find({problem.spec(kind).name, kind.gpus()});
+    if (found == transfers.end()) continue;
+    const planner::KvTransferPath measured = planner::path_of(found->second, planner::kv_bytes_per_token(problem.shape));
+    const std::string whose =
+        fmt::format("to decode workers of {} (as it was measured)", planner::pool_name(problem.spec(kind).name, kind.gpus()));
+    const auto path = [&](planner::KvTransferPath of, const char* where, bool bandwidth_is_given, bool latency_is_given) {
+      if (!bandwidth_is_given) {
+        of.bandwidth_bytes_per_s = measured.bandwidth_bytes_per_s;
+        defaults.push_back(fmt::format("network.{}GBps: {:.6g} {}", where, of.bandwidth_bytes_per_s / 1e9, whose));
+      }
+      if (!latency_is_given) {
+        of.latency_s = measured.latency_s;
+        defaults.push_back(fmt::format("network.{}Latency: {} {}", where, duration_text(of.latency_s), whose));
+      }
+      return of;
+    };
+    kind.within_node = path(problem.within_node, "withinNode", network.within_node_bytes_per_s.has_value(),
+                            network.within_node_latency_s.has_value());
+    kind.between_nodes = path(problem.between_nodes, "betweenNodes", network.between_nodes_bytes_per_s.has_value(),
+                              network.between_nodes_latency_s.has_value());
+  }
+}
+
+Result<void> set_network(Problem& problem, const PlanScenario& plan, const Transfers& transfers,
+                         std::vector<std::string>& defaults) {
   const PlanNetwork& network = plan.network;
+  const bool all_measured =
+      !problem.kinds.empty() && std::all_of(problem.kinds.begin(), problem.kinds.end(), [&](const auto& kind) {
+        return transfers.contains({problem.spec(kind).name, kind.gpus()});
+      });
   const auto told = [&](const char* key, double bytes_per_s) {
+    if (all_measured) return bytes_per_s;
     defaults.push_back(fmt::format("network.{}: {:.6g} (the slowest accelerator's)", key, bytes_per_s / 1e9));
     return bytes_per_s;
   };
@@ -57,7 +95,7 @@ Result<void> set_network(Problem& problem, const PlanScenario& plan, std::vector
       network.within_node_bytes_per_s ? *network.within_node_bytes_per_s : told("withinNodeGBps", within);
   problem.within_node.latency_s = network.within_node_latency_s.value_or(highest_latency(&Spec::intra_link_latency_s));
   problem.within_node.layers = layers;
-  if (!network.between_nodes_bytes_per_s && !(between > 0)) {
+  if (!network.between_nodes_bytes_per_s && !(between > 0) && !all_measured) {
     return Error{
         ErrorCode::kInvalidArgument,
         fmt::format("{}: network.betweenNodesGBps: missing, and the catalog knows no network of one of the accelerators",
@@ -67,6 +105,7 @@ Result<void> set_network(Problem& problem, const PlanScenario& plan, std::vector
       network.between_nodes_bytes_per_s ? *network.between_nodes_bytes_per_s : told("betweenNodesGBps", between);
   problem.between_nodes.latency_s = network.between_nodes_latency_s.value_or(highest_latency(&Spec::inter_link_latency_s));
   problem.between_nodes.layers = layers;
+  set_measured(problem, network, transfers, defaults);
   return {};
 }
 
@@ -119,6 +158,7 @@ Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const 
     choice.spec.price_per_hour = pool.price_per_gpu_hour;
     problem.accelerators.push_back(std::move(choice));
   }
+  Transfers transfers;
   const auto model_of = [&](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
     sim::ScenarioService of = service;
     of.latency.pipeline_parallel = stages;
@@ -133,6 +173,7 @@ Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const 
     }
     WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, of, problem.shape, texts, pool->accelerator,
                                                              tensor_parallel * stages, plan.accelerators_field, pool->line));
+    if (worker.transfer) transfers[{spec.name, tensor_parallel * stages}] = *worker.transfer;
     return KindModel{std::move(worker.model), worker.kv_capacity_tokens};
   };
   Kinds kinds = worker_kinds(problem.shape, problem.accelerators, plan.space, model_of);
@@ -144,7 +185,7 @@ Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const 
     problem.slowdown_reference = std::move(worker.model);
   }
   made.defaults_ = plan.scenario.defaults;
-  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, made.defaults_));
+  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, made.defaults_));
   if (service.slo) {
     constexpr double kAny_s = std::numeric_limits<double>::infinity();
     problem.objectives.both =

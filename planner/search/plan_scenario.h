@@ -19,7 +19,8 @@
 
 namespace windlass::search {
 
-// What the file leaves open is the slowest of the accelerators' data sheets.
+// What the file leaves open is what a PerformanceProfile measured of the decode workers, else the slowest of the accelerators'
+// data sheets.
 struct PlanNetwork {
   std::optional<double> within_node_bytes_per_s, between_nodes_bytes_per_s;
   std::optional<double> within_node_latency_s, between_nodes_latency_s;

@@ -40,6 +40,8 @@ struct WorkerKind {
   int pipeline_stages = 1;
   std::shared_ptr<const planner::IterationModel> model;  // of the whole worker
   double kv_capacity_tokens = 0;                         // of the whole worker
+  // The problem's paths for caches that come to such a worker, where they were measured.
+  std::optional<planner::KvTransferPath> within_node = std::nullopt, between_nodes = std::nullopt;
 
   [[nodiscard]] int gpus() const { return tensor_parallel * pipeline_stages; }
 };
@@ -99,7 +101,7 @@ struct Problem {
   Objectives objectives;
   Goal goal = Goal::kCost;
   sim::EngineOptions engine;  // where a strategy does not choose them itself; kv_blocks follow from the kind
-  // KV caches between workers on one node and between nodes.
+  // KV caches between workers on one node and between nodes, where nothing was measured.
   planner::KvTransferPath within_node, between_nodes;
   std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns
   int max_gpus = std::numeric_limits<int>::max();                     // of the whole plan
@@ -110,6 +112,11 @@ struct Problem {
   [[nodiscard]] const WorkerKind& kind_at(int kind) const { return kinds[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const planner::AcceleratorSpec& spec(const WorkerKind& kind) const {
     return accelerators[static_cast<std::size_t>(kind.accelerator)].spec;
+  }
+  // Of caches that come to a decode worker.
+  [[nodiscard]] const planner::KvTransferPath& path_to(const WorkerKind& decode, bool same_node) const {
+    const std::optional<planner::KvTransferPath>& measured = same_node ? decode.within_node : decode.between_nodes;
+    return measured ? *measured : same_node ? within_node : between_nodes;
   }
   [[nodiscard]] double price_per_hour(const WorkerKind& kind) const { return kind.gpus() * spec(kind).price_per_hour; }
   [[nodiscard]] double power_watts(const WorkerKind& kind) const { return kind.gpus() * spec(kind).power_watts; }

@@ -20,6 +20,13 @@ int free_gpus(const planner::AcceleratorState& state) {
   return state.max_gpus ? std::min(free, *state.max_gpus) : free;
 }
 
+const planner::MeasuredTransfer* find_transfer(const planner::Service& service, const std::string& accelerator, int gpus) {
+  for (const planner::TransferToWorker& transfer : service.transfers) {
+    if (transfer.accelerator == accelerator && transfer.gpus_per_worker == gpus) return &transfer.measured;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
@@ -81,6 +88,11 @@ Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
   using Spec = planner::AcceleratorSpec;
   problem.within_node.bandwidth_bytes_per_s = slowest(&Spec::intra_link_bandwidth_bytes_per_s);
   problem.between_nodes.bandwidth_bytes_per_s = slowest(&Spec::inter_link_bandwidth_bytes_per_s);
+  for (WorkerKind& kind : problem.kinds) {
+    const planner::MeasuredTransfer* measured = find_transfer(service, problem.spec(kind).name, kind.gpus());
+    if (measured == nullptr) continue;
+    kind.within_node = kind.between_nodes = planner::path_of(*measured, planner::kv_bytes_per_token(problem.shape));
+  }
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   return made;
 }

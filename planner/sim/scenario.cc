@@ -81,34 +81,59 @@ struct PreparedService {
   [[nodiscard]] ServingService options(const ScenarioService& from) const;
 };
 
-// Bandwidth and latency of the link between prefill and decode workers, those that the scenario leaves open from the catalog.
-Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const planner::ModelShape& shape) {
+// The network between prefill and decode workers by their data sheets: the slower side's. Bandwidth 0: one of them is not
+// known.
+planner::KvTransferPath network_of(const ScenarioService& service) {
+  planner::KvTransferPath network{std::numeric_limits<double>::infinity(), 0};
+  for (const ScenarioPool& pool : service.pools) {
+    network.bandwidth_bytes_per_s =
+        std::min(network.bandwidth_bytes_per_s, pool.gpus_per_worker * pool.accelerator.inter_link_bandwidth_bytes_per_s);
+    network.latency_s = std::max(network.latency_s, pool.accelerator.inter_link_latency_s);
+  }
+  return network;
+}
+
+// Bandwidth and latency of the link between prefill and decode workers. What the scenario leaves open is what was measured of
+// the decode workers; of those without a measurement it is the network.
+Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const planner::ModelShape& shape,
+                       const std::vector<WorkerModel>& models) {
   KvLink link;
   if (service.pools.front().role == WorkerRole::kUnified) return link;
-  double bandwidth = std::numeric_limits<double>::infinity(), latency_s = 0;
-  for (const ScenarioPool& pool : service.pools) {
-    bandwidth = std::min(bandwidth, pool.gpus_per_worker * pool.accelerator.inter_link_bandwidth_bytes_per_s);
-    latency_s = std::max(latency_s, pool.accelerator.inter_link_latency_s);
+  link.kv_bytes_per_token = planner::kv_bytes_per_token(shape);
+  const planner::KvTransferPath network = network_of(service);
+  std::optional<planner::KvTransferPath> measured;
+  bool all_measured = true;
+  for (std::size_t i = 0; i < service.pools.size(); ++i) {
+    if (service.pools[i].role != WorkerRole::kDecode) continue;
+    all_measured = all_measured && models[i].transfer;
+    if (!models[i].transfer) continue;
+    const planner::KvTransferPath path = planner::path_of(*models[i].transfer, link.kv_bytes_per_token);
+    measured = measured ? planner::slower_of(*measured, path) : path;
   }
+  if (!service.link.bandwidth_bytes_per_s && !all_measured && !(network.bandwidth_bytes_per_s > 0)) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: {}cluster.link.bandwidthGBps: missing, and the catalog knows no network of these accelerators",
+                    scenario.source, service.pools.front().line, service.prefix)};
+  }
+  planner::KvTransferPath path = measured.value_or(network);
+  if (measured && !all_measured) path = planner::slower_of(*measured, network);
+  const char* origin = !measured      ? "the slower side's network"
+                       : all_measured ? "as it was measured"
+                                      : "the slower of what was measured and the network";
   if (!service.link.bandwidth_bytes_per_s) {
-    if (!(bandwidth > 0)) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}:{}: {}cluster.link.bandwidthGBps: missing, and the catalog knows no network of these accelerators",
-                      scenario.source, service.pools.front().line, service.prefix)};
-    }
-    service.link.bandwidth_bytes_per_s = bandwidth;
+    service.link.bandwidth_bytes_per_s = path.bandwidth_bytes_per_s;
     scenario.defaults.push_back(
-        fmt::format("{}cluster.link.bandwidthGBps: {:.6g} (the slower side's network)", service.prefix, bandwidth / 1e9));
+        fmt::format("{}cluster.link.bandwidthGBps: {:.6g} ({})", service.prefix, path.bandwidth_bytes_per_s / 1e9, origin));
   }
   if (!service.link.latency_s) {
-    service.link.latency_s = latency_s;
-    scenario.defaults.push_back(service.prefix + "cluster.link.latency: " + duration_text(latency_s));
+    service.link.latency_s = path.latency_s;
+    scenario.defaults.push_back(fmt::format("{}cluster.link.latency: {}{}", service.prefix, duration_text(path.latency_s),
+                                            measured ? fmt::format(" ({})", origin) : ""));
   }
   link.path.bandwidth_bytes_per_s = *service.link.bandwidth_bytes_per_s;
   link.path.latency_s = *service.link.latency_s;
   link.path.layers = service.link.layer_wise ? shape.layers : 0;
-  link.kv_bytes_per_token = planner::kv_bytes_per_token(shape);
   return link;
 }
 
@@ -152,7 +177,7 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
     WINDLASS_ASSIGN_OR_RETURN(made.reference, worker_model(scenario.source, service, made.shape, texts, reference->accelerator,
                                                            reference->gpus_per_worker, "slowdownReference", reference->line));
   }
-  WINDLASS_ASSIGN_OR_RETURN(made.link, kv_link(scenario, service, made.shape));
+  WINDLASS_ASSIGN_OR_RETURN(made.link, kv_link(scenario, service, made.shape, made.models));
   return made;
 }
 

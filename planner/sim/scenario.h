@@ -104,7 +104,7 @@ struct ScenarioStart {
 };
 
 struct ScenarioLink {
-  std::optional<double> bandwidth_bytes_per_s;  // none: the slower side's network
+  std::optional<double> bandwidth_bytes_per_s;  // none: as measured, or the slower side's network
   std::optional<double> latency_s;
   bool layer_wise = false;
 };

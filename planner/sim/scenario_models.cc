@@ -230,6 +230,7 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   }
   WorkerModel worker;
   worker.fitted = profile.has_value();
+  if (profile) worker.transfer = profile->transfer;
   worker.model = std::move(built).value();
   // What the model knows better than the catalog, unless the scenario says otherwise.
   worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));

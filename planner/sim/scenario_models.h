@@ -3,9 +3,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "planner/perf/iteration_model.h"
+#include "planner/perf/transfer_times.h"
 #include "planner/sim/scenario.h"
 
 namespace windlass::sim {
@@ -15,8 +17,9 @@ using ScenarioTexts = std::map<std::string, std::string>;  // by path as in the 
 struct WorkerModel {
   std::shared_ptr<const planner::IterationModel> model;
   double kv_capacity_tokens = 0;
-  bool fitted = false;  // from a PerformanceProfile
-  std::string basis;    // for people: "profile perf_model.csv: bloom-176b, h100-80gb, TP 8; KV cache of 94208 tokens"
+  bool fitted = false;                                // from a PerformanceProfile
+  std::optional<planner::MeasuredTransfer> transfer;  // as the PerformanceProfile says
+  std::string basis;  // for people: "profile perf_model.csv: bloom-176b, h100-80gb, TP 8; KV cache of 94208 tokens"
 };
 
 // `source` is the scenario's; `field` and `line` say who asks: "cluster.pools[0]". Errors name the latency file, or

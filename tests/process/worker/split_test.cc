@@ -1,5 +1,8 @@
 // Two real workers for one request: one computes the prompt, the other answers
 // (docs/decisions/2026-11-22-kv-is-pulled.md). The test plays the gateway.
+#include <fstream>
+#include <iterator>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -256,7 +259,8 @@ TEST_F(Split, RolesRefuseAndChange) {
 }
 
 // Given a pair and `windlass profile` with both, each prompt size is pulled as often as cells are repeated, and once before;
-// what bandwidth and latency that comes to is told beside the table. Nothing stays held.
+// what bandwidth and latency that comes to is told beside the table and stands in the profile, which is valid. Nothing stays
+// held.
 TEST_F(Split, TransfersAreProfiled) {
   const std::string url = "http://127.0.0.1:";
   const auto output = folder_ / "profile.yaml";
@@ -265,8 +269,17 @@ TEST_F(Split, TransfersAreProfiled) {
                    "16,400,40", "--batches", "1,2", "--repeats", "2", "--max-tokens", "6", "-o", output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
-  EXPECT_THAT(profile.log(), ::testing::ContainsRegex("transfers of keys and values: 6 of [0-9.]+ to [0-9.]+ MB: bandwidthGBps "
-                                                      "[0-9.]+, latency [0-9.e-]+ ms"));
+  EXPECT_THAT(profile.log(),
+              ::testing::ContainsRegex("transfers of keys and values: 6 of [0-9.]+ to [0-9.]+ MB: [0-9.e+-]+ GB/s, "
+                                       "latency [0-9.e-]+ ms, [0-9.e+]+ bytes a token"));
+  std::ifstream file(output);
+  const std::string yaml(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(yaml,
+              ::testing::ContainsRegex("transfer:\n *bandwidthBytesPerSecond: \"[0-9.e+]+\"\n *bytesPerToken: \"[0-9.]+\"\n"
+                                       " *latencySeconds: \"[0-9.e-]+\"\n *samples: 6\n"));
+  Process validate({std::string(WINDLASS_BINARY_DIR) + "/windlass", "validate", "-f", output.string()},
+                   folder_ / "validate.log");
+  EXPECT_EQ(validate.wait(), 0) << validate.log();
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 7);
   EXPECT_TRUE(eventually([&] { return metric_of(prefill_port_, "windlass_worker_prompts_held") == 0; }));
 }

@@ -87,6 +87,7 @@ class Maker {
     out.spec.gpus_per_worker = 4;
     out.spec.pipeline_parallel = coin() ? 2 : 1;
     if (coin()) out.spec.kv_capacity_tokens = 1 + below(1000000);
+    if (coin()) out.spec.transfer = {1 + below(1000000) / 7.0, below(100) / 7e3, coin() ? 1 + below(9000) / 3.0 : 0, below(90)};
     if (coin()) out.spec.source = {"samples.csv", "SplitwiseCSV", below(1000), below(10)};
     const auto fraction = [&] { return static_cast<double>(random_() % 1000003) / 7e6; };
     const auto phase = [&] {
@@ -200,6 +201,7 @@ TEST(RoundTrip, PerformanceProfiles) {
     EXPECT_TRUE(std::get<planner::FittedLines>(back.spec.fit) == std::get<planner::FittedLines>(profile.spec.fit))
         << "seed " << seed;
     EXPECT_EQ(back.spec.errors, profile.spec.errors) << "seed " << seed;
+    EXPECT_EQ(back.spec.transfer, profile.spec.transfer) << "seed " << seed;
   }
 }
 

@@ -64,6 +64,41 @@ TEST(StrategyPlan, PlansAModelService) {
   EXPECT_EQ(nlohmann::json::parse(outcome.out).at("strategy"), "vidur");
 }
 
+// Given a ModelService and a PerformanceProfile that measured transfers to its workers, under the catalog's name of the
+// accelerator, expect DistServe's reasons to count with them.
+TEST(StrategyPlan, TransfersAreThoseOfAProfile) {
+  const std::string profile = written("transfers.yaml", R"(apiVersion: windlass.dev/v1alpha1
+kind: PerformanceProfile
+metadata: {name: p}
+spec:
+  model: {name: llama3-8b}
+  accelerator: h100-80gb
+  gpusPerWorker: 1
+  transfer: {bandwidthBytesPerSecond: "1e+09", latencySeconds: "3"}
+  fit:
+    type: Linear
+    linear:
+      form: Aladdin
+      prefill:
+        constantSeconds: "0.01"
+        secondsPerToken: "0.0001"
+        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
+      decode:
+        constantSeconds: "0.01"
+        secondsPerToken: "0.0001"
+        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
+)");
+  const auto reasons = [](const std::vector<std::string>& files) {
+    std::vector<std::string> arguments = {"plan", "--strategy", "distserve", "--rate", "2", "--time-limit", "5s", "-o", "json"};
+    for (const std::string& file : files) arguments.insert(arguments.end(), {"-f", file});
+    const Outcome outcome = run(arguments);
+    EXPECT_THAT(outcome.code, testing::AnyOf(kDone, kInfeasible)) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_THAT(reasons({kService, profile}), HasSubstr("takes 3.13e+03 ms from node to node"));
+  EXPECT_THAT(reasons({kService}), testing::Not(HasSubstr("takes 3.13e+03 ms")));
+}
+
 // Given an objective that nothing meets, expect exit code 3, the nearest plan, and what it misses.
 TEST(StrategyPlan, InfeasibleIsThree) {
   const Outcome outcome =

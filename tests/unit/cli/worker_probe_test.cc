@@ -57,21 +57,28 @@ TEST(WorkerProbe, KvCapacity) {
 }
 
 // Given transfers that follow a line, that line; where it would cross below 0, one through 0; of one size, or where larger ones
-// took no longer, the mean rate.
+// took no longer, the mean rate. Bytes of a token are those of the samples that tell their tokens.
 TEST(WorkerProbe, TheLineThroughTransfers) {
   std::vector<TransferSample> samples;
-  for (const double bytes : {1e6, 2e6, 2e6, 8e6}) samples.push_back({bytes, 3e-3 + bytes / 2e9});
-  const TransferLine line = fit_transfers(samples);
+  for (const double bytes : {1e6, 2e6, 2e6, 8e6}) samples.push_back({bytes, 3e-3 + bytes / 2e9, bytes / 512});
+  samples.back().tokens = 0;
+  const planner::MeasuredTransfer line = fit_transfers(samples);
   EXPECT_NEAR(line.bandwidth_bytes_per_s, 2e9, 1);
   EXPECT_NEAR(line.latency_s, 3e-3, 1e-12);
-  EXPECT_THAT(to_text(line, samples), HasSubstr("4 of 1 to 8 MB: bandwidthGBps 2, latency 3 ms"));
-  const TransferLine steep = fit_transfers({{1e6, 1e-3}, {2e6, 4e-3}});
+  EXPECT_NEAR(line.bytes_per_token, 512, 1e-9);
+  EXPECT_EQ(line.samples, 4);
+  EXPECT_THAT(to_text(line, samples), HasSubstr("4 of 1 to 8 MB: 2 GB/s, latency 3 ms, 512 bytes a token"));
+  const planner::MeasuredTransfer steep = fit_transfers({{1e6, 1e-3}, {2e6, 4e-3}});
   EXPECT_EQ(steep.latency_s, 0);
+  EXPECT_EQ(steep.bytes_per_token, 0);
   EXPECT_NEAR(steep.bandwidth_bytes_per_s, 5e12 / 9e3, 1);
-  for (const auto& odd : {std::vector<TransferSample>{{1e6, 1e-3}, {1e6, 3e-3}}, {{1e6, 3e-3}, {1.5e6, 2e-3}}, {{5e6, 1e-2}}}) {
-    const TransferLine mean = fit_transfers(odd);
+  for (const auto& odd : {std::vector<TransferSample>{{1e6, 1e-3}, {1e6, 3e-3}},
+                          {{1e6, 3e-3}, {1.5e6, 2e-3}},
+                          {{5e6, 1e-2}},
+                          {{1e6, 4e-3}, {3e6, 4e-3 + 1e-10}}}) {
+    const planner::MeasuredTransfer mean = fit_transfers(odd);
     EXPECT_EQ(mean.latency_s, 0);
-    EXPECT_NEAR(mean.bandwidth_bytes_per_s, 5e8, 1e-3);
+    EXPECT_NEAR(mean.bandwidth_bytes_per_s, 5e8, 10);
   }
 }
 

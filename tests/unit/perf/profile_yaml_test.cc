@@ -45,15 +45,18 @@ void expect_equal_but_fit(const PerformanceProfile& a, const PerformanceProfile&
   EXPECT_EQ(a.source, b.source);
   EXPECT_EQ(a.folds, b.folds);
   EXPECT_EQ(a.errors.size(), b.errors.size());
+  EXPECT_EQ(a.transfer, b.transfer);
 }
 
-// Given lines of both forms fitted on noisy rows: the same coefficients, ranges and predictions.
+// Given lines of both forms fitted on noisy rows: the same coefficients, ranges, transfers and predictions.
 TEST(ProfileYaml, LinesComeBackExactly) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto profile = fit_lines(made_rows(seed, 0.2), kKey, seed % 2 == 0 ? LinearForm::kAladdin : LinearForm::kHuawei);
     ASSERT_TRUE(profile.ok()) << profile.error().message;
     profile->source.file = "rows.csv";
     if (seed % 3 == 0) profile->kv_capacity_tokens = 70'000 + static_cast<double>(seed);
+    if (seed % 4 == 1) profile->transfer = {1e9 / 3 * static_cast<double>(seed), 1e-3 / 7, 131072.5, 18};
+    if (seed % 4 == 2) profile->transfer = {2e9, 0, 0, 0};
     const PerformanceProfile back = read_back(*profile);
     expect_equal_but_fit(*profile, back);
     EXPECT_EQ(std::get<FittedLines>(profile->fit), std::get<FittedLines>(back.fit)) << "seed " << seed;
@@ -134,6 +137,7 @@ spec:
   model: {name: tiny}
   accelerator: h100-80gb
   gpusPerWorker: 2
+  transfer: {bandwidthBytesPerSecond: "2e+09", bytesPerToken: "512", samples: 6}
   fit:
     type: Profile
     profile:
@@ -156,15 +160,23 @@ spec:
            Case{"gpusPerWorker: 2", "gpusPerWorker: 2\n  pipelineParallel: 4",
                 "spec.pipelineParallel: found 4, allowed is a divisor"},
            Case{"gpusPerWorker: 2", "gpusPerWorker: 2\n  speed: 4", "p.yaml:8: spec.speed"},
-           Case{"type: Profile", "type: Forest", "p.yaml:9: spec.fit.type: found 'Forest', allowed"},
-           Case{"type: Profile", "type: Linear", "p.yaml:11: spec.fit.profile: belongs to type Profile, found Linear"},
-           Case{"reading: BatchShape", "reading: Both", "p.yaml:11: spec.fit.profile.reading: found 'Both'"},
+           Case{"type: Profile", "type: Forest", "p.yaml:10: spec.fit.type: found 'Forest', allowed"},
+           Case{"type: Profile", "type: Linear", "p.yaml:12: spec.fit.profile: belongs to type Profile, found Linear"},
+           Case{"reading: BatchShape", "reading: Both", "p.yaml:12: spec.fit.profile.reading: found 'Both'"},
            Case{"\"0.1\"", "0.1",
-                "p.yaml:13: spec.fit.profile.points[0].promptSeconds: found '0.1', allowed is a quoted decimal"},
+                "p.yaml:14: spec.fit.profile.points[0].promptSeconds: found '0.1', allowed is a quoted decimal"},
            Case{"\"0.1\"", "\"-0.1\"", "points[0].promptSeconds: found the text '-0.1', allowed is a quoted decimal"},
            Case{"\"0.1\"", "\"fast\"", "points[0].promptSeconds: found the text 'fast'"},
            Case{"promptTokens: 512", "promptTokens: 0.5", "points[0].promptTokens: found '0.5'"},
            Case{", tokenSeconds: \"0.02\"", "", "points[0].tokenSeconds"},
+           Case{"bandwidthBytesPerSecond: \"2e+09\", ", "", "p.yaml:8: spec.transfer.bandwidthBytesPerSecond: missing"},
+           Case{"\"2e+09\"", "2e+09", "p.yaml:8: spec.transfer.bandwidthBytesPerSecond: found '2e+09', allowed is a quoted"},
+           Case{"\"2e+09\"", "\"0\"",
+                "bandwidthBytesPerSecond: found the text '0', allowed is a quoted decimal from 1 to 1e+15"},
+           Case{"\"512\"", "\"512\", latencySeconds: \"-1\"", "spec.transfer.latencySeconds: found the text '-1', allowed"},
+           Case{"\"512\"", "\"0\"", "spec.transfer.bytesPerToken: found the text '0', allowed is a quoted decimal from 1"},
+           Case{"samples: 6", "samples: 0", "spec.transfer.samples: found '0', allowed is a whole number from 1"},
+           Case{"samples: 6", "latency: 6", "p.yaml:8: spec.transfer.latency"},
        }) {
     std::string text = good;
     const std::size_t at = text.find(one.from);

@@ -67,6 +67,24 @@ TEST(TransferTimes, SplitwiseFigure14) {
   EXPECT_EQ(kv_transfer_after_prefill_s(path, 512, kv_bytes, prefill_s(512)), kv_transfer_s(path, 512, kv_bytes));
 }
 
+// Given transfers whose values travel as FP32 for a cache of BF16: in bytes of the cache half of the bandwidth, so that a
+// prompt takes as long as was measured; where the bytes of a token are not known, they are the cache's.
+TEST(TransferTimes, WhatWasMeasuredInBytesOfTheCache) {
+  const MeasuredTransfer measured{2e9, 3e-3, 1000, 9};
+  const KvTransferPath path = path_of(measured, 500);
+  EXPECT_EQ(path, (KvTransferPath{1e9, 3e-3, 0, 0}));
+  EXPECT_DOUBLE_EQ(kv_transfer_s(path, 4000, 500), 3e-3 + 4000 * 1000 / 2e9);
+  EXPECT_EQ(path_of({2e9, 3e-3, 0, 9}, 500).bandwidth_bytes_per_s, 2e9);
+}
+
+// Given two paths: the lower bandwidth, 0 being none, and the higher latency; layers stay the first one's.
+TEST(TransferTimes, TheSlowerOfTwoPaths) {
+  EXPECT_EQ(slower_of({1e9, 1e-3, 4, 2e-3}, {2e9, 3e-3, 0, 0}), (KvTransferPath{1e9, 3e-3, 4, 2e-3}));
+  EXPECT_EQ(slower_of({2e9, 3e-3, 0, 0}, {1e9, 1e-3, 4, 2e-3}), (KvTransferPath{1e9, 3e-3, 0, 0}));
+  EXPECT_EQ(slower_of({0, 0, 0, 0}, {5e9, 0, 0, 0}).bandwidth_bytes_per_s, 5e9);
+  EXPECT_EQ(slower_of({5e9, 0, 0, 0}, {0, 0, 0, 0}).bandwidth_bytes_per_s, 5e9);
+}
+
 // Given 140 GB over four GPUs: a disk is shared by all, PCIe is not; the narrower decides, and the start comes on top.
 TEST(TransferTimes, WeightsComeByTheNarrowestWay) {
   EXPECT_DOUBLE_EQ(load_s({2e9, 25e9, 20}, 35e9, 4), 20 + 70);

@@ -68,6 +68,7 @@ Snapshot example() {
   service.scaling.tolerance = 0.25;
   service.starts = StartTimes{75.5, 9};
   service.corrections = {{"h100", 1, 1.25, 0.002, 0.75, -0.001, 480, 0.07}};
+  service.transfers = {{"l4", 2, {1.5e9, 0.002, 1024, 12}}};
   service.refused = CreationRefusal{"QuotaExceeded", "exceeded quota: gpus", 5030};
   service.memory = full_memory();
   snapshot.services = {service};
@@ -106,6 +107,11 @@ TEST(SnapshotJson, NamesEveryMistake) {
       {with("\"scaleUpMaxPerMinute\":4", "\"scaleUpMaxPerMinute\":0"), "services[0].scaling.scaleUpMaxPerMinute: found 0"},
       {with("\"p90S\":75.5", "\"p90\":75.5"), "services[0].starts.p90S: missing"},
       {with("\"samples\":480", "\"samples\":-1"), "services[0].corrections[0].samples: found -1"},
+      {with("\"bandwidthBytesPerS\":1500000000.0", "\"bandwidthBytesPerS\":0"),
+       "services[0].transfers[0].bandwidthBytesPerS: found 0.0, must be greater than 0"},
+      {with("\"latencyS\":0.002", "\"latencyS\":-1"), "services[0].transfers[0].latencyS: found -1.0, must be at least 0"},
+      {with("\"bytesPerToken\":1024", "\"bytesPerToken\":-1024"), "services[0].transfers[0].bytesPerToken: found -1024.0"},
+      {with("\"samples\":12", "\"sample\":12"), "services[0].transfers[0].samples: missing"},
       {with("\"untilS\":5030", "\"until\":5030"), "services[0].refused.untilS: missing"},
       {with("\"direction\":\"Down\"", "\"direction\":\"Left\""),
        "services[0].memory.lastChange.direction: found \"Left\", must be one of Up, Down"},

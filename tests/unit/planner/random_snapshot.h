@@ -187,6 +187,12 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   // Draws of its own, so that the other services are what they were without it.
   Rng split(static_cast<std::uint64_t>(snapshot.now_s * 1000) + static_cast<std::uint64_t>(index), "split");
   if (chance(split, 0.25)) random_split(split, snapshot, service);
+  if (chance(split, 0.25)) {
+    service.transfers.push_back(
+        {snapshot.accelerators.front().spec.name,
+         1 << between(split, 0, 2),
+         {split.uniform(1, 1e11), split.uniform(0, 0.1), split.uniform(0, 1e6), between(split, 0, 99)}});
+  }
   return service;
 }
 

@@ -192,6 +192,26 @@ TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameIsItsClasss) {
   EXPECT_EQ(corrections[0].accelerator, "nvidia-h100");
 }
 
+// Given profiles of the service's model that measured transfers, one of its namespace under the catalog's name of an
+// accelerator and a second one of the same worker, and one of another model; plans know the first from the first step on.
+TEST_F(BrokenObjects, TransfersAreThoseOfItsProfiles) {
+  using namespace kube::resources;
+  api_.seed_object(service("good"));
+  api_.seed_object(accelerator("nvidia-h100"));
+  double bandwidth = 1e9;
+  for (const auto& [name, model] : {std::pair("mine", "llama3-8b"), {"mine-too", "llama3-8b"}, {"other", "qwen2-7b"}}) {
+    json one = profile(name, model);
+    one["spec"]["transfer"] = {{"bandwidthBytesPerSecond", std::to_string(bandwidth)}, {"latencySeconds", "0.002"}};
+    api_.seed_object(one);
+    bandwidth *= 2;
+  }
+  api_.seed_object(profile("plain", "llama3-8b"));
+  run(1);
+  ASSERT_TRUE(core_.last_snapshot());
+  const std::vector<planner::TransferToWorker> expected = {{"nvidia-h100", 1, {1e9, 0.002, 0, 0}}};
+  EXPECT_EQ(core_.last_snapshot()->services.at(0).transfers, expected);
+}
+
 // Given an API server that refuses every status of one service; the loop goes on, and tries again every few seconds, not at
 // every step. Once it is allowed, the status is written.
 TEST_F(BrokenObjects, ARefusedStatusIsTriedSeldom) {

@@ -166,6 +166,29 @@ TEST(SplitQuestions, ClassesThatComeAndGo) {
   EXPECT_TRUE(questions.advise(at));
 }
 
+// Given transfers that are measured, and measured anew; it is asked again with them, and the answer stands until there is a new
+// one. What was measured of a class that it may not use is nothing to it.
+TEST(SplitQuestions, TransfersThatAreMeasured) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  settle(questions, at);
+  at.services[0].transfers = {{"l4", 1, {1e9, 0, 0, 9}}};
+  EXPECT_FALSE(questions.advise(at));
+  for (const double bandwidth : {1e9, 2e9}) {
+    at.services[0].transfers = {{"a100", 1, {bandwidth, 0, 0, 9}}};
+    EXPECT_TRUE(questions.advise(at));
+    EXPECT_EQ(at.services[0].split, advice()) << "until there is a new one";
+    const auto question = questions.next();
+    ASSERT_TRUE(question);
+    EXPECT_EQ(question->service.transfers, at.services[0].transfers);
+    questions.answer(*question, advice("a100", "a100"));
+    EXPECT_FALSE(questions.advise(at));
+    EXPECT_EQ(at.services[0].split, advice("a100", "a100"));
+    at.services[0].slo.ttft_s += 1;  // another spec, for the answer by hand
+    settle(questions, at);
+  }
+}
+
 // Given a service that may use one class alone; that others come and go is nothing to it, also where no split held.
 TEST(SplitQuestions, ClassesThatItMayNotUse) {
   SplitQuestions questions;

@@ -169,8 +169,8 @@ TEST(DistServe, LooserIsNeverWorse) {
   }
 }
 
-// Given a network between nodes that is fast, slow, and slow with nothing that fits a node beside another, expect Algorithm 1,
-// 2 and 1; given one node, Algorithm 1 with caches inside the node; each with its reason.
+// Given a network between nodes that is fast, slow, slow but measured as fast, and slow with nothing that fits a node beside
+// another, expect Algorithm 1, 2, 1 and 1; given one node, Algorithm 1 with caches inside the node; each with its reason.
 TEST(DistServe, TheNetworkDecides) {
   OwnedProblem owned = small_problem();
   const auto choice = [&] { return distserve_choice(owned.problem, {}, quick(NodeAffinity::kAuto)).value(); };
@@ -181,6 +181,9 @@ TEST(DistServe, TheNetworkDecides) {
   EXPECT_EQ(choice().affinity, NodeAffinity::kLow);
   EXPECT_THAT(choice().why, HasSubstr("low node affinity (Algorithm 2)"));
   EXPECT_TRUE(choice().one.pairs_share_a_node);
+  for (WorkerKind& of : owned.problem.kinds) of.between_nodes = planner::KvTransferPath{100e9, 5e-6, 0, 0};
+  EXPECT_EQ(choice().affinity, NodeAffinity::kHigh) << "as it was measured";
+  for (WorkerKind& of : owned.problem.kinds) of.between_nodes.reset();
   owned.problem.accelerators.front().gpus = 8;
   EXPECT_EQ(choice().affinity, NodeAffinity::kHigh);
   EXPECT_THAT(choice().why, HasSubstr("one node"));

@@ -22,10 +22,11 @@ network: {betweenNodesGBps: 12.5, betweenNodesLatency: 20us, transfer: layerwise
 limits: [{metric: ttft, percentile: 99, most: 2s}]
 )";
 
-Result<PreparedProblem> prepared(std::string text, const std::string& from = "", const std::string& to = "") {
+Result<PreparedProblem> prepared(std::string text, const std::string& from = "", const std::string& to = "",
+                                 const std::map<std::string, std::string>& texts = {}) {
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
   WINDLASS_ASSIGN_OR_RETURN(auto plan, parse_plan_scenario(text, "s.yaml"));
-  return PreparedProblem::make(std::move(plan), {});
+  return PreparedProblem::make(std::move(plan), texts);
 }
 
 std::string refusal(const std::string& from, const std::string& to) {
@@ -64,6 +65,51 @@ TEST(PlanScenario, MakesAProblem) {
   }
   EXPECT_EQ(requests, 50);
   EXPECT_NEAR(last_s, 0.5, 0.25);  // 50 requests at 100 a second
+}
+
+// Given a profile that measured transfers to one kind of worker, expect its paths to be the measured ones, in bytes of the
+// cache, but for what the file says of the network; other kinds have the problem's. What is taken is told.
+TEST(PlanScenario, TakesMeasuredTransfers) {
+  constexpr const char* kProfile = R"(apiVersion: windlass.dev/v1alpha1
+kind: PerformanceProfile
+metadata: {name: p}
+spec:
+  model: {name: llama3.1-8b}
+  accelerator: h100-80gb
+  gpusPerWorker: 2
+  transfer: {bandwidthBytesPerSecond: "4e+09", latencySeconds: "0.002", bytesPerToken: "262144"}
+  fit:
+    type: Linear
+    linear:
+      form: Aladdin
+      prefill:
+        constantSeconds: "0.01"
+        secondsPerToken: "0.0001"
+        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
+      decode:
+        constantSeconds: "0.01"
+        secondsPerToken: "0.0001"
+        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
+)";
+  const auto made =
+      prepared(kScenario, "{source: roofline}", "{source: linear, files: {h100-80gb: p.yaml}}", {{"p.yaml", kProfile}});
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const Problem& problem = made->problem();
+  int measured = 0;
+  for (const WorkerKind& kind : problem.kinds) {
+    if (problem.spec(kind).name != "h100-80gb") {
+      EXPECT_EQ(problem.path_to(kind, true), problem.within_node);
+      EXPECT_EQ(problem.path_to(kind, false), problem.between_nodes);
+      continue;
+    }
+    ++measured;
+    EXPECT_EQ(problem.path_to(kind, true), (planner::KvTransferPath{2e9, 0.002, problem.shape.layers, 0}));
+    EXPECT_EQ(problem.path_to(kind, false), problem.between_nodes) << "as the file says";
+  }
+  EXPECT_EQ(measured, 1);  // the profile's
+  EXPECT_THAT(made->defaults(),
+              testing::Contains("network.withinNodeGBps: 2 to decode workers of h100-80gb-2 (as it was measured)"));
+  EXPECT_THAT(made->defaults(), testing::Not(testing::Contains(HasSubstr("betweenNodesGBps"))));
 }
 
 // Given mistakes that a hurried user makes, expect the line, the field, what was found and what is allowed.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/search/deployment.h"
+#include "planner/search/trial.h"
 #include "tests/unit/search/fixtures.h"
 
 namespace windlass::search {
@@ -78,6 +79,31 @@ TEST(Deployment, AddsUp) {
   const auto room = check_room(problem, deployment);
   ASSERT_FALSE(room.ok());
   EXPECT_THAT(room.error().message, HasSubstr("needs 6 GPUs of h100-80gb, 5 may be used"));
+}
+
+// Given decode workers whose transfers were measured, expect the simulated service to have their path in place of the
+// network's, on one node and between two; of two kinds the slower, a prefill worker's none; and requests that end later for it.
+TEST(Deployment, CachesComeAsWasMeasured) {
+  OwnedProblem owned = make_problem();
+  Problem& problem = owned.problem;
+  Deployment deployment;
+  deployment.pools = {{sim::WorkerRole::kPrefill, 3, 1, {}}, {sim::WorkerRole::kDecode, 4, 1, {}}};
+  const auto path = [&] { return serving_service(problem, deployment).link.path; };
+  const auto end_s = [&] { return try_out(problem, deployment, {1, 200, 1}).value().e2e.mean_s; };
+  problem.kinds[3].within_node = problem.kinds[3].between_nodes = planner::KvTransferPath{1, 1, 0, 0};
+  EXPECT_EQ(path(), problem.between_nodes);
+  const double by_network_s = end_s();
+  const planner::KvTransferPath measured{0.2e9, 2e-3, 0, 0};
+  problem.kinds[4].between_nodes = measured;
+  EXPECT_EQ(path(), measured);
+  EXPECT_GT(end_s(), by_network_s + 0.2);  // some 512 tokens of 128 KiB
+  deployment.pairs_share_a_node = true;
+  EXPECT_EQ(path(), problem.within_node);
+  problem.kinds[4].within_node = planner::KvTransferPath{9e9, 1e-3, 0, 0};
+  deployment.pools.push_back({sim::WorkerRole::kDecode, 0, 1, {}});
+  EXPECT_EQ(path(), (planner::KvTransferPath{9e9, 1e-3, 0, 0}));
+  problem.kinds[0].within_node = planner::KvTransferPath{5e9, 1e-5, 0, 0};
+  EXPECT_EQ(path(), (planner::KvTransferPath{5e9, 1e-3, 0, 0}));
 }
 
 }  // namespace

@@ -104,6 +104,29 @@ TEST(SplitAdvice, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   EXPECT_LE(std::max(advice->prefill.gpus_per_worker, advice->decode.gpus_per_worker), 2);
 }
 
+// Given transfers to workers of one kind that were measured, expect the problem to have them for that kind alone, and where
+// they take longer than the time to a token leaves, an answer whose decode workers are of another.
+TEST(SplitAdvice, CachesComeAsWasMeasured) {
+  planner::Service measured = service();
+  const planner::SplitAdvice before = *split_advice(measured, classes(), Effort{});
+  ASSERT_TRUE(before.holds) << before.why;
+  measured.transfers = {{before.decode.accelerator, before.decode.gpus_per_worker, {1e6, 0.5, 262144, 9}}};
+  const auto made = ServiceProblem::make(measured, classes());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const Problem& problem = made->problem();
+  for (const WorkerKind& kind : problem.kinds) {
+    const bool is_it = problem.spec(kind).name == before.decode.accelerator && kind.gpus() == before.decode.gpus_per_worker;
+    const planner::KvTransferPath slow{0.5e6, 0.5, 0, 0};
+    EXPECT_EQ(problem.path_to(kind, true), is_it ? slow : problem.within_node);
+    EXPECT_EQ(problem.path_to(kind, false), is_it ? slow : problem.between_nodes);
+  }
+  const planner::SplitAdvice after = *split_advice(measured, classes(), Effort{});
+  ASSERT_TRUE(after.holds) << after.why;
+  EXPECT_TRUE(after.decode.accelerator != before.decode.accelerator ||
+              after.decode.gpus_per_worker != before.decode.gpus_per_worker)
+      << after.why;
+}
+
 // Given an objective that nothing holds, expect what each strategy came to; given no class with GPUs, a shape that is not known
 // or no assumed load, expect words or an answer, and no error; given a caller that ends, Cancelled.
 TEST(SplitAdvice, WhatCannotBePlanned) {

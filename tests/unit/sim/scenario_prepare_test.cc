@@ -207,6 +207,45 @@ TEST(ScenarioPrepare, LinkAndMixedPool) {
   EXPECT_EQ(result.kv_transfers, result.requests);
 }
 
+// Given a split service whose decode workers' profile measured transfers: they are the link, in bytes of the cache, told as
+// measured, and the second token comes later than over the network by as much. What the scenario says goes before them; of two
+// decode pools the slower counts, without a measurement by its network; a prefill worker's measurement is of no use.
+TEST(ScenarioPrepare, MeasuredTransfersAreTheLink) {
+  const std::string split =
+      with(with(kSmall, "source: linear", "source: linear, files: {h100-80gb: h.yaml, a100-80gb: a.yaml}"),
+           "  - {accelerator: a100-80gb, gpusPerWorker: 1, workers: 2}",
+           "  - {role: prefill, accelerator: h100-80gb}\n  - {role: decode, accelerator: a100-80gb}");
+  constexpr const char* kSlow = "{bandwidthBytesPerSecond: '2e+09', latencySeconds: '0.003', bytesPerToken: '262144'}";
+  const auto of = [&](const std::string& yaml, const char* prefill, const char* decode) {
+    return prepared(yaml, {{"h.yaml", fitted_profile("h100-80gb", prefill)},
+                           {"a.yaml", fitted_profile("a100-80gb", decode)},
+                           {"l.yaml", fitted_profile("l40s", "")}});
+  };
+  const auto path_of = [](const Result<PreparedScenario>& scenario) {
+    EXPECT_TRUE(scenario.ok()) << scenario.error().message;
+    return scenario->options(1).services[0].link.path;
+  };
+  const auto measured = of(split, "", kSlow), network = of(split, kSlow, "");
+  EXPECT_EQ(path_of(measured), (planner::KvTransferPath{1e9, 0.003, 0, 0}));
+  EXPECT_EQ(path_of(network).bandwidth_bytes_per_s, 25e9);
+  EXPECT_THAT(measured->scenario().defaults, testing::Contains("cluster.link.bandwidthGBps: 1 (as it was measured)"));
+  EXPECT_THAT(measured->scenario().defaults, testing::Contains("cluster.link.latency: 3ms (as it was measured)"));
+  const ServingResult late = run(*measured, 1), soon = run(*network, 1);
+  EXPECT_EQ(late.kv_transfers, late.requests);
+  const double slower_s = 0.003 + 500 * 131072.0 / 1e9 - path_of(network).latency_s - 500 * 131072.0 / 25e9;
+  EXPECT_NEAR(late.e2e.mean_s - soon.e2e.mean_s, slower_s, 0.1 * slower_s);
+  EXPECT_EQ(late.ttft.mean_s, soon.ttft.mean_s);
+
+  const auto said = of(with(split, "cluster:\n", "cluster:\n  link: {bandwidthGBps: 40}\n"), "", kSlow);
+  EXPECT_EQ(path_of(said), (planner::KvTransferPath{40e9, 0.003, 0, 0}));
+  const std::string two = with(with(split, "a.yaml}", "a.yaml, l40s: l.yaml}"), "decode, accelerator: a100-80gb}",
+                               "decode, accelerator: a100-80gb}\n  - {role: decode, accelerator: l40s}");
+  const auto both = of(two, "", "{bandwidthBytesPerSecond: '90e+09', latencySeconds: '0.003'}");
+  EXPECT_LT(path_of(both).bandwidth_bytes_per_s, 90e9);
+  EXPECT_EQ(path_of(both).latency_s, 0.003);
+  EXPECT_THAT(both->scenario().defaults, testing::Contains(HasSubstr("(the slower of what was measured and the network)")));
+}
+
 // Given files that are wrong, or that do not go with the scenario: one line with the file and line, or the scenario's line and
 // field, and what would be right.
 TEST(ScenarioPrepare, MistakesAreNamed) {
