@@ -719,7 +719,7 @@ TEST(CudaMemory, WhatWouldFitIsSaid) {
   EXPECT_THAT(said(12, false), HasSubstr("what would fit: --weights fp8 --max-context-tokens "));
   EXPECT_EQ(said(8, false), "what would fit: --tensor-parallel 4, on GPUs like this one");
   EXPECT_THAT(said(20, false, cuda::Precision::kFp32), HasSubstr("--precision bf16 --max-context-tokens "));
-  EXPECT_EQ(said(2.8, false), "what would fit: --weights fp8 --tensor-parallel 8, on GPUs like this one");
+  EXPECT_EQ(said(2.4, false), "what would fit: --weights fp8 --tensor-parallel 8, on GPUs like this one");
   EXPECT_THAT(said(1, false), HasSubstr("nor --tensor-parallel would fit; some of the model's blocks may (--blocks)"));
   options.kv_blocks = 1 << 20;
   EXPECT_THAT(said(40, true),
