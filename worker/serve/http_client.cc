@@ -33,6 +33,8 @@
 #include <pplx/pplxtasks.h>
 #include <sys/socket.h>
 
+#include "worker/parallel/tcp.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -155,8 +157,7 @@ class HttpClient::Io {
 
   asio::awaitable<error_code> connect(KeptConnection& connection, const std::string& address, Micros patience) {
     const std::size_t colon = address.rfind(':');
-    std::string host = address.substr(0, colon);
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    const std::string host = host_of(address);
     const std::string_view digits = std::string_view(address).substr(std::min(colon, address.size() - 1) + 1);
     std::uint16_t port = 0;
     const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
