@@ -326,11 +326,11 @@ TEST_F(Loop, DestructionTellsWhatIsUntold) {
   gate->allow(5);
   EXPECT_TRUE(gate->all_begun());
   ASSERT_TRUE(loop->submit(greedy({6}, 200), waiting.sink()).ok());
-  // It cannot end before its engine, which waits for the gate.
+  // Loop and gate stand until the sink returns: what releases it comes last and touches neither.
   std::thread releases([&go, &at = *loop, &opens = *gate] {
     while (!at.draining()) std::this_thread::yield();
-    go.set_value();
     opens.allow(1000);
+    go.set_value();
   });
   loop.reset();
   releases.join();
