@@ -131,6 +131,9 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   WINDLASS_RETURN_IF_ERROR(read_chain(flags, raw));
   WINDLASS_RETURN_IF_ERROR(in_range("--max-concurrent", flags.max_concurrent, 1, 1024));
   WINDLASS_RETURN_IF_ERROR(in_range("--threads", flags.threads, 1, 1024));
+  if (flags.pin_threads && flags.backend != "cpu") {
+    return bad(fmt::format("--pin-threads: found with --backend {}, allowed with cpu alone", flags.backend));
+  }
   if (flags.kv_cache_tokens != 0) WINDLASS_RETURN_IF_ERROR(in_range("--kv-cache-tokens", flags.kv_cache_tokens, 1, 1LL << 32U));
   if (flags.max_context_tokens != 0)
     WINDLASS_RETURN_IF_ERROR(in_range("--max-context-tokens", flags.max_context_tokens, 2, 1LL << 28U));
@@ -234,6 +237,10 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads,
                  "threads that compute, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
+  app.add_flag("--pin-threads", serve.pin_threads,
+               "each of them stays on a processor of its own, the first that this process may run on: where the container has "
+               "processors for itself; workers that share theirs would be pinned onto each other (default: the system moves "
+               "them)");
   app.add_option("--weights", raw.weights,
                  "how the layers' matrices are held: fp32 (on a GPU as --precision says); bf16 (not on a GPU), half of that "
                  "and the same numbers "

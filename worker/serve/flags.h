@@ -34,6 +34,7 @@ struct ServeFlags {
   double drain_timeout_s = 1800;
   double request_timeout_s = 0;  // 0: none
   int threads = 1;               // of all ranks together
+  bool pin_threads = false;      // each onto a processor of its own
   WeightFormat weights = WeightFormat::kFp32;
   int tensor_parallel = 1;             // ranks
   int tensor_rank = 0;                 // of this process; others than 0 are started by that one alone

@@ -7,6 +7,7 @@
 
 #include "planner/base/fnv.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/processors.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/cuda_device.h"
 #include "worker/backend/cuda/memory_fit.h"
@@ -34,6 +35,14 @@ struct Shape {
   CpuBackendOptions options;
 };
 
+// Where this rank's threads stay.
+Result<std::vector<int>> pinned_to(const ServeFlags& flags, int threads) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::vector<int> allowed, cpu::allowed_processors());
+  auto processors = cpu::processors_of_rank(allowed, threads, flags.tensor_rank, flags.tensor_parallel);
+  if (!processors.ok()) return processors.error().within("--pin-threads");
+  return processors;
+}
+
 Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange blocks) {
   Shape shape;
   shape.config = std::move(config);
@@ -45,6 +54,9 @@ Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange b
   shape.options.max_context_tokens = shape.sizes.max_context_tokens;
   shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);
   shape.options.blocks = blocks;
+  if (flags.pin_threads) {
+    WINDLASS_ASSIGN_OR_RETURN(shape.options.processors, pinned_to(flags, shape.options.threads));
+  }
   return shape;
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -25,6 +26,7 @@
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/matrix_product.h"
+#include "worker/backend/cpu/processors.h"
 #include "worker/engine/engine.h"
 #include "worker/model/large_memory.h"
 
@@ -43,13 +45,18 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+double median_of(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
 // Of `repeats` runs after one that is not counted.
 double median_s(int repeats, const std::function<void()>& work) {
   work();
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) times.push_back(seconds_of(work));
-  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
-  return times[static_cast<std::size_t>(repeats / 2)];
+  return median_of(std::move(times));
 }
 
 using Lanes = float __attribute__((vector_size(16 * sizeof(float)), aligned(alignof(float)), may_alias));
@@ -221,6 +228,39 @@ class Table {
   std::string rows_;
 };
 
+std::unique_ptr<Backend> backend_or_exit(const ModelConfig& config, std::shared_ptr<const ModelWeights> weights,
+                                         const CpuBackendOptions& options) {
+  auto made = make_cpu_backend(config, std::move(weights), options);
+  if (made.ok()) return std::move(*made);
+  std::cerr << "worker_benchmark: " << made.error().message << '\n';
+  std::exit(1);
+}
+
+// What it takes a sequence alone to decode with threads that stay on their processors, and with threads that the system moves,
+// each step of one after one of the other. Nothing where there are fewer processors than threads.
+void add_pinned(Table& table, const Options& options, const ModelConfig& config,
+                const std::shared_ptr<const ModelWeights>& weights, CpuBackendOptions backend_options) {
+  const auto allowed = cpu::allowed_processors();
+  if (!allowed.ok()) return;
+  const auto processors = cpu::processors_of_rank(*allowed, options.threads, 0, 1);
+  if (!processors.ok()) return;
+  std::cerr << "threads that stay on their processors\n";
+  backend_options.kv_blocks = blocks_for(kContext + 1);
+  const auto moves = backend_or_exit(config, weights, backend_options);
+  backend_options.processors = *processors;
+  const auto stays = backend_or_exit(config, weights, backend_options);
+  Batch moved(*moves, config, 1), pinned(*stays, config, 1);
+  std::vector<double> moved_s, pinned_s;
+  for (int i = 0; i < 4 * options.repeats; ++i) {
+    moved_s.push_back(seconds_of([&] { moved.decode(); }));
+    // Who brings the work stays on a processor, too; so it is nobody else.
+    std::jthread([&] { pinned_s.push_back(seconds_of([&] { pinned.decode(); })); }).join();
+  }
+  const double median_pinned_s = median_of(std::move(pinned_s));
+  table.add_tokens("fp32: decode, batch 1, --pin-threads", median_pinned_s, 1,
+                   fmt::format("{:.3g} of the time without", median_pinned_s / median_of(std::move(moved_s))));
+}
+
 // A model's rows, and how long a step of kMostSequences takes where that is among them.
 double add_model(Table& table, const Options& options, const ModelConfig& config, WeightFormat format) {
   const auto progress = [&](const std::string& what) { std::cerr << to_string(format) << ": " << what << '\n'; };
@@ -231,14 +271,10 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
   backend_options.max_logit_rows = kMostSequences;
   backend_options.max_context_tokens = kContext + 1;
   backend_options.threads = options.threads;
-  ModelWeights weights = testing::random_weights(config, 1, format);
-  const auto weight_bytes = static_cast<double>(bytes_of(weights).held);
-  auto made = make_cpu_backend(config, std::move(weights), backend_options);
-  if (!made.ok()) {
-    std::cerr << "worker_benchmark: " << made.error().message << '\n';
-    std::exit(1);
-  }
-  Backend& backend = **made;
+  const auto weights = std::make_shared<const ModelWeights>(testing::random_weights(config, 1, format));
+  const auto weight_bytes = static_cast<double>(bytes_of(*weights).held);
+  const auto made = backend_or_exit(config, weights, backend_options);
+  Backend& backend = *made;
 
   const double parameters = matrix_parameters(config);
   const auto kv_bytes = static_cast<double>(kContext * kv_bytes_per_token(config, config.layers));
@@ -261,6 +297,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
       2.0 * kContext * kContext * static_cast<double>(config.q_size() * config.layers);  // causal: half of 4
   table.add_tokens(fmt::format("{}: prefill, {} tokens", to_string(format), kContext), prefill_s, kContext,
                    table.of_products(2 * inner * kContext + attention, prefill_s));
+  add_pinned(table, options, config, weights, backend_options);
   return step_s;
 }
 

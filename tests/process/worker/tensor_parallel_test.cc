@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sched.h>
 
 #include "tests/process/worker/worker_process.h"
 
@@ -17,6 +18,7 @@ using nlohmann::json;
 using testing::Answer;
 using testing::ask;
 using testing::Connection;
+using ::testing::ElementsAre;
 using testing::eventually;
 using ::testing::HasSubstr;
 using testing::metric;
@@ -53,6 +55,32 @@ std::optional<pid_t> parent_of(pid_t id) {
   rest >> state >> parent;
   if (state == 'Z' || state == 'X') return std::nullopt;
   return parent;
+}
+
+std::vector<int> allowed_processors() {
+  cpu_set_t mask;
+  std::vector<int> out;
+  if (::sched_getaffinity(0, sizeof(mask), &mask) != 0) return out;
+  for (int each = 0; each < CPU_SETSIZE; ++each) {
+    if (CPU_ISSET(static_cast<std::size_t>(each), &mask)) out.push_back(each);
+  }
+  return out;
+}
+
+// Processors that threads of this process stay on, one for each thread that stays on one.
+std::vector<int> pinned_threads(pid_t id) {
+  std::vector<int> out;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(id) + "/task", error)) {
+    const std::string status = text_of(entry.path() / "status"), name = "Cpus_allowed_list:";
+    const auto at = status.find(name);
+    if (at == std::string::npos) continue;
+    std::istringstream list(status.substr(at + name.size()));
+    std::string processors;
+    list >> processors;
+    if (processors.find_first_of("-,") == std::string::npos) out.push_back(std::stoi(processors));
+  }
+  return out;
 }
 
 std::vector<pid_t> children_of(pid_t parent) {
@@ -215,6 +243,22 @@ TEST_F(TensorParallelWorker, FrozenRankEndsTheWorker) { expect_frozen_rank_ends_
 
 // Given rank 0 killed, nothing is left.
 TEST_F(TensorParallelWorker, NothingOutlivesRankZero) { expect_nothing_outlives_rank_zero(); }
+
+// Given two ranks with a processor each, and an answer that they computed, one thread of each stays on its processor, and no two
+// on the same; given more threads than processors, an error that says how many there are.
+TEST_F(TensorParallelWorker, PinnedRanksShareNoProcessor) {
+  const std::vector<int> allowed = allowed_processors();
+  if (allowed.size() < 2) GTEST_SKIP() << "two processors are needed, found " << allowed.size();
+  in_two_ranks_.insert(in_two_ranks_.end(), {"--threads", "2", "--pin-threads"});
+  const auto worker = start_ranks();
+  EXPECT_EQ(ask(port_, "POST", kCompletions, request().dump()).status, 200);
+  EXPECT_THAT(pinned_threads(worker->id()), ElementsAre(allowed[0]));
+  EXPECT_THAT(pinned_threads(other_), ElementsAre(allowed[1]));
+  Process refused({testing::kProgram, "--model", model().string(), "--port", "1", "--pin-threads", "--threads", "1024"},
+                  folder_ / "refused.log");
+  EXPECT_EQ(refused.wait(), 1);
+  EXPECT_THAT(refused.log(), HasSubstr("--pin-threads: found 1024 threads that compute, allowed is at most"));
+}
 
 // Given weights that cannot be loaded, all ranks end, and the log says why.
 TEST_F(TensorParallelWorker, EndsWhereLoadingFails) {

@@ -31,9 +31,19 @@ TEST(Flags, Defaults) {
   EXPECT_EQ(flags.backend, "cpu");
   EXPECT_EQ(flags.max_concurrent, 8);
   EXPECT_EQ(flags.threads, 1);
+  EXPECT_FALSE(flags.pin_threads);
   EXPECT_EQ(flags.drain_timeout_s, 1800);
   EXPECT_EQ(flags.role, Role::kUnified);
   EXPECT_EQ(flags.request_timeout_s, 0);
+}
+
+// Threads are pinned where that is asked for, and on CPUs alone.
+TEST(Flags, PinnedThreads) {
+  const auto command = parse_flags({"--model=/m", "--port=1", "--threads=4", "--pin-threads"}, "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  EXPECT_TRUE(std::get<ServeFlags>(*command).pin_threads);
+  EXPECT_THAT(flags_error({"--model=/m", "--port=1", "--backend=cuda", "--pin-threads"}),
+              HasSubstr("--pin-threads: found with --backend cuda, allowed with cpu alone"));
 }
 
 // Given a degree of tensor parallelism, it arrives; what the ranks pass to each other is no user's flag.

@@ -1,8 +1,7 @@
-// Products with matrices against sums in double, and their indifference to batches and threads; the team that computes them.
+// Products with matrices against sums in double, and their indifference to batches and threads.
 #include "worker/backend/cpu/matrix_product.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -132,38 +131,6 @@ TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
       }
     }
   }
-}
-
-// Given pieces of any number of parts, one after the other, each part is done once, what the parts wrote is there when run()
-// returns, and members have numbers below the team's size.
-TEST(ThreadTeam, DoesEachPartOnce) {
-  Rng rng(5, "pieces");
-  for (const int size : {1, 2, 5}) {
-    ThreadTeam team(size);
-    ASSERT_EQ(team.size(), size);
-    for (int piece = 0; piece < 500; ++piece) {
-      std::vector<int> done(static_cast<std::size_t>(rng.integer(0, 40)));
-      std::atomic<bool> known_members = true;
-      team.run(static_cast<std::int64_t>(done.size()), [&](std::int64_t part, int member) {
-        ++done[static_cast<std::size_t>(part)];
-        if (member < 0 || member >= size) known_members = false;
-      });
-      ASSERT_EQ(std::count(done.begin(), done.end(), 1), static_cast<std::ptrdiff_t>(done.size()));
-      ASSERT_TRUE(known_members);
-    }
-  }
-}
-
-// Given parts that wait for each other, as many as there are members, all members take part: none sleeps while there is work.
-TEST(ThreadTeam, AllMembersWorkAtOnce) {
-  ThreadTeam team(3);
-  std::atomic<int> here = 0;
-  team.run(3, [&](std::int64_t /*part*/, int /*member*/) {
-    here.fetch_add(1);
-    here.notify_all();
-    for (int seen = here.load(); seen < 3; seen = here.load()) here.wait(seen);
-  });
-  EXPECT_EQ(here.load(), 3);
 }
 
 }  // namespace

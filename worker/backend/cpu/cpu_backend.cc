@@ -82,7 +82,7 @@ class CpuBackend final : public Backend {
         own_cache_(floats(options.group == nullptr ? cpu::KvCache::size(config_, blocks_.size(), options.kv_blocks) : 0)),
         cache_(options.group == nullptr ? cpu::KvCache(config_, blocks_.size(), options.kv_blocks, own_cache_)
                                         : kv_cache_of_rank(config, options, *options.group, slice_.rank)),
-        team_(options.threads) {
+        team_(options.threads, options.processors) {
     const StepSizes sizes = step_sizes(config_, options, slice_.size(config.vocab_size));
     residual_ = floats(sizes.hidden);
     normed_ = floats(sizes.hidden);
@@ -113,6 +113,7 @@ class CpuBackend final : public Backend {
  private:
   [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
                                                    std::int64_t skip) override {
+    team_.enter();
     std::int64_t tokens = 0;
     std::int64_t rows = 0;
     for (const SequenceChunk& chunk : chunks) {

@@ -28,6 +28,7 @@ struct CpuBackendOptions {
   std::int64_t max_logit_rows = 8;        // chunks that want logits, per forward()
   std::int64_t max_context_tokens = 0;    // positions that exist
   int threads = 1;                        // of this backend's team, and of OpenBLAS in the whole process
+  std::vector<int> processors = {};       // where the team's threads stay, one each; empty: wherever the system puts them
   std::optional<BlockRange> blocks = {};  // those of the weights; nullopt: all of the model's
   RankGroup* group = nullptr;             // of rank_group_sizes(); null: there is this rank alone
 };

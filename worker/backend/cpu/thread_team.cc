@@ -2,11 +2,15 @@
 #include "worker/backend/cpu/thread_team.h"
 
 #include <cassert>
+#include <utility>
+
+#include "worker/backend/cpu/processors.h"
 
 namespace windlass::worker::cpu {
 
-ThreadTeam::ThreadTeam(int threads) {
+ThreadTeam::ThreadTeam(int threads, std::vector<int> processors) : processors_(std::move(processors)) {
   assert(threads >= 1);
+  assert(processors_.empty() || processors_.size() == static_cast<std::size_t>(threads));
   try {
     for (int member = 1; member < threads; ++member) {
       threads_.emplace_back([this, member] { serve(member); });
@@ -23,6 +27,10 @@ void ThreadTeam::end() {
   ended_ = true;
   pieces_.fetch_add(1, std::memory_order_release);
   pieces_.notify_all();
+}
+
+void ThreadTeam::enter() {
+  if (!processors_.empty()) stay_on(processors_.front());
 }
 
 void ThreadTeam::share(const Piece& piece) {
@@ -48,6 +56,8 @@ void ThreadTeam::take_parts(int member) noexcept {
 }
 
 void ThreadTeam::serve(int member) noexcept {
+  // Where the system refuses, as after a change of the container's cpuset, the thread computes elsewhere.
+  if (!processors_.empty()) stay_on(processors_[static_cast<std::size_t>(member)]);
   for (std::uint32_t seen = 0;; ++seen) {
     pieces_.wait(seen, std::memory_order_acquire);
     if (ended_) return;

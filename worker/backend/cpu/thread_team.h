@@ -1,7 +1,8 @@
 // ThreadTeam: some threads that do a piece of work together with the one that brings it.
 //
 // The parts of a piece go to whoever is free; which thread does which is open, so results must not depend on it. Between two
-// pieces the threads sleep. One thread at a time brings work, whichever; it may be another one each time.
+// pieces the threads sleep. One thread at a time brings work, whichever; it may be another one each time. With a processor for
+// each member, threads stay where they are put, and the one that brings work where it stands first.
 #pragma once
 
 #include <atomic>
@@ -18,12 +19,18 @@ class ThreadTeam {
  public:
   // So many members, the one that brings work among them. REQUIRES: threads >= 1. Throws std::system_error where the system
   // starts no more threads.
-  explicit ThreadTeam(int threads);
+  explicit ThreadTeam(int threads) : ThreadTeam(threads, {}) {}
+  // Member m stays on processors[m], as far as the system allows it; with none, wherever the system puts it. REQUIRES: none, or
+  // one for each member.
+  ThreadTeam(int threads, std::vector<int> processors);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   [[nodiscard]] int size() const { return 1 + static_cast<int>(threads_.size()); }
+
+  // To be called by who brings work from now on, member 0: puts it onto its processor, where it has one.
+  void enter();
 
   // Calls work(part, member) once for each part from 0 to before `parts`, and returns when all are done: what they wrote is
   // seen by the caller. Parts of one member (0 to before size()) come one after the other. REQUIRES: `work` throws nothing and
@@ -49,6 +56,8 @@ class ThreadTeam {
   void take_parts(int member) noexcept;
   void serve(int member) noexcept;
   void end();
+
+  const std::vector<int> processors_;  // of the members; or none
 
   Piece piece_;
   std::atomic<std::int64_t> next_{0};     // part that nobody has taken
