@@ -49,20 +49,7 @@ inline ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
   ModelConfig config = random_config(rng);
   config.layers = layers;
   config.windows.resize(static_cast<std::size_t>(layers), 0);
-  config.norm_after = config.experts == 0 && rng.uniform() < 0.3;
   return config;
-}
-
-// What a worker with these blocks alone loads.
-inline ModelWeights part_of(const ModelConfig& config, const ModelWeights& all, BlockRange blocks) {
-  ModelWeights part;
-  const bool ends = blocks.end == config.layers;
-  if (blocks.first == 0 || (ends && config.tie_word_embeddings)) part.embedding = all.embedding;
-  if (blocks.first == 0) part.positions = all.positions;
-  part.layers.assign(all.layers.begin() + blocks.first, all.layers.begin() + blocks.end);
-  if (ends) part.final_norm = all.final_norm;
-  if (ends) part.lm_head = all.lm_head;
-  return part;
 }
 
 // Metrics of its own for each worker.

@@ -387,6 +387,7 @@ TEST(CpuBackend, OtherTokensChooseForThemselves) {
     config.experts_per_token = 2;
     config.expert_intermediate_size = 24;
     config.dense_mlp.clear();
+    config.norm_after = false;  // no model with experts has that
     const ModelWeights weights = random_weights(config, seed);
     CpuBackendOptions options;
     options.kv_blocks = 8;

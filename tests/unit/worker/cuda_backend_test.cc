@@ -61,7 +61,7 @@ class CudaBackend : public testing::OnCudaDevice {
   static void expect_logits(std::span<const float> found, const Expected& expected) {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size() && !bf16(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-4) << "logit " << i;
-    ASSERT_LE(relative_difference(found, expected), 0.03);
+    ASSERT_LE(relative_difference(found, expected), 0.04);
   }
   // The length of what they differ by, of what is expected.
   template <typename Expected>
@@ -442,9 +442,12 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
 
 // Given a model in two parts, the first's hidden states make the second give the whole one's logits: prompts and single tokens.
 TEST_P(CudaBackend, PartsOfAModel) {
-  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
     Rng rng(seed, "cuda parts");
     ModelConfig config = random_config(rng, precision());
+    if (seed == 2) config.experts = 0;  // as OPT-350M is arranged
+    if (seed == 2) config.norm_after = true;
+    if (seed == 2) config.embedding_size = 24;
     config.layers = 3;
     config.windows = {0, 9, 0};
     const ModelWeights weights = rounded(random_weights(config, seed));

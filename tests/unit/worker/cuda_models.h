@@ -22,16 +22,7 @@ inline ModelConfig random_config(Rng& rng, cuda::Precision precision) {
 
 // As load_weights() gives them, block by block. REQUIRES: both outlive it.
 inline cuda::WeightSource source_of(const ModelConfig& config, const ModelWeights& weights) {
-  return [&config, &weights](BlockRange blocks) -> Result<ModelWeights> {
-    ModelWeights some;
-    const bool ends = blocks.end == config.layers;
-    if (blocks.first == 0 || (ends && config.tie_word_embeddings)) some.embedding = weights.embedding;
-    if (blocks.first == 0) some.positions = weights.positions;
-    some.layers.assign(weights.layers.begin() + blocks.first, weights.layers.begin() + blocks.end);
-    if (ends) some.final_norm = weights.final_norm;
-    if (ends) some.lm_head = weights.lm_head;
-    return some;
-  };
+  return [&config, &weights](BlockRange blocks) -> Result<ModelWeights> { return part_of(config, weights, blocks); };
 }
 
 // All weights exact in BF16, so that only what is computed with them differs.
@@ -46,6 +37,8 @@ inline ModelWeights rounded(ModelWeights weights) {
     }
   }
   round(weights.embedding);
+  round(weights.project_in);
+  round(weights.project_out);
   round(weights.lm_head);
   return weights;
 }

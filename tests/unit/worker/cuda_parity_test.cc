@@ -115,6 +115,40 @@ TEST_P(CudaParity, LayerNorm) {
   }
 }
 
+// Given a norm in place, what is normed takes the sum's place, not rounded; given rows of it, each is what it was, rounded.
+TEST_P(CudaParity, NormsInPlaceAndRoundedRows) {
+  Rng rng(34, "cuda norm in place");
+  const int rows = 3, hidden = 301;
+  auto residual = random(rng, rows * hidden);
+  const auto bias = random(rng, hidden), weight = random(rng, hidden), shift = random(rng, hidden);
+  const std::vector<std::int32_t> which{2, 0};
+  const OnDevice on_residual = put_plain(residual), on_bias = put_plain(bias), on_weight = put_plain(weight),
+                 on_shift = put_plain(shift), on_which = put_plain(which), out = zeros(rows * hidden), some = zeros(2 * hidden);
+  cuda::NormRows work{on_residual.as<float>(),
+                      on_bias.as<float>(),
+                      on_weight.as<float>(),
+                      on_shift.as<float>(),
+                      nullptr,
+                      out.get(),
+                      rows,
+                      hidden,
+                      1e-5F};
+  work.in_place = true;
+  kernels().norm_rows(stream(), work);
+  cpu::add_bias(bias.data(), residual.data(), rows, hidden);
+  std::vector<float> expected(residual.size());
+  cpu::layer_norm(residual.data(), weight.data(), shift.data(), expected.data(), rows, hidden, 1e-5F);
+  const std::vector<float> normed = get_floats(on_residual, rows * hidden);
+  for (std::size_t i = 0; i < normed.size(); ++i) ASSERT_NEAR(normed[i], expected[i], 1e-5) << i;
+  expect_near(get(out, rows * hidden), normed, 0);
+  kernels().round_rows(stream(), {on_residual.as<float>(), on_which.as<std::int32_t>(), some.get(), 2, hidden});
+  const std::vector<float> all = get(out, rows * hidden), found = get(some, 2 * hidden);
+  for (std::size_t row = 0; row < which.size(); ++row) {
+    const auto from = all.begin() + which[row] * hidden;
+    EXPECT_TRUE(std::equal(from, from + hidden, found.begin() + static_cast<std::ptrdiff_t>(row) * hidden)) << row;
+  }
+}
+
 // Given learned positions, each token's row is its embedding plus that of its position, also where another rank has its id; a
 // bias comes to each row.
 TEST_P(CudaParity, LearnedPositionsAndBias) {

@@ -43,6 +43,7 @@ ModelConfig cut_config(Rng& rng, int ranks, cuda::Precision precision) {
   config.head_dim = 2 * rng.integer(1, 5);
   config.intermediate_size = ranks * rng.integer(3, 9);
   config.expert_intermediate_size = ranks * rng.integer(2, 6);
+  config.embedding_size = 0;  // check_tensor_parallel() allows no other
   return config;
 }
 

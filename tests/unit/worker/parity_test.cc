@@ -116,7 +116,6 @@ TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
 std::string golden_name(const ::testing::TestParamInfo<const char*>& made) { return made.param; }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, Parity, ::testing::ValuesIn(testing::kGoldenModels), golden_name);
-INSTANTIATE_TEST_SUITE_P(CpuAlone, Parity, ::testing::Values("opt_350m"), golden_name);
 
 }  // namespace
 }  // namespace windlass::worker

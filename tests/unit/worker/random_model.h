@@ -58,7 +58,8 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     return made;
   };
   ModelWeights weights;
-  weights.embedding = fill(config.vocab_size * config.hidden_size, 1.5);
+  weights.embedding = fill(config.vocab_size * config.embedding_width(), 1.5);
+  weights.project_in = fill(config.hidden_size * config.embedding_size, s);
   if (config.positions == Positions::kLearned)
     weights.positions = fill((config.max_context_tokens + kLearnedPositionsOffset) * config.hidden_size, 0.5);
   for (std::int64_t i = 0; i < config.layers; ++i) {
@@ -81,8 +82,9 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     }
     weights.layers.push_back(std::move(layer));
   }
-  weights.final_norm = norm();
-  if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.hidden_size, s);
+  if (!config.norm_after) weights.final_norm = norm();
+  weights.project_out = fill(config.embedding_size * config.hidden_size, s);
+  if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.embedding_width(), s);
   return weights;
 }
 
@@ -115,7 +117,23 @@ inline ModelConfig random_config(Rng& rng) {
   if (rng.uniform() < 0.6) {
     for (std::int64_t i = 0; i < config.layers; ++i) config.windows.push_back(rng.uniform() < 0.3 ? 0 : rng.integer(1, 40));
   }
+  config.norm_after = config.experts == 0 && rng.uniform() < 0.3;
+  if (rng.uniform() < 0.2) config.embedding_size = rng.integer(4, 40);
   return config;
+}
+
+// What a worker with these blocks alone has.
+inline ModelWeights part_of(const ModelConfig& config, const ModelWeights& all, BlockRange blocks) {
+  ModelWeights part;
+  const bool begins = blocks.first == 0, ends = blocks.end == config.layers;
+  if (begins || (ends && config.tie_word_embeddings)) part.embedding = all.embedding;
+  if (begins) part.positions = all.positions;
+  if (begins) part.project_in = all.project_in;
+  part.layers.assign(all.layers.begin() + blocks.first, all.layers.begin() + blocks.end);
+  if (ends) part.final_norm = all.final_norm;
+  if (ends) part.project_out = all.project_out;
+  if (ends) part.lm_head = all.lm_head;
+  return part;
 }
 
 inline std::vector<std::int32_t> random_tokens(Rng& rng, const ModelConfig& config, std::int64_t count) {

@@ -147,8 +147,9 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
   const std::int64_t d = config.head_dim;
   std::vector<Row> stream;
   for (const std::int32_t token : tokens) {
-    const auto at = weights.embedding.begin() + token * config.hidden_size;
-    stream.emplace_back(at, at + config.hidden_size);
+    const auto at = weights.embedding.begin() + token * config.embedding_width();
+    stream.emplace_back(at, at + config.embedding_width());
+    if (config.embedding_size > 0) stream.back() = times(weights.project_in, 0, config.hidden_size, stream.back());
     const std::size_t position = stream.size() - 1 + kLearnedPositionsOffset;
     if (config.positions == Positions::kLearned)
       add(stream.back(), weights.positions, position * static_cast<std::size_t>(config.hidden_size));
@@ -160,7 +161,7 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
     std::vector<Row> k;
     std::vector<Row> v;
     for (std::size_t t = 0; t < tokens.size(); ++t) {
-      const Row x = normalised(config, stream[t], layer.attention_norm);
+      const Row x = config.norm_after ? stream[t] : normalised(config, stream[t], layer.attention_norm);
       q.push_back(times(layer.qkv, 0, config.q_size(), x));
       k.push_back(times(layer.qkv, config.q_size(), config.kv_size(), x));
       v.push_back(times(layer.qkv, config.q_size() + config.kv_size(), config.kv_size(), x));
@@ -198,14 +199,18 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
       Row out = times(layer.attention_out, 0, config.hidden_size, mixed);
       add(out, layer.out_bias);
       for (std::size_t i = 0; i < out.size(); ++i) stream[t][i] += out[i];
-      const Row x = normalised(config, stream[t], layer.mlp_norm);
+      if (config.norm_after) stream[t] = normalised(config, stream[t], layer.attention_norm);
+      const Row x = config.norm_after ? stream[t] : normalised(config, stream[t], layer.mlp_norm);
       const Row added = layer.experts.empty() ? mlp(config, layer.mlp, x) : mixture(config, layer, x);
       for (std::size_t i = 0; i < added.size(); ++i) stream[t][i] += added[i];
+      if (config.norm_after) stream[t] = normalised(config, stream[t], layer.mlp_norm);
     }
   }
   std::vector<Row> logits;
-  for (const Row& x : stream) {
-    logits.push_back(times(weights.output_matrix(), 0, config.vocab_size, normalised(config, x, weights.final_norm)));
+  for (Row x : stream) {
+    if (!config.norm_after) x = normalised(config, x, weights.final_norm);
+    if (config.embedding_size > 0) x = times(weights.project_out, 0, config.embedding_size, x);
+    logits.push_back(times(weights.output_matrix(), 0, config.vocab_size, x));
   }
   return logits;
 }

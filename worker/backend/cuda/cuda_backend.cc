@@ -31,8 +31,8 @@ constexpr std::int64_t kMostGraphRows = 256;
 
 // Memory of one forward pass, on the device and pinned.
 struct Working {
-  OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, router_logits, entry_numbers, entry_rows, last, unpacked,
-      activations, row_scales, fp8_products, logits, summaries, partial, partial_stats, batch, cos, sin;
+  OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, router_logits, entry_numbers, entry_rows, last, narrow,
+      rounded, unpacked, activations, row_scales, fp8_products, logits, summaries, partial, partial_stats, batch, cos, sin;
   Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
   Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
 };
@@ -160,6 +160,8 @@ class CudaBackend final : public Backend {
         {&working_.entry_numbers, sizes_.entry_numbers, number},
         {&working_.entry_rows, sizes_.entry_rows, number},
         {&working_.last, sizes_.last, element},
+        {&working_.narrow, sizes_.narrow, number},
+        {&working_.rounded, sizes_.rounded, element},
         {&working_.unpacked, sizes_.unpacked, element},
         {&working_.activations, sizes_.activations, 1},
         {&working_.row_scales, sizes_.row_scales, number},
@@ -368,44 +370,102 @@ class CudaBackend final : public Backend {
 
   // Puts the whole pass on the stream: embedding (where it is here), layers, logits (likewise).
   void start(const PackedBatch& batch, std::int64_t splits, std::int64_t skip, bool marks) {
-    const Kernels& kernels = device_->kernels();
-    const StreamHandle stream = device_->handle(kCompute);
     const auto tokens = static_cast<int>(batch.tokens);
-    const auto hidden = static_cast<int>(config_.hidden_size);
-    auto* residual = working_.residual.as<float>();
-    if (begins()) {
-      const auto first = static_cast<int>(slice_.first(config_.vocab_size));
-      const auto end = static_cast<int>(slice_.end(config_.vocab_size));
-      // The sum over ranks takes positions from one of them.
-      const bool learned = config_.positions == Positions::kLearned && slice_.rank == 0;
-      kernels.embed_tokens(
-          stream, {packed_at<std::int32_t>(batch.ids_at), weights_.embedding.get(), residual, tokens, hidden, first, end,
-                   packed_at<std::int32_t>(batch.positions_at),
-                   learned ? weights_.positions.as<float>() + kLearnedPositionsOffset * config_.hidden_size : nullptr});
-      device_->all_reduce(residual, batch.tokens * config_.hidden_size);  // a token's row is at the one rank that has its id
-    }
+    const std::int64_t hidden = config_.hidden_size;
+    if (begins()) embed(batch);
+    if (config_.norm_after) round(working_.residual, nullptr, tokens, hidden, working_.normed);
     for (std::int64_t i = skip; i < blocks_.size(); ++i) {
       const DeviceLayer& layer = weights_.layers[static_cast<std::size_t>(i)];
-      norm(layer.attention_norm, nullptr, nullptr, tokens, working_.normed);
+      if (!config_.norm_after) norm(layer.attention_norm, nullptr, nullptr, tokens, working_.normed);
       multiply(working_.normed, layer.qkv, working_.qkv, tokens, hidden, config_.q_size() + 2 * config_.kv_size());
       attend(batch, layer, i, splits, marks && slice_.ranks == 1);
       add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
       if (marks && slice_.ranks > 1) device_->set_mark(static_cast<int>(i));  // only now have all ranks written theirs
-      norm(layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens, working_.normed);
+      // What goes into the MLP: normed before it, or after attention.
+      norm(config_.norm_after ? layer.attention_norm : layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens,
+           working_.normed);
       if (layer.router.get() != nullptr) {
         add_experts(layer, packed_at<std::int32_t>(batch.slots_at), tokens);
-        continue;
+      } else {
+        add_mlp(layer, tokens);
       }
-      const std::int64_t width = config_.intermediate_size;
-      multiply(working_.normed, layer.mlp_in, working_.mlp_in, tokens, hidden, config_.mlp_in_size(width));
-      activate(tokens, width, layer.mlp_in_bias.as<float>());
-      add_product(working_.activated, layer.mlp_out, tokens, width);
-      if (const auto* bias = layer.mlp_out_bias.as<float>()) kernels.add_bias(stream, {residual, bias, tokens, hidden});
+      if (config_.norm_after) {
+        norm(layer.mlp_norm, layer.mlp_out_bias.as<float>(), nullptr, tokens, working_.normed);
+      } else if (const auto* bias = layer.mlp_out_bias.as<float>()) {
+        device_->kernels().add_bias(device_->handle(kCompute),
+                                    {working_.residual.as<float>(), bias, tokens, static_cast<int>(hidden)});
+      }
     }
-    if (!ends() || batch.logit_rows == 0) return;
+    if (ends() && batch.logit_rows > 0) give_logits(batch);
+  }
+
+  // residual: the tokens' rows of the embedding, as wide as the layers are, and where positions are learned theirs.
+  void embed(const PackedBatch& batch) {
+    const auto* const learned =  // the sum over ranks takes them from one of them
+        config_.positions == Positions::kLearned && slice_.rank == 0
+            ? weights_.positions.as<float>() + kLearnedPositionsOffset * config_.hidden_size
+            : nullptr;
+    EmbedTokens work{packed_at<std::int32_t>(batch.ids_at),
+                     weights_.embedding.get(),
+                     working_.residual.as<float>(),
+                     static_cast<int>(batch.tokens),
+                     static_cast<int>(config_.hidden_size),
+                     static_cast<int>(slice_.first(config_.vocab_size)),
+                     static_cast<int>(slice_.end(config_.vocab_size)),
+                     packed_at<std::int32_t>(batch.positions_at),
+                     learned};
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
+    if (config_.embedding_size == 0) {
+      kernels.embed_tokens(stream, work);
+      device_->all_reduce(work.residual, batch.tokens * config_.hidden_size);  // a token's row is at the one rank with its id
+      return;
+    }
+    assert(slice_.ranks == 1);  // check_tensor_parallel()
+    EmbedTokens positions = work;
+    positions.end = positions.first;  // of no token the embedding
+    kernels.embed_tokens(stream, positions);
+    work.residual = working_.narrow.as<float>();
+    work.hidden = static_cast<int>(config_.embedding_size);
+    work.learned = nullptr;
+    kernels.embed_tokens(stream, work);
+    round(working_.narrow, nullptr, work.count, config_.embedding_size, working_.rounded);
+    Gemm widen{working_.rounded.get(), weights_.project_in.get(), positions.residual,
+               batch.tokens,           config_.embedding_size,    config_.hidden_size};
+    widen.float_out = widen.accumulate = true;
+    device_->gemm(widen);
+  }
+
+  // residual += the MLP of `normed`, but for its last bias.
+  void add_mlp(const DeviceLayer& layer, std::int64_t tokens) {
+    const std::int64_t width = config_.intermediate_size;
+    multiply(working_.normed, layer.mlp_in, working_.mlp_in, tokens, config_.hidden_size, config_.mlp_in_size(width));
+    activate(tokens, width, layer.mlp_in_bias.as<float>());
+    add_product(working_.activated, layer.mlp_out, tokens, width);
+  }
+
+  // Logits of the rows that want some, and what they are summed up to.
+  void give_logits(const PackedBatch& batch) {
+    const Kernels& kernels = device_->kernels();
+    const StreamHandle stream = device_->handle(kCompute);
     const auto rows = static_cast<int>(batch.logit_rows);
-    norm(weights_.final_norm, nullptr, packed_at<std::int32_t>(batch.logit_rows_at), rows, working_.last);
-    Gemm logits{working_.last.get(), weights_.output_matrix(), working_.logits.get(), rows, hidden, vocab_part()};
+    const auto* const which = packed_at<std::int32_t>(batch.logit_rows_at);
+    if (config_.norm_after) {
+      round(working_.residual, which, rows, config_.hidden_size, working_.last);
+    } else {
+      norm(weights_.final_norm, nullptr, which, rows, working_.last);
+    }
+    const bool projects = config_.embedding_size > 0;
+    if (projects) {
+      device_->gemm({working_.last.get(), weights_.project_out.get(), working_.rounded.get(), rows, config_.hidden_size,
+                     config_.embedding_size});
+    }
+    Gemm logits{projects ? working_.rounded.get() : working_.last.get(),
+                weights_.output_matrix(),
+                working_.logits.get(),
+                rows,
+                config_.embedding_width(),
+                vocab_part()};
     logits.float_out = true;
     device_->gemm(logits);
     auto* const summaries = working_.summaries.as<LogitSummary>();
@@ -490,11 +550,15 @@ class CudaBackend final : public Backend {
     device_->all_reduce(working_.residual.as<float>(), std::int64_t{tokens} * hidden);
   }
 
+  // Where norms come after what they norm (and there are no rows), residual takes what is normed.
   void norm(const DeviceNorm& weights, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
     device_->kernels().norm_rows(
         device_->handle(kCompute),
         {working_.residual.as<float>(), bias, weights.weight.as<float>(), weights.shift.as<float>(), rows, out.get(), count,
-         static_cast<int>(config_.hidden_size), static_cast<float>(config_.norm_eps)});
+         static_cast<int>(config_.hidden_size), static_cast<float>(config_.norm_eps), config_.norm_after});
+  }
+  void round(const OnDevice& x, const std::int32_t* rows, int count, std::int64_t width, const OnDevice& out) {
+    device_->kernels().round_rows(device_->handle(kCompute), {x.as<float>(), rows, out.get(), count, static_cast<int>(width)});
   }
   void multiply(const OnDevice& x, const DeviceMatrix& w, const OnDevice& y, std::int64_t rows, std::int64_t in,
                 std::int64_t out) {

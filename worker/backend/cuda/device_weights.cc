@@ -129,6 +129,7 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
     weights.layers.push_back(std::move(layer));
     if (block == 0) {
       WINDLASS_ASSIGN_OR_RETURN(weights.positions, uploader.floats(host.positions));
+      WINDLASS_ASSIGN_OR_RETURN(weights.project_in, uploader.matrix(host.project_in));
     }
     // With tied matrices the source gives the embedding with the last block too: one is enough.
     if (weights.embedding.get() == nullptr) {
@@ -136,6 +137,7 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
     }
     if (block + 1 == config.layers) {
       WINDLASS_ASSIGN_OR_RETURN(weights.final_norm, uploader.norm(host.final_norm));
+      WINDLASS_ASSIGN_OR_RETURN(weights.project_out, uploader.matrix(host.project_out));
       WINDLASS_ASSIGN_OR_RETURN(weights.lm_head, uploader.matrix(host.lm_head));
     }
   }

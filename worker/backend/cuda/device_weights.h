@@ -29,7 +29,7 @@ struct DeviceLayer {
 };
 
 struct DeviceWeights {
-  OnDevice embedding, positions, lm_head;
+  OnDevice embedding, positions, project_in, project_out, lm_head;
   DeviceNorm final_norm;
   std::vector<DeviceLayer> layers;
 

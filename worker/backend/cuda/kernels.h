@@ -53,8 +53,8 @@ struct EmbedTokens {
 };
 
 // out (count, hidden) = x / rms(x) * weight, row by row; or with a shift LayerNorm: (x - mean(x)) / deviation(x) * weight +
-// shift. x is residual plus bias, where there is one, and then takes residual's place. With `rows` (count) it is residual at
-// those rows and stays what it was; no bias then.
+// shift. x is residual plus bias, where there is one, and then takes residual's place; with `in_place` what is normed takes it.
+// With `rows` (count) it is residual at those rows and stays what it was; neither bias nor in_place then.
 struct NormRows {
   float* residual;           // (any, hidden)
   const float* bias;         // (hidden), or null
@@ -65,6 +65,16 @@ struct NormRows {
   int count;
   int hidden;
   float eps;
+  bool in_place = false;
+};
+
+// out (count, width) = x (any, width), or x at `rows` (count).
+struct RoundRows {
+  const float* x;
+  const std::int32_t* rows;  // or null
+  void* out;
+  int count;
+  int width;
 };
 
 // Of qkv (tokens, heads + 2 kv_heads, head_dim) plus bias: the heads of queries and keys are normed (where there are norms) and
@@ -289,6 +299,7 @@ class Kernels {
   virtual ~Kernels() = default;
   virtual void embed_tokens(StreamHandle stream, const EmbedTokens& work) const = 0;
   virtual void norm_rows(StreamHandle stream, const NormRows& work) const = 0;
+  virtual void round_rows(StreamHandle stream, const RoundRows& work) const = 0;
   virtual void rope_store(StreamHandle stream, const RopeStore& work) const = 0;
   // The combining included.
   virtual void decode_attention(StreamHandle stream, const DecodeAttention& work) const = 0;

@@ -88,6 +88,9 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.entry_numbers = config.experts > 0 ? config.experts + 1 + 4 * entries : 0;
   sizes.entry_rows = entries * config.hidden_size;
   sizes.last = logit_rows * config.hidden_size;
+  const std::int64_t embedded = blocks.first == 0 ? sizes.rows : 0;
+  sizes.narrow = embedded * config.embedding_size;
+  sizes.rounded = std::max(embedded, logit_rows) * config.embedding_size;
   if (options.eight_bits()) {
     for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
       for (const auto& [count, out, in] : layer_matrices(config, layer)) {
@@ -140,16 +143,17 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
       begins && config.positions == Positions::kLearned ? (config.max_context_tokens + kLearnedPositionsOffset) * hidden : 0;
   const std::int64_t tables = (begins ? 1 : 0) + (ends && !(begins && config.tie_word_embeddings) ? 1 : 0);
   MemoryNeed need;
-  need.weights_bytes =
-      layers + tables * slice.size(config.vocab_size) * hidden * element + (layer_floats + norm + positions) * kFloat;
+  const std::int64_t projections = (begins ? 1 : 0) + (ends ? 1 : 0);
+  need.weights_bytes = layers + tables * slice.size(config.vocab_size) * config.embedding_width() * element +
+                       projections * hidden * config.embedding_size * element + (layer_floats + norm + positions) * kFloat;
   need.as_plain_bytes = need.weights_bytes + plain_layers - layers;
   const WorkingSizes sizes = working_sizes(whole, options, slice, multiprocessors);
   need.working_bytes = kFloat * (sizes.residual + sizes.router_logits + sizes.entry_numbers + sizes.entry_rows + sizes.logits +
                                  sizes.summaries + sizes.partial + sizes.partial_stats + 2 * sizes.angles + sizes.batch +
-                                 sizes.kv_copy + sizes.row_scales + sizes.fp8_products) +
+                                 sizes.kv_copy + sizes.row_scales + sizes.fp8_products + sizes.narrow) +
                        sizes.activations +
                        element * (sizes.normed + sizes.qkv + sizes.queries + sizes.mixed + sizes.mlp_in + sizes.activated +
-                                  sizes.last + sizes.unpacked);
+                                  sizes.last + sizes.rounded + sizes.unpacked);
   need.kv_block_bytes = 2 * blocks.size() * kKvBlockTokens * config.kv_heads * padded_dim_of(config.head_dim) * element;
   return need;
 }
@@ -196,13 +200,6 @@ Result<void> check_cuda_model(const ModelConfig& config) {
     if (found <= most) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}: found {}, allowed with --backend cuda is at most {}", name, found, most)};
-  }
-  if (config.norm_after || config.embedding_size > 0) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("do_layer_norm_before and word_embed_proj_dim: found {} and {}, allowed with --backend cuda are true and "
-                    "hidden_size ({})",
-                    !config.norm_after, config.embedding_width(), config.hidden_size)};
   }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,

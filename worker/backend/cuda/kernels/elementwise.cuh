@@ -66,8 +66,19 @@ __global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(NormRows work) {
   }
   const float scale = rsqrtf(sum_over_block(squares, shared.squares) / width + work.eps);
   for (int i = thread; i < work.hidden; i += kRowThreads) {
-    out[i] = from_float<T>((x[i] - mean) * scale * work.weight[i] + (layer_norm ? work.shift[i] : 0.0F));
+    const float normed = (x[i] - mean) * scale * work.weight[i] + (layer_norm ? work.shift[i] : 0.0F);
+    out[i] = from_float<T>(normed);
+    if (work.in_place) x[i] = normed;  // read by this same thread alone
   }
+}
+
+// grid (rows, width / threads)
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) round_rows_kernel(RoundRows work) {
+  const int i = static_cast<int>(blockIdx.y) * kRowThreads + static_cast<int>(threadIdx.x);
+  if (i >= work.width) return;
+  const auto row = static_cast<long long>(work.rows == nullptr ? static_cast<int>(blockIdx.x) : work.rows[blockIdx.x]);
+  static_cast<T*>(work.out)[static_cast<long long>(blockIdx.x) * work.width + i] = from_float<T>(work.x[row * work.width + i]);
 }
 
 // grid (rows, hidden / threads)

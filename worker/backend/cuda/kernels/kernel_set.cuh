@@ -40,6 +40,10 @@ class KernelSet final : public Kernels {
     launch(stream, work.shift == nullptr ? norm_rows_kernel<T, false> : norm_rows_kernel<T, true>,
            dim3(static_cast<unsigned>(work.count)), kRowThreads, sizeof(NormShared), work);
   }
+  void round_rows(StreamHandle stream, const RoundRows& work) const override {
+    const dim3 grid(static_cast<unsigned>(work.count), ceil_div(work.width, kRowThreads));
+    launch(stream, round_rows_kernel<T>, grid, kRowThreads, 0, work);
+  }
   void rope_store(StreamHandle stream, const RopeStore& work) const override {
     const dim3 grid(static_cast<unsigned>(work.tokens), ceil_div(work.heads + 2 * work.kv_heads, kRopeWarps));
     launch(stream, rope_store_kernel<T>, grid, kRopeThreads, 0, work);
