@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tests/free_port.h"
+
 namespace windlass::testing {
 namespace {
 

@@ -221,6 +221,7 @@ void EngineLoop::handle(Inbox& inbox) {
   for (const std::string& session : inbox.taken) ends(engine_.taken(session));
   for (const std::string& session : inbox.abandoned) ends(engine_.abandoned(session));
   for (const Received& each : inbox.received) ends(engine_.received(each.request, each.first));
+  if (!events.empty()) publish_load();  // what is told of an end holds nothing by then
   tell(std::move(events));
 }
 

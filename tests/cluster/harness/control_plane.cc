@@ -11,6 +11,7 @@
 
 #include "tests/cluster/harness/certificates.h"
 #include "tests/cluster/harness/wait.h"
+#include "tests/free_port.h"
 
 namespace windlass::testing {
 namespace {

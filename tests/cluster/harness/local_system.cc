@@ -7,6 +7,7 @@
 
 #include "tests/cluster/harness/http.h"
 #include "tests/cluster/harness/wait.h"
+#include "tests/free_port.h"
 
 namespace windlass::testing {
 namespace {

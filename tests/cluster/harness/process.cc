@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 #include <thread>
 
@@ -217,24 +216,6 @@ TempDir::~TempDir() {
   }
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
-}
-
-int free_port() {
-  static thread_local std::mt19937 random{std::random_device{}()};
-  std::uniform_int_distribution<int> ports(20000, 32000);
-  for (int attempt = 0; attempt < 1000; ++attempt) {
-    const int port = ports(random);
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool free = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    ::close(fd);
-    if (free) return port;
-  }
-  fmt::print(stderr, "no free port between 20000 and 32000 on 127.0.0.1\n");
-  std::abort();
 }
 
 }  // namespace windlass::testing

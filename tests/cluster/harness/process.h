@@ -94,8 +94,4 @@ class TempDir {
   std::string path_;
 };
 
-// A TCP port of 127.0.0.1 that nobody listens on, below the range the kernel hands out by itself, so that it can be had again
-// after a restart.
-[[nodiscard]] int free_port();
-
 }  // namespace windlass::testing

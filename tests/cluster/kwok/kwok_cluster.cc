@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tests/cluster/harness/wait.h"
+#include "tests/free_port.h"
 
 namespace windlass::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "controller/cli/clock.h"
-#include "controller/cli/local_stack.h"
+#include "tests/free_port.h"
 
 namespace windlass::cli {
 namespace {
@@ -47,7 +47,7 @@ LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), tran
       run_program({binaries + "/windlass", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads",
                    "2", "--intermediate", "128", "--max-context", "512", (folder_.path() / "model").string()});
   EXPECT_TRUE(made.ok() && *made == 0) << "windlass model init failed";
-  port_ = free_port().value_or(0);
+  port_ = windlass::free_port();
   setenv(kTagVariable, tag_.c_str(), 1);
   auto up = ChildProcess::start("windlass up",
                                 {binaries + "/windlass", "up", "-f", folder_.file("tiny.yaml", yaml(workers, "Auto")), "--dir",

@@ -21,7 +21,7 @@ class ChainSystem : public worker::testing::Worker {
   static std::string body_of(int i) {
     std::string prompt;
     for (int word = 0; word < 4 + 12 * (i % 5); ++word) prompt += "anchor " + std::to_string(i * 7 + word) + " ";
-    return json{{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 40 + i % 4}, {"temperature", 0}}.dump();
+    return json{{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 80 + i % 4}, {"temperature", 0}}.dump();
   }
   static std::string text_in(const std::string& body) {
     const json whole = json::parse(body, nullptr, false);

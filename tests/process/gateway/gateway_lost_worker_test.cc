@@ -159,7 +159,7 @@ TEST(GatewayLostWorker, ANodeThatIsCutOff) {
   node.cut_off();
   EXPECT_EQ(worker_of(read_message(*client)), "slow");
   EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "recalled"}}), 1);
-  EXPECT_THAT(gateway.log(), HasSubstr("is unreachable"));
+  EXPECT_TRUE(wait_until([&] { return gateway.log().find("is unreachable") != std::string::npos; })) << gateway.log();
   EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
 }
 

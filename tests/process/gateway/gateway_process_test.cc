@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/free_port.h"
 #include "tests/process/gateway/harness.h"
 
 namespace windlass::gateway::testing {
@@ -27,8 +28,7 @@ std::string text_of(const Message& answer) {
 // each time, the client sees one good answer, and the refusals are counted (the one that is gone also by its probe, if that is
 // faster).
 TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
-  int dead_port = 0;
-  { dead_port = FakeServer(named("dead")).port(); }
+  const int dead_port = free_port();
   std::atomic<int> full_calls = 0, draining_calls = 0;
   FakeServer full([&](Connection& connection, const Message&) {
     ++full_calls;
@@ -320,9 +320,7 @@ TEST(Gateway, TheControllerComesAndGoes) {
 
 // Given no controller at all; the gateway is alive and not ready, and requests get 503 with Retry-After at once.
 TEST(Gateway, WithoutAController) {
-  int dead_port = 0;
-  { dead_port = FakeServer(named("dead")).port(); }
-  GatewayProcess gateway({"http://127.0.0.1:" + std::to_string(dead_port)});
+  GatewayProcess gateway({"http://127.0.0.1:" + std::to_string(free_port())});
   ASSERT_TRUE(gateway.started());
   EXPECT_EQ(ask(gateway.admin_port(), get("/health"))->status(), 200);
   EXPECT_FALSE(gateway.ready());

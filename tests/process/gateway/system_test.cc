@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "controller/kube/curl_transport.h"
+#include "tests/free_port.h"
 #include "tests/process/gateway/harness.h"
 #include "tests/unit/kube/test_certificates.h"
 
@@ -30,18 +31,6 @@ using ::testing::Not;
 namespace fs = std::filesystem;
 
 constexpr double kLongS = 60;  // the whole system starts, on a busy machine
-
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ::bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 // examples/tiny.yaml with one worker, in a folder of its own; and the controller that serves it.
 class System {

@@ -8,6 +8,7 @@
 #include "tests/cluster/harness/load.h"
 #include "tests/cluster/harness/process.h"
 #include "tests/cluster/harness/wait.h"
+#include "tests/free_port.h"
 
 namespace windlass::testing {
 namespace {

@@ -21,6 +21,7 @@
 #include "tests/cluster/harness/local_system.h"
 #include "tests/cluster/harness/process.h"
 #include "tests/cluster/harness/wait.h"
+#include "tests/free_port.h"
 
 namespace windlass::testing {
 namespace {

@@ -201,9 +201,9 @@ TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
 // Given a last worker with room for one sequence, a second request is refused while the first runs, gives back what it had
 // reserved before, and is served afterwards.
 TEST_F(ChainOfWorkers, RefusesForWantOfRoom) {
-  const One small = with_blocks("2:3", {"--max-context-tokens", "768", "--kv-cache-tokens", "1000"});
+  const One small = with_blocks("2:3", {"--max-context-tokens", "1600", "--kv-cache-tokens", "1800"});
   json slow = request();
-  slow.update({{"max_tokens", 200}, {"stream", true}, {"ignore_eos", true}});
+  slow.update({{"max_tokens", 1000}, {"stream", true}, {"ignore_eos", true}});
   Connection running(first_.port);
   running.send("POST", "/v1/completions", slow.dump(), through({&second_, &small}));
   ASSERT_TRUE(running.read_until("data: "));
@@ -216,9 +216,9 @@ TEST_F(ChainOfWorkers, RefusesForWantOfRoom) {
   expect_empty({&second_, &small});
   EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &small})).status, 200);
   json longer = request();
-  longer["max_tokens"] = 700;
+  longer["max_tokens"] = 1500;
   EXPECT_THAT(ask(first_.port, "POST", "/v1/completions", longer.dump(), through({&second_, &small})).body,
-              HasSubstr("this worker's --max-context-tokens allow 768"));
+              HasSubstr("this worker's --max-context-tokens allow 1600"));
 }
 
 // Given a last worker that dies while it computes, the requests through it end with an error at once, those through another
@@ -300,7 +300,7 @@ TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
 TEST_F(ChainOfWorkers, AFullFirstWorkerGivesBack) {
   const One first = with_blocks("0:1", {"--max-concurrent", "1"});
   json slow = request();
-  slow.update({{"max_tokens", 300}, {"stream", true}, {"ignore_eos", true}});
+  slow.update({{"max_tokens", 1000}, {"stream", true}, {"ignore_eos", true}});
   std::vector<std::unique_ptr<Connection>> running;
   for (int i = 0; i < 3; ++i) {
     running.push_back(std::make_unique<Connection>(first.port));

@@ -2,27 +2,13 @@
 #include "controller/app/http_server.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "controller/app/clock.h"
 #include "controller/kube/curl_transport.h"
+#include "tests/free_port.h"
 
 namespace windlass::controller {
 namespace {
-
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ::bind(fd, reinterpret_cast<const sockaddr*>(&address), size);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 // Given two gateways that hold an earlier leader's table and ask a standby, which sends them away and then leads; the first
 // table that one of them gets has its part of the slots only, because the other one is known to hold the rest.

@@ -98,7 +98,9 @@ class Mesh {
   // A worker with blocks that begin later.
   ChainStage& add(const std::string& address, BlockRange blocks, std::int64_t kv_blocks, std::int64_t batch = 256,
                   std::int64_t rows = 64) {
-    auto& measured = measured_[address] = std::make_unique<Measured>();
+    auto& measured = measured_[address];
+    if (measured) replaced_.push_back(std::move(measured));  // a call may hold the stage before for a moment more
+    measured = std::make_unique<Measured>();
     const ChainStageOptions options{model, blocks, config.max_context_tokens, batch, rows};
     Worker worker;
     worker.stage =
@@ -200,6 +202,7 @@ class Mesh {
   }
 
   std::map<std::string, std::unique_ptr<Measured>> measured_;
+  std::vector<std::unique_ptr<Measured>> replaced_;
   std::mutex mutex_;
   std::map<std::string, Worker> workers_;
   std::map<std::string, std::string> names_;  // of workers, by loopback_of()

@@ -31,8 +31,11 @@ template <typename Condition>
 bool in_time(const Condition& condition) {
   const SteadyClock clock;
   const double until_s = clock.now_s() + 20;
-  while (!condition() && clock.now_s() < until_s) std::this_thread::yield();
-  return condition();
+  for (;;) {
+    if (condition()) return true;  // which is not asked again: it may do something
+    if (clock.now_s() >= until_s) return false;
+    std::this_thread::yield();
+  }
 }
 
 // A client whose HTTP answers reservations with a port, and everything else with its own name.

@@ -629,7 +629,7 @@ TEST_P(TwoLoops, AndTheThreadsBetween) {
   Threads between(3);
   const auto taken = [&](const std::string& session) { prefill->taken(session); };
   KvStreamClient client;
-  const auto server = KvStreamServer::open("127.0.0.1", [&] {
+  auto server = KvStreamServer::open("127.0.0.1", [&] {
                         return KvSource{{std::shared_ptr<void>(), &exports}, taken};
                       }).value();
   const auto serve = [&](const KvQuestion& question, const std::function<void(Result<KvAnswer>)>& answered) {
@@ -696,7 +696,8 @@ TEST_P(TwoLoops, AndTheThreadsBetween) {
   }
   EXPECT_TRUE(prefill_loop.wait_idle(60));
   EXPECT_TRUE(decode_loop.wait_idle(60));
-  between.finish();  // before the loops that it tells
+  between.finish();  // before the loops that it tells, like the streams
+  server.reset();
 }
 
 // Given texts that are no first token, errors; given one, the same back.
