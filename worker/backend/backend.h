@@ -21,6 +21,9 @@ namespace windlass::worker {
 
 inline constexpr std::int64_t kKvBlockTokens = 16;
 
+// Where memory does not suffice, a shorter one is no advice.
+inline constexpr std::int64_t kLeastAdvisedContext = 256;
+
 [[nodiscard]] constexpr std::int64_t blocks_for(std::int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
 // Some consecutive tokens of one sequence: a piece of its prompt (prefill), or its newest token (decode).

@@ -14,7 +14,6 @@ namespace {
 // process takes more than what is counted: at least what requests, their texts and threads may need.
 constexpr std::int64_t kMarginShare = 20;
 constexpr std::int64_t kLeastMarginBytes = 64'000'000;
-constexpr std::int64_t kLeastContext = 256;  // a shorter one is no advice
 
 double in_gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
@@ -31,7 +30,7 @@ std::int64_t tokens_beside(const HostMemoryNeed& need, const BesideCache& beside
   const std::int64_t margin = std::max(room.bytes / kMarginShare, kLeastMarginBytes);
   const std::int64_t left = room.bytes - margin - beside.step_bytes - beside.weights.bytes(format);
   const std::int64_t tokens = left / need.kv_bytes_per_token / kKvBlockTokens * kKvBlockTokens;
-  return left < 0 || tokens < std::min(kLeastContext, need.max_context_tokens) ? 0 : tokens;
+  return left < 0 || tokens < std::min(kLeastAdvisedContext, need.max_context_tokens) ? 0 : tokens;
 }
 
 // The flags of a KV cache of so many tokens, which may be less than a context.

@@ -9,6 +9,7 @@
 
 #include "planner/search/strategies.h"
 #include "tests/unit/cli/run.h"
+#include "tests/unit/profile_text.h"
 
 namespace windlass::cli {
 namespace {
@@ -67,27 +68,9 @@ TEST(StrategyPlan, PlansAModelService) {
 // Given a ModelService and a PerformanceProfile that measured transfers to its workers, under the catalog's name of the
 // accelerator, expect DistServe's reasons to count with them.
 TEST(StrategyPlan, TransfersAreThoseOfAProfile) {
-  const std::string profile = written("transfers.yaml", R"(apiVersion: windlass.dev/v1alpha1
-kind: PerformanceProfile
-metadata: {name: p}
-spec:
-  model: {name: llama3-8b}
-  accelerator: h100-80gb
-  gpusPerWorker: 1
-  transfer: {bandwidthBytesPerSecond: "1e+09", latencySeconds: "3"}
-  fit:
-    type: Linear
-    linear:
-      form: Aladdin
-      prefill:
-        constantSeconds: "0.01"
-        secondsPerToken: "0.0001"
-        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
-      decode:
-        constantSeconds: "0.01"
-        secondsPerToken: "0.0001"
-        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
-)");
+  const std::string profile =
+      written("transfers.yaml",
+              profile_text("llama3-8b", "h100-80gb", 1, R"({bandwidthBytesPerSecond: "1e+09", latencySeconds: "3"})"));
   const auto reasons = [](const std::vector<std::string>& files) {
     std::vector<std::string> arguments = {"plan", "--strategy", "distserve", "--rate", "2", "--time-limit", "5s", "-o", "json"};
     for (const std::string& file : files) arguments.insert(arguments.end(), {"-f", file});

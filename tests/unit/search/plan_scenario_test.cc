@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/profile_text.h"
+
 namespace windlass::search {
 namespace {
 
@@ -70,29 +72,10 @@ TEST(PlanScenario, MakesAProblem) {
 // Given a profile that measured transfers to one kind of worker, expect its paths to be the measured ones, in bytes of the
 // cache, but for what the file says of the network; other kinds have the problem's. What is taken is told.
 TEST(PlanScenario, TakesMeasuredTransfers) {
-  constexpr const char* kProfile = R"(apiVersion: windlass.dev/v1alpha1
-kind: PerformanceProfile
-metadata: {name: p}
-spec:
-  model: {name: llama3.1-8b}
-  accelerator: h100-80gb
-  gpusPerWorker: 2
-  transfer: {bandwidthBytesPerSecond: "4e+09", latencySeconds: "0.002", bytesPerToken: "262144"}
-  fit:
-    type: Linear
-    linear:
-      form: Aladdin
-      prefill:
-        constantSeconds: "0.01"
-        secondsPerToken: "0.0001"
-        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
-      decode:
-        constantSeconds: "0.01"
-        secondsPerToken: "0.0001"
-        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
-)";
+  const std::string profile = profile_text(
+      "llama3.1-8b", "h100-80gb", 2, R"({bandwidthBytesPerSecond: "4e+09", latencySeconds: "0.002", bytesPerToken: "262144"})");
   const auto made =
-      prepared(kScenario, "{source: roofline}", "{source: linear, files: {h100-80gb: p.yaml}}", {{"p.yaml", kProfile}});
+      prepared(kScenario, "{source: roofline}", "{source: linear, files: {h100-80gb: p.yaml}}", {{"p.yaml", profile}});
   ASSERT_TRUE(made.ok()) << made.error().message;
   const Problem& problem = made->problem();
   int measured = 0;

@@ -5,6 +5,7 @@
 
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
+#include "tests/unit/profile_text.h"
 #include "tests/unit/sim/scenario_text.h"
 
 namespace windlass::sim {
@@ -217,9 +218,9 @@ TEST(ScenarioPrepare, MeasuredTransfersAreTheLink) {
            "  - {role: prefill, accelerator: h100-80gb}\n  - {role: decode, accelerator: a100-80gb}");
   constexpr const char* kSlow = "{bandwidthBytesPerSecond: '2e+09', latencySeconds: '0.003', bytesPerToken: '262144'}";
   const auto of = [&](const std::string& yaml, const char* prefill, const char* decode) {
-    return prepared(yaml, {{"h.yaml", fitted_profile("h100-80gb", prefill)},
-                           {"a.yaml", fitted_profile("a100-80gb", decode)},
-                           {"l.yaml", fitted_profile("l40s", "")}});
+    return prepared(yaml, {{"h.yaml", profile_text("llama3-8b", "h100-80gb", 1, prefill)},
+                           {"a.yaml", profile_text("llama3-8b", "a100-80gb", 1, decode)},
+                           {"l.yaml", profile_text("llama3-8b", "l40s", 1, "")}});
   };
   const auto path_of = [](const Result<PreparedScenario>& scenario) {
     EXPECT_TRUE(scenario.ok()) << scenario.error().message;

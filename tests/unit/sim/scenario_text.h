@@ -69,26 +69,6 @@ llama2-70b,h100-80gb,128,16,64,200,32,2216,8
 llama2-70b,h100-80gb,4096,1,64,400,31,2353,8
 )";
 
-// A PerformanceProfile of llama3-8b on one accelerator; its transfers have 262144 bytes a token, twice those of the cache.
-inline std::string fitted_profile(const std::string& accelerator, const std::string& transfer) {
-  return "apiVersion: windlass.dev/v1alpha1\nkind: PerformanceProfile\nmetadata: {name: p}\nspec:\n  model: {name: llama3-8b}\n"
-         "  accelerator: " +
-         accelerator + "\n  gpusPerWorker: 1\n" + (transfer.empty() ? "" : "  transfer: " + transfer + "\n") +
-         R"(  fit:
-    type: Linear
-    linear:
-      form: Aladdin
-      prefill:
-        constantSeconds: "0.01"
-        secondsPerToken: "0.0001"
-        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
-      decode:
-        constantSeconds: "0.01"
-        secondsPerToken: "0.0001"
-        range: {sequences: {from: "1", to: "100000"}, meanTokens: {from: "1", to: "100000"}, tokens: {from: "1", to: "100000"}}
-)";
-}
-
 inline constexpr const char* kTrace = R"(TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.0000000,100,11
 2023-11-16 18:17:04.0000000,200,1

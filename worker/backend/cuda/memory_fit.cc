@@ -34,9 +34,6 @@ struct Setting {
   [[nodiscard]] bool fits() const { return has_context() && (!cache_asked || blocks() >= options.kv_blocks); }
 };
 
-// A shorter one is no advice.
-constexpr std::int64_t kLeastContext = 256;
-
 // The longest context of whole blocks that fits; 0: none that is worth it.
 std::int64_t longest_context(Setting setting) {
   std::int64_t fits = 0, too_long = blocks_for(setting.options.max_context_tokens);
@@ -45,7 +42,7 @@ std::int64_t longest_context(Setting setting) {
     setting.options.max_context_tokens = half * kKvBlockTokens;
     (setting.has_context() ? fits : too_long) = half;
   }
-  return fits * kKvBlockTokens < kLeastContext ? 0 : fits * kKvBlockTokens;
+  return fits * kKvBlockTokens < kLeastAdvisedContext ? 0 : fits * kKvBlockTokens;
 }
 
 // The least degree that fits; 0: none.
