@@ -84,8 +84,10 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
   out.max_context_tokens = static_cast<int>(spec.model.max_context_tokens.value_or(0));
   if (spec.engine.type == api::EngineType::kWindlass) {
     out.may_split = true;
-    // Its ranks have whole KV heads. Degrees that cut the model evenly and are no more than these divide them.
-    out.max_gpus_per_worker = out.shape ? std::min(kMostWindlassRanks, out.shape->kv_heads) : kMostWindlassRanks;
+    // Its ranks have whole KV heads. Degrees that cut the model evenly and are no more than these divide them. What stands
+    // between embedding and layers is not cut.
+    const int most = !out.shape ? kMostWindlassRanks : out.shape->embedding_dim > 0 ? 1 : out.shape->kv_heads;
+    out.max_gpus_per_worker = std::min(kMostWindlassRanks, most);
   } else {
     out.may_split = false;
   }

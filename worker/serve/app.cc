@@ -145,6 +145,10 @@ void say_what_is_served(const ServeFlags& flags, const Served& served) {
     spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f}", to_string(flags.weights), mebibytes(served.weights.held),
                  flags.tensor_parallel == 1 ? "" : " at each rank", mebibytes(served.weights.as_plain));
   }
+  if (!served.processors.empty()) {
+    spdlog::info("threads that compute stay on processors {}{}", fmt::join(served.processors, ", "),
+                 flags.tensor_parallel == 1 ? "" : ", and other ranks' on others");
+  }
   if (served.model) {
     const ServedModel& model = *served.model;
     spdlog::info("serving '{}': blocks {} of {}, hidden {}, vocabulary {}, context {}, {} concurrent", flags.served_name,

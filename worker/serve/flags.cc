@@ -237,10 +237,11 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--threads", serve.threads,
                  "threads that compute, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
-  app.add_flag("--pin-threads", serve.pin_threads,
-               "each of them stays on a processor of its own, the first that this process may run on: where the container has "
-               "processors for itself; workers that share theirs would be pinned onto each other (default: the system moves "
-               "them)");
+  app.add_flag(
+      "--pin-threads", serve.pin_threads,
+      "each of them stays on a processor of its own, on different cores as far as there are (OpenBLAS's, which compute "
+      "long prompts, do not): for containers that have processors for themselves; workers that share theirs would be "
+      "pinned onto each other (default: the system moves them)");
   app.add_option("--weights", raw.weights,
                  "how the layers' matrices are held: fp32 (on a GPU as --precision says); bf16 (not on a GPU), half of that "
                  "and the same numbers "

@@ -2,6 +2,8 @@
 #include "worker/serve/served_model.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include <fmt/core.h>
 
@@ -35,14 +37,6 @@ struct Shape {
   CpuBackendOptions options;
 };
 
-// Where this rank's threads stay.
-Result<std::vector<int>> pinned_to(const ServeFlags& flags, int threads) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::vector<int> allowed, cpu::allowed_processors());
-  auto processors = cpu::processors_of_rank(allowed, threads, flags.tensor_rank, flags.tensor_parallel);
-  if (!processors.ok()) return processors.error().within("--pin-threads");
-  return processors;
-}
-
 Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange blocks) {
   Shape shape;
   shape.config = std::move(config);
@@ -54,10 +48,22 @@ Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange b
   shape.options.max_context_tokens = shape.sizes.max_context_tokens;
   shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);
   shape.options.blocks = blocks;
-  if (flags.pin_threads) {
-    WINDLASS_ASSIGN_OR_RETURN(shape.options.processors, pinned_to(flags, shape.options.threads));
-  }
   return shape;
+}
+
+// Where this rank's threads stay; none: wherever the system puts them.
+Result<std::vector<int>> processors_of(const ServeFlags& flags, int threads) {
+  if (!flags.pin_threads) return std::vector<int>();
+  const auto pinned = [&]() -> Result<std::vector<int>> {
+    WINDLASS_ASSIGN_OR_RETURN(std::vector<int> allowed, cpu::allowed_processors());
+    const std::vector<int> in_turn = cpu::cores_first(std::move(allowed), cpu::core_of);
+    WINDLASS_ASSIGN_OR_RETURN(std::vector<int> processors,
+                              cpu::processors_of_rank(in_turn, threads, flags.tensor_rank, flags.tensor_parallel));
+    if (cpu::StaysOn(processors.front()).stays()) return processors;
+    return Error{ErrorCode::kFailedPrecondition, fmt::format("the system does not let a thread stay on processor {}: {}",
+                                                             processors.front(), std::strerror(errno))};
+  }();
+  return pinned.ok() ? pinned : pinned.error().within("--pin-threads");
 }
 
 // As the worker begins.
@@ -73,7 +79,9 @@ Result<Shape> shape_of(const ServeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(flags.model_folder));
   WINDLASS_RETURN_IF_ERROR(check_tensor_parallel(config, flags.tensor_parallel));
   WINDLASS_ASSIGN_OR_RETURN(const BlockRange blocks, blocks_of(flags, config));
-  return shape_of(flags, std::move(config), blocks);
+  WINDLASS_ASSIGN_OR_RETURN(Shape shape, shape_of(flags, std::move(config), blocks));
+  WINDLASS_ASSIGN_OR_RETURN(shape.options.processors, processors_of(flags, shape.options.threads));
+  return shape;
 }
 
 // Workers that compute with other formats have other keys and values; they are told apart as those of other models are.
@@ -379,9 +387,11 @@ Result<Served> ModelHost::load() {
   }
   config_ = parts.shape.config;
   fingerprint_ = parts.fingerprint;
+  processors_ = parts.shape.options.processors;
   if (!fixed_blocks(flags_)) weights_ = std::move(parts.weights);
   WINDLASS_ASSIGN_OR_RETURN(Served served, serve(parts.shape.blocks, std::move(parts.backend)));
   served.weights = parts.bytes;
+  served.processors = processors_;
   metrics_.model_load.set(clock_.now_s() - started_s);
   return served;
 }
@@ -454,10 +464,12 @@ Result<Served> ModelHost::take_up(const TensorStore& store, BlockRange blocks, s
     WINDLASS_ASSIGN_OR_RETURN(read, weights_->read(store, blocks));
   }
   weights_->add(std::move(*read), blocks);
-  WINDLASS_ASSIGN_OR_RETURN(const Shape shape, shape_of(flags_, config_, blocks));
+  WINDLASS_ASSIGN_OR_RETURN(Shape shape, shape_of(flags_, config_, blocks));
+  shape.options.processors = processors_;
   WINDLASS_ASSIGN_OR_RETURN(auto backend, make_cpu_backend(config_, weights_->weights(), shape.options));
   WINDLASS_ASSIGN_OR_RETURN(Served served, serve(blocks, std::move(backend)));
   served.weights = bytes_of(*weights_->weights());
+  served.processors = processors_;
   metrics_.model_load.set(clock_.now_s() - started_s);
   return served;
 }

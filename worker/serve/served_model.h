@@ -54,7 +54,8 @@ struct ServedBlocks {
 struct Served {
   std::unique_ptr<ServedModel> model;
   std::unique_ptr<ServedBlocks> blocks;
-  WeightBytes weights;  // of this rank
+  WeightBytes weights;          // of this rank
+  std::vector<int> processors;  // where its threads stay; none: wherever the system puts them
 
   [[nodiscard]] BlockRange range() const { return model ? model->blocks : blocks->stage->options().blocks; }
   [[nodiscard]] std::int64_t layers() const { return model ? model->config.layers : blocks->config.layers; }
@@ -144,6 +145,7 @@ class ModelHost {
   LoadProgress* const progress_;             // may be null
   ModelConfig config_;                       // from load() on, like the following
   std::uint64_t fingerprint_ = 0;            // of the whole model's weights, as they are computed with
+  std::vector<int> processors_;              // of this rank's threads; or none
   std::shared_ptr<const ModelTexts> texts_;  // once the first block has been here
   std::unique_ptr<BlockWeights> weights_;    // null where blocks are fixed
   BlockRange blocks_;                        // that are served

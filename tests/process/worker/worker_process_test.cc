@@ -196,10 +196,10 @@ TEST_F(Worker, IsProfiled) {
   const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
   Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker",
                    "http://127.0.0.1:" + std::to_string(port_), "--accelerator", "test-cpu", "--prompts", "4,16,48",
-                   "--batches", "1,2,9", "--repeats", "2", "--max-tokens", "8", "--csv", csv.string(), "-o", output.string()},
+                   "--batches", "1,2,40", "--repeats", "2", "--max-tokens", "32", "--csv", csv.string(), "-o", output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
-  EXPECT_THAT(profile.log(), HasSubstr("9 prompts of 4 words left out: refused"));
+  EXPECT_THAT(profile.log(), HasSubstr("40 prompts of 4 words left out: refused"));
   EXPECT_THAT(profile.log(), HasSubstr("PerformanceProfile tiny-test-cpu-1gpu written to"));
   std::ifstream yaml(output), rows(csv);
   const std::string text{std::istreambuf_iterator<char>(yaml), {}};

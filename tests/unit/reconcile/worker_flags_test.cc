@@ -162,11 +162,14 @@ TEST(WorkerFlags, DrainTimeoutsArriveWhole) {
 TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
   EXPECT_EQ(kMostWindlassRanks, worker::RankGroup::kMaxRanks);
   constexpr int kGpusOfANode = 1024;
+  constexpr int kNarrow = 4;  // stands for an embedding narrower than the layers, too
   int taken = 0, refused_beyond = 0;
   for (int kv_heads = 1; kv_heads <= 128; kv_heads *= 2) {
-    for (const int group : {1, 2, 5, 7, 8}) {
+    for (const int group : {1, 2, 5, 7, 8, kNarrow}) {
       planner::ModelShape shape;
       worker::ModelConfig config;
+      config.hidden_size = shape.hidden = 64 * kv_heads;
+      if (group == kNarrow) config.embedding_size = shape.embedding_dim = shape.hidden / 2;
       config.kv_heads = shape.kv_heads = kv_heads;
       config.heads = shape.heads = kv_heads * group;
       config.intermediate_size = shape.intermediate = group == 5 ? 13824 : config.heads * 64;

@@ -197,8 +197,7 @@ TEST(Config, ReadsOpt350m) {
   EXPECT_TRUE(check_tensor_parallel(config, 1).ok());
   EXPECT_THAT(check_tensor_parallel(config, 2).error().message,
               HasSubstr("--tensor-parallel: found 2, allowed for this model is 1: config.json's word_embed_proj_dim (32)"));
-  EXPECT_THAT(cuda::check_cuda_model(config).error().message,
-              HasSubstr("found false and 32, allowed with --backend cuda are true and hidden_size (64)"));
+  EXPECT_TRUE(cuda::check_cuda_model(config).ok());
 }
 
 // Given a kind of OPT that is not computed, or a field missing, each field is named.

@@ -58,10 +58,10 @@ class CudaBackend : public testing::OnCudaDevice {
   // FP32 against FP32 or double: some 1e-5 of logits near 1. In BF16 what passes between operations is rounded to 8 bits, some
   // ten times a layer: a row is a few hundredths of its length off.
   template <typename Expected>
-  static void expect_logits(std::span<const float> found, const Expected& expected) {
+  static void expect_logits(std::span<const float> found, const Expected& expected, double most = 0.03) {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size() && !bf16(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-4) << "logit " << i;
-    ASSERT_LE(relative_difference(found, expected), 0.04);
+    ASSERT_LE(relative_difference(found, expected), most);
   }
   // The length of what they differ by, of what is expected.
   template <typename Expected>
@@ -146,7 +146,9 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
       ASSERT_EQ(logits->size(), expected.size() * static_cast<std::size_t>(config.vocab_size));
       for (std::size_t row = 0; row < expected.size(); ++row) {
         const auto vocab = static_cast<std::size_t>(config.vocab_size);
-        ASSERT_NO_FATAL_FAILURE(expect_logits(logits->subspan(row * vocab, vocab), *expected[row])) << "round " << round;
+        // Two products more, and what norms give goes on in the residual stream: 0.032 was found.
+        const double most = config.norm_after || config.embedding_size > 0 ? 0.04 : 0.03;
+        ASSERT_NO_FATAL_FAILURE(expect_logits(logits->subspan(row * vocab, vocab), *expected[row], most)) << "round " << round;
       }
     }
   }
@@ -445,9 +447,12 @@ TEST_P(CudaBackend, PartsOfAModel) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     Rng rng(seed, "cuda parts");
     ModelConfig config = random_config(rng, precision());
-    if (seed == 2) config.experts = 0;  // as OPT-350M is arranged
-    if (seed == 2) config.norm_after = true;
-    if (seed == 2) config.embedding_size = 24;
+    const bool three = seed == 2;  // parts, and the model arranged as OPT-350M is
+    if (three) {
+      config.experts = 0;
+      config.norm_after = true;
+      config.embedding_size = 24;
+    }
     config.layers = 3;
     config.windows = {0, 9, 0};
     const ModelWeights weights = rounded(random_weights(config, seed));
@@ -456,23 +461,32 @@ TEST_P(CudaBackend, PartsOfAModel) {
     options.max_batch_tokens = 40;
     options.max_context_tokens = 64;
     auto whole = make(config, weights, options);
-    options.blocks = BlockRange{0, 2};
-    auto head = make(config, weights, options);
-    options.blocks = BlockRange{2, 3};
-    auto rest = make(config, weights, options);
-    ASSERT_TRUE(whole.ok() && head.ok() && rest.ok());
+    ASSERT_TRUE(whole.ok());
+    std::vector<std::unique_ptr<Backend>> parts;
+    for (const BlockRange blocks :
+         three ? std::vector<BlockRange>{{0, 1}, {1, 2}, {2, 3}} : std::vector<BlockRange>{{0, 2}, {2, 3}}) {
+      options.blocks = blocks;
+      auto part = make(config, weights, options);
+      ASSERT_TRUE(part.ok());
+      parts.push_back(std::move(part).value());
+    }
     const auto tokens = random_tokens(rng, config, 44);
     const std::vector<std::int32_t> blocks{2, 0, 3};
     std::size_t done = 0;
     for (const std::size_t count : {40, 1, 1, 1, 1}) {
       const SequenceChunk chunk{std::span(tokens).subspan(done, count), static_cast<std::int64_t>(done), blocks, true};
       const auto expected = (*whole)->forward(std::span(&chunk, 1));
-      const auto hidden = (*head)->forward(std::span(&chunk, 1));
-      ASSERT_TRUE(expected.ok() && hidden.ok());
-      ASSERT_EQ(hidden->size(), count * static_cast<std::size_t>(config.hidden_size));
-      SequenceChunk later{{}, chunk.start, blocks, true, *hidden};
-      const auto found = (*rest)->forward(std::span(&later, 1));
-      ASSERT_TRUE(found.ok());
+      ASSERT_TRUE(expected.ok());
+      SequenceChunk later = chunk;
+      Result<std::span<const float>> found = std::span<const float>();
+      for (const auto& part : parts) {
+        if (part != parts.front()) {
+          ASSERT_EQ(found->size(), count * static_cast<std::size_t>(config.hidden_size));
+          later = {{}, chunk.start, blocks, true, *found};
+        }
+        found = part->forward(std::span(&later, 1));
+        ASSERT_TRUE(found.ok());
+      }
       EXPECT_TRUE(std::equal(found->begin(), found->end(), expected->begin(), expected->end())) << "seed " << seed;
       done += count;
     }

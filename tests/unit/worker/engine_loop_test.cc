@@ -339,6 +339,7 @@ TEST_F(Loop, DestructionTellsWhatIsUntold) {
   EXPECT_GE(text.size(), 5U);
   EXPECT_EQ(text, expected({5}, static_cast<std::int64_t>(text.size())));
   EXPECT_EQ(waiting.wait().second, FinishReason::kCancelled);
+  EXPECT_EQ(metrics_.requests_running.value() + metrics_.requests_waiting.value() + metrics_.kv_blocks_used.value(), 0);
 }
 
 }  // namespace

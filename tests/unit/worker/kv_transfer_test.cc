@@ -629,9 +629,7 @@ TEST_P(TwoLoops, AndTheThreadsBetween) {
   Threads between(3);
   const auto taken = [&](const std::string& session) { prefill->taken(session); };
   KvStreamClient client;
-  auto server = KvStreamServer::open("127.0.0.1", [&] {
-                        return KvSource{{std::shared_ptr<void>(), &exports}, taken};
-                      }).value();
+  auto server = KvStreamServer::open("127.0.0.1", [&] { return KvSource{{std::shared_ptr<void>(), &exports}, taken}; }).value();
   const auto serve = [&](const KvQuestion& question, const std::function<void(Result<KvAnswer>)>& answered) {
     between.post([&, question, answered] {
       if (question.stream) {

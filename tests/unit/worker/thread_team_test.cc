@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <optional>
 
 #include <gmock/gmock.h>
@@ -20,11 +21,27 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Whether the calling thread may run on this processor alone.
-bool stays_on(int processor) {
+// Processors that the calling thread may run on.
+std::vector<int> mask_of_this_thread() {
+  std::vector<int> processors;
   cpu_set_t mask;
-  if (::sched_getaffinity(0, sizeof(mask), &mask) != 0) return false;
-  return CPU_COUNT(&mask) == 1 && CPU_ISSET(static_cast<std::size_t>(processor), &mask);
+  if (::sched_getaffinity(0, sizeof(mask), &mask) != 0) return processors;
+  for (int each = 0; each < CPU_SETSIZE; ++each) {
+    if (CPU_ISSET(static_cast<std::size_t>(each), &mask)) processors.push_back(each);
+  }
+  return processors;
+}
+std::vector<int> on(int processor) { return {processor}; }
+
+// Each member does the work once, and waits for the others.
+void all_at_once(ThreadTeam& team, const std::function<void(int member)>& work) {
+  std::atomic<int> here = 0;
+  team.run(team.size(), [&](std::int64_t /*part*/, int member) {
+    work(member);
+    here.fetch_add(1);
+    here.notify_all();
+    for (int seen = here.load(); seen < team.size(); seen = here.load()) here.wait(seen);
+  });
 }
 
 // Given pieces of any number of parts, one after the other, each part is done once, what the parts wrote is there when run()
@@ -51,47 +68,49 @@ TEST(ThreadTeam, DoesEachPartOnce) {
 TEST(ThreadTeam, AllMembersWorkAtOnce) {
   ThreadTeam team(3);
   std::atomic<int> here = 0;
-  team.run(3, [&](std::int64_t /*part*/, int /*member*/) {
-    here.fetch_add(1);
-    here.notify_all();
-    for (int seen = here.load(); seen < 3; seen = here.load()) here.wait(seen);
-  });
+  all_at_once(team, [&](int /*member*/) { here.fetch_add(1); });
   EXPECT_EQ(here.load(), 3);
 }
 
-// Given a processor for each member, all members compute on theirs, and so does whoever brings work next; the thread that made
-// the team goes where it likes.
+// Given a processor for each member, all members compute on theirs, and so does whoever brings work, for as long as it is in
+// the team.
 TEST(ThreadTeam, MembersStayOnTheirProcessors) {
   const auto allowed = cpu::allowed_processors();
   ASSERT_TRUE(allowed.ok()) << allowed.error().message;
   ASSERT_FALSE(allowed->empty());
   const std::vector<int> processors = {allowed->back(), allowed->front(), allowed->back()};
   ThreadTeam team(3, processors);
-  for (int bringer = 0; bringer < 2; ++bringer) {
-    std::vector<std::optional<bool>> stay(3);
-    std::jthread brings([&] {
-      team.enter();
-      std::atomic<int> here = 0;
-      team.run(3, [&](std::int64_t /*part*/, int member) {
-        const auto at = static_cast<std::size_t>(member);
-        stay[at] = stays_on(processors[at]);
-        here.fetch_add(1);
-        here.notify_all();
-        for (int seen = here.load(); seen < 3; seen = here.load()) here.wait(seen);
-      });
+  std::vector<std::optional<bool>> stay(3);
+  {
+    const cpu::StaysOn here = team.enter();
+    EXPECT_TRUE(here.stays());
+    all_at_once(team, [&](int member) {
+      stay[static_cast<std::size_t>(member)] = mask_of_this_thread() == on(processors[static_cast<std::size_t>(member)]);
     });
-    brings.join();
-    EXPECT_THAT(stay, Each(std::optional(true)));
   }
-  EXPECT_EQ(*cpu::allowed_processors(), *allowed);
+  EXPECT_THAT(stay, Each(std::optional(true)));
+  EXPECT_EQ(mask_of_this_thread(), *allowed);
 }
 
-// Given no processors, nobody's thread is put anywhere.
+// Given no processors, nobody is put anywhere.
 TEST(ThreadTeam, NobodyIsMovedUnasked) {
-  const std::vector<int> before = *cpu::allowed_processors();
+  const std::vector<int> before = mask_of_this_thread();
   ThreadTeam team(2);
-  team.enter();
-  EXPECT_EQ(*cpu::allowed_processors(), before);
+  std::vector<std::vector<int>> found(2);
+  const cpu::StaysOn here = team.enter();
+  EXPECT_FALSE(here.stays());
+  all_at_once(team, [&](int member) { found[static_cast<std::size_t>(member)] = mask_of_this_thread(); });
+  EXPECT_THAT(found, Each(before));
+}
+
+// Given cores with two threads each, however they are numbered, each core has one before any has two; the system says of a
+// processor that there is whose core it is.
+TEST(Processors, CoresComeFirst) {
+  EXPECT_THAT(cpu::cores_first({0, 1, 2, 3, 5}, [](int processor) { return processor / 2 * 2; }), ElementsAre(0, 2, 5, 1, 3));
+  EXPECT_THAT(cpu::cores_first({0, 1, 2, 3}, [](int processor) { return processor % 2; }), ElementsAre(0, 1, 2, 3));
+  const int processor = cpu::allowed_processors()->back();
+  EXPECT_LE(cpu::core_of(processor), processor);
+  EXPECT_EQ(cpu::core_of(1 << 20), 1 << 20);
 }
 
 // Given ranks, each has processors that no other has; too few are an error that says how many there are.
@@ -107,9 +126,10 @@ TEST(Processors, RanksShareNone) {
 
 // Given a processor that there is not, the thread goes on where it may.
 TEST(Processors, RefusedOnesChangeNothing) {
-  const std::vector<int> before = *cpu::allowed_processors();
-  EXPECT_FALSE(cpu::stay_on(1 << 15));
-  EXPECT_EQ(*cpu::allowed_processors(), before);
+  const std::vector<int> before = mask_of_this_thread();
+  const cpu::StaysOn nowhere(1 << 15);
+  EXPECT_FALSE(nowhere.stays());
+  EXPECT_EQ(mask_of_this_thread(), before);
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ class CpuBackend final : public Backend {
  private:
   [[nodiscard]] Result<std::span<const float>> run(std::span<const SequenceChunk> chunks, const LayerDone& layer_done,
                                                    std::int64_t skip) override {
-    team_.enter();
+    const cpu::StaysOn here = team_.enter();
     std::int64_t tokens = 0;
     std::int64_t rows = 0;
     for (const SequenceChunk& chunk : chunks) {

@@ -4,8 +4,6 @@
 #include <cassert>
 #include <utility>
 
-#include "worker/backend/cpu/processors.h"
-
 namespace windlass::worker::cpu {
 
 ThreadTeam::ThreadTeam(int threads, std::vector<int> processors) : processors_(std::move(processors)) {
@@ -29,8 +27,11 @@ void ThreadTeam::end() {
   pieces_.notify_all();
 }
 
-void ThreadTeam::enter() {
-  if (!processors_.empty()) stay_on(processors_.front());
+StaysOn ThreadTeam::enter() const { return StaysOn(processor_of(0)); }
+
+std::optional<int> ThreadTeam::processor_of(int member) const {
+  if (processors_.empty()) return std::nullopt;
+  return processors_[static_cast<std::size_t>(member)];
 }
 
 void ThreadTeam::share(const Piece& piece) {
@@ -57,7 +58,7 @@ void ThreadTeam::take_parts(int member) noexcept {
 
 void ThreadTeam::serve(int member) noexcept {
   // Where the system refuses, as after a change of the container's cpuset, the thread computes elsewhere.
-  if (!processors_.empty()) stay_on(processors_[static_cast<std::size_t>(member)]);
+  const StaysOn here(processor_of(member));
   for (std::uint32_t seen = 0;; ++seen) {
     pieces_.wait(seen, std::memory_order_acquire);
     if (ended_) return;

@@ -2,13 +2,16 @@
 //
 // The parts of a piece go to whoever is free; which thread does which is open, so results must not depend on it. Between two
 // pieces the threads sleep. One thread at a time brings work, whichever; it may be another one each time. With a processor for
-// each member, threads stay where they are put, and the one that brings work where it stands first.
+// each member, its threads stay on theirs, and who brings work does while it is in the team.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
+
+#include "worker/backend/cpu/processors.h"
 
 namespace windlass::worker::cpu {
 
@@ -29,8 +32,8 @@ class ThreadTeam {
 
   [[nodiscard]] int size() const { return 1 + static_cast<int>(threads_.size()); }
 
-  // To be called by who brings work from now on, member 0: puts it onto its processor, where it has one.
-  void enter();
+  // Whoever brings work is on member 0's processor, where there is one, while what this gives lives.
+  [[nodiscard]] StaysOn enter() const;
 
   // Calls work(part, member) once for each part from 0 to before `parts`, and returns when all are done: what they wrote is
   // seen by the caller. Parts of one member (0 to before size()) come one after the other. REQUIRES: `work` throws nothing and
@@ -52,6 +55,7 @@ class ThreadTeam {
     std::int64_t parts = 0;
   };
 
+  [[nodiscard]] std::optional<int> processor_of(int member) const;
   void share(const Piece& piece);
   void take_parts(int member) noexcept;
   void serve(int member) noexcept;

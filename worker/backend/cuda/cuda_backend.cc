@@ -429,7 +429,7 @@ class CudaBackend final : public Backend {
     work.hidden = static_cast<int>(config_.embedding_size);
     work.learned = nullptr;
     kernels.embed_tokens(stream, work);
-    round(working_.narrow, nullptr, work.count, config_.embedding_size, working_.rounded);
+    round(working_.narrow, nullptr, work.count, config_.embedding_size, working_.rounded);  // to what the table has
     Gemm widen{working_.rounded.get(), weights_.project_in.get(), positions.residual,
                batch.tokens,           config_.embedding_size,    config_.hidden_size};
     widen.float_out = widen.accumulate = true;
@@ -552,6 +552,7 @@ class CudaBackend final : public Backend {
 
   // Where norms come after what they norm (and there are no rows), residual takes what is normed.
   void norm(const DeviceNorm& weights, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
+    assert(rows == nullptr || !config_.norm_after);
     device_->kernels().norm_rows(
         device_->handle(kCompute),
         {working_.residual.as<float>(), bias, weights.weight.as<float>(), weights.shift.as<float>(), rows, out.get(), count,

@@ -48,12 +48,12 @@ struct WorkingSizes {
   std::int64_t mlp_in = 0;  // of rows, or of what goes to experts
   std::int64_t activated = 0;
   std::int64_t last = 0;
-  std::int64_t rounded = 0;       // of the embedding's width, where that is another than the layers'
+  std::int64_t rounded = 0;       // of narrow, or of what goes to the output matrix then
   std::int64_t unpacked = 0;      // to here
   std::int64_t activations = 0;   // FP8
   std::int64_t row_scales = 0;    // of them
   std::int64_t fp8_products = 0;  // before they are scaled
-  std::int64_t narrow = 0;        // likewise
+  std::int64_t narrow = 0;        // rows of the embedding, where it is narrower than the layers
   std::int64_t router_logits = 0;
   std::int64_t entry_numbers = 0;  // int32 and float: ExpertEntries, and which experts were chosen
   std::int64_t entry_rows = 0;     // what experts give, before it is added up
