@@ -2,7 +2,8 @@
 #include "tests/process/cli/local_run.h"
 
 #include <chrono>
-#include <iterator>
+#include <fstream>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,9 +20,11 @@ namespace {
 
 constexpr const char* kTagVariable = "WINDLASS_TEST_RUN";
 
+// As far as it can be read: of a process's files, until it ends.
 std::string read_all(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 }  // namespace

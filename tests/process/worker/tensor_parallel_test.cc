@@ -29,9 +29,11 @@ using testing::Process;
 constexpr std::chrono::seconds kSoon{5};  // what a user is promised
 constexpr const char* kCompletions = "/v1/completions";
 
+// As far as it can be read: a process may end meanwhile.
 std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
 }
 
 std::vector<pid_t> all_processes() {
