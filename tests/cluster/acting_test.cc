@@ -30,7 +30,7 @@ class ActingTest : public ControllerTest {
     object["spec"]["scaling"]["minWorkers"] = workers;
     object["spec"]["scaling"]["maxWorkers"] = workers;
     apply_object(object);
-    ASSERT_TRUE(eventually(seconds(90), [&] { return static_cast<int>(ready_workers()) == workers; })) << describe_state();
+    ASSERT_TRUE(eventually(kPatience, [&] { return static_cast<int>(ready_workers()) == workers; })) << describe_state();
   }
   [[nodiscard]] LoadOptions light_load(const std::string& gateway) const {
     LoadOptions options;
@@ -61,7 +61,7 @@ TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
   patch_spec(
       {{"engine",
         {{"podTemplate", {{"spec", {{"containers", json::array({{{"name", "worker"}, {"imagePullPolicy", "Perhaps"}}})}}}}}}}});
-  ASSERT_TRUE(eventually(seconds(60), [&] { return able_to_scale().value("reason", "") == "PodTemplateInvalid"; }))
+  ASSERT_TRUE(eventually(kPatience, [&] { return able_to_scale().value("reason", "") == "PodTemplateInvalid"; }))
       << describe_state();
   EXPECT_THAT(able_to_scale().value("message", ""), HasSubstr("imagePullPolicy"));
   EXPECT_EQ(worker_uids(), before);
@@ -70,7 +70,7 @@ TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
   patch_spec({{"engine",
                {{"podTemplate",
                  {{"metadata", {{"annotations", {{"example.com/rolled", "yes"}}}}}, {"spec", {{"containers", nullptr}}}}}}}});
-  EXPECT_TRUE(eventually(seconds(120), [&] { return replaced(before); })) << describe_state();
+  EXPECT_TRUE(eventually(kPatience, [&] { return replaced(before); })) << describe_state();
   for (const json& pod : workers()) EXPECT_EQ(pod["metadata"]["annotations"].value("example.com/rolled", ""), "yes");
   const LoadReport report = load.stop();
   EXPECT_GT(report.answered, 0) << report.describe();
@@ -83,7 +83,7 @@ TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
 // No request is lost by either.
 TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
   Controller old_release = start_controller("controller-a");
-  ASSERT_TRUE(eventually(seconds(60), [&] { return old_release.leads(); })) << describe_state();
+  ASSERT_TRUE(eventually(kPatience, [&] { return old_release.leads(); })) << describe_state();
   const Controller new_release = start_controller("controller-b", kNextWorkerImage);
   const std::string gateway = start_gateway({&old_release, &new_release});
   serve(2);
@@ -91,11 +91,11 @@ TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
   const auto before = worker_uids();
 
   Load load(light_load(gateway));
-  EXPECT_EQ(old_release.process->stop(seconds(30)), 0);
-  ASSERT_TRUE(eventually(seconds(60), [&] { return new_release.leads(); })) << describe_state();
+  EXPECT_EQ(old_release.process->stop(kPatience), 0);
+  ASSERT_TRUE(eventually(kPatience, [&] { return new_release.leads(); })) << describe_state();
   EXPECT_EQ(worker_uids(), before);
   patch_spec({{"engine", {{"image", kNextWorkerImage}}}});
-  EXPECT_TRUE(eventually(seconds(120), [&] { return replaced(before); })) << describe_state();
+  EXPECT_TRUE(eventually(kPatience, [&] { return replaced(before); })) << describe_state();
   for (const json& pod : workers()) EXPECT_EQ(pod["spec"]["containers"][0].value("image", ""), kNextWorkerImage);
   const LoadReport report = load.stop();
   EXPECT_GT(report.answered, 0) << report.describe();
@@ -110,7 +110,7 @@ TEST_F(ActingTest, AQuotaIsNamedAndWaitedFor) {
   const auto quota = [&](int pods) {
     apply(fmt::format("{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: few}}, spec: {{hard: {{pods: \"{}\"}}}}}}",
                       pods));
-    ASSERT_TRUE(eventually(seconds(30), [&] {
+    ASSERT_TRUE(eventually(kPatience, [&] {
       const HttpAnswer answer = plane().get(fmt::format("/api/v1/namespaces/{}/resourcequotas/few", name_space()));
       if (answer.status != 200) return false;
       const json status = answer.json().value("status", json::object());
@@ -123,13 +123,13 @@ TEST_F(ActingTest, AQuotaIsNamedAndWaitedFor) {
   object["spec"]["scaling"]["minWorkers"] = 3;
   object["spec"]["scaling"]["maxWorkers"] = 3;
   apply_object(object);
-  ASSERT_TRUE(eventually(seconds(90), [&] { return able_to_scale().value("reason", "") == "QuotaExceeded"; }))
+  ASSERT_TRUE(eventually(kPatience, [&] { return able_to_scale().value("reason", "") == "QuotaExceeded"; }))
       << describe_state();
   EXPECT_THAT(able_to_scale().value("message", ""), HasSubstr("ResourceQuota few of namespace " + name_space()));
-  EXPECT_TRUE(eventually(seconds(60), [&] { return ready_workers() == 2; })) << describe_state();
+  EXPECT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
   quota(5);
-  EXPECT_TRUE(eventually(seconds(120), [&] { return ready_workers() == 3; })) << describe_state();
-  EXPECT_TRUE(eventually(seconds(30), [&] { return able_to_scale().value("status", "") == "True"; })) << describe_state();
+  EXPECT_TRUE(eventually(kPatience, [&] { return ready_workers() == 3; })) << describe_state();
+  EXPECT_TRUE(eventually(kPatience, [&] { return able_to_scale().value("status", "") == "True"; })) << describe_state();
 }
 
 // Given two workers that serve: the budget keeps one, so that the eviction API grants one eviction and refuses the next with
@@ -139,7 +139,7 @@ TEST_F(ActingTest, EvictionsKeepTheBudget) {
   serve(2);
   if (HasFatalFailure()) return;
   const std::string path = fmt::format("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/windlass-chat", name_space());
-  ASSERT_TRUE(eventually(seconds(30), [&] {
+  ASSERT_TRUE(eventually(kPatience, [&] {
     const HttpAnswer budget = plane().get(path);
     if (budget.status != 200) return false;
     const json object = budget.json();
@@ -154,9 +154,9 @@ TEST_F(ActingTest, EvictionsKeepTheBudget) {
   const auto uids = worker_uids();
   EXPECT_EQ(evict(uids.begin()->first).status, 201);
   EXPECT_EQ(evict(uids.rbegin()->first).status, 429);
-  EXPECT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 2; })) << describe_state();
+  EXPECT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
   ASSERT_TRUE(plane().kubectl({"delete", "ms", "chat", "-n", name_space(), "--wait=false"}).ok());
-  EXPECT_TRUE(eventually(seconds(60), [&] { return plane().get(path).status == 404; }));
+  EXPECT_TRUE(eventually(kPatience, [&] { return plane().get(path).status == 404; }));
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 #include <filesystem>
 
 #include <fmt/format.h>
-#include <unistd.h>
+
+#include "tests/cluster/harness/network.h"
 
 namespace windlass::testing {
 namespace {
@@ -64,7 +65,7 @@ void start_shared() {
                   fmt::format("--image={}={}/windlass-worker", kWorkerImage, WINDLASS_BINARY_DIR),
                   fmt::format("--image={}={}/windlass-worker", kNextWorkerImage, WINDLASS_BINARY_DIR),
                   fmt::format("--image={}=/bin/sh", kShellImage),
-                  fmt::format("--network={}", 10 + ::getpid() % 200)};
+                  fmt::format("--network={}", claim_networks())};
   options.log_path = kubelet_log();
   auto kubelet = Process::start(options);
   if (!kubelet.ok()) {
@@ -72,7 +73,7 @@ void start_shared() {
     return;
   }
   all.kubelet = std::move(kubelet).value();
-  const bool ready = eventually(seconds(60), [&] {
+  const bool ready = eventually(kPatience, [&] {
     const nlohmann::json node = all.plane->get(fmt::format("/api/v1/nodes/{}", kNode)).json();
     return condition_of(node, "Ready") == "True" && !node["spec"].contains("taints");
   });
@@ -93,7 +94,7 @@ void ClusterTest::SetUp() {
   ASSERT_EQ(answer.status, 201) << answer.describe();
   // Pods are refused until the namespace has its default ServiceAccount. After an API server's restart the controller manager
   // lists again at up to a minute's distance: its informers wait longer after each loss.
-  ASSERT_TRUE(eventually(seconds(120), [&] {
+  ASSERT_TRUE(eventually(kPatience, [&] {
     return all.plane->get(fmt::format("/api/v1/namespaces/{}/serviceaccounts/default", name_space_)).status == 200;
   })) << all.plane->tails();
 }

@@ -48,7 +48,7 @@ void install(ControlPlane& plane) {
   ASSERT_TRUE(crds.ok()) << crds.describe();
   const CommandResult crds_applied = plane.kubectl({"apply", "--server-side", "-f", "-"}, crds.out);
   ASSERT_TRUE(crds_applied.ok()) << crds_applied.describe();
-  const CommandResult established = plane.kubectl({"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"});
+  const CommandResult established = plane.kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"});
   ASSERT_TRUE(established.ok()) << established.describe();
 
   const CommandResult space = plane.kubectl({"create", "namespace", kSystemNamespace});
@@ -152,7 +152,7 @@ void ControllerTest::TearDown() {
     (void)plane().send("PATCH", pods_path() + "/" + pod["metadata"].value("name", ""),
                        {{"metadata", {{"finalizers", nullptr}}}}, "application/merge-patch+json");
   }
-  EXPECT_TRUE(eventually(seconds(90), [&] { return plane().list(pods_path()).empty() && service().is_null(); }))
+  EXPECT_TRUE(eventually(kPatience, [&] { return plane().list(pods_path()).empty() && service().is_null(); }))
       << describe_state();
   (void)plane().kubectl({"delete", "persistentvolume", name_space() + "-models", "--wait=false"});
 }
@@ -173,7 +173,7 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
              fmt::format("--listen=127.0.0.1:{}", port),
              "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, *token),
              fmt::format("--namespace={}", kSystemNamespace), "--identity=" + name, "--worker-image=" + worker_image});
-  EXPECT_TRUE(eventually(seconds(60), [&] { return http_get(controller.url + "/healthz").status == 200; }))
+  EXPECT_TRUE(eventually(kPatience, [&] { return http_get(controller.url + "/healthz").status == 200; }))
       << tail_of_file(log_of(name), 20);
   return controller;
 }
@@ -185,7 +185,7 @@ std::string ControllerTest::start_gateway(const std::vector<const Controller*>& 
                                    fmt::format("--admin-listen=127.0.0.1:{}", admin_port), "--id=gateway-of-" + name_space()};
   for (const Controller* controller : controllers) argv.push_back("--controller=" + controller->url);
   gateway_ = start_program("gateway", argv);
-  EXPECT_TRUE(eventually(seconds(30), [&] {
+  EXPECT_TRUE(eventually(kPatience, [&] {
     return http_get(fmt::format("http://127.0.0.1:{}/health", admin_port)).status == 200;
   })) << tail_of_file(log_of("gateway"), 20);
   return fmt::format("http://127.0.0.1:{}", port);

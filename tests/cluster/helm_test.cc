@@ -31,7 +31,7 @@ class HelmTest : public ClusterTest {
     ClusterTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
     ok(helm({"upgrade", "--install", "windlass-crds", kCrdChart, "--namespace", "default"}));
-    ok(plane().kubectl({"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"}));
+    ok(plane().kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"}));
   }
   void TearDown() override {
     if (!IsSkipped() && !name_space().empty()) (void)helm({"uninstall", "windlass", "--namespace", name_space()});

@@ -18,7 +18,7 @@ class LeadershipTest : public ControllerTest {
  protected:
   // Waits until one of the two leads and returns (leader, standby).
   std::pair<Controller*, Controller*> leader_and_standby(Controller& a, Controller& b) {
-    const bool one = eventually(seconds(60), [&] { return a.leads() || b.leads(); });
+    const bool one = eventually(kPatience, [&] { return a.leads() || b.leads(); });
     EXPECT_TRUE(one) << "nobody leads";
     return a.leads() ? std::pair{&a, &b} : std::pair{&b, &a};
   }
@@ -38,7 +38,7 @@ TEST_F(LeadershipTest, StandbyTakesOver) {
   json object = model_service();
   object["spec"]["scaling"]["minWorkers"] = 2;
   apply_object(object);
-  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 2; })) << describe_state();
+  ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
   const std::map<std::string, std::string> before = worker_uids();
   auto [leader, standby] = leader_and_standby(a, b);
   EXPECT_FALSE(standby->leads());
@@ -46,8 +46,8 @@ TEST_F(LeadershipTest, StandbyTakesOver) {
 
   leader->process->signal(SIGKILL);
   patch_spec({{"scaling", {{"minWorkers", 3}}}});
-  ASSERT_TRUE(eventually(seconds(90), [&] { return standby->leads(); })) << tail_of_file(log_of(standby->name), 20);
-  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 3; })) << describe_state();
+  ASSERT_TRUE(eventually(kPatience, [&] { return standby->leads(); })) << tail_of_file(log_of(standby->name), 20);
+  ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() == 3; })) << describe_state();
   expect_no_duplicates();
   const std::map<std::string, std::string> after = worker_uids();
   for (const auto& [name, uid] : before) EXPECT_TRUE(after.contains(name) && after.at(name) == uid) << name << " was replaced";
@@ -57,7 +57,7 @@ TEST_F(LeadershipTest, StandbyTakesOver) {
   options.model = served_name();
   options.threads = 4;
   Load load(options);
-  EXPECT_TRUE(eventually(seconds(60), [&] { return load.report().by_worker.size() == 3; })) << load.report().describe();
+  EXPECT_TRUE(eventually(kPatience, [&] { return load.report().by_worker.size() == 3; })) << load.report().describe();
   const LoadReport report = load.stop();
   EXPECT_TRUE(report.failures.empty()) << report.describe();
 }
@@ -68,20 +68,20 @@ TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
   Controller a = start_controller("controller-a");
   Controller b = start_controller("controller-b");
   apply_object(model_service());
-  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 1; })) << describe_state();
+  ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() == 1; })) << describe_state();
   auto [leader, standby] = leader_and_standby(a, b);
   ASSERT_FALSE(standby->leads());
 
   leader->process->signal(SIGSTOP);
-  ASSERT_TRUE(eventually(seconds(90), [&] { return standby->leads(); })) << tail_of_file(log_of(standby->name), 20);
+  ASSERT_TRUE(eventually(kPatience, [&] { return standby->leads(); })) << tail_of_file(log_of(standby->name), 20);
   // Both would act on this: the new leader now, the old one when it wakes.
   patch_spec({{"scaling", {{"minWorkers", 2}}}});
   leader->process->signal(SIGCONT);
-  EXPECT_TRUE(eventually(seconds(60), [&] {
+  EXPECT_TRUE(eventually(kPatience, [&] {
     const bool gone = !leader->process->running();
     return gone || sample(http_get(leader->url + "/metrics").body, "windlass_controller_leader").value == 0;
   })) << tail_of_file(log_of(leader->name), 20);
-  ASSERT_TRUE(eventually(seconds(90), [&] { return ready_workers() == 2; })) << describe_state();
+  ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
   // Time enough for the one that woke to have tried: it is back at reading the Lease.
   const std::string woken_credential = leader->credential;
   const auto reads_of_lease = [&] {
@@ -93,7 +93,7 @@ TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
   };
   const int reads = reads_of_lease();
   if (leader->process->running()) {
-    EXPECT_TRUE(eventually(seconds(30), [&] { return reads_of_lease() > reads; })) << tail_of_file(log_of(leader->name), 20);
+    EXPECT_TRUE(eventually(kPatience, [&] { return reads_of_lease() > reads; })) << tail_of_file(log_of(leader->name), 20);
   }
 
   const std::vector<AuditEvent> events = plane().audit_log();

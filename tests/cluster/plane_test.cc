@@ -5,6 +5,7 @@
 
 #include "tests/cluster/cluster_fixture.h"
 #include "tests/cluster/harness/http.h"
+#include "tests/cluster/harness/network.h"
 
 namespace windlass::testing {
 namespace {
@@ -47,7 +48,7 @@ TEST_F(PlaneTest, MoreAcceleratorsThanAllocatableStayPending) {
   apply(shell_pod("greedy", "exec sleep 1000",
                   fmt::format("    resources: {{limits: {{{}: {}}}}}\n", kGpuResource, kGpusOfNode + 1)));
   ASSERT_TRUE(eventually(
-      seconds(60), [&] { return condition_object(pod("greedy"), "PodScheduled").value("reason", "") == "Unschedulable"; }));
+      kPatience, [&] { return condition_object(pod("greedy"), "PodScheduled").value("reason", "") == "Unschedulable"; }));
   EXPECT_EQ(phase("greedy"), "Pending");
   EXPECT_NE(condition_object(pod("greedy"), "PodScheduled").value("message", "").find("Insufficient"), std::string::npos);
 }
@@ -82,7 +83,7 @@ spec:
     args: ["-c", "mkdir -p $2 && (cat $1; echo \" $WHO $0 $$(WHO)\") > $2/said", "$(WHO)", "/words/greeting", "/out"]
 )yaml",
                     folder, kShellImage));
-  ASSERT_TRUE(eventually(seconds(60), [&] { return phase("reader") == "Succeeded"; })) << pod("reader").dump(1);
+  ASSERT_TRUE(eventually(kPatience, [&] { return phase("reader") == "Succeeded"; })) << pod("reader").dump(1);
   const std::string ip = pod("reader")["status"].value("podIP", "");
   EXPECT_EQ(ip.substr(0, 4), "127.");
   EXPECT_EQ(read_text_file(folder + "/said"), fmt::format("ahoy {0}:8000 {0}:8000 \n", ip));
@@ -91,10 +92,10 @@ spec:
 // Given a container that ends at once, it is started again with back-off, and the restarts are counted in its status.
 TEST_F(PlaneTest, CrashingContainerIsRestarted) {
   apply(shell_pod("crasher", "exit 3"));
-  ASSERT_TRUE(eventually(seconds(60), [&] { return restarts(pod("crasher")) >= 2; })) << pod("crasher").dump(1);
+  ASSERT_TRUE(eventually(kPatience, [&] { return restarts(pod("crasher")) >= 2; })) << pod("crasher").dump(1);
   EXPECT_EQ(pod("crasher")["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 3);
   // For the moment that a restarted container runs it is Ready; then it waits longer and longer.
-  EXPECT_TRUE(eventually(seconds(60), [&] {
+  EXPECT_TRUE(eventually(kPatience, [&] {
     const json object = pod("crasher");
     const json::json_pointer reason("/status/containerStatuses/0/state/waiting/reason");
     return object.is_object() && object.contains(reason) && object.at(reason) == "CrashLoopBackOff" &&
@@ -105,13 +106,13 @@ TEST_F(PlaneTest, CrashingContainerIsRestarted) {
 // Given an image that the node does not have, the pod waits with ErrImagePull, and can be deleted.
 TEST_F(PlaneTest, UnknownImageWaits) {
   apply("{apiVersion: v1, kind: Pod, metadata: {name: lost}, spec: {containers: [{name: main, image: \"nowhere:1\"}]}}");
-  ASSERT_TRUE(eventually(seconds(60), [&] {
+  ASSERT_TRUE(eventually(kPatience, [&] {
     const json object = pod("lost");
     const json::json_pointer reason("/status/containerStatuses/0/state/waiting/reason");
     return object.is_object() && object.contains(reason) && object.at(reason) == "ErrImagePull";
   })) << pod("lost").dump(1);
   EXPECT_EQ(plane().send("DELETE", pods_path() + "/lost", nullptr).status, 200);
-  EXPECT_TRUE(eventually(seconds(60), [&] { return pod("lost").is_null(); }));
+  EXPECT_TRUE(eventually(kPatience, [&] { return pod("lost").is_null(); }));
 }
 
 // Given a pod that takes its time on SIGTERM, deletion waits for it, within the grace period; a finalizer keeps the object
@@ -122,7 +123,7 @@ TEST_F(PlaneTest, DeletionHonoursGraceAndFinalizers) {
       shell_pod("slow", fmt::format("trap 'sleep 1; touch {}; exit 0' TERM; while :; do sleep 0.1; done", file));
   apply(yaml);
   apply(shell_pod("deaf", "trap '' TERM; while :; do sleep 0.1; done"));
-  ASSERT_TRUE(eventually(seconds(60), [&] {
+  ASSERT_TRUE(eventually(kPatience, [&] {
     return condition_of(pod("slow"), "Ready") == "True" && condition_of(pod("deaf"), "Ready") == "True";
   }));
   const std::string merge = "application/merge-patch+json";
@@ -130,12 +131,12 @@ TEST_F(PlaneTest, DeletionHonoursGraceAndFinalizers) {
       plane().send("PATCH", pods_path() + "/slow", {{"metadata", {{"finalizers", {"windlass.dev/test"}}}}}, merge).ok());
   ASSERT_TRUE(plane().send("DELETE", pods_path() + "/slow", nullptr).ok());
   ASSERT_TRUE(plane().send("DELETE", pods_path() + "/deaf?gracePeriodSeconds=2", nullptr).ok());
-  EXPECT_TRUE(eventually(seconds(60), [&] { return phase("slow") == "Succeeded"; })) << pod("slow").dump(1);
+  EXPECT_TRUE(eventually(kPatience, [&] { return phase("slow") == "Succeeded"; })) << pod("slow").dump(1);
   EXPECT_EQ(::access(file.c_str(), F_OK), 0) << "the process had no time to end in order";
-  EXPECT_TRUE(eventually(seconds(60), [&] { return pod("deaf").is_null(); }));
+  EXPECT_TRUE(eventually(kPatience, [&] { return pod("deaf").is_null(); }));
   EXPECT_FALSE(pod("slow").is_null()) << "a finalizer was not honoured";
   ASSERT_TRUE(plane().send("PATCH", pods_path() + "/slow", {{"metadata", {{"finalizers", nullptr}}}}, merge).ok());
-  EXPECT_TRUE(eventually(seconds(60), [&] { return pod("slow").is_null(); }));
+  EXPECT_TRUE(eventually(kPatience, [&] { return pod("slow").is_null(); }));
 }
 
 // Given a pod whose readiness answer comes and goes, its Ready condition follows.
@@ -159,16 +160,16 @@ spec:
                                  kShellImage, folder);
   ASSERT_TRUE(run_command({"mkdir", "-p", folder}).ok());
   apply(yaml);
-  ASSERT_TRUE(eventually(seconds(60), [&] {
+  ASSERT_TRUE(eventually(kPatience, [&] {
     const json object = pod("server");
     const json::json_pointer started("/status/containerStatuses/0/started");
     return object.is_object() && object.contains(started) && object.at(started) == true;
   })) << pod("server").dump(1);
   EXPECT_EQ(condition_of(pod("server"), "Ready"), "False");
   write_text_file(folder + "/ready", "yes");
-  EXPECT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
+  EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
   ASSERT_TRUE(run_command({"rm", folder + "/ready"}).ok());
-  EXPECT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("server"), "Ready") == "False"; }))
+  EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "False"; }))
       << pod("server").dump(1);
 }
 
@@ -192,9 +193,9 @@ spec:
     livenessProbe: {{httpGet: {{path: /alive, port: 8000}}, periodSeconds: 1, failureThreshold: 2}}
 )yaml",
                     kShellImage, folder));
-  ASSERT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
+  ASSERT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
   ASSERT_TRUE(run_command({"rm", folder + "/alive"}).ok());
-  EXPECT_TRUE(eventually(seconds(60), [&] { return restarts(pod("server")) >= 1; })) << pod("server").dump(1);
+  EXPECT_TRUE(eventually(kPatience, [&] { return restarts(pod("server")) >= 1; })) << pod("server").dump(1);
 }
 
 // Given a node agent that is killed, the processes of its pods go with it: a test that dies leaves nothing on the machine.
@@ -203,7 +204,8 @@ TEST_F(PlaneTest, KilledKubeletTakesItsProcesses) {
   const auto kubelet =
       start_program("kubelet-2", {WINDLASS_BINARY_DIR "/windlass-test-kubelet", "--kubeconfig=" + plane().kubeconfig(),
                                   "--node=node-2", "--folder=" + plane().folder() + "/kubelet-2",
-                                  fmt::format("--image={}=/bin/sh", kShellImage), "--network=250", "--cordoned"});
+                                  fmt::format("--image={}=/bin/sh", kShellImage),
+                                  fmt::format("--network={}", claim_networks()), "--cordoned"});
   ASSERT_NE(kubelet, nullptr);
   apply(fmt::format(R"yaml(
 apiVersion: v1
@@ -218,12 +220,12 @@ spec:
     args: ["-c", "echo $$$$ > {}.new && mv {}.new {} && exec sleep 1000"]
 )yaml",
                     kShellImage, file, file, file));
-  ASSERT_TRUE(eventually(seconds(60), [&] { return !read_text_file(file).empty(); })) << tail_of_file(log_of("kubelet-2"), 20);
+  ASSERT_TRUE(eventually(kPatience, [&] { return !read_text_file(file).empty(); })) << tail_of_file(log_of("kubelet-2"), 20);
   const pid_t process = std::atoi(read_text_file(file).c_str());
   ASSERT_GT(process, 1) << read_text_file(file);
   ASSERT_EQ(::kill(process, 0), 0);
   kubelet->signal(SIGKILL);
-  EXPECT_TRUE(eventually(seconds(30), [&] { return ::kill(process, 0) != 0; }));
+  EXPECT_TRUE(eventually(kPatience, [&] { return ::kill(process, 0) != 0; }));
   // Nobody confirms this pod's deletion any more.
   EXPECT_TRUE(plane().send("DELETE", pods_path() + "/orphan?gracePeriodSeconds=0", nullptr).ok());
 }
@@ -231,12 +233,12 @@ spec:
 // Given an API server that is killed and started again, running pods keep their processes, and the kubelet serves new ones.
 TEST_F(PlaneTest, PodsOutliveTheApiServer) {
   apply(shell_pod("steady", "exec sleep 1000"));
-  ASSERT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("steady"), "Ready") == "True"; }));
+  ASSERT_TRUE(eventually(kPatience, [&] { return condition_of(pod("steady"), "Ready") == "True"; }));
   plane().stop_api_server(SIGKILL);
   const auto started = plane().start_api_server();
   ASSERT_TRUE(started.ok()) << started.error().message;
   apply(shell_pod("later", "exec sleep 1000"));
-  EXPECT_TRUE(eventually(seconds(60), [&] { return condition_of(pod("later"), "Ready") == "True"; })) << pod("later").dump(1);
+  EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("later"), "Ready") == "True"; })) << pod("later").dump(1);
   const json steady = pod("steady");
   ASSERT_TRUE(steady.is_object());
   EXPECT_EQ(steady["status"]["containerStatuses"][0]["restartCount"], 0);
@@ -255,7 +257,7 @@ TEST_F(PlaneTest, GarbageCollectionFollowsOwners) {
          json::array({{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"name", "owner"}, {"uid", owner["metadata"]["uid"]}}})}}}};
   ASSERT_EQ(plane().send("POST", base, owned).status, 201);
   ASSERT_TRUE(plane().send("DELETE", base + "/owner", nullptr).ok());
-  EXPECT_TRUE(eventually(seconds(60), [&] { return plane().get(base + "/owned").status == 404; }));
+  EXPECT_TRUE(eventually(kPatience, [&] { return plane().get(base + "/owned").status == 404; }));
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ Result<void> ControlPlane::start_etcd() {
                                                    "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
                                                    "--unsafe-no-fsync", "--log-level=warn"}));
   const bool healthy =
-      eventually(seconds(60), [&] { return !etcd_->running() || http_get(client + "/health", 2).status == 200; });
+      eventually(kPatience, [&] { return !etcd_->running() || http_get(client + "/health", 2).status == 200; });
   if (!healthy || !etcd_->running()) return Error{ErrorCode::kUnavailable, "etcd did not become healthy\n" + tails()};
   return {};
 }
@@ -136,7 +136,7 @@ Result<void> ControlPlane::start_api_server() {
                                                       "--profiling=false",
                                                       "--enable-aggregator-routing=false",
                                                       "--v=0"}));
-  const bool up = eventually(seconds(120), [&] { return !api_server_->running() || ready(); });
+  const bool up = eventually(kPatience, [&] { return !api_server_->running() || ready(); });
   if (!up || !api_server_->running())
     return Error{ErrorCode::kUnavailable, "kube-apiserver did not become ready\n" + tails(40)};
   return {};
@@ -155,7 +155,7 @@ Result<void> ControlPlane::start_managers() {
                             launch("kube-scheduler", {"--kubeconfig=" + kubeconfig_, "--leader-elect=false", "--secure-port=0",
                                                       "--kube-api-qps=500", "--kube-api-burst=1000", "--v=0"}));
   const bool accounts =
-      eventually(seconds(120), [&] { return get("/api/v1/namespaces/default/serviceaccounts/default").status == 200; });
+      eventually(kPatience, [&] { return get("/api/v1/namespaces/default/serviceaccounts/default").status == 200; });
   if (!accounts) return Error{ErrorCode::kUnavailable, "kube-controller-manager made no default ServiceAccount\n" + tails(40)};
   return {};
 }
@@ -183,6 +183,8 @@ HttpAnswer ControlPlane::get(const std::string& path) const {
   HttpCall call;
   call.url = url_ + path;
   call.tls = admin();
+  call.keep_connection = true;
+  call.timeout_s = 60;
   return http(call);
 }
 
@@ -194,6 +196,8 @@ HttpAnswer ControlPlane::send(const std::string& method, const std::string& path
   call.tls = admin();
   call.headers = {"Content-Type: " + content_type};
   call.body = body.is_null() ? "" : body.dump();
+  call.keep_connection = true;
+  call.timeout_s = 60;
   return http(call);
 }
 

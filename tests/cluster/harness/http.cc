@@ -57,8 +57,13 @@ std::string HttpAnswer::describe() const {
 
 HttpAnswer http(const HttpCall& call) {
   initialise_curl();
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle(curl_easy_init(), curl_easy_cleanup);
-  CURL* curl = handle.get();
+  using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
+  thread_local const Handle kept(curl_easy_init(), curl_easy_cleanup);
+  const Handle fresh(call.keep_connection ? nullptr : curl_easy_init(), curl_easy_cleanup);
+  CURL* curl = call.keep_connection ? kept.get() : fresh.get();
+  curl_easy_reset(curl);  // options only; an open connection stays
+  // With HTTP/1.1 libcurl notices that a kept connection is dead and opens another one.
+  if (call.keep_connection) curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   Exchange exchange{&call, {}};
   curl_slist* list = nullptr;
   for (const std::string& header : call.headers) list = curl_slist_append(list, header.c_str());

@@ -95,7 +95,7 @@ Result<void> LocalSystem::start(int local_gpus, const std::vector<std::string>& 
       start_program("gateway", {programs_ + "/windlass-gateway", "--listen=" + gateway_, "--admin-listen=" + gateway_admin_,
                                 "--controller=http://" + controller_, "--id=gw"}));
   for (const std::string& url : {"http://" + controller_ + "/healthz", "http://" + gateway_admin_ + "/ready"}) {
-    if (!eventually(seconds(60), [&] { return http_get(url).status == 200; })) {
+    if (!eventually(kPatience, [&] { return http_get(url).status == 200; })) {
       return Error{ErrorCode::kUnavailable, url + " did not answer 200" + logs()};
     }
   }

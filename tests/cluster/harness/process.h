@@ -72,7 +72,7 @@ struct CommandResult {
 // Runs a program to its end and returns what it printed.
 [[nodiscard]] CommandResult run_command(const std::vector<std::string>& argv, const std::string& input = "",
                                         const std::map<std::string, std::string>& env = {},
-                                        std::chrono::milliseconds deadline = std::chrono::seconds(60));
+                                        std::chrono::milliseconds deadline = std::chrono::seconds(300));
 
 // The whole file, or "" where it can't be read.
 [[nodiscard]] std::string read_text_file(const std::string& path);

@@ -1,6 +1,6 @@
 // Waiting on conditions: a test never sleeps to be right, it asks until something holds or a deadline passes.
 //
-// eventually() asks every `interval` on the caller's thread; the deadline is generous (the machine may be slow), the condition
+// eventually() asks every `interval` on the caller's thread; the deadline is kPatience (the machine may be slow), the condition
 // is what the test is about. Conditions may log what they saw last, so that a failure says what was missing.
 #pragma once
 
@@ -8,6 +8,9 @@
 #include <functional>
 
 namespace windlass::testing {
+
+// Ends a test that hangs, and nothing else: no test may depend on how long something takes.
+inline constexpr std::chrono::seconds kPatience{240};
 
 // True as soon as `condition` returns true; false when it has not within `deadline`.
 [[nodiscard]] bool eventually(std::chrono::milliseconds deadline, const std::function<bool()>& condition,

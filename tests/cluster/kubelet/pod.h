@@ -27,6 +27,7 @@ struct PodOptions {
   std::map<std::string, std::string> program_by_image;
   double crash_backoff_s = 1;
   double crash_backoff_max_s = 10;
+  double startup_probe_period_s = 0.2;  // at most: a container that has just started is not worth waiting two seconds for
   // Fetches what the volumes and variables refer to: kind is "ConfigMap", "PersistentVolumeClaim" or "PersistentVolume".
   std::function<Result<nlohmann::json>(const std::string& kind, const std::string& name)> fetch;
 };

@@ -1,5 +1,5 @@
 // windlass-fake-worker: every worker of a simulated cluster in one process. It watches the pods that windlass-controller made
-// and, for each that has an address in 127.64.0.0/10, listens there (see fake_pod.h) with the latencies that the planner
+// and, for each that has an address in 127.0.0.0/8, listens there (see fake_pod.h) with the latencies that the planner
 // believes of this model on that many GPUs of that class. All of 127.0.0.0/8 is this machine, so no address has to be set up.
 //
 // A pod that is being deleted drains; one whose object is gone, or whose containers KWOK has ended, is killed: what it had in
@@ -125,7 +125,7 @@ class FakeWorkers {
     options.port = std::stoi(worker.address.substr(colon + 1));
     if (options.address.rfind("127.", 0) != 0) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("its address is {}; allowed are those of 127.64.0.0/10", options.address)};
+                   fmt::format("its address is {}; allowed are those of 127.0.0.0/8", options.address)};
     }
     options.engine.times = planner::linear_coefficients(shape, controller::to_planner(of_class, {}).spec, worker.gpus);
     options.engine.max_concurrency = worker.max_concurrency;

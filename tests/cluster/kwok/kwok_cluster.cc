@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/cluster/harness/network.h"
 #include "tests/cluster/harness/wait.h"
 #include "tests/free_port.h"
 
@@ -120,7 +121,7 @@ Result<void> KwokCluster::install() {
   WINDLASS_RETURN_IF_ERROR(succeeded(crds));
   WINDLASS_RETURN_IF_ERROR(succeeded(plane_->kubectl({"apply", "--server-side", "-f", "-"}, crds.out)));
   WINDLASS_RETURN_IF_ERROR(
-      succeeded(plane_->kubectl({"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"})));
+      succeeded(plane_->kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"})));
   WINDLASS_RETURN_IF_ERROR(succeeded(plane_->kubectl({"create", "namespace", kSystemNamespace})));
   const CommandResult chart =
       plane_->helm({"template", "windlass", WINDLASS_SOURCE_DIR "/charts/windlass", "--namespace", kSystemNamespace});
@@ -172,6 +173,7 @@ Result<void> KwokCluster::create_classes() {
 }
 
 Result<void> KwokCluster::create_nodes() {
+  const int network = claim_networks((options_.nodes + 255) / 256);
   json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", json::array()}};
   for (int i = 0; i < options_.nodes; ++i) {
     const std::string name = fmt::format("node-{:04}", i);
@@ -189,11 +191,11 @@ Result<void> KwokCluster::create_nodes() {
                                 {{"windlass.dev/accelerator", kSimulatedClasses[static_cast<std::size_t>(i) % 3]},
                                  {"kubernetes.io/hostname", name},
                                  {"kubernetes.io/os", "linux"}}}}},
-                             {"spec", {{"podCIDR", fmt::format("127.{}.{}.0/24", 64 + i / 256, i % 256)}}},
+                             {"spec", {{"podCIDR", fmt::format("127.{}.{}.0/24", network + i / 256, i % 256)}}},
                              {"status", {{"allocatable", resources}, {"capacity", resources}}}});
   }
   WINDLASS_RETURN_IF_ERROR(succeeded(plane_->kubectl({"create", "-f", "-"}, list.dump())));
-  const bool ready = eventually(seconds(120), [&] {
+  const bool ready = eventually(kPatience, [&] {
     const auto nodes = plane_->list("/api/v1/nodes");
     return static_cast<int>(nodes.size()) == options_.nodes && std::all_of(nodes.begin(), nodes.end(), [](const json& node) {
              for (const json& condition : node["status"].value("conditions", json::array())) {
@@ -214,7 +216,7 @@ Result<void> KwokCluster::create_namespaces(const std::vector<std::string>& name
   // The controller manager gives each the account that a pod is refused without.
   for (const std::string& name : names) {
     const std::string account = fmt::format("/api/v1/namespaces/{}/serviceaccounts/default", name);
-    if (!eventually(seconds(60), [&] { return plane_->get(account).status == 200; })) {
+    if (!eventually(kPatience, [&] { return plane_->get(account).status == 200; })) {
       return Error{ErrorCode::kUnavailable, fmt::format("namespace {} got no service account\n{}", name, tails())};
     }
   }
@@ -257,7 +259,7 @@ Result<Program> KwokCluster::start_controller(const std::string& name, const std
                                    "--fetch-image=fetch:simulated"};
   argv.insert(argv.end(), more.begin(), more.end());
   WINDLASS_ASSIGN_OR_RETURN(program.process, launch(name, std::move(argv)));
-  if (!eventually(seconds(60), [&] { return http_get(program.url + "/healthz").status == 200; })) {
+  if (!eventually(kPatience, [&] { return http_get(program.url + "/healthz").status == 200; })) {
     return Error{ErrorCode::kUnavailable, name + " does not answer\n" + tail_of_file(log_of(name), 20)};
   }
   return program;
@@ -276,7 +278,7 @@ Result<Program> KwokCluster::start_gateway(const std::string& name, const std::v
   for (const Program* controller : controllers) argv.push_back("--controller=" + controller->url);
   argv.insert(argv.end(), more.begin(), more.end());
   WINDLASS_ASSIGN_OR_RETURN(program.process, launch(name, std::move(argv)));
-  if (!eventually(seconds(60), [&] { return http_get(program.admin_url + "/health").status == 200; })) {
+  if (!eventually(kPatience, [&] { return http_get(program.admin_url + "/health").status == 200; })) {
     return Error{ErrorCode::kUnavailable, name + " does not answer\n" + tail_of_file(log_of(name), 20)};
   }
   return program;

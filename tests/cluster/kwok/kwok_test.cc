@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kTrace = WINDLASS_SOURCE_DIR "/../shared/data/traces/AzureLLMInferenceTrace_conv.csv";
 
-// Given twelve minutes of Azure's conversation trace, six times as fast, for fifty services on 200 nodes, and SIGKILL of the
+// Given eight minutes of Azure's conversation trace, six times as fast, for fifty services on 200 nodes, and SIGKILL of the
 // API server, etcd and the leader in turn: every request is answered whole, nothing that must never happen is seen, and after
 // each kill somebody leads again within a minute and a half.
 TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
@@ -28,8 +28,8 @@ TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
   options.trace_path = kTrace;
   options.acceleration = 6;
   options.trace_from_s = 600;
-  options.trace_s = 720;
-  options.kills = {{"kube-apiserver", 25}, {"etcd", 50}, {"leader", 75}};
+  options.trace_s = 480;
+  options.kills = {{"kube-apiserver", 15}, {"etcd", 35}, {"leader", 55}};
   options.say = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   const auto report = run_trace(options);
   ASSERT_TRUE(report.ok()) << report.error().message;

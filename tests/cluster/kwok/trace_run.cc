@@ -57,7 +57,7 @@ class TraceRun {
       gateways_.push_back(std::move(one));
     }
     const bool up = eventually(
-        seconds(180), [&] { return all_served(); }, milliseconds(500));
+        kPatience, [&] { return all_served(); }, milliseconds(500));
     if (!up) return Error{ErrorCode::kUnavailable, "not every service came to a ready worker\n" + cluster_->tails()};
     say("{} services have their first worker; sending {} requests", options_.services, requests.size());
 
@@ -70,7 +70,7 @@ class TraceRun {
     load_ = std::make_unique<TraceLoad>(std::move(load));
     const double sending_s = options_.trace_s / a;
     std::vector<Kill> kills = options_.kills;
-    while (!load_->finished() && load_->elapsed_s() < sending_s + 120) {
+    while ((!load_->finished() || !kills.empty()) && load_->elapsed_s() < sending_s + 240) {
       if (!kills.empty() && load_->elapsed_s() >= kills.front().at_s) {
         const Kill next = kills.front();
         kills.erase(kills.begin());
@@ -158,7 +158,7 @@ class TraceRun {
     } else if (what == "etcd") {
       cluster_->plane().stop_etcd(SIGKILL);
       WINDLASS_RETURN_IF_ERROR(cluster_->plane().start_etcd());
-      if (!eventually(seconds(60), [&] { return cluster_->plane().ready(); }))
+      if (!eventually(kPatience, [&] { return cluster_->plane().ready(); }))
         return Error{ErrorCode::kUnavailable, "kube-apiserver did not become ready after etcd's restart\n" + cluster_->tails()};
     } else {
       Program* leading = leader();
