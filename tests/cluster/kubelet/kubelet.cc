@@ -87,7 +87,7 @@ void Kubelet::step(double now_s, const std::string& wall) {
   ask_probes(now_s);
   for (auto it = pods_.begin(); it != pods_.end();) {
     Pod& pod = *it->second;
-    report(pod, now_s);
+    report(pod, now_s, wall);
     if (pod.forgotten() && pod.ended()) {
       fmt::print(stderr, "kubelet: {}/{}: gone\n", pod.name_space(), pod.name());
       reported_.erase(it->first);
@@ -210,10 +210,10 @@ void Kubelet::ask_probes(double now_s) {
   }
 }
 
-void Kubelet::report(Pod& pod, double now_s) {
+void Kubelet::report(Pod& pod, double now_s, const std::string& wall) {
   Reported& reported = reported_[pod.uid()];
   if (pod.forgotten() || now_s < reported.next_try_s) return;
-  const json status = pod.status();
+  const json status = pod.status(wall);
   if (status != reported.status) {
     kube::WriteOptions options;
     options.subresource = "status";

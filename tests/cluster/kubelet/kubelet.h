@@ -53,7 +53,7 @@ class Kubelet {
   void renew_lease(double now_s);
   void follow_pods();
   void ask_probes(double now_s);
-  void report(Pod& pod, double now_s);
+  void report(Pod& pod, double now_s, const std::string& wall);
   std::string next_ip();
   Result<nlohmann::json> fetch(const std::string& name_space, const std::string& kind, const std::string& name);
 

@@ -14,12 +14,6 @@ using nlohmann::json;
 
 const char* const kProbeNames[] = {"startupProbe", "readinessProbe", "livenessProbe"};
 
-json condition(const char* type, bool holds, const char* reason) {
-  json result = {{"type", type}, {"status", holds ? "True" : "False"}};
-  if (!holds) result["reason"] = reason;
-  return result;
-}
-
 }  // namespace
 
 Pod::Pod(json object, PodOptions options) : object_(std::move(object)), options_(std::move(options)) {
@@ -289,7 +283,15 @@ std::string Pod::phase() const {
   return any_started ? "Running" : "Pending";
 }
 
-json Pod::status() const {
+json Pod::condition(const char* type, bool holds, const char* reason, const std::string& wall) {
+  auto [known, first] = conditions_.try_emplace(type, Condition{holds, wall});
+  if (!first && known->second.holds != holds) known->second = {holds, wall};
+  json result = {{"type", type}, {"status", holds ? "True" : "False"}, {"lastTransitionTime", known->second.since}};
+  if (!holds) result["reason"] = reason;
+  return result;
+}
+
+json Pod::status(const std::string& wall) {
   const std::string phase_now = phase();
   const bool ready =
       phase_now == "Running" && std::all_of(containers_.begin(), containers_.end(),
@@ -303,9 +305,9 @@ json Pod::status() const {
                  {"podIP", options_.ip},
                  {"podIPs", json::array({{{"ip", options_.ip}}})},
                  {"startTime", started_at_},
-                 {"conditions", json::array({condition("Initialized", initialised(), "ContainersNotInitialized"),
-                                             condition("ContainersReady", ready, "ContainersNotReady"),
-                                             condition("Ready", ready, "ContainersNotReady")})},
+                 {"conditions", json::array({condition("Initialized", initialised(), "ContainersNotInitialized", wall),
+                                             condition("ContainersReady", ready, "ContainersNotReady", wall),
+                                             condition("Ready", ready, "ContainersNotReady", wall)})},
                  {"containerStatuses", mains}};
   if (!inits.empty()) status["initContainerStatuses"] = inits;
   return status;

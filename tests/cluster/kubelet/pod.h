@@ -53,7 +53,8 @@ class Pod {
   [[nodiscard]] std::vector<ProbeCall> due_probes(double now_s) const;
   void take_probe(const ProbeCall& call, bool success, double now_s);
 
-  [[nodiscard]] nlohmann::json status() const;
+  // `wall` is now: a condition that has just changed carries it.
+  [[nodiscard]] nlohmann::json status(const std::string& wall);
   // Deletion was asked for and every process has ended.
   [[nodiscard]] bool ended() const { return ending_ && all_ended(); }
   [[nodiscard]] bool forgotten() const { return forgotten_; }
@@ -95,6 +96,12 @@ class Pod {
     ProbeState probes[3];
   };
 
+  struct Condition {
+    bool holds = false;
+    std::string since;  // RFC 3339; the controller measures a worker's start by it
+  };
+
+  [[nodiscard]] nlohmann::json condition(const char* type, bool holds, const char* reason, const std::string& wall);
   void start(Container& container, double now_s, const std::string& wall);
   void reap(Container& container, double now_s, const std::string& wall);
   void end(double now_s);
@@ -112,6 +119,7 @@ class Pod {
   std::string uid_;
   std::string started_at_;
   std::vector<Container> containers_;  // the init containers first
+  std::map<std::string, Condition> conditions_;  // by type
   bool forgotten_ = false;
   bool ending_ = false;
   double kill_at_s_ = 0;
