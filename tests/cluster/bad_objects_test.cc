@@ -45,7 +45,8 @@ class BadObjectsTest : public ClusterTest {
     if (IsSkipped() || HasFatalFailure()) return;
     const CommandResult applied = plane().kubectl({"apply", "--server-side", "-f", WINDLASS_SOURCE_DIR "/crds"});
     ASSERT_TRUE(applied.ok()) << applied.describe();
-    const CommandResult established = plane().kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"});
+    const CommandResult established =
+        plane().kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"});
     ASSERT_TRUE(established.ok()) << established.describe();
   }
 

@@ -53,8 +53,7 @@ TEST_F(LoopTest, ServesScalesAndGoes) {
   ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() >= 3; }))
       << describe_state() << high.report().describe() << http_get(controller.url + "/v1/plan").body;
   expect_no_duplicates();
-  ASSERT_TRUE(eventually(kPatience, [&] { return service()["status"]["workers"].value("ready", 0) >= 3; }))
-      << describe_state();
+  ASSERT_TRUE(eventually(kPatience, [&] { return service()["status"]["workers"].value("ready", 0) >= 3; })) << describe_state();
   const CommandResult shown = plane().kubectl({"get", "ms", "-n", name_space()});
   ASSERT_TRUE(shown.ok()) << shown.describe();
   const CommandResult wide = plane().kubectl({"get", "ms,pods", "-n", name_space(), "-o", "wide"});

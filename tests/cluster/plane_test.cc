@@ -123,9 +123,8 @@ TEST_F(PlaneTest, DeletionHonoursGraceAndFinalizers) {
       shell_pod("slow", fmt::format("trap 'sleep 1; touch {}; exit 0' TERM; while :; do sleep 0.1; done", file));
   apply(yaml);
   apply(shell_pod("deaf", "trap '' TERM; while :; do sleep 0.1; done"));
-  ASSERT_TRUE(eventually(kPatience, [&] {
-    return condition_of(pod("slow"), "Ready") == "True" && condition_of(pod("deaf"), "Ready") == "True";
-  }));
+  ASSERT_TRUE(eventually(
+      kPatience, [&] { return condition_of(pod("slow"), "Ready") == "True" && condition_of(pod("deaf"), "Ready") == "True"; }));
   const std::string merge = "application/merge-patch+json";
   ASSERT_TRUE(
       plane().send("PATCH", pods_path() + "/slow", {{"metadata", {{"finalizers", {"windlass.dev/test"}}}}}, merge).ok());
@@ -169,8 +168,7 @@ spec:
   write_text_file(folder + "/ready", "yes");
   EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "True"; })) << pod("server").dump(1);
   ASSERT_TRUE(run_command({"rm", folder + "/ready"}).ok());
-  EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "False"; }))
-      << pod("server").dump(1);
+  EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "False"; })) << pod("server").dump(1);
 }
 
 // Given a container whose liveness answer goes away, it is ended and started again.
@@ -201,11 +199,10 @@ spec:
 // Given a node agent that is killed, the processes of its pods go with it: a test that dies leaves nothing on the machine.
 TEST_F(PlaneTest, KilledKubeletTakesItsProcesses) {
   const std::string file = plane().folder() + "/" + name_space() + "-pid";
-  const auto kubelet =
-      start_program("kubelet-2", {WINDLASS_BINARY_DIR "/windlass-test-kubelet", "--kubeconfig=" + plane().kubeconfig(),
-                                  "--node=node-2", "--folder=" + plane().folder() + "/kubelet-2",
-                                  fmt::format("--image={}=/bin/sh", kShellImage),
-                                  fmt::format("--network={}", claim_networks()), "--cordoned"});
+  const auto kubelet = start_program(
+      "kubelet-2", {WINDLASS_BINARY_DIR "/windlass-test-kubelet", "--kubeconfig=" + plane().kubeconfig(), "--node=node-2",
+                    "--folder=" + plane().folder() + "/kubelet-2", fmt::format("--image={}=/bin/sh", kShellImage),
+                    fmt::format("--network={}", claim_networks()), "--cordoned"});
   ASSERT_NE(kubelet, nullptr);
   apply(fmt::format(R"yaml(
 apiVersion: v1

@@ -28,7 +28,8 @@ struct HttpCall {
   std::string body;
   double timeout_s = 10;
   Tls tls;
-  bool keep_connection = false;  // use the calling thread's open connection, and leave it open: a TLS handshake costs milliseconds
+  // Use the calling thread's open connection, and leave it open: a TLS handshake costs milliseconds.
+  bool keep_connection = false;
   // Called with each piece of the body as it arrives (it still ends in HttpAnswer::body); return false to hang up.
   std::function<bool(std::string_view)> on_bytes;
 };

@@ -27,7 +27,7 @@ struct KubeletOptions {
   std::map<std::string, std::string> labels;       // of the node
   std::map<std::string, std::string> program_by_image;
   bool cordoned = false;  // the scheduler passes the node over; pods come by their nodeName
-  int network = 42;  // pods get 127.<network>.x.y
+  int network = 42;       // pods get 127.<network>.x.y
   double crash_backoff_s = 1;
 };
 

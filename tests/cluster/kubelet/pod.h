@@ -118,7 +118,7 @@ class Pod {
   PodOptions options_;
   std::string uid_;
   std::string started_at_;
-  std::vector<Container> containers_;  // the init containers first
+  std::vector<Container> containers_;            // the init containers first
   std::map<std::string, Condition> conditions_;  // by type
   bool forgotten_ = false;
   bool ending_ = false;
