@@ -11,17 +11,14 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
+#include "tests/effort.h"
+
 namespace windlass::simulation {
 namespace {
 
 constexpr int kLots = 20;
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int kSeedsALot = 1;  // the sanitizer makes a seed many times slower
-constexpr int kRegressionsEach = 4;
-#else
 constexpr int kSeedsALot = 25;
-constexpr int kRegressionsEach = 1;
-#endif
+constexpr int kRegressionLots = 4;
 
 // Faults that are known and not mended yet: open.txt.
 std::map<std::uint64_t, std::string> open_faults() {
@@ -48,7 +45,7 @@ class Vopr : public testing::TestWithParam<int> {
 // check named there and no other; one that no longer does belongs into regressions.txt.
 TEST_P(Vopr, KeepsItsPromisesAndComesToRest) {
   const std::map<std::uint64_t, std::string> open = open_faults();
-  for (int i = 0; i < kSeedsALot; ++i) {
+  for (int i = 0; i < effort(5, kSeedsALot); ++i) {
     const auto seed = static_cast<std::uint64_t>(GetParam() * kSeedsALot + i + 1);
     SeedResult result = run_seed(seed);
     if (const auto known = open.find(seed); known != open.end()) {
@@ -61,10 +58,10 @@ TEST_P(Vopr, KeepsItsPromisesAndComesToRest) {
 
 INSTANTIATE_TEST_SUITE_P(Lots, Vopr, testing::Range(0, kLots));
 
-// Given: every seed of regressions.txt, of those every fourth under the sanitizer.
-// Expected: none fails again.
-TEST(VoprRegressions, StayMended) {
-  spdlog::set_level(spdlog::level::off);
+class VoprRegressions : public Vopr {};
+
+// Given: every seed of regressions.txt, dealt out to the lots. Expected: none fails again.
+TEST_P(VoprRegressions, StayMended) {
   std::ifstream file(WINDLASS_SOURCE_DIR "/tests/simulation/regressions.txt");
   ASSERT_TRUE(file);
   int count = 0;
@@ -72,11 +69,13 @@ TEST(VoprRegressions, StayMended) {
     if (line.empty() || line.front() == '#') continue;
     std::uint64_t seed = 0;
     ASSERT_TRUE(std::istringstream(line) >> seed) << line;
-    if (count++ % kRegressionsEach != 0) continue;
+    if (count++ % kRegressionLots != GetParam()) continue;
     EXPECT_EQ(describe(run_seed(seed)), "") << line;
   }
-  EXPECT_GT(count, 0);
+  EXPECT_GT(count, GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(Lots, VoprRegressions, testing::Range(0, kRegressionLots));
 
 // Given: one seed, run twice, and once more with its trace kept.
 // Expected: the same in every figure: a failing seed can be seen again.

@@ -8,6 +8,7 @@
 
 #include "controller/api/duration.h"
 #include "controller/api/quantity.h"
+#include "tests/effort.h"
 
 namespace windlass::api {
 namespace {
@@ -72,7 +73,7 @@ TEST(Duration, Prints) {
 // Given a thousand random durations of whole microseconds, each is expected back from its text.
 TEST(Duration, PrintsWhatItReadsBack) {
   std::mt19937_64 random(1);
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < effort(100, 1000); ++i) {
     const int digits = static_cast<int>(random() % 15) + 1;
     const double seconds = static_cast<double>(random() % static_cast<std::uint64_t>(std::pow(10, digits))) / 1e6;
     const auto back = parse_duration_s(print_duration(seconds));

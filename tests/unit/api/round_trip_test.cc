@@ -8,6 +8,7 @@
 #include "controller/api/load.h"
 #include "controller/api/validation.h"
 #include "controller/api/yaml.h"
+#include "tests/effort.h"
 
 namespace windlass::api {
 namespace {
@@ -155,9 +156,9 @@ class Maker {
   std::mt19937_64 random_;
 };
 
-// Given 200 random services, each is expected back from its JSON and from its YAML, and to pass the validator as printed.
+// Given random services, each is expected back from its JSON and from its YAML, and to pass the validator as printed.
 TEST(RoundTrip, ModelServices) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(60U, 200U); ++seed) {
     const ModelService service = Maker(seed).service();
     const nlohmann::json printed = to_json(service);
     const auto errors = validate(printed);
@@ -172,9 +173,9 @@ TEST(RoundTrip, ModelServices) {
   }
 }
 
-// Given 200 random classes, the same.
+// Given random classes, the same.
 TEST(RoundTrip, AcceleratorClasses) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(60U, 200U); ++seed) {
     const AcceleratorClass accelerator = Maker(seed).accelerator();
     const nlohmann::json printed = to_json(accelerator);
     const auto errors = validate(printed);
@@ -186,9 +187,9 @@ TEST(RoundTrip, AcceleratorClasses) {
   }
 }
 
-// Given 200 random profiles, the same, their learnt corrections to the last digit.
+// Given random profiles, the same, their learnt corrections to the last digit.
 TEST(RoundTrip, PerformanceProfiles) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(60U, 200U); ++seed) {
     const PerformanceProfile profile = Maker(seed).profile();
     const nlohmann::json printed = to_json(profile);
     const auto errors = validate(printed);

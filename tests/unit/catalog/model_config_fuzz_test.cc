@@ -10,6 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/catalog/model_shape.h"
+#include "tests/effort.h"
 #include "tests/unit/catalog/configs.h"
 
 namespace windlass::planner {
@@ -89,7 +90,7 @@ TEST(ModelConfigFuzz, AnyFieldsAreReadOrRefused) {
   Rng rng(11, "configs");
   int read = 0;
   int refused = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < effort(2000, 20'000); ++i) {
     json config = any_of(rng, configs);
     const auto mutations = rng.integer(0, 4);
     for (std::int64_t j = 0; j < mutations; ++j) mutate(rng, config);
@@ -108,15 +109,15 @@ TEST(ModelConfigFuzz, AnyFieldsAreReadOrRefused) {
     ASSERT_LE(matmul_weight_bytes_read(*shape, 7), matmul_weight_bytes(*shape) * (1 + 1e-12)) << config.dump();
     ASSERT_LE(kv_bytes(*shape, 1000), 1000 * kv_bytes_per_token(*shape)) << config.dump();
   }
-  EXPECT_GT(read, 3000);
-  EXPECT_GT(refused, 3000);
+  EXPECT_GT(read, effort(200, 3000));
+  EXPECT_GT(refused, effort(200, 3000));
 }
 
 // Given the bytes of a config with some of them changed or cut off, expect the same.
 TEST(ModelConfigFuzz, AnyBytesAreReadOrRefused) {
   Rng rng(12, "bytes");
   const std::vector<json> configs = seeds();
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < effort(500, 5000); ++i) {
     std::string text = any_of(rng, configs).dump();
     const auto changes = rng.integer(1, 5);
     for (std::int64_t j = 0; j < changes; ++j) {

@@ -9,6 +9,7 @@
 #include "planner/base/rng.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/catalog/weight_matrices.h"
+#include "tests/effort.h"
 #include "tests/unit/catalog/configs.h"
 
 namespace windlass::planner {
@@ -157,7 +158,7 @@ ModelShape random_shape(Rng& rng) {
 // Given random shapes, expect the cache and the attention of a context to be the sum over layers and tokens of it, one by one.
 TEST(ModelFigures, WindowsAreSumsOverLayersAndTokens) {
   Rng rng(7, "shapes");
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const ModelShape shape = random_shape(rng);
     const int context = static_cast<int>(rng.integer(0, 60));
     double bytes = 0;
@@ -177,7 +178,7 @@ TEST(ModelFigures, WindowsAreSumsOverLayersAndTokens) {
 // Given random shapes, expect the counts to be what a walk through the model, layer by layer and expert by expert, comes to.
 TEST(ModelFigures, CountsAreAWalkThroughTheModel) {
   Rng rng(8, "shapes");
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const ModelShape shape = random_shape(rng);
     ASSERT_TRUE(validate(shape).ok()) << validate(shape).error().message;
     const std::int64_t hidden = shape.hidden;

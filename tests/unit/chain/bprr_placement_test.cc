@@ -9,6 +9,7 @@
 #include "planner/chain/lowest_window.h"
 #include "planner/chain/petals.h"
 #include "planner/chain/routes.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/bprr_fixtures.h"
 
 namespace windlass::chain {
@@ -66,7 +67,7 @@ Placement cg_bp_by_the_rules(const Instance& instance, int load) {
 // Given random values with many ties: the sliding comparison finds the window that sorting every window finds.
 TEST(LowestWindow, IsTheOneFoundBySortingEveryWindow) {
   Rng rng(1, "windows");
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < effort(2000, 20'000); ++round) {
     std::vector<double> values(static_cast<std::size_t>(rng.integer(1, round % 50 == 0 ? 150 : 12)));
     const auto distinct = rng.integer(0, 4);
     for (double& value : values) value = static_cast<double>(rng.integer(0, distinct)) / 4;
@@ -78,7 +79,7 @@ TEST(LowestWindow, IsTheOneFoundBySortingEveryWindow) {
 // Given more distinct values than one machine word has bits: the same.
 TEST(LowestWindow, ComparesManyDistinctValues) {
   Rng rng(2, "windows");
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < effort(50, 300); ++round) {
     std::vector<double> values(200);
     for (double& value : values) value = static_cast<double>(rng.integer(0, 150));
     const int width = static_cast<int>(rng.integer(1, 200));
@@ -90,7 +91,7 @@ TEST(LowestWindow, ComparesManyDistinctValues) {
 TEST(CgBp, PlacesAsTheRulesSay) {
   Rng rng(3, "cg-bp");
   int with_rest = 0;
-  for (int round = 0; round < 10000; ++round) {
+  for (int round = 0; round < effort(1000, 10'000); ++round) {
     const Instance instance = random_instance(rng, 9, 12);
     const int load = static_cast<int>(rng.integer(1, 8));
     const auto placed = cg_bp(instance, load);
@@ -105,13 +106,13 @@ TEST(CgBp, PlacesAsTheRulesSay) {
     ASSERT_EQ(placed.time_bound_s.has_value(), placed.covering_servers > 0);
     with_rest += placed.covering_servers > 0 && placed.covering_servers < static_cast<int>(placed.order.size());
   }
-  EXPECT_GT(with_rest, 3000) << "too few instances had servers left after all blocks were placed";
+  EXPECT_GT(with_rest, effort(200, 3000)) << "too few instances had servers left after all blocks were placed";
 }
 
 // Given CG-BP for |R| requests: every server holds the caches of |R| requests on all its blocks (Step 1).
 TEST(CgBp, LeavesRoomForTheDesignLoad) {
   Rng rng(4, "cg-bp");
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < effort(500, 5000); ++round) {
     const Instance instance = random_instance(rng, 6, 12);
     const int load = static_cast<int>(rng.integer(1, 8));
     const auto placed = cg_bp(instance, load);
@@ -127,7 +128,7 @@ TEST(CgBp, LeavesRoomForTheDesignLoad) {
 TEST(CgBp, KeepsTheoremThreeFive) {
   Rng rng(5, "cg-bp");
   int bounded = 0;
-  for (int round = 0; round < 10000; ++round) {
+  for (int round = 0; round < effort(1000, 10'000); ++round) {
     const Instance instance = random_instance(rng, 10, 20);
     const auto servers = instance.servers.size();
     std::vector<std::vector<double>> clients(static_cast<std::size_t>(rng.integer(1, 3)), std::vector<double>(servers));
@@ -145,7 +146,7 @@ TEST(CgBp, KeepsTheoremThreeFive) {
       ASSERT_LE(route->time_s, *placed.time_bound_s) << "round " << round;
     }
   }
-  EXPECT_GT(bounded, 3000);
+  EXPECT_GT(bounded, effort(200, 3000));
 }
 
 // Given servers whose order and overlap are known: the bound is sum (t* + tau m) - tau_K (sum m - L).
@@ -183,7 +184,7 @@ TEST(CgBp, WorkedExampleOfFigureFive) {
 TEST(DesignLoad, LargestIsTheLastFeasible) {
   Rng rng(6, "loads");
   int feasible = 0;
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < effort(500, 5000); ++round) {
     const Instance instance = random_instance(rng, 8, 8);
     const auto places_all = [&](int load) {
       int blocks = 0;
@@ -201,7 +202,7 @@ TEST(DesignLoad, LargestIsTheLastFeasible) {
     }
     ASSERT_EQ(cg_bp(instance, last + 1).covering_servers, 0);
   }
-  EXPECT_GT(feasible, 2000);
+  EXPECT_GT(feasible, effort(133, 2000));
 }
 
 // Given a mean and a deviation: their sum rounded up, at least 1 and at most the largest feasible load.
@@ -220,7 +221,7 @@ TEST(DesignLoad, IsMeanPlusDeviationWithinBounds) {
 TEST(DesignLoad, PoissonLoadFitsItsOwnSession) {
   Rng rng(7, "loads");
   int inside = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     const Instance instance = random_instance(rng, 12, 8);
     const int largest = max_design_load(instance);
     int previous = 0;
@@ -239,7 +240,7 @@ TEST(DesignLoad, PoissonLoadFitsItsOwnSession) {
       inside += load.requests < largest && load.requests > 1;
     }
   }
-  EXPECT_GT(inside, 300);
+  EXPECT_GT(inside, effort(20, 300));
 }
 
 // Given BLOOM-176B: PETALS places 53 blocks on an A100 and 4 on a MIG slice, as published: with 2048-token caches on the
@@ -271,7 +272,7 @@ TEST(CgBp, PublishedNumbersOfBlocksNeedTheLargerMemory) {
 // turn.
 TEST(Petals, TakesTheLeastServedWindows) {
   Rng rng(8, "petals");
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < effort(500, 5000); ++round) {
     const Instance instance = random_instance(rng, 8, 12);
     const int servers = static_cast<int>(instance.servers.size());
     PetalsOptions options;

@@ -9,6 +9,7 @@
 #include "planner/chain/routes.h"
 #include "planner/chain/server_state.h"
 #include "planner/chain/ws_rr.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/bprr_fixtures.h"
 
 namespace windlass::chain {
@@ -57,7 +58,7 @@ std::vector<long> random_slots(const Instance& instance, Rng& rng) {
 TEST(Routes, CheapestOfAllPaths) {
   Rng rng(1, "routes");
   int found = 0;
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < effort(500, 5000); ++round) {
     const Instance instance = random_instance(rng, 7, 7);
     const Placement placement = random_placement(instance, rng);
     std::vector<double> penalties(64);
@@ -79,13 +80,13 @@ TEST(Routes, CheapestOfAllPaths) {
       ASSERT_EQ(route->time_s, service_time_s(instance, route->servers, route->blocks));
     }
   }
-  EXPECT_GT(found, 1500);
+  EXPECT_GT(found, effort(100, 1500));
 }
 
 // Given a limit of cache slots: links that need more of them do not exist.
 TEST(Routes, LinksNeedTheirSlots) {
   Rng rng(2, "routes");
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     const Instance instance = random_instance(rng, 7, 7);
     const Placement placement = random_placement(instance, rng);
     const auto slots = random_slots(instance, rng);
@@ -125,7 +126,7 @@ double wait_by_definition(long slots, std::vector<Held> sessions, double now_s, 
 TEST(ServerState, WaitsAsEquationTwentySays) {
   Rng rng(3, "waits");
   int waits = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     const long slots = rng.integer(0, 20);
     ServerState state(slots);
     std::vector<Held> held;
@@ -154,7 +155,7 @@ TEST(ServerState, WaitsAsEquationTwentySays) {
       }
     }
   }
-  EXPECT_GT(waits, 10000);
+  EXPECT_GT(waits, effort(666, 10000));
 }
 
 // Given servers with sessions on them: WS-RR takes the path with the least sum of inference time (scaled) and waits, of all
@@ -162,7 +163,7 @@ TEST(ServerState, WaitsAsEquationTwentySays) {
 TEST(WsRr, CheapestOfAllPathsWithWaits) {
   Rng rng(4, "ws-rr");
   int waited = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     const Instance instance = random_instance(rng, 6, 6);
     const Placement placement = random_placement(instance, rng);
     const auto slots = random_slots(instance, rng);
@@ -198,7 +199,7 @@ TEST(WsRr, CheapestOfAllPathsWithWaits) {
       }
     }
   }
-  EXPECT_GT(waited, 500);
+  EXPECT_GT(waited, effort(33, 500));
 }
 
 // Given a session that was added and removed: the state is as before.
@@ -221,7 +222,7 @@ TEST(WsRr, RemovedSessionsLeaveNothing) {
 // blocks.
 TEST(Petals, RoutesByItsWeights) {
   Rng rng(5, "petals routes");
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     const Instance instance = random_instance(rng, 7, 7);
     const Placement placement = random_placement(instance, rng);
     const auto slots = random_slots(instance, rng);

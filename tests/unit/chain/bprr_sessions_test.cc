@@ -7,6 +7,7 @@
 #include "planner/chain/cg_bp.h"
 #include "planner/chain/design_load.h"
 #include "planner/sim/session_simulation.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/bprr_fixtures.h"
 #include "tests/unit/sim/list_source.h"
 
@@ -149,7 +150,7 @@ const std::vector<SessionPolicy>& all_policies() {
 TEST(SessionSimulation, KeepsItsRulesUnderEveryPolicy) {
   Rng rng(1, "sessions");
   int runs = 0, waited = 0;
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < effort(40, 200); ++round) {
     const auto made = random_case(rng);
     if (!made) continue;
     const auto requests = random_requests(rng, 60, eighths(rng, 1, 16));
@@ -163,8 +164,8 @@ TEST(SessionSimulation, KeepsItsRulesUnderEveryPolicy) {
       waited += run.result.waiting.mean_s > 0;
     }
   }
-  EXPECT_GT(runs, 1000);
-  EXPECT_GT(waited, 500);
+  EXPECT_GT(runs, effort(200, 1000));
+  EXPECT_GT(waited, effort(80, 500));
 }
 
 // Given requests and their routes: under kWhenFree each starts at the first moment, its arrival or an earlier one's end, at
@@ -172,7 +173,7 @@ TEST(SessionSimulation, KeepsItsRulesUnderEveryPolicy) {
 TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
   Rng rng(2, "sessions");
   int waited = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < effort(50, 300); ++round) {
     const auto made = random_case(rng);
     if (!made) continue;
     const auto requests = random_requests(rng, 40, eighths(rng, 1, 16));
@@ -207,14 +208,14 @@ TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
       waited += request.started_ns > request.routed_ns;
     }
   }
-  EXPECT_GT(waited, 1000);
+  EXPECT_GT(waited, effort(120, 1000));
 }
 
 // Given WS-RR that knows the sizes: every request has ended when its route's cost has passed (Corollary 3.7).
 TEST(SessionSimulation, WsRrKeepsCorollaryThreeSeven) {
   Rng rng(3, "sessions");
   int waited = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < effort(60, 400); ++round) {
     const auto made = random_case(rng);
     if (!made) continue;
     const auto requests = random_requests(rng, 60, eighths(rng, 1, 24));
@@ -227,7 +228,7 @@ TEST(SessionSimulation, WsRrKeepsCorollaryThreeSeven) {
       waited += request.started_ns > request.routed_ns;
     }
   }
-  EXPECT_GT(waited, 1000);
+  EXPECT_GT(waited, effort(100, 1000));
 }
 
 // Given no more requests at once than CG-BP's design load: nobody waits, WS-RR takes the shortest path, and no request of mean
@@ -235,7 +236,7 @@ TEST(SessionSimulation, WsRrKeepsCorollaryThreeSeven) {
 TEST(SessionSimulation, WithinTheDesignLoadNobodyWaits) {
   Rng rng(4, "sessions");
   int cases = 0;
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < effort(80, 500); ++round) {
     const Instance instance = chain::random_instance(rng, 8, 8);
     const int load = std::min(chain::max_design_load(instance), 6);
     if (load == 0) continue;
@@ -252,7 +253,7 @@ TEST(SessionSimulation, WithinTheDesignLoadNobodyWaits) {
     EXPECT_LE(ws_rr.result.response.max_s, *placed.time_bound_s + kRounding_s);
     for (std::size_t i = 0; i < requests.size(); ++i) ASSERT_EQ(ws_rr.requests[i].route, shortest.requests[i].route);
   }
-  EXPECT_GT(cases, 200);
+  EXPECT_GT(cases, effort(25, 200));
 }
 
 // One server with room for `sessions` whole requests at once, each of which takes service_s seconds.

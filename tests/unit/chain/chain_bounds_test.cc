@@ -10,6 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/queueing/erlang.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -40,10 +41,10 @@ double as_written_s(const std::vector<ChainRate>& filling_order, double lambda) 
   return static_cast<double>(mean / norm / lambda);
 }
 
-// Given: 3,000 random sets of chains at loads up to 99 %. Expected: the formulas as written, and lower <= upper.
+// Given: random sets of chains at loads up to 99 %. Expected: the formulas as written, and lower <= upper.
 TEST(ChainBounds, AreTheFormulas) {
   Rng rng(6, "bounds");
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     auto chains = random_chains(rng, 6, 20);
     const double lambda = rng.uniform(0.01, 0.99) * total_rate_per_s(chains);
     const double lower = mean_response_lower_s(chains, lambda).value(), upper = mean_response_upper_s(chains, lambda).value();
@@ -138,7 +139,7 @@ double solved_s(ChainRate fast, ChainRate slow, double lambda, int queue) {
 // between the bounds.
 TEST(ChainBounds, ExactValueOfTwoChains) {
   Rng rng(7, "two-chains");
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < effort(40, 300); ++round) {
     ChainRate fast{rng.uniform(0.5, 2), rng.integer(1, 6)}, slow{rng.uniform(0.05, 0.5), rng.integer(1, 6)};
     const std::vector<ChainRate> chains{fast, slow};
     const double lambda = rng.uniform(0.05, 0.8) * total_rate_per_s(chains);

@@ -8,6 +8,7 @@
 
 #include "planner/chain/gbp_cr.h"
 #include "planner/chain/gca.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/random_instance.h"
 
 namespace windlass::chain {
@@ -56,12 +57,12 @@ Instance instance_full_of_ties(Rng& rng) {
   return instance;
 }
 
-// Given: 3,000 random instances with up to ten servers, of all loads, half of them full of ties. Expected: for each tuning,
+// Given: random instances with up to ten servers, of all loads, half of them full of ties. Expected: for each tuning,
 // with the stop rule and without, the c that trying all of them gives; the search's shortcuts change nothing.
 TEST(Compose, ChoosesTheBestCapacity) {
   Rng rng(8, "compose");
   int stable = 0, unstable = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     const Instance instance =
         round % 2 == 0 ? random_instance(rng, {.most_servers = 10, .most_blocks = 9}) : instance_full_of_ties(rng);
     for (const Tuning tuning : {Tuning::kLowerBound, Tuning::kUpperBound, Tuning::kSurrogate}) {
@@ -76,15 +77,15 @@ TEST(Compose, ChoosesTheBestCapacity) {
       }
     }
   }
-  EXPECT_GT(stable, 500);
-  EXPECT_GT(unstable, 500);
+  EXPECT_GT(stable, effort(33, 500));
+  EXPECT_GT(unstable, effort(33, 500));
 }
 
 // Given: an arrival rate that is the total rate, up to the last bits either way. Expected: stable exactly when both bounds are
 // there.
 TEST(Compose, IsStableWithBothBoundsOrNot) {
   Rng rng(10, "edge");
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6});
     const auto before = compose(instance, 1);
     if (!before.ok()) continue;
@@ -95,12 +96,12 @@ TEST(Compose, IsStableWithBothBoundsOrNot) {
   }
 }
 
-// Given: 2,000 random instances. Expected: totals, flags and bounds agree with the chains they stand beside; Lemma 3.2 holds:
+// Given: random instances. Expected: totals, flags and bounds agree with the chains they stand beside; Lemma 3.2 holds:
 // GCA serves at least what the disjoint chains would.
 TEST(Compose, SaysWhatItComposed) {
   Rng rng(9, "compose-says");
   int composed_count = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 10, .most_blocks = 9});
     const int capacity = static_cast<int>(rng.integer(1, 5));
     const auto composed = compose(instance, capacity);
@@ -122,7 +123,7 @@ TEST(Compose, SaysWhatItComposed) {
     }
     ASSERT_GE(rate * (1 + 1e-12), capacity * gbp_cr(instance, capacity).scaled_rate_per_s);
   }
-  EXPECT_GT(composed_count, 500);
+  EXPECT_GT(composed_count, effort(33, 500));
 }
 
 // Given: servers that together hold 3 of 5 blocks of 2.5 GB with their caches, one with 0.5 GB left over. Expected: a refusal

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/chain/random_instance.h"
 
 namespace windlass::chain {
@@ -63,10 +64,10 @@ TEST(GbpCr, StopsAtTheRateAndKeepsAnUnfinishedChain) {
   EXPECT_EQ(all.placement[2].blocks, 0);
 }
 
-// Given: 3,000 random instances and capacities. Expected: Alg. 1 written out naively gives the same placement and chains.
+// Given: random instances and capacities. Expected: Alg. 1 written out naively gives the same placement and chains.
 TEST(GbpCr, FollowsItsDefinition) {
   Rng rng(1, "gbp-cr");
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 12, .most_blocks = 12});
     const int capacity = static_cast<int>(rng.integer(1, 12));
     std::vector<int> order;
@@ -143,12 +144,12 @@ int fewest_chains(const Instance& instance, int capacity) {
   return best;
 }
 
-// Given: 1,500 random instances of up to six servers with equal memories. Expected (Theorem 3.4): GBP-CR needs as few chains as
+// Given: random instances of up to six servers with equal memories. Expected (Theorem 3.4): GBP-CR needs as few chains as
 // the best of all groupings, and finds enough exactly when some grouping does.
 TEST(GbpCr, IsOptimalUnderEqualMemories) {
   Rng rng(2, "theorem-3.4");
   int feasible = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < effort(150, 1500); ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6, .equal_memories = true});
     const int capacity = static_cast<int>(rng.integer(1, 6));
     if (blocks_for_capacity(instance, instance.servers[0].memory_gb, capacity) == 0) continue;
@@ -159,13 +160,13 @@ TEST(GbpCr, IsOptimalUnderEqualMemories) {
     ASSERT_EQ(static_cast<int>(greedy.chains.size()), best) << "round " << round;
     ++feasible;
   }
-  EXPECT_GT(feasible, 200);
+  EXPECT_GT(feasible, effort(13, 200));
 }
 
 // Given: 300 random instances. Expected: next_change() skips no c at which the placement differs from the one before.
 TEST(GbpCr, NextChangeSkipsNothing) {
   Rng rng(3, "next-change");
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < effort(50, 300); ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 8, .most_blocks = 10});
     constexpr int kMost = 150;
     GreedyPlacement greedy(instance);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/chain/gbp_cr.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/random_instance.h"
 
 namespace windlass::chain {
@@ -73,12 +74,12 @@ TEST(Gca, IsFigure2) {
   EXPECT_NEAR(rate, 5 / (3 + 5 * kEpsilon) + 5 / (3 + 10 * kEpsilon) + 5 / (3 + 12 * kEpsilon), 1e-9);
 }
 
-// Given: 4,000 random placements. Expected: chain by chain what Alg. 2 gives when every path is tried; every chain covers all
+// Given: random placements. Expected: chain by chain what Alg. 2 gives when every path is tried; every chain covers all
 // blocks in order on servers that hold them; no server keeps more caches than fit; and no path has room at the end.
 TEST(Gca, IsAlgorithm2OnEveryPath) {
   Rng rng(4, "gca");
   int chains_seen = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < effort(400, 4000); ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 7, .most_blocks = 7});
     const Placement placement = random_placement(rng, instance);
     std::vector<long> slots = cache_slots(instance, placement);
@@ -112,7 +113,7 @@ TEST(Gca, IsAlgorithm2OnEveryPath) {
       ASSERT_LE(used_gb, instance.servers[j].memory_gb * (1 + 1e-12));
     }
   }
-  EXPECT_GT(chains_seen, 2000);
+  EXPECT_GT(chains_seen, effort(133, 2000));
 }
 
 // Given: requests that come and go at random on 400 random placements. Expected (Theorem 3.5): taking the fastest free chain of
@@ -120,7 +121,7 @@ TEST(Gca, IsAlgorithm2OnEveryPath) {
 TEST(Gca, IsAllThatJffcNeeds) {
   Rng rng(5, "theorem-3.5");
   int assigned = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < effort(60, 400); ++round) {
     const Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6});
     const Placement placement = random_placement(rng, instance);
     const auto chains = gca(instance, placement);
@@ -151,7 +152,7 @@ TEST(Gca, IsAllThatJffcNeeds) {
       }
     }
   }
-  EXPECT_GT(assigned, 2000);
+  EXPECT_GT(assigned, effort(200, 2000));
 }
 
 // Given: two servers of the same speed that hold everything. Expected: the one listed first is filled first.

@@ -9,6 +9,7 @@
 
 #include "planner/chain/cache_ilp.h"
 #include "planner/chain/gca.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/mip_random_instances.h"
 
 namespace windlass::chain {
@@ -119,7 +120,7 @@ TEST(CacheIlp, HandlesTheEnds) {
 // allocation reaches it. Between the lower bound of Fig. 4 and GCA's own count; over all chains never more than over GCA's.
 TEST(CacheIlp, AgreesWithEnumeration) {
   int feasible = 0, infeasible = 0, better = 0, fewer_on_all = 0;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(300U, 3000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "ilp");
     const Instance instance = random_instance(rng, {.max_servers = 7, .max_blocks = 4, .max_memory_gb = 3});
@@ -168,15 +169,15 @@ TEST(CacheIlp, AgreesWithEnumeration) {
     ASSERT_LE(on_all.total_capacity, optimal->total_capacity);
     fewer_on_all += on_all.total_capacity < optimal->total_capacity;
   }
-  EXPECT_GT(feasible, 500);
-  EXPECT_GT(infeasible, 50);
+  EXPECT_GT(feasible, effort(33, 500));
+  EXPECT_GT(infeasible, effort(3, 50));
   EXPECT_GT(better + fewer_on_all, 0) << "no instance on which the optimum beats GCA: the comparison shows nothing";
 }
 
 // All chains of a placement are those sequences of distinct servers that meet Section 2.1's condition at every hop and have the
 // slots, by trying every sequence.
 TEST(CacheIlp, FindsAllChains) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(200U, 2000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "chains");
     const Instance instance = random_instance(rng, {.max_servers = 4, .max_blocks = 5, .max_memory_gb = 5});
@@ -236,7 +237,7 @@ TEST(CacheIlp, RefusesTooManyChains) {
 // error exactly when GCA's chains cannot reach the rate.
 TEST(CacheIlp, OptimisesAComposition) {
   int optimised = 0, refused = 0;
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "optimal");
     Instance instance = random_instance(rng, {.max_servers = 6, .max_blocks = 4, .max_memory_gb = 5});
@@ -269,8 +270,8 @@ TEST(CacheIlp, OptimisesAComposition) {
     ASSERT_EQ(sum, result->composition.total_capacity);
     ASSERT_LE(*result->composition.mean_response_lower_s, *result->composition.mean_response_upper_s * (1 + 1e-12));
   }
-  EXPECT_GT(optimised, 200);
-  EXPECT_GT(refused, 20);
+  EXPECT_GT(optimised, effort(13, 200));
+  EXPECT_GT(refused, effort(1, 20));
 }
 
 struct Optimum {
@@ -318,7 +319,7 @@ TEST(CacheIlp, AnotherServerNeverHurtsTheOptimum) {
 // The largest rate of a placement: as enumeration finds it.
 TEST(CacheIlp, LargestRateAgreesWithEnumeration) {
   int compared = 0;
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(150U, 1500U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "largest");
     const Instance instance = random_instance(rng, {.max_servers = 4, .max_blocks = 3, .max_memory_gb = 3});
@@ -333,7 +334,7 @@ TEST(CacheIlp, LargestRateAgreesWithEnumeration) {
     ASSERT_TRUE(found.proved);
     ASSERT_NEAR(found.total_service_rate_per_s, largest, 1e-9 * largest);
   }
-  EXPECT_GT(compared, 100);
+  EXPECT_GT(compared, effort(6, 100));
 }
 
 }  // namespace

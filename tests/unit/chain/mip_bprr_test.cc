@@ -9,6 +9,7 @@
 #include "planner/chain/bprr_milp.h"
 #include "planner/chain/cg_bp.h"
 #include "planner/chain/routes.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/mip_random_instances.h"
 
 namespace windlass::chain {
@@ -150,11 +151,11 @@ TEST(BprrMilp, SharesScarceMemory) {
   EXPECT_NEAR(result->total_s, (0.125 + 1) + 2, 1e-9);
 }
 
-// 300 random instances of up to 3 servers, 4 blocks and 3 requests of two clients: feasible exactly when some placement and
+// Random instances of up to 3 servers, 4 blocks and 3 requests of two clients: feasible exactly when some placement and
 // routing is, with the same least time; what is returned is itself feasible and takes the time that is said.
 TEST(BprrMilp, AgreesWithEnumeration) {
   int feasible = 0, infeasible = 0, shared = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(30U, 300U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "bprr");
     const Case c = random_case(rng, 3, 4, 3);
@@ -180,16 +181,16 @@ TEST(BprrMilp, AgreesWithEnumeration) {
     ASSERT_NEAR(result->total_s, total_s, 1e-9);
     shared += result->routes.size() > 1 && result->routes[0] != result->routes[1];
   }
-  EXPECT_GT(feasible, 120);
-  EXPECT_GT(infeasible, 30);
-  EXPECT_GT(shared, 10) << "no instance in which requests had to part: memory was never scarce";
+  EXPECT_GT(feasible, effort(8, 120));
+  EXPECT_GT(infeasible, effort(2, 30));
+  EXPECT_GT(shared, effort(1, 10)) << "no instance in which requests had to part: memory was never scarce";
 }
 
 // CG-BP for |R| requests with each client's shortest path is feasible (Lemma 3.4), so it never beats the MILP; with one client
 // and ample memory for everything on the fastest server, both come to the same.
 TEST(BprrMilp, IsNeverBeatenByCgBpWithShortestPaths) {
   int compared = 0, equal = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(40U, 300U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "cg-bp");
     const Case c = random_case(rng, 3, 4, 3);
@@ -216,8 +217,8 @@ TEST(BprrMilp, IsNeverBeatenByCgBpWithShortestPaths) {
     ++compared;
     equal += std::abs(result->total_s - total_s) < 1e-6;
   }
-  EXPECT_GT(compared, 50);
-  EXPECT_GT(equal, 10);
+  EXPECT_GT(compared, effort(5, 50));
+  EXPECT_GT(equal, effort(1, 10));
   EXPECT_LT(equal, compared);
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/chain/fewest_loads.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/mip_random_instances.h"
 
 namespace windlass::chain {
@@ -69,7 +70,7 @@ TEST(FewestLoads, LinesUpAChain) {
 // who holds them, memory kept; what is held already as composed stays as it is.
 TEST(FewestLoads, NeverLoadsMoreNorServesWorse) {
   int fewer = 0;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(300U, 3000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "loads");
     const Instance instance = instance_of_kinds(rng, 7);
@@ -99,13 +100,13 @@ TEST(FewestLoads, NeverLoadsMoreNorServesWorse) {
     ASSERT_EQ(with_fewest_loads(instance, *composed, composed->placement).placement, composed->placement);
     fewer += blocks_to_load(held, moved.placement) < blocks_to_load(held, composed->placement);
   }
-  EXPECT_GT(fewer, 500);
+  EXPECT_GT(fewer, effort(33, 500));
 }
 
 // Against every exchange among like servers (up to 6 of them): no exchange that serves no worse loads less.
 TEST(FewestLoads, AgreesWithEveryExchange) {
   int compared = 0;
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "exchange");
     Instance instance = instance_of_kinds(rng, 6);
@@ -129,7 +130,7 @@ TEST(FewestLoads, AgreesWithEveryExchange) {
     } while (std::next_permutation(takes.begin(), takes.end()));
     ASSERT_LE(blocks_to_load(held, with_fewest_loads(instance, *composed, held).placement), least);
   }
-  EXPECT_GT(compared, 300);
+  EXPECT_GT(compared, effort(20, 300));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/chain/transition_order.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/mip_random_instances.h"
 #include "tests/unit/chain/recompose_execution.h"
 
@@ -150,7 +151,7 @@ OrderCase random_case(Rng& rng, int max_blocks, int max_servers) {
 // break, so does every one of them. None loses more than the one with a wave a server.
 TEST(TransitionOrder, SurvivesExecution) {
   int interrupted = 0, smooth = 0, dropping_first = 0, broken_before = 0;
-  for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(2000U, 20'000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "order");
     const auto [instance, before, after] = random_case(rng, 6, 6);
@@ -177,17 +178,17 @@ TEST(TransitionOrder, SurvivesExecution) {
     smooth += least_s == 0;
     dropping_first += std::count_if(changes.begin(), changes.end(), [](const auto& c) { return !c.loads_first; }) >= 3;
   }
-  EXPECT_GT(interrupted, 1000);
-  EXPECT_GT(smooth, 1000);
-  EXPECT_GT(dropping_first, 1000);
-  EXPECT_GT(broken_before, 500);
+  EXPECT_GT(interrupted, effort(66, 1000));
+  EXPECT_GT(smooth, effort(66, 1000));
+  EXPECT_GT(dropping_first, effort(66, 1000));
+  EXPECT_GT(broken_before, effort(33, 500));
 }
 
 // Ten servers, nearly all of which drop first: whether some order serves is still answered rightly, by search where greedy is
 // stuck.
 TEST(TransitionOrder, SearchesLongOrders) {
   int smooth = 0, interrupted = 0;
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "cycles");
     const Instance instance = instance_of(12, std::vector<double>(10, 2.3));
@@ -199,8 +200,8 @@ TEST(TransitionOrder, SearchesLongOrders) {
     ASSERT_EQ(order.interrupted_s == 0, some_order_serves(instance, before, after));
     (order.interrupted_s == 0 ? smooth : interrupted) += 1;
   }
-  EXPECT_GT(smooth, 50);
-  EXPECT_GT(interrupted, 50);
+  EXPECT_GT(smooth, effort(3, 50));
+  EXPECT_GT(interrupted, effort(3, 50));
 }
 
 // More than 20 servers in one cycle without room: not all orders are tried, and the answer says so; it is executable all the

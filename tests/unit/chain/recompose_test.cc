@@ -11,6 +11,7 @@
 #include "planner/chain/failure.h"
 #include "planner/chain/fewest_loads.h"
 #include "planner/chain/transition_worth.h"
+#include "tests/effort.h"
 #include "tests/unit/chain/mip_random_instances.h"
 #include "tests/unit/chain/recompose_execution.h"
 
@@ -63,7 +64,7 @@ TEST(Surviving, ServesWhatIsLeftAtOnce) {
 
 // Random failures: the survivors serve exactly what GCA finds on the instance without the failed servers.
 TEST(Surviving, IsTheInstanceWithoutTheFailed) {
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "failure");
     const Instance instance = random_instance(rng, {.max_servers = 6, .max_blocks = 4, .max_memory_gb = 5});
@@ -116,7 +117,7 @@ TEST(TransitionWorth, FollowsTheFluidCourse) {
 // The course in two parts is the course in one.
 TEST(TransitionWorth, AddsUpOverTime) {
   Rng rng(5, "course");
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < effort(100, 1000); ++i) {
     const Service service{rng.uniform(0, 2), rng.uniform(0, 2), rng.uniform(1, 9), rng.uniform(0, 9)};
     const double waiting = rng.uniform(0, 20), one_s = rng.uniform(0, 30), two_s = rng.uniform(0, 30);
     const Course first = course(service, waiting, one_s);
@@ -221,7 +222,7 @@ TEST(TransitionWorth, ChargesAnInterruption) {
 // Unchanged demand and servers: no changes, no steps, not proposed, and the chains stay.
 TEST(Recompose, GivesNothingForNothing) {
   int composed_count = 0;
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "unchanged");
     const Instance instance = random_instance(rng, {.max_servers = 8, .max_blocks = 6, .max_memory_gb = 6});
@@ -237,14 +238,14 @@ TEST(Recompose, GivesNothingForNothing) {
     ASSERT_EQ(transition->next.chains, composed->chains);
     ASSERT_EQ(transition->reason, "the servers hold what the new chains need already");
   }
-  EXPECT_GT(composed_count, 400);
+  EXPECT_GT(composed_count, effort(26, 400));
 }
 
 // The same change under horizons of a millisecond, and long enough for any gain: what gains at all but costs something is not
 // proposed for the one and is for the other; what serves nothing now is proposed for both.
 TEST(Recompose, ProposesWhatPaysWithinTheHorizon) {
   int flipped = 0, never = 0, forced = 0;
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(150U, 1500U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "horizon");
     const Instance old = random_instance(rng, {.max_servers = 8, .max_blocks = 6, .max_memory_gb = 6});
@@ -269,16 +270,16 @@ TEST(Recompose, ProposesWhatPaysWithinTheHorizon) {
     flipped += !soon->proposed && late->proposed;
     never += !late->proposed && !late->changes.empty();
   }
-  EXPECT_GT(flipped, 50);
-  EXPECT_GT(never, 5);
-  EXPECT_GT(forced, 50);
+  EXPECT_GT(flipped, effort(3, 50));
+  EXPECT_GT(never, effort(1, 5));
+  EXPECT_GT(forced, effort(3, 50));
 }
 
 // Random changes of demand and servers: the steps survive execution and lead from what is held to the new composition; service
 // is kept up whenever some order keeps it (searched where at most 7 servers change); totals and flags agree with the waves.
 TEST(Recompose, StepsSurviveExecution) {
   int executed = 0, smooth = 0, interrupted = 0, searched = 0;
-  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(400U, 4000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "execution");
     const Instance old = random_instance(rng, {.max_servers = 8, .max_blocks = 6, .max_memory_gb = 4});
@@ -306,17 +307,17 @@ TEST(Recompose, StepsSurviveExecution) {
     }
     (transition->interrupted ? interrupted : smooth) += 1;
   }
-  EXPECT_GT(executed, 1000);
-  EXPECT_GT(searched, 800);
-  EXPECT_GT(smooth, 200);
-  EXPECT_GT(interrupted, 200);
+  EXPECT_GT(executed, effort(66, 1000));
+  EXPECT_GT(searched, effort(53, 800));
+  EXPECT_GT(smooth, effort(13, 200));
+  EXPECT_GT(interrupted, effort(13, 200));
 }
 
 // Against every way there is to the best c and to the old one: none to the chosen composition loses less service, or as little
 // with less accumulated by the same time; and the other composition's best way has accumulated no less.
 TEST(Recompose, ChoosesTheBestWay) {
   int several_orders = 0, several_targets = 0, old_capacity = 0;
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(150U, 1500U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "ways");
     const Instance old = random_instance(rng, {.max_servers = 10, .max_blocks = 6, .max_memory_gb = 8});
@@ -369,9 +370,9 @@ TEST(Recompose, ChoosesTheBestWay) {
     several_targets += ways.size() > 1;
     old_capacity += ways.size() > 1 && !chosen->changes.empty() && !ways[0].front().to_chosen;
   }
-  EXPECT_GT(several_orders, 300);
-  EXPECT_GT(several_targets, 100);
-  EXPECT_GT(old_capacity, 5);
+  EXPECT_GT(several_orders, effort(20, 300));
+  EXPECT_GT(several_targets, effort(6, 100));
+  EXPECT_GT(old_capacity, effort(1, 5));
 }
 
 // All at once the same: one call after the other gives the same answer.

@@ -9,6 +9,7 @@
 
 #include "metrics/security/secrets.h"
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::gateway {
 namespace {
@@ -82,11 +83,11 @@ double level_by_history(double per_minute, const std::vector<std::pair<double, d
   return std::min(per_minute, level + (now_s - at_s) * per_minute / 60);
 }
 
-// Given 2,000 random histories of requests; one is admitted exactly when a recount finds a whole request in the bucket, one
+// Given random histories of requests; one is admitted exactly when a recount finds a whole request in the bucket, one
 // that is refused is admitted after the wait that it was told and not a second before it, and no window lets more through than
 // it may.
 TEST(KeyLimits, RequestsPerMinuteAgainstARecount) {
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(200U, 2000U); ++seed) {
     Rng rng(seed, "limits");
     ApiKey key{"k", true, {}, static_cast<int>(rng.integer(1, 30)), std::nullopt, std::nullopt};
     KeyLimits limits;

@@ -8,7 +8,7 @@
 
 #include "gateway/router.h"
 #include "planner/base/rng.h"
-#include "tests/unit/seed_share.h"
+#include "tests/effort.h"
 
 namespace windlass::gateway {
 namespace {
@@ -435,24 +435,24 @@ class Play {
   std::map<std::string, Refusal> refused_for_;
 };
 
-// Given 3,000 seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models and
+// Given seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models and
 // change their roles, first steps that are taken and that end, refusals, failures, workers that fall silent and return,
 // completions, clients that leave, late and repeated reports, time-outs); every promise of router.h holds after each.
 TEST(RouterProperties, HoldOverRandomEvents) {
   int second_steps = 0;
-  for (std::uint64_t seed = 1; seed <= 3000 / kSeedShare; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(300U, 3000U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc);
     play.run(120);
     if (::testing::Test::HasFailure()) return;
     second_steps += play.second_steps();
   }
-  EXPECT_GT(second_steps, 3000 / static_cast<int>(kSeedShare));
+  EXPECT_GT(second_steps, effort(300, 3000));
 }
 
-// Given 1,000 of them with a queue by arrival; the same.
+// Given some of them with a queue by arrival; the same.
 TEST(RouterProperties, HoldByArrival) {
-  for (std::uint64_t seed = 1; seed <= 1000 / kSeedShare; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(100U, 1000U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc, dispatch::QueueOrder::kArrival);
     play.run(120);
@@ -460,9 +460,9 @@ TEST(RouterProperties, HoldByArrival) {
   }
 }
 
-// Given 20 longer sequences of 600 events; the same.
+// Given longer sequences of 600 events; the same.
 TEST(RouterProperties, HoldOverLongRuns) {
-  for (std::uint64_t seed = 100001; seed <= 100020; ++seed) {
+  for (std::uint64_t seed = 100001; seed < 100001 + effort(3U, 20U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Play play(seed, dispatch::PolicyKind::kJffc);
     play.run(600);
@@ -470,10 +470,10 @@ TEST(RouterProperties, HoldOverLongRuns) {
   }
 }
 
-// Given the other policies, 400 sequences each of 120 random events; the promises that hold for every policy do so after each.
+// Given the other policies, sequences of 120 random events; the promises that hold for every policy do so after each.
 TEST(RouterProperties, HoldUnderEveryPolicy) {
   for (const auto policy : dispatch::kAllPolicies) {
-    for (std::uint64_t seed = 1; seed <= 400 / kSeedShare; ++seed) {
+    for (std::uint64_t seed = 1; seed <= effort(20U, 400U); ++seed) {
       SCOPED_TRACE(std::string(dispatch::to_string(policy)) + ", seed " + std::to_string(seed));
       Play play(seed, policy);
       play.run(120);
@@ -501,11 +501,11 @@ dispatch::RoutingTable weighted_table(std::int64_t counter, const std::vector<st
   return {{1, counter}, {route}};
 }
 
-// Given 100 random tables of weights (0 among them) and requests that end in any order while nothing is full, with the same
+// Given random tables of weights (0 among them) and requests that end in any order while nothing is full, with the same
 // table told anew now and then; each decode chain has at any time its part of each prefill chain's requests to within two, and
 // those of weight 0 have none.
 TEST(RouterProperties, SecondStepsFollowTheWeights) {
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(25U, 100U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed, "weights");
     const auto decodes = static_cast<std::size_t>(rng.integer(1, 5));

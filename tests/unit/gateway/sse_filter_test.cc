@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
+
 namespace windlass::gateway {
 namespace {
 
@@ -19,13 +21,13 @@ const std::string kUsage =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10}}\n\n";
 const std::string kDone = "data: [DONE]\n\n";
 
-// Given a chat stream cut into random pieces (2,000 seeded cuts); the same bytes come out without the usage chunk, and what is
+// Given a chat stream cut into random pieces (seeded cuts); the same bytes come out without the usage chunk, and what is
 // counted does not depend on the cuts.
 TEST(SseFilter, AnyCutGivesTheSame) {
   const std::string all = kRole + ": a comment\n\n" + kToken + kSpaced + kToken + kEnd + kUsage + kDone;
   const std::string wanted = kRole + ": a comment\n\n" + kToken + kSpaced + kToken + kEnd + kDone;
   std::mt19937_64 rng(11);
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     SseFilter filter(true);
     std::string out;
     int events = 0;
@@ -106,12 +108,12 @@ TEST(SseFilter, AGiantEventPasses) {
   EXPECT_EQ(filter.feed(giant).forward, giant);
 }
 
-// Given 20,000 seeded mutations of a stream; nothing is lost or invented but whole usage chunks, and nothing crashes.
+// Given seeded mutations of a stream; nothing is lost or invented but whole usage chunks, and nothing crashes.
 // (The first byte stays: a colon there would make the first event a comment, which does not pass.)
 TEST(SseFilter, TornStreams) {
   std::mt19937_64 rng(5);
   const std::string all = kRole + kToken + kSpaced + kEnd + kDone;
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < effort(2000, 20'000); ++round) {
     std::string torn = all;
     for (int i = 0; i < 3; ++i) torn[1 + rng() % (torn.size() - 1)] = static_cast<char>(rng() % 256);
     SseFilter filter(true);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 #include "tests/unit/workload/mutated_text.h"
 
 namespace windlass::hetero {
@@ -163,7 +164,7 @@ TEST(ClusterScenario, AnswersWhateverTheText) {
   const std::string alphabet = "{}[]:,- \n\"'#0129ansGBpk.e\x01";
   Rng rng(1, "broken clusters");
   int accepted = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const auto scenario = parse_cluster_scenario(mutated_text(rng, kCluster, alphabet), "c.yaml");
     if (!scenario.ok()) {
       EXPECT_EQ(scenario.error().message.find('\n'), std::string::npos);
@@ -177,7 +178,7 @@ TEST(ClusterScenario, AnswersWhateverTheText) {
       EXPECT_FALSE(made.error().message.empty());
     }
   }
-  EXPECT_GT(accepted, 20);
+  EXPECT_GT(accepted, effort(1, 20));
 }
 
 // Given other files, expect to be told apart from a CLUSTER file.

@@ -11,6 +11,7 @@
 #include "planner/hetero/hexgen2_partition.h"
 #include "planner/hetero/hexgen2_placement.h"
 #include "planner/hetero/hexgen2_refine.h"
+#include "tests/effort.h"
 #include "tests/unit/hetero/clusters.h"
 
 namespace windlass::hetero {
@@ -45,11 +46,11 @@ std::int64_t least_cut(const FlowNetwork& network) {
   return least;
 }
 
-// Given 3,000 random networks, expect both algorithms to give the capacity of the least cut, and preflow-push a flow that keeps
+// Given random networks, expect both algorithms to give the capacity of the least cut, and preflow-push a flow that keeps
 // every capacity.
 TEST(Hexgen2Flow, IsTheLeastCut) {
   BipartiteFlow bipartite;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(300U, 3000U); ++seed) {
     Rng rng(seed, "network");
     const FlowNetwork network = random_network(rng);
     const std::int64_t least = least_cut(network);
@@ -140,7 +141,7 @@ TEST(Hexgen2Partition, CutsWhereBandwidthIsLeast) {
 // Given random clusters, expect every GPU in one group, none empty, groups as even in memory as half a group, and both phases;
 // with one machine more than the dense eigensolver takes too.
 TEST(Hexgen2Partition, UsesEveryGpuOnce) {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(15U, 60U); ++seed) {
     RandomCase test = random_case(seed, 4, 64);
     if (seed == 0) {
       std::vector<std::pair<std::string, int>> machines(300, {"a100-80gb", 2});

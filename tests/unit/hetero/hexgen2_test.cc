@@ -12,6 +12,7 @@
 #include "planner/hetero/hexgen.h"
 #include "planner/hetero/hexgen2_bound.h"
 #include "planner/hetero/hexgen2_exhaustive.h"
+#include "tests/effort.h"
 #include "tests/unit/hetero/clusters.h"
 
 namespace windlass::hetero {
@@ -51,7 +52,7 @@ TEST(Hexgen2, EqualsExhaustiveSearchOnAppendixE) {
 // Given random clusters of up to 8 GPUs, expect exhaustive search's flow in at least 95 of 100, and never more than it.
 TEST(Hexgen2, EqualsExhaustiveSearchOnSmallClusters) {
   int equal = 0, cases = 0;
-  for (std::uint64_t seed = 0; cases < 80; ++seed) {
+  for (std::uint64_t seed = 0; cases < effort(16, 80); ++seed) {
     const RandomCase test = random_case(seed, 3, 8);
     Hexgen2Options options;
     options.fewer_groups = seed % 2 == 0;
@@ -63,13 +64,13 @@ TEST(Hexgen2, EqualsExhaustiveSearchOnSmallClusters) {
     EXPECT_LE(found, best) << seed;
     equal += found == best ? 1 : 0;
   }
-  EXPECT_GE(equal, 76);
+  EXPECT_GE(equal, effort(15, 76));
 }
 
 // Every way to give 5 GPUs one of 3 groups and the groups phases, GPU by GPU: the enumeration over GPUs that are alike misses
 // none.
 TEST(Hexgen2Exhaustive, MissesNoPlacement) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(2U, 12U); ++seed) {
     const RandomCase test = random_case(seed, 5, 5);
     StrategyTable table(test.cluster, test.task);
     BipartiteFlow flow;
@@ -96,7 +97,7 @@ TEST(Hexgen2Exhaustive, MissesNoPlacement) {
 // Given random clusters of 12 to 32 GPUs, expect no less than the baselines find in many tries, and no more than the upper
 // bound; nor does exhaustive search pass the bound.
 TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(2U, 6U); ++seed) {
     const RandomCase test = random_case(seed + 100, 12, 32);
     const auto found = hexgen2_schedule(test.cluster, test.task, 1, {});
     ASSERT_TRUE(found.ok()) << found.error().message;
@@ -112,7 +113,7 @@ TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
     EXPECT_LE(static_cast<double>(found->flow) / kFlowUnitsPerRequest, *bound * (1 + 1e-6)) << seed;
     EXPECT_GE(found->flow, found->first_flow);
   }
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(12U, 60U); ++seed) {
     const RandomCase test = random_case(seed, 4, 7);
     const auto best = hexgen2_schedule(test.cluster, test.task, 1, {}, exhaustive(true));
     if (!best.ok()) continue;

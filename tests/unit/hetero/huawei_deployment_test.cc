@@ -18,6 +18,7 @@
 #include "planner/hetero/huawei_latency.h"
 #include "planner/perf/linear_iteration_model.h"
 #include "planner/search/drawn_requests.h"
+#include "tests/effort.h"
 
 namespace windlass::hetero {
 namespace {
@@ -61,7 +62,7 @@ dispatch::BatchTimes random_times(Rng& rng) {
 // Given samples that some p1 to p8 make, expect the fit to find these, ordinary and relative; and with 2 % of noise to predict
 // batches within 4 %.
 TEST(HuaweiLatency, FindsTheCoefficients) {
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(10U, 50U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "latency");
     const dispatch::BatchTimes truth = random_times(rng);
@@ -175,10 +176,10 @@ double total_by_definition(const dispatch::BatchTimes& times, double kv_tokens, 
   return total;
 }
 
-// Given 300 random workloads and caches, expect Alg. 1's total and tokens over it; with a bound on the batch no batch beyond
+// Given random workloads and caches, expect Alg. 1's total and tokens over it; with a bound on the batch no batch beyond
 // it.
 TEST(HuaweiThroughput, IsAlgorithm1) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(30U, 300U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "throughput");
     const dispatch::BatchTimes times = random_times(rng);
@@ -269,11 +270,11 @@ double best_product(const DeploymentSearch& found, const std::vector<int>& kind_
   }
 }
 
-// Given 100 random clusters of up to five machines of which any degree may be the best, expect the plan to serve what the best
+// Given random clusters of up to five machines of which any degree may be the best, expect the plan to serve what the best
 // of the full product of degrees does, on all machines.
 TEST(HuaweiPlan, IsTheBestOfTheFullProduct) {
   const std::vector<planner::AcceleratorSpec> specs = {spec_of("v100-32gb"), spec_of("a100-80gb"), spec_of("l40")};
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(25U, 100U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "product");
     Case made = case_of("llama3-8b");

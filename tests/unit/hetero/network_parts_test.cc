@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::hetero {
 namespace {
@@ -55,7 +56,7 @@ std::vector<std::vector<int>> by_brute_force(const GpuCluster& cluster) {
 // Given random links, with a default and without, expect the parts that going over all links finds.
 TEST(NetworkParts, AreThoseOfBruteForce) {
   Rng rng(1, "networks");
-  for (int instance = 0; instance < 1000; ++instance) {
+  for (int instance = 0; instance < effort(100, 1000); ++instance) {
     const int count = static_cast<int>(rng.integer(1, 9));
     GpuCluster cluster = nodes(count);
     if (rng.uniform() < 0.5) cluster.default_link = {1e9, 0};

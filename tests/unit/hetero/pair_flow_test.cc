@@ -9,6 +9,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/hetero/hexgen2_flow.h"
+#include "tests/effort.h"
 
 namespace windlass::hetero {
 namespace {
@@ -121,10 +122,10 @@ double least_cut(const Workers& prefill, const Workers& decode) {
   return least;
 }
 
-// Given 5,000 random cases, expect the value of the least cut, a flow that keeps every capacity, inside the machines together
+// Given random cases, expect the value of the least cut, a flow that keeps every capacity, inside the machines together
 // as much as flows with no network at all, and workers that are alike to have equal shares.
 TEST(PairFlow, IsTheMaximumWithTheMostInside) {
-  for (std::uint64_t seed = 0; seed < 5000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(500U, 5000U); ++seed) {
     Rng rng(seed, "pairs");
     const Workers prefill = random_workers(rng, false), decode = random_workers(rng, false);
     const auto pairs = pair_flow(prefill, decode);
@@ -167,10 +168,10 @@ TEST(PairFlow, IsTheMaximumWithTheMostInside) {
   }
 }
 
-// Given 2,000 random cases in which a link carries anything or nothing, so that pairs do not share it, expect the value of
+// Given random cases in which a link carries anything or nothing, so that pairs do not share it, expect the value of
 // preflow-push on HexGen-2's own network.
 TEST(PairFlow, IsHexgen2sWhereNoLinkIsShared) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(200U, 2000U); ++seed) {
     Rng rng(seed, "unshared");
     const Workers prefill = random_workers(rng, true), decode = random_workers(rng, true);
     FlowNetwork network;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/kube/world.h"
 
 namespace windlass::kube {
@@ -212,7 +213,7 @@ TEST(LeaderElector, RefusesImpossibleDurations) {
 // seed: expects never two leading at one instant, terms that grow with every tenure, and a leader again once all is well.
 TEST(LeaderElector, NoTwoLeadAtOneInstant) {
   int failovers = 0;
-  for (std::uint64_t seed = 1; seed <= 150 / kSeedShare; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(16U, 150U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng random(seed, "lease test");
     fakes::FakeApiServer api({.seed = seed});
@@ -290,7 +291,7 @@ TEST(LeaderElector, NoTwoLeadAtOneInstant) {
     for (auto& candidate : all) somebody = somebody || candidate->leading(api.now());
     EXPECT_TRUE(somebody);
   }
-  EXPECT_GT(failovers, 100 / static_cast<int>(kSeedShare));
+  EXPECT_GT(failovers, effort(8, 100));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/kube/world.h"
 
 namespace windlass::kube {
@@ -307,7 +308,7 @@ TEST(Reflector, A401RefreshesTheCredentials) {
 // Given seeded faults of every kind while objects change, expects the copy never to hold an object that the server never had,
 // and, once the faults stop, to become equal to the server's state within minutes.
 TEST(Reflector, ConvergesUnderSeededFaults) {
-  for (std::uint64_t seed = 1; seed <= 2000 / kSeedShare; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(100U, 2000U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng random(seed, "reflector test");
     ReflectorOptions options = config_maps();

@@ -9,7 +9,6 @@
 
 #include "controller/kube/kube_client.h"
 #include "tests/fakes/fake_api_server.h"
-#include "tests/unit/seed_share.h"
 
 namespace windlass::kube {
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -56,11 +57,11 @@ double best_residual(const Instance& instance) {
   return best;
 }
 
-// Given 6,000 small problems, with ties, dependent columns and columns of zeros: no set of free columns has a smaller error,
+// Given small problems, with ties, dependent columns and columns of zeros: no set of free columns has a smaller error,
 // and at the answer no coefficient at 0 would lower it (Kuhn and Tucker).
 TEST(NonnegativeLeastSquares, MatchesTryingEverySet) {
   Rng rng(11, "nnls");
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < effort(600, 6000); ++round) {
     const Instance instance = random_instance(rng);
     const VectorXd x = nonnegative_least_squares(instance.a, instance.b);
     ASSERT_EQ(x.size(), instance.a.cols());
@@ -79,11 +80,11 @@ TEST(NonnegativeLeastSquares, MatchesTryingEverySet) {
   }
 }
 
-// Given 2,000 problems whose unconstrained optimum is positive: both kinds of least squares give it.
+// Given problems whose unconstrained optimum is positive: both kinds of least squares give it.
 TEST(NonnegativeLeastSquares, IsTheOrdinaryOneWhereThatIsPositive) {
   Rng rng(12, "nnls");
   int compared = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     MatrixXd a(12, 4);
     for (Index i = 0; i < a.size(); ++i) a(i / 4, i % 4) = rng.uniform(0, 1);
     VectorXd truth(4);
@@ -96,13 +97,13 @@ TEST(NonnegativeLeastSquares, IsTheOrdinaryOneWhereThatIsPositive) {
     ++compared;
     ASSERT_LT((nonnegative_least_squares(a, b) - *free).cwiseAbs().maxCoeff(), 1e-9);
   }
-  EXPECT_GT(compared, 1500);
+  EXPECT_GT(compared, effort(100, 1500));
 }
 
-// Given 1,000 regular problems: the residual is orthogonal to every column.
+// Given regular problems: the residual is orthogonal to every column.
 TEST(LeastSquares, ResidualIsOrthogonal) {
   Rng rng(13, "ols");
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < effort(100, 1000); ++round) {
     MatrixXd a(10, 3);
     for (Index i = 0; i < a.size(); ++i) a(i / 3, i % 3) = rng.normal();
     a.col(1) *= 1e6;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -96,10 +97,10 @@ TEST(LinearIterationModel, FitFindsHuaweiThroughNoise) {
   EXPECT_NEAR(huawei->model.decode().coefficients.per_mean_token_s, 3e-5, 1e-6);
 }
 
-// Given 500 noisy fits of both forms: no coefficient is negative, so that more work never takes less time.
+// Given noisy fits of both forms: no coefficient is negative, so that more work never takes less time.
 TEST(LinearIterationModel, MoreWorkNeverTakesLess) {
   const LinearIterationModel truth(kPrefill, kDecode, 0);
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(50U, 500U); ++seed) {
     auto samples = samples_of(truth, seed, 8);
     Rng rng(seed, "noise");
     for (IterationSample& sample : samples) sample.seconds *= rng.uniform(0.5, 1.5);

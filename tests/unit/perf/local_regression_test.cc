@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -85,10 +86,10 @@ double exhaustive(const Cloud& cloud, std::vector<double> x, const LocalRegressi
   return std::clamp(matrix.fullPivLu().solve(right)[0], low - (high - low) / 2, high + (high - low) / 2);
 }
 
-// Given 3,000 small random clouds and queries in and out of their boxes: the same answer as by the definition.
+// Given small random clouds and queries in and out of their boxes: the same answer as by the definition.
 TEST(LocalRegression, AgreesWithExhaustiveSearch) {
   Rng rng(1, "exhaustive");
-  for (int instance = 0; instance < 3000; ++instance) {
+  for (int instance = 0; instance < effort(300, 3000); ++instance) {
     const Cloud cloud = random_cloud(rng, 60);
     const LocalRegression::Options options{.neighbours = static_cast<int>(rng.integer(1, 14)),
                                            .ridge = rng.uniform(1e-4, 1e-1)};
@@ -101,7 +102,7 @@ TEST(LocalRegression, AgreesWithExhaustiveSearch) {
 // Given random clouds: at each of their points the value measured there, and the point is covered.
 TEST(LocalRegression, IsExactAtPoints) {
   Rng rng(2, "exact");
-  for (int instance = 0; instance < 300; ++instance) {
+  for (int instance = 0; instance < effort(50, 300); ++instance) {
     const Cloud cloud = random_cloud(rng, 200);
     const LocalRegression regression(cloud.dimensions, cloud.points, cloud.values);
     for (std::size_t i = 0; i < cloud.values.size(); ++i) {
@@ -114,7 +115,7 @@ TEST(LocalRegression, IsExactAtPoints) {
 // Given points of a plane and almost no ridge: the plane, at queries inside.
 TEST(LocalRegression, KeepsPlanes) {
   Rng rng(3, "planes");
-  for (int instance = 0; instance < 300; ++instance) {
+  for (int instance = 0; instance < effort(50, 300); ++instance) {
     Cloud cloud;
     cloud.dimensions = static_cast<int>(rng.integer(1, 4));
     std::vector<double> slopes = random_query(rng, cloud.dimensions, 3);

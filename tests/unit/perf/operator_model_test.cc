@@ -7,6 +7,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/catalog/accelerators_by_name.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -49,13 +50,13 @@ TEST(OperatorModel, AddsUpALayersOperators) {
   }
 }
 
-// Given 3,000 random attentions off the grid: within 1 % of the operator asked directly.
+// Given random attentions off the grid: within 1 % of the operator asked directly.
 TEST(OperatorModel, GridIsFine) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
   const OperatorTimes times = roofline_of(h100());
   const OperatorModel model = make("llama3-8b");
   Rng rng(11, "grid");
-  for (int instance = 0; instance < 3000; ++instance) {
+  for (int instance = 0; instance < effort(300, 3000); ++instance) {
     const int batch = static_cast<int>(rng.integer(1, 1000));
     const double length = std::floor(std::exp(rng.uniform(0, std::log(100000.0))));
     const double decode = shape.layers * times.generation_attention({}, batch, length, 32, 8).s;
@@ -71,7 +72,7 @@ TEST(OperatorModel, GrowsWithTheBatch) {
   for (const std::string& name : model_shape_names()) {
     const Result<OperatorModel> model = OperatorModel::make(*model_shape_by_name(name), h100(), roofline_of(h100()), {});
     ASSERT_TRUE(model.ok()) << name << ": " << model.error().message;
-    for (int instance = 0; instance < 200; ++instance) {
+    for (int instance = 0; instance < effort(40, 200); ++instance) {
       Batch batch;
       const std::int64_t prefills = rng.integer(0, 4);
       for (std::int64_t i = 0; i < prefills; ++i) {
@@ -183,7 +184,7 @@ TEST(OperatorModel, CoverageGoesByTheShareOfTime) {
   EXPECT_EQ(model->coverage(decode_batch(8, 100000)), Coverage::kModelled);
   EXPECT_EQ(model->coverage(prefill_batch(8, 1000)), Coverage::kExtrapolated);
   Rng rng(13, "basis");
-  for (int instance = 0; instance < 2000; ++instance) {
+  for (int instance = 0; instance < effort(200, 2000); ++instance) {
     Batch batch;
     for (std::int64_t i = rng.integer(0, 3); i > 0; --i) batch.add_prefill(static_cast<double>(rng.integer(1, 3000)));
     for (std::int64_t i = rng.integer(1, 50); i > 0; --i) batch.add_decode(static_cast<double>(rng.integer(1, 30000)));

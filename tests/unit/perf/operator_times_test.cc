@@ -8,6 +8,7 @@
 
 #include "planner/base/rng.h"
 #include "tests/bench/fidelity/operator_data.h"
+#include "tests/effort.h"
 #include "tests/unit/perf/data_files.h"
 
 namespace windlass::planner {
@@ -77,14 +78,14 @@ TEST(OperatorTimes, IsExactAtMeasuredRows) {
   }
 }
 
-// Given tables of 1 to 2 times the roofline: 3,000 random queries, in and out of the tables, stay within what neighbours allow.
+// Given tables of 1 to 2 times the roofline: random queries, in and out of the tables, stay within what neighbours allow.
 TEST(OperatorTimes, StaysNearTheRoofline) {
   Rng rng(7, "queries");
   const OperatorTimes times(hardware(), {}, made_up_tables(rng));
   // Efficiencies lie in [1, 2]; half their spread in logarithms beyond is the most that a plane may add.
   const double low = 1 / std::sqrt(2.0) * 0.999;
   const double high = 2 * std::sqrt(2.0) * 1.001;
-  for (int instance = 0; instance < 3000; ++instance) {
+  for (int instance = 0; instance < effort(300, 3000); ++instance) {
     const auto size = [&](double most) { return std::exp(rng.uniform(0, std::log(most))); };
     const double n = size(1e5), k = size(1e5), batch = size(200), length = size(3e4), heads = size(64);
     const double m = std::vector<double>{1, 16, 17, 256, 4096, 20000}[static_cast<std::size_t>(rng.integer(0, 5))];

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -158,13 +159,13 @@ TEST(ProfileTable, BatchShapeCoverage) {
   }
 }
 
-// Given both readings and 5,000 random batches, far outside of the rows too: finite, not negative, and with the reading by
+// Given both readings and random batches, far outside of the rows too: finite, not negative, and with the reading by
 // shape more sequences, more context or more prompt tokens never take less time.
 TEST(ProfileTable, IsFiniteAndGrowsWithTheWork) {
   Rng rng(2, "batches");
   const ProfileTable shape = table_of(ProfileReading::kBatchShape);
   const ProfileTable tokens = table_of(ProfileReading::kBatchTokens);
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < effort(500, 5000); ++round) {
     Batch batch;
     for (std::int64_t n = rng.integer(0, 5); n > 0; --n) {
       batch.add_prefill(static_cast<double>(rng.integer(1, 20000)), static_cast<double>(rng.integer(0, 20000)));
@@ -197,7 +198,7 @@ TEST(ProfileTable, IsFiniteAndGrowsWithTheWork) {
 TEST(ProfileTable, MixedBatchesLieBetween) {
   const ProfileTable table = table_of(ProfileReading::kBatchShape);
   Rng rng(3, "mixed");
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < effort(200, 2000); ++round) {
     const Batch prefill = prefill_batch(static_cast<int>(rng.integer(1, 4)), static_cast<double>(rng.integer(64, 3000)));
     const Batch decode = decode_batch(static_cast<int>(rng.integer(1, 64)), static_cast<double>(rng.integer(1, 3000)));
     Batch mixed = prefill;

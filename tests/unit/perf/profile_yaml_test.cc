@@ -6,6 +6,7 @@
 
 #include "planner/perf/profile_fit.h"
 #include "planner/perf/profile_operators.h"
+#include "tests/effort.h"
 #include "tests/unit/perf/performance_profiles.h"
 #include "tests/unit/workload/mutated_text.h"
 
@@ -106,7 +107,7 @@ TEST(ProfileYaml, OperatorsComeBackExactly) {
 // Given random doubles of all magnitudes: 17 digits read back as the same; what is no number does not read.
 TEST(ProfileYaml, CoefficientsComeBackExactly) {
   Rng rng(1, "coefficients");
-  for (int i = 0; i < 10000; ++i) {
+  for (int i = 0; i < effort(1000, 10'000); ++i) {
     const double value = rng.normal() * std::pow(10, rng.uniform(-30, 30));
     ASSERT_EQ(parse_coefficient(print_coefficient(value)), value);
   }
@@ -246,7 +247,7 @@ TEST(ProfileYaml, MutatedTextsAreReadOrRefused) {
   texts.push_back(object_text(*fit_cells(made_rows(1, 0.1, 1), kKey, ProfileReading::kBatchShape)));
   Rng rng(5, "mutations");
   int read = 0, refused = 0;
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < effort(600, 6000); ++i) {
     const std::string text =
         mutated_text(rng, texts[static_cast<std::size_t>(i) % texts.size()], "0159.-+eE,\"{}[]: \n\\x\xff");
     const auto profile = parse_performance_profile(text, "p.yaml");
@@ -264,8 +265,8 @@ TEST(ProfileYaml, MutatedTextsAreReadOrRefused) {
       ASSERT_TRUE(std::isfinite(s) && s >= 0) << text;
     }
   }
-  EXPECT_GT(read, 100);
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(read, effort(6, 100));
+  EXPECT_GT(refused, effort(66, 1000));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -63,11 +64,11 @@ TEST(Arbitration, WhatIsComingFreeCostsNobodyAWorker) {
             (std::vector<int>{1, 1, 1}));
 }
 
-// Given 5,000 random claims, some GPUs coming free; expect that whoever has workers keeps as many as if those were free by now,
+// Given random claims, some GPUs coming free; expect that whoever has workers keeps as many as if those were free by now,
 // and that growth stays inside what is free by now.
 TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
   Rng rng(62, "claims");
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < effort(1000, 5000); ++i) {
     std::vector<Claim> claims(static_cast<std::size_t>(rng.integer(1, 6)));
     int live = 0;
     for (Claim& claim : claims) {
@@ -93,11 +94,11 @@ TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
   }
 }
 
-// Given 5,000 random claims, expect: no class overdrawn; nobody above what they want; no GPU idle that somebody could use; and
+// Given random claims, expect: no class overdrawn; nobody above what they want; no GPU idle that somebody could use; and
 // no growth for a lower priority while a higher one's worker of the same width on the same class is denied.
 TEST(Arbitration, HoldsItsRules) {
   Rng rng(61, "claims");
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < effort(1000, 5000); ++i) {
     std::map<std::string, int> free = {{"a", static_cast<int>(rng.integer(0, 20))},
                                        {"b", static_cast<int>(rng.integer(0, 20))}};
     std::vector<Claim> claims(static_cast<std::size_t>(rng.integer(1, 6)));

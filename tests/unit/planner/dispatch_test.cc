@@ -15,6 +15,7 @@
 #include "planner/dispatch/index_set.h"
 #include "planner/dispatch/policies.h"
 #include "planner/dispatch/ranked_set.h"
+#include "tests/effort.h"
 
 namespace windlass::dispatch {
 namespace {
@@ -249,13 +250,14 @@ void follow(PolicyKind kind, std::uint64_t seed, std::int64_t most_chains, int s
   }
 }
 
-// Given 500 random histories of resets, changes and choices on up to 9 chains, and 20 on up to 5,000, expect each policy to
+// Given random histories of resets, changes and choices on up to 9 chains, and some on up to 5,000, expect each policy to
 // choose what its definition says, and never a chain that drains or has no slots.
 TEST(Policies, FollowTheirDefinitions) {
   for (const PolicyKind kind : kAllPolicies) {
-    for (std::uint64_t seed = 1; seed <= 520; ++seed) {
+    const std::uint64_t small_cases = effort(60U, 500U), large_cases = effort(2U, 20U);
+    for (std::uint64_t seed = 1; seed <= small_cases + large_cases; ++seed) {
       SCOPED_TRACE(std::string(to_string(kind)) + ", seed " + std::to_string(seed));
-      follow(kind, seed, seed <= 500 ? 9 : 5000, 100);
+      follow(kind, seed, seed <= small_cases ? 9 : 5000, 100);
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -293,7 +295,7 @@ TEST(Sets, AgreeWithTheStandards) {
     RankedSet ranked(size);
     std::set<std::size_t> expected;
     const auto any = [&] { return static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(size) - 1)); };
-    for (int step = 0; step < 3000; ++step) {
+    for (int step = 0; step < effort(500, 3000); ++step) {
       const std::size_t element = any();
       const bool present = rng.integer(0, 2) == 0;
       if (present) {

@@ -8,6 +8,7 @@
 #include "planner/base/rng.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/policy/json_fields.h"
+#include "tests/effort.h"
 
 namespace windlass::planner {
 namespace {
@@ -59,7 +60,7 @@ nlohmann::json through_text(const Json& value) { return nlohmann::json::parse(va
 // Given random shapes, expect each back as it was.
 TEST(ModelShapeJson, KeepsEverything) {
   Rng rng(3, "shapes");
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const ModelShape shape = random_shape(rng);
     const auto back = read_model_shape(through_text(fields_of(shape)), "shape");
     ASSERT_TRUE(back.ok()) << back.error().message;

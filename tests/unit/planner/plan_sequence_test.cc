@@ -14,6 +14,7 @@
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "planner/policy/tuning.h"
+#include "tests/effort.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
@@ -131,13 +132,13 @@ bool is_denied(const Plan& plan, const ServiceId& id) {
   return std::any_of(plan.denied.begin(), plan.denied.end(), [&](const Denied& d) { return d.id == id; });
 }
 
-// Given 400 random sequences of 40 plans with faults, expect at every plan: no fewer workers wanted on missing, stale or NaN
+// Given random sequences of 40 plans with faults, expect at every plan: no fewer workers wanted on missing, stale or NaN
 // signals or on a short history; none gone within a start of an addition; budgets of GPUs, workers and cost kept; and for some
 // of them that the snapshot's JSON replays to the same plan, byte for byte.
 TEST(PlanSequences, TheNeverListHolds) {
   int blind = 0;
   int downs = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(50U, 400U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(seed, true);
     std::vector<double> rates = {world.rng().uniform(0, 60), world.rng().uniform(0, 60)};
@@ -185,16 +186,16 @@ TEST(PlanSequences, TheNeverListHolds) {
       world.carry_out();
     }
   }
-  EXPECT_GT(blind, 800);
-  EXPECT_GT(downs, 100);
+  EXPECT_GT(blind, effort(100, 800));
+  EXPECT_GT(downs, effort(12, 100));
 }
 
-// Given steady Poisson load at 12 seeds and rates, those at the edge between two numbers of workers among them, expect after
+// Given steady Poisson load at several seeds and rates, those at the edge between two numbers of workers among them, expect after
 // ten minutes at most two changes of direction in two hours.
 TEST(PlanSequences, SteadyLoadDoesNotOscillate) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(3U, 12U); ++seed) {
     World world(seed, false, 64);
-    const double rate = 10 + 15.5 * static_cast<double>(seed);
+    const double rate = 10 + 15.5 * static_cast<double>(seed * effort(4U, 1U));
     std::vector<int> wanted;
     for (int i = 0; i < 840; ++i) {
       world.tick({rate, 5});

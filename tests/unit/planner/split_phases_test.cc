@@ -9,6 +9,7 @@
 #include "planner/policy/make_plan.h"
 #include "planner/policy/split.h"
 #include "planner/policy/what_if.h"
+#include "tests/effort.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
@@ -282,12 +283,12 @@ TEST(SplitPhases, NoPromptsForNobody) {
   EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientGpus");
 }
 
-// Given 2,000 random limits, expect both sides together inside each of them, as many as they allow (one pair more would break
+// Given random limits, expect both sides together inside each of them, as many as they allow (one pair more would break
 // one), and the limit named where it bites.
 TEST(SplitPhases, LimitsCountBothSides) {
   Rng rng(1, "split limits");
   int bitten = 0;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < effort(200, 2000); ++i) {
     SCOPED_TRACE(i);
     Service service = split_service("chat", rng.uniform(0, 400));
     service.split->prefill.requests_per_s = rng.uniform(1, 60);
@@ -325,7 +326,7 @@ TEST(SplitPhases, LimitsCountBothSides) {
       EXPECT_FALSE(plan.denied[0].message.empty());
     }
   }
-  EXPECT_GT(bitten, 200);
+  EXPECT_GT(bitten, effort(13, 200));
 }
 
 // Given too few GPUs of one side's class, expect the other side no larger than makes use of it, and what is left with the

@@ -7,6 +7,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/policy/make_plan.h"
+#include "tests/effort.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
@@ -65,9 +66,11 @@ class Loop {
 // (many requests) and long ones (few, and so a noisy count), counted over 10 s and over 60 s, expect at most one change an hour
 // once the first quarter of an hour is over.
 TEST(SteadyLoad, DoesNotOscillate) {
+  const std::vector<double> loads = {0.3, 0.76, 0.8, 0.84, 2.4, 4.0};
+  std::size_t kind = 0;
   for (double output_tokens : {256.0, 4000.0}) {
     for (double window_s : {10.0, 60.0}) {
-      for (double load : {0.3, 0.76, 0.8, 0.84, 2.4, 4.0}) {
+      for (double load : effort_share(loads, kind++, 4)) {
         Loop loop(window_s, output_tokens, 71);
         loop.tick(0.1);
         const double rate = loop.per_worker() * load;  // the sizing allows 0.8 a worker: multiples of it are edges

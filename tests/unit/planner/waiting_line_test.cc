@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::dispatch {
 namespace {
@@ -100,11 +101,11 @@ TEST(WaitingLine, LeavingAndComingBack) {
   EXPECT_FALSE(line.next(0, 0).has_value());
 }
 
-// Given 300 random histories of arrivals, departures and turns, beside a queue by arrival that loses and serves at the same
+// Given random histories of arrivals, departures and turns, beside a queue by arrival that loses and serves at the same
 // moments; both always have equally many waiting, whoever has waited for more than kTurns times his turns by arrival is served,
 // and nobody in time ever waits behind one who came later and has a later deadline.
 TEST(WaitingLine, BoundsOverRandomHistories) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(50U, 300U); ++seed) {
     Rng rng(seed, "line");
     WaitingLine line;
     struct Mine {

@@ -11,6 +11,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/perf/linear_model.h"
+#include "tests/effort.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
@@ -130,13 +131,13 @@ std::optional<Brute> brute_force(const WorkerSearchInput& in) {
   return best;
 }
 
-// Given 4,000 random models, accelerators, objectives and lengths, expect the brute force's degree, batch and throughput, or
+// Given random models, accelerators, objectives and lengths, expect the brute force's degree, batch and throughput, or
 // none from both.
 TEST(WorkerConfig, AgreesWithBruteForce) {
   Rng rng(31, "instances");
   const auto names = model_shape_names();
   int feasible = 0;
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < effort(400, 4000); ++i) {
     WorkerSearchInput in;
     in.shape = model_shape_by_name(names[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(names.size()) - 1))])
                    .value();
@@ -162,8 +163,8 @@ TEST(WorkerConfig, AgreesWithBruteForce) {
     ASSERT_EQ(found.feasible.size() + found.rejected.size(),
               tensor_parallel_degrees(in.shape, std::min(in.max_gpus, in.accelerator.gpus_per_node)).size());
   }
-  EXPECT_GT(feasible, 1000) << "the instances must not be trivial";
-  EXPECT_LT(feasible, 3900);
+  EXPECT_GT(feasible, effort(60, 1000)) << "the instances must not be trivial";
+  EXPECT_LT(feasible, effort(390, 3900));
 }
 
 WorkerSearchInput chat_on(const AcceleratorSpec& accelerator, const char* model) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::controller {
 namespace {
@@ -179,13 +180,13 @@ TEST(RoutingPublisher, ASlotIsFreeWhenItsRequestHasEnded) {
   EXPECT_EQ(share_of("b"), 3);
 }
 
-// Given 100 random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander, requests
+// Given random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander, requests
 // that take long and chains whose capacity is fixed. What the gateways may hold (the share in the table that each obeys, or has
 // been given, or what still runs beyond it) never adds up to more than a chain's capacity; and when all is quiet the shares add
 // up to it.
 TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
   const std::vector<int> capacities = {1, 2, 5, 16};
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(25U, 100U); ++seed) {
     Rng rng(seed, "publisher");
     RoutingPublisher publisher;
     struct Peer {

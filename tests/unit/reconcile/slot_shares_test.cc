@@ -8,15 +8,16 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::controller {
 namespace {
 
-// Given 5,000 random sets of chains and fractions; each chain's slots add up to its capacity, nobody has less than one where
+// Given random sets of chains and fractions; each chain's slots add up to its capacity, nobody has less than one where
 // the capacity allows, no one is off its fraction of a chain by more than one slot per gateway, and off its fraction of all
 // chains by no more than the number of gateways where no least of one interferes.
 TEST(WholeSlots, AddUpAndFollowTheFractions) {
-  for (std::uint64_t seed = 1; seed <= 5'000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(500U, 5000U); ++seed) {
     Rng rng(seed, "slots");
     const auto gateways = static_cast<std::size_t>(rng.integer(1, 5));
     std::vector<double> fractions(gateways);
@@ -81,7 +82,7 @@ TEST(ShareBalance, TheOnlySlotMovesAtOnce) {
 
 // Given random loads, comings and goings; the fractions always add up to 1 and none is negative.
 TEST(ShareBalance, AlwaysOneInAll) {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(50U, 500U); ++seed) {
     Rng rng(seed, "balance");
     ShareBalance balance;
     double now_s = 0;

@@ -12,6 +12,7 @@
 #include "controller/cli/thread_executor.h"
 #include "planner/base/rng.h"
 #include "planner/search/aladdin_mip.h"
+#include "tests/effort.h"
 
 namespace windlass::search {
 namespace {
@@ -145,11 +146,11 @@ std::optional<int> used_by(SmallCase at, const std::vector<std::size_t>& workers
       std::count_if(at.workers.begin(), at.workers.end(), [](const auto& worker) { return worker.requests() > 0; }));
 }
 
-// Given 150 random cases of up to four requests on up to six workers, expect the program's placement to keep the constraints
+// Given random cases of up to four requests on up to six workers, expect the program's placement to keep the constraints
 // and to use as few workers as the best of all placements.
 TEST(ExactPlacement, IsTheBestOfAllPlacements) {
   int busy = 0;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(25U, 150U); ++seed) {
     const SmallCase at = small_case(seed, 4);
     std::optional<int> fewest;
     for_each_placement(at.requests.size(), at.workers.size(), [&](const std::vector<std::size_t>& workers) {
@@ -165,7 +166,7 @@ TEST(ExactPlacement, IsTheBestOfAllPlacements) {
     EXPECT_EQ(exact->used, *fewest) << seed;
     busy += at.workers.size() > at.requests.size() ? 1 : 0;
   }
-  EXPECT_GT(busy, 50) << "cases with requests under way";
+  EXPECT_GT(busy, effort(5, 50)) << "cases with requests under way";
 }
 
 // Given 60 random cases of up to eight requests, expect best fit to use no fewer workers than the program, and in the mean no

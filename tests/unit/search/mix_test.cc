@@ -12,6 +12,7 @@
 
 #include "planner/search/mix_program.h"
 #include "tests/bench/heterogeneous/mix_instances.h"
+#include "tests/effort.h"
 
 namespace windlass::search {
 namespace {
@@ -122,7 +123,7 @@ void expect_sound(const MixProblem& problem, const Mix& mix) {
 // between that and 1 % more, with a bound that is none too high.
 TEST(Mix, CostsWhatBruteForceDoes) {
   int mixed = 0, proven = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(25U, 150U); ++seed) {
     MixInstanceSpec spec;
     spec.kinds = 2 + static_cast<int>(seed % 2);
     spec.buckets = 1 + static_cast<int>(seed % 5);
@@ -143,14 +144,14 @@ TEST(Mix, CostsWhatBruteForceDoes) {
     mixed += std::count_if(workers.begin(), workers.end(), [](int n) { return n > 0; }) > 1 ? 1 : 0;
     proven += near->optimal ? 1 : 0;
   }
-  EXPECT_GE(mixed, 30);    // instances that want several kinds
-  EXPECT_GE(proven, 100);  // the heuristic's bound is of use
+  EXPECT_GE(mixed, effort(3, 30));    // instances that want several kinds
+  EXPECT_GE(proven, effort(10, 100));  // the heuristic's bound is of use
 }
 
 // Given several models in budgets that may be short, expect what brute force has: the fewest unserved by priority, then cost.
 TEST(Mix, SharesBudgetsByPriority) {
   int short_of = 0;
-  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(16U, 80U); ++seed) {
     MixInstanceSpec spec;
     spec.models = 2;
     spec.accelerators = 2;
@@ -182,13 +183,13 @@ TEST(Mix, SharesBudgetsByPriority) {
     short_of += least > hopeless + 1e-4 ? 1 : 0;
     EXPECT_EQ(exact->missing.empty(), least < 1e-6) << seed;
   }
-  EXPECT_GE(short_of, 20);
-  EXPECT_LE(short_of, 70);
+  EXPECT_GE(short_of, effort(3, 20));
+  EXPECT_LE(short_of, effort(15, 70));
 }
 
 // Given larger instances, expect the heuristic inside 1 % of the integer program and its bound below that.
 TEST(Mix, HeuristicIsNearTheProgramOnLargerInstances) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(3U, 12U); ++seed) {
     MixInstanceSpec spec;
     spec.accelerators = 4;
     spec.kinds = 6;

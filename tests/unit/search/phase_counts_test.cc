@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::search {
 namespace {
@@ -29,7 +30,7 @@ std::vector<int> random_frontier(Rng& rng) {
 TEST(CountWalk, FindsTheCheapestOfTheGrid) {
   Rng rng(7, "frontiers");
   std::int64_t asked = 0, grid = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < effort(300, 3000); ++round) {
     const std::vector<int> least = random_frontier(rng);
     const double prefill_worth = rng.uniform(0.5, 4), decode_worth = rng.uniform(0.5, 4);
     const double room = rng.uniform(4, 5 * kMost);

@@ -14,6 +14,7 @@
 #include "planner/base/rng.h"
 #include "planner/dispatch/policies.h"
 #include "planner/sim/chain_simulation.h"
+#include "tests/effort.h"
 
 namespace windlass::sim {
 namespace {
@@ -142,12 +143,12 @@ void expect_summary(const TimeSummary& found, std::vector<double> times) {
   ASSERT_NEAR(found.p50_s, times[(times.size() + 1) / 2 - 1], 0.002 * found.p50_s);
 }
 
-// Given 4,000 small random systems, half of them with times that are whole seconds so that many events fall together, expect
+// Given small random systems, half of them with times that are whole seconds so that many events fall together, expect
 // exactly the times of the reference under every policy that keeps no memory; and under JFFC, that requests start in the order
 // of arrival.
 TEST(ChainSimulation, AgreesWithThePlainReference) {
   Rng rng(21, "systems");
-  for (int system = 0; system < 4000; ++system) {
+  for (int system = 0; system < effort(400, 4000); ++system) {
     SCOPED_TRACE(system);
     const bool whole = system % 2 == 0;
     const auto kind = std::vector{PolicyKind::kJffc, PolicyKind::kJsq, PolicyKind::kSed, PolicyKind::kSaJsq}[system / 2 % 4];

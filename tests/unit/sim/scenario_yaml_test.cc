@@ -5,6 +5,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/base/yaml_reader.h"
+#include "tests/effort.h"
 #include "tests/unit/sim/scenario_text.h"
 
 namespace windlass::sim {
@@ -286,7 +287,7 @@ TEST(ScenarioYaml, SurvivesRandomBytes) {
   int accepted = 0;
   const std::vector<std::string> sane = {kIssue, kSmall, kEverything};
   for (const std::string& text : sane) EXPECT_TRUE(parse_scenario(text, "s").ok());
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < effort(600, 6000); ++i) {
     std::string text = sane[static_cast<std::size_t>(i % 3)];
     const auto changes = rng.integer(1, 3);
     for (int change = 0; change < changes; ++change) {
@@ -306,7 +307,7 @@ TEST(ScenarioYaml, SurvivesRandomBytes) {
       EXPECT_EQ(scenario.error().message.find('\n'), std::string::npos) << scenario.error().message;
     }
   }
-  EXPECT_GT(accepted, 100);
+  EXPECT_GT(accepted, effort(6, 100));
 }
 
 // Given times with units: their seconds; given anything else: none. What duration_text writes is read back.

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/sim/serving_simulation.h"
+#include "tests/effort.h"
 #include "tests/unit/sim/list_source.h"
 #include "tests/unit/sim/serving_fixture.h"
 
@@ -439,14 +440,14 @@ struct RandomCluster {
   }
 };
 
-// Given: 1,500 random clusters of one or two services, unified or in two roles, with pipelines, mixed pools, two choices,
+// Given: random clusters of one or two services, unified or in two roles, with pipelines, mixed pools, two choices,
 // flips, failures, restarts, starts, drains, slots, swaps, cached prefixes and predictions. Expected: the run ends; each
 // request has one outcome, told once; times are in order and inside the lives of its workers; GPU-hours are the workers' lives;
 // what a worker that rests says of itself is checked by the simulator's own assertions; the same seed gives the same.
 TEST(ServingLifecycle, EverythingAtOnceLosesNothing) {
   std::int64_t completed = 0, failed = 0, refused = 0, retried = 0, flips = 0, transfers = 0, preemptions = 0, swapped = 0,
                hits = 0, workers_ended = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < effort(150, 1500); ++round) {
     RandomCluster cluster(round);
     Witness witness, again;
     const auto results = cluster.run(witness);
@@ -507,16 +508,16 @@ TEST(ServingLifecycle, EverythingAtOnceLosesNothing) {
     }
   }
   // All of it happened.
-  EXPECT_GT(completed, 50'000);
-  EXPECT_GT(failed, 1000);
-  EXPECT_GT(refused, 100);
-  EXPECT_GT(retried, 1000);
-  EXPECT_GT(flips, 100);
-  EXPECT_GT(transfers, 10'000);
-  EXPECT_GT(preemptions, 1000);
-  EXPECT_GT(swapped, 1000);
-  EXPECT_GT(hits, 1000);
-  EXPECT_GT(workers_ended, 1000);
+  EXPECT_GT(completed, effort(3333, 50'000));
+  EXPECT_GT(failed, effort(66, 1000));
+  EXPECT_GT(refused, effort(6, 100));
+  EXPECT_GT(retried, effort(66, 1000));
+  EXPECT_GT(flips, effort(6, 100));
+  EXPECT_GT(transfers, effort(666, 10'000));
+  EXPECT_GT(preemptions, effort(66, 1000));
+  EXPECT_GT(swapped, effort(66, 1000));
+  EXPECT_GT(hits, effort(66, 1000));
+  EXPECT_GT(workers_ended, effort(66, 1000));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/sim/serving_simulation.h"
+#include "tests/effort.h"
 #include "tests/unit/sim/list_source.h"
 #include "tests/unit/sim/serving_fixture.h"
 
@@ -19,7 +20,7 @@ TEST(ServingServices, DoNotDisturbEachOther) {
   constexpr std::array kDrawNothing = {dispatch::PolicyKind::kJffc, dispatch::PolicyKind::kJsq, dispatch::PolicyKind::kSed,
                                        dispatch::PolicyKind::kSaJsq, dispatch::PolicyKind::kRoundRobin};
   Rng rng(11, "services");
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < effort(30, 200); ++round) {
     std::array<Line, 2> models;
     ClusterOptions cluster;
     for (Line& model : models) {

@@ -7,6 +7,7 @@
 #include "planner/dispatch/policies.h"
 #include "planner/sim/chain_simulation.h"
 #include "planner/workload/synthetic_source.h"
+#include "tests/effort.h"
 
 namespace windlass::sim {
 namespace {
@@ -45,7 +46,7 @@ TEST(WaitingTrend, FortyPairsRise) {
 TEST(WaitingTrend, TellsOverloadFromLoad) {
   const std::vector<SimulatedChain> chains = {{1, 2, {}}};
   int growing = 0;
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (std::uint64_t seed = 1; seed <= effort(4U, 30U); ++seed) {
     for (const std::int64_t warm_up : {0, 5000, 20000}) {
       for (const double load : {0.5, 0.8, 0.9, 1.2}) {
         workload::SyntheticSource source({2 * load, 1, seed});

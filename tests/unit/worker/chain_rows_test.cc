@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/worker/chain_mesh.h"
 #include "tests/unit/worker/cuda_summaries.h"
 #include "tests/unit/worker/fake_backend.h"
@@ -119,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, ChainRows, ::testing::Bool(), testing::name_of_w
 TEST_P(ChainRows, SummariesOfRows) {
   Rng rng(1, "summaries");
   RowSummariser summariser;
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < effort(200, 2000); ++i) {
     auto logits = random_logits(rng, rng.integer(1, i % 50 == 0 ? 40000 : 900));
     if (i % 20 == 0) std::fill(logits.begin(), logits.end(), std::numeric_limits<float>::quiet_NaN());
     const RowNeed need{static_cast<std::int32_t>(rng.integer(1, kMostLikeliest)), i % 3 == 0 ? 1.0F : 0.6F};

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/worker/chain_mesh.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "tests/unit/worker/logit_summaries.h"
@@ -696,7 +697,7 @@ TEST(ChainWire, StepsAsBytes) {
   EXPECT_FALSE(step_from(bytes, 5).ok());
   EXPECT_FALSE(step_from(step_head(std::vector<ChainChunk>{chunks[0], chunks[0]}) + std::string(4 * 4 * 4, 'x'), 4).ok());
   Rng rng(5, "damage");
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < effort(500, 5000); ++i) {
     std::string damaged = bytes;
     const auto most = static_cast<std::int64_t>(damaged.size()) - 1;
     if (rng.uniform() < 0.5) damaged.resize(static_cast<std::size_t>(rng.integer(0, most)));
@@ -719,7 +720,7 @@ TEST(ChainWire, StepsAsBytes) {
 // as the answer has for them; given thousands of damaged ones, an error or a summary within its bounds.
 TEST(ChainWire, SummariesAsBytes) {
   Rng rng(12, "summaries");
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const std::int64_t vocab = rng.integer(1, 200);
     const auto logits = testing::random_logits(rng, vocab);
     const RowNeed need{static_cast<std::int32_t>(rng.integer(1, kMostLikeliest)), 0.7F};

@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/effort.h"
 #include "tests/unit/worker/cuda_devices.h"
 #include "tests/unit/worker/cuda_models.h"
 #include "tests/unit/worker/cuda_summaries.h"
@@ -91,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaBackend, ::testing::ValuesIn(backend_cases
 // the whole sequence.
 TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "cuda forward");
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < effort(2, 5); ++round) {
     const ModelConfig config = random_config(rng, precision());
     ModelWeights weights = random_weights(config, static_cast<std::uint64_t>(round));
     if (bf16()) weights = rounded(std::move(weights));
@@ -220,8 +221,10 @@ TEST_P(CudaBackend, LongContexts) {
 // matrices are unpacked in several parts.
 TEST_P(CudaBackend, EightBitWeights) {
   Rng rng(8, "cuda eight bits");
+  std::size_t turn = bf16() ? 1 : 0;
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
-    for (const std::int64_t hidden : {144, 36}) {  // with 144 also what is added to the residual stream is in parts
+    // With 144 also what is added to the residual stream is in parts.
+    for (const std::int64_t hidden : effort_share(std::vector<std::int64_t>{144, 36}, turn++, 2)) {
       SCOPED_TRACE(fmt::format("{} {}", to_string(format), hidden));
       ModelConfig config = random_config(rng, precision());
       config.hidden_size = hidden;
@@ -417,7 +420,7 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
       GenerationRequest request;
       request.prompt = prompts[i];
       request.sampling = sampling[i];
-      request.max_tokens = 12;
+      request.max_tokens = effort(4, 12);
       request.ignore_eos = true;
       EXPECT_TRUE(engine.submit(i, std::move(request), 0).ok());
     }
@@ -436,7 +439,7 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
   const Told by_summaries = told_by(**made);
   RowsAlone rows(**made);
   const Told by_rows = told_by(rows);
-  EXPECT_EQ(by_summaries.tokens.size(), 72U);
+  EXPECT_EQ(by_summaries.tokens.size(), effort(24U, 72U));
   EXPECT_EQ(by_summaries.tokens, by_rows.tokens);
   ASSERT_EQ(by_summaries.logprobs.size(), by_rows.logprobs.size());
   for (std::size_t i = 0; i < by_rows.logprobs.size(); ++i) EXPECT_NEAR(by_summaries.logprobs[i], by_rows.logprobs[i], 1e-4);
@@ -444,7 +447,9 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
 
 // Given a model in two parts, the first's hidden states make the second give the whole one's logits: prompts and single tokens.
 TEST_P(CudaBackend, PartsOfAModel) {
-  for (std::uint64_t seed = 0; seed < 3; ++seed) {
+  // In CI each precision tries one of the plain models, and both try the last.
+  const std::vector<std::uint64_t> seeds = effort(std::vector<std::uint64_t>{bf16() ? 1U : 0U, 2}, {0, 1, 2});
+  for (const std::uint64_t seed : seeds) {
     Rng rng(seed, "cuda parts");
     ModelConfig config = random_config(rng, precision());
     const bool three = seed == 2;  // parts, and the model arranged as OPT-350M is
@@ -670,7 +675,8 @@ TEST_P(CudaGolden, LogitsAreThoseOfTransformers) {
     }
     return cuda::make_cuda_backend(config, source_of(config, weights), std::move(device), options);
   };
-  EXPECT_NO_FATAL_FAILURE(testing::expect_golden_logits(testing::GoldenModel(name), make));
+  const std::size_t steps = gpu ? testing::kGoldenSteps : effort<std::size_t>(8, testing::kGoldenSteps);
+  EXPECT_NO_FATAL_FAILURE(testing::expect_golden_logits(testing::GoldenModel(name), make, steps));
 }
 
 ModelConfig llama_8b() {

@@ -25,7 +25,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaParity, ::testing::ValuesIn(testing::cuda_
 // type, as floats, and added to what was there.
 TEST_P(CudaParity, Gemm) {
   Rng rng(21, "cuda gemm");
-  for (const auto& [rows, in, out] : {std::tuple{1, 64, 96}, std::tuple{7, 33, 129}, std::tuple{64, 688, 256}}) {
+  for (const auto& [rows, in, out] :
+       shared_out(std::vector{std::tuple{1, 64, 96}, std::tuple{7, 33, 129}, std::tuple{64, 688, 256}})) {
     const auto x = random(rng, rows * in);
     const auto w = random(rng, out * in);
     const auto before = random(rng, rows * out);
@@ -213,8 +214,8 @@ TEST_P(CudaParity, SwiGlu) {
 TEST_P(CudaParity, EightBits) {
   Rng rng(31, "cuda eight bits");
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
-    for (const auto& [rows, in, out] : {std::tuple{1, 16, 3}, std::tuple{9, 528, 33}, std::tuple{20, 64, 96},
-                                        std::tuple{64, 720, 40}, std::tuple{3, 37, 5}, std::tuple{65, 32, 8}}) {
+    for (const auto& [rows, in, out] : shared_out(std::vector{std::tuple{1, 16, 3}, std::tuple{9, 528, 33}, std::tuple{20, 64, 96},
+                                                              std::tuple{64, 720, 40}, std::tuple{3, 37, 5}, std::tuple{65, 32, 8}})) {
       SCOPED_TRACE(fmt::format("{} {} x {} x {}", to_string(format), rows, in, out));
       WeightMatrix w;
       w.format = format;
@@ -257,7 +258,8 @@ TEST_P(CudaParity, EightBits) {
 TEST_P(CudaParity, ProductsOfFp8) {
   if (!device_->multiplies_fp8()) return;  // this GPU has none, and the backend refuses them: CudaBackendInBf16.Fp8Activations
   Rng rng(33, "cuda fp8");
-  for (const auto& [rows, in, out] : {std::tuple{3, 16, 16}, std::tuple{70, 272, 1040}, std::tuple{9, 4112, 32}}) {
+  for (const auto& [rows, in, out] :
+       shared_out(std::vector{std::tuple{3, 16, 16}, std::tuple{70, 272, 1040}, std::tuple{9, 4112, 32}})) {
     SCOPED_TRACE(fmt::format("{} x {} x {}", rows, in, out));
     std::vector<float> x = random(rng, rows * in);
     for (float& value : x) value *= bf16() ? 0x1p-6F : 0.01F;
@@ -462,8 +464,9 @@ TEST_P(CudaExperts, TokensGoWhereTheCpuSendsThem) {
 TEST_P(CudaExperts, ProductsAndTheirSums) {
   Rng rng(42, "cuda experts");
   for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
-    for (const Shape& shape : {Shape{1, 16, 32, 2, 1, true}, Shape{9, 48, 36, 6, 2, false}, Shape{30, 80, 16, 9, 3, true},
-                               Shape{230, 144, 48, 3, 2, true}, Shape{70, 33, 20, 5, 3, false}}) {
+    for (const Shape& shape :
+         shared_out(std::vector{Shape{1, 16, 32, 2, 1, true}, Shape{9, 48, 36, 6, 2, false}, Shape{30, 80, 16, 9, 3, true},
+                                Shape{230, 144, 48, 3, 2, true}, Shape{70, 33, 20, 5, 3, false}})) {
       SCOPED_TRACE(fmt::format("{}, {} tokens, {} x {}, {} of {} experts", to_string(format), shape.tokens, shape.hidden,
                                shape.width, shape.each, shape.experts));
       make(rng, shape, format);
@@ -502,7 +505,7 @@ TEST_P(CudaParity, SummariseLogits) {
   Rng rng(29, "cuda summaries");
   const std::vector<RowNeed> needs{{1, 1}, {0, 1}, {64, 0.5F}, {7, 30}, {20, 1}};
   const auto rows = static_cast<std::int64_t>(needs.size());
-  for (const int width : {1, 37, 255, 4096, 4097, 8500}) {
+  for (const int width : shared_out(std::vector{1, 37, 255, 4096, 4097, 8500})) {
     auto logits = testing::random_logits(rng, rows * width);
     std::fill(logits.end() - width, logits.end(), std::numeric_limits<float>::quiet_NaN());
     const int segments = (width + cuda::kSummarySegment - 1) / cuda::kSummarySegment;
@@ -545,7 +548,7 @@ ModelConfig config_of(const Heads& heads) {
 // and values stand in the cache, to 1e-5 of what the CPU's operations make of them; a token without a slot leaves nothing.
 TEST_P(CudaParity, RopeStore) {
   Rng rng(25, "cuda rope");
-  for (const Heads heads : {Heads{1, 1, 2}, Heads{6, 2, 18}, Heads{3, 3, 128}, Heads{4, 1, 256}}) {
+  for (const Heads heads : shared_out(std::vector{Heads{1, 1, 2}, Heads{6, 2, 18}, Heads{3, 3, 128}, Heads{4, 1, 256}})) {
     for (const bool extras : {false, true}) {
       const int tokens = 5;
       const ModelConfig config = config_of(heads);
@@ -714,7 +717,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaAttention, ::testing::ValuesIn(testing::cu
 TEST_P(CudaAttention, Decode) {
   Rng rng(27, "cuda decode");
   for (const Heads heads :
-       {Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{5, 1, 64}, Heads{4, 4, 80}, Heads{8, 1, 128}, Heads{2, 1, 256}}) {
+       shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{5, 1, 64}, Heads{4, 4, 80}, Heads{8, 1, 128}, Heads{2, 1, 256}})) {
     make(rng, heads, {{{}, 0, 0, 1, 0}, {{}, 0, 37, 1, 0}, {{}, 0, 220, 1, 0}, {{}, 0, 31, 1, 0}});
     std::vector<cuda::DecodeRow> rows;
     for (const Sequence& sequence : sequences_) {
@@ -739,7 +742,7 @@ TEST_P(CudaAttention, Decode) {
 TEST_P(CudaAttention, Prefill) {
   Rng rng(28, "cuda prefill");
   for (const Heads heads :
-       {Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{3, 1, 64}, Heads{2, 2, 80}, Heads{4, 1, 128}, Heads{2, 1, 256}}) {
+       shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{3, 1, 64}, Heads{2, 2, 80}, Heads{4, 1, 128}, Heads{2, 1, 256}})) {
     make(rng, heads, {{{}, 0, 0, 90, 0}, {{}, 0, 61, 7, 0}, {{}, 0, 30, 64, 0}});
     std::vector<cuda::PrefillTile> tiles;
     for (const Sequence& sequence : sequences_) {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
-#include "tests/unit/seed_share.h"
+#include "tests/effort.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "tests/unit/worker/model_files.h"
 #include "worker/backend/cpu/cpu_backend.h"
@@ -55,7 +55,7 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
   std::int64_t largest_batch = 0;
   std::int64_t read_as_written = 0;
   std::int64_t failed = 0;
-  for (std::uint64_t seed = 0; seed < 2000 / kSeedShare; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(200U, 2000U); ++seed) {
     Rng rng(seed, "schedule");
     EngineOptions options;
     options.max_running = rng.integer(1, 6);
@@ -123,11 +123,11 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
   }
   // The schedules were worth the name: sequences shared steps and what these computed, and some lost their blocks and came
   // back.
-  EXPECT_GT(preemptions, 100 / static_cast<std::int64_t>(kSeedShare));
-  EXPECT_GT(found, 2000 / static_cast<std::int64_t>(kSeedShare));
+  EXPECT_GT(preemptions, effort(10, 100));
+  EXPECT_GT(found, effort(200, 2000));
   EXPECT_GT(largest_batch, 3);
-  EXPECT_GT(read_as_written, 50 / static_cast<std::int64_t>(kSeedShare));
-  EXPECT_GT(failed, 100 / static_cast<std::int64_t>(kSeedShare));
+  EXPECT_GT(read_as_written, effort(5, 50));
+  EXPECT_GT(failed, effort(10, 100));
 }
 
 // Given the real CPU backend and random schedules, greedy text is what a lone request gets. Sums round differently in batches

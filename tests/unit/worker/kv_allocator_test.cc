@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
-#include "tests/unit/seed_share.h"
+#include "tests/effort.h"
 
 namespace windlass::worker {
 namespace {
@@ -90,7 +90,7 @@ TEST(KvAllocator, UnnamedBlocksAreNotFound) {
 // tokens, the same whatever is known from before; a taken block is nobody else's, and all are accounted for.
 TEST(KvAllocator, HoldsWhatItSays) {
   std::int64_t shared = 0, shrunk = 0, changed = 0;
-  for (std::uint64_t seed = 0; seed < 200 / kSeedShare; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(25U, 200U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "blocks");
     KvAllocator kv(rng.integer(3, 20));

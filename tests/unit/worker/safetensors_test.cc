@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 #include "tests/unit/worker/model_files.h"
 #include "tests/unit/worker/reference_model.h"
 #include "worker/model/block_weights.h"
@@ -63,7 +64,7 @@ TEST(Safetensors, ReadsThreeNumberFormats) {
 // Given many random floats, rounding to BF16 picks the nearer neighbour, and a BF16 value comes back as itself.
 TEST(Safetensors, Bf16RoundsToNearest) {
   Rng rng(3, "bf16");
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < effort(2000, 20'000); ++i) {
     const auto value = static_cast<float>(rng.uniform(-100, 100));
     const std::uint16_t bits = bf16_from_float(value);
     const float rounded = float_from_bf16(bits);

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/worker/logit_summaries.h"
 
 namespace windlass::worker {
@@ -131,7 +132,7 @@ std::vector<std::pair<std::int32_t, double>> kept_by_the_book(const std::vector<
 // is the one by the book, but for the few that rounding decides.
 TEST(Sampler, DrawsByTheBook) {
   int different = 0, draws = 0;
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 600U); ++seed) {
     Rng rng(seed, "logits");
     std::vector<float> logits;
     const std::int64_t vocabulary = rng.uniform() < 0.5 ? rng.integer(1, 40) : rng.integer(200, 3000);
@@ -175,7 +176,7 @@ TEST(Sampler, DrawsByTheBook) {
 // alike.
 TEST(Sampler, DrawsFromSummariesAsFromRows) {
   int summaries = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(30U, 300U); ++seed) {
     Rng rng(seed, "summaries");
     SamplingParams params;
     params.temperature = rng.uniform() < 0.3 ? 0 : rng.uniform(0.05, 2);
@@ -213,7 +214,7 @@ TEST(Sampler, DrawsFromSummariesAsFromRows) {
       }
     }
   }
-  EXPECT_GT(summaries, 2000);
+  EXPECT_GT(summaries, effort(133, 2000));
 }
 
 // Given no top-k, draws from summaries follow the same distribution as those from rows, to two draws more than five deviations

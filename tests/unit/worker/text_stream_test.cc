@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 
 namespace windlass::worker {
 namespace {
@@ -47,7 +48,7 @@ TEST(Utf8Stream, ReplacesInvalidBytes) {
 // the cuts; valid text comes out unchanged.
 TEST(Utf8Stream, CutsDoNotMatter) {
   Rng rng(2, "utf8");
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < effort(500, 5000); ++i) {
     std::string bytes;
     for (std::int64_t n = rng.integer(0, 12); n > 0; --n) {
       static const char* const kParts[] = {"é", "日", "😀", "a", "\xF0\x9F", "\x80", "\xE2", "\xFF"};
@@ -97,7 +98,7 @@ TEST(TextStream, FalseAlarmIsReleased) {
 // and without a stop it is the whole text.
 TEST(TextStream, MatchesASearchInTheWholeText) {
   Rng rng(4, "stops");
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < effort(500, 5000); ++i) {
     const auto random_text = [&](std::int64_t longest) {
       std::string text;
       for (std::int64_t n = rng.integer(1, longest); n > 0; --n) text += static_cast<char>('a' + rng.integer(0, 2));

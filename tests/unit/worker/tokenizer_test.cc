@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 #include "tests/unit/worker/model_files.h"
 #include "worker/model/chat_template.h"
 #include "worker/model/pretokenizer.h"
@@ -143,7 +144,7 @@ TEST(Tokenizer, RoundTripsAnyText) {
   const Tokenizer llama3 = make(root);
   root["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
   const Tokenizer gpt2 = make(root);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     std::string text = random_text(rng);
     if (i % 3 == 0) {
       for (std::int64_t n = rng.integer(1, 20); n > 0; --n) text += static_cast<char>(rng.integer(0, 255));

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/workload/trace.h"
+#include "tests/effort.h"
 #include "tests/unit/workload/statistics.h"
 
 namespace windlass::workload {
@@ -65,11 +66,11 @@ TEST(ComposedSource, EndsWithItsArrivals) {
   EXPECT_FALSE(source->next().has_value());
 }
 
-// Given 2,000 workloads of up to six models with random small traces, many rows at equal times, expect the order that a stable
+// Given workloads of up to six models with random small traces, many rows at equal times, expect the order that a stable
 // sort of all requests by time gives, each with its part's model.
 TEST(MergedSource, AgreesWithASort) {
   Rng rng(4, "parts");
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < effort(200, 2000); ++i) {
     std::vector<MergedSource::Part> parts;
     std::vector<std::tuple<double, int, int>> expected;  // time, model, tokens
     const auto count = rng.integer(0, 6);

@@ -15,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/workload/mutated_text.h"
 #include "tests/unit/workload/statistics.h"
 
@@ -65,10 +66,10 @@ TokenDistribution random_distribution(Rng& rng) {
   }
 }
 
-// Given 4,000 pairs of small distributions, with and without truncation, expect the means that a sum over all pairs gives.
+// Given pairs of small distributions, with and without truncation, expect the means that a sum over all pairs gives.
 TEST(Lengths, MeansAreExact) {
   Rng rng(3, "distributions");
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < effort(400, 4000); ++i) {
     const TokenDistribution input = random_distribution(rng), output = random_distribution(rng);
     std::optional<ContextLimit> context;
     if (i % 3 > 0) context = ContextLimit{static_cast<int>(rng.integer(2, 60)), true};
@@ -159,7 +160,7 @@ TEST(Lengths, TruncationKeepsTheContext) {
     const auto lengths = independent(LogNormalTokens{30, 2}, LogNormalTokens{30, 2}, ContextLimit{context, true});
     Rng rng(8, "lengths");
     int at_the_end = 0;
-    for (int i = 0; i < 20'000; ++i) {
+    for (int i = 0; i < effort(2000, 20'000); ++i) {
       const auto [input, output] = lengths.draw(rng);
       ASSERT_GE(input, 1);
       ASSERT_GE(output, 1);
@@ -275,13 +276,13 @@ TEST(LengthFile, KeepsToTheContext) {
   EXPECT_FALSE(parse_azure_trace(trace, ContextLimit{-1}).ok());
 }
 
-// Given 20,000 mutated files, expect pairs of at least one token or an error of one line, and no crash.
+// Given mutated files, expect pairs of at least one token or an error of one line, and no crash.
 TEST(LengthFile, SurvivesMutatedBytes) {
   Rng rng(12, "mutations");
   const std::string alphabet = "0123456789-,\r\n x\xff";
   const std::string sane = "num_prefill_tokens,num_decode_tokens,n\r\n26,5,31\r\n72,693,765\r\n21,478,499\r\n";
   int read = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < effort(2000, 20'000); ++i) {
     const std::string text = mutated_text(rng, sane, alphabet);
     const auto pairs = parse_length_file(text);
     if (!pairs.ok()) {
@@ -293,7 +294,7 @@ TEST(LengthFile, SurvivesMutatedBytes) {
     ASSERT_FALSE(pairs->empty());
     for (const TokenPair& pair : *pairs) ASSERT_TRUE(pair.input_tokens >= 1 && pair.output_tokens >= 1);
   }
-  EXPECT_GT(read, 500);
+  EXPECT_GT(read, effort(33, 500));
 }
 
 // Given ShareGPT's lengths, expect its 58,000 pairs, and its longest prompt refused by a context of 3,972 tokens.

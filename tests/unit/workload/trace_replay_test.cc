@@ -15,6 +15,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/workload/trace.h"
+#include "tests/effort.h"
 
 namespace windlass::workload {
 namespace {
@@ -36,11 +37,11 @@ std::vector<double> random_times(Rng& rng) {
   return times_s;
 }
 
-// Given 3,000 small traces with rows at equal times among them and any speed, expect a rate of 1 to replay every row in order
+// Given small traces with rows at equal times among them and any speed, expect a rate of 1 to replay every row in order
 // at its time over the speed.
 TEST(TraceReplay, OneIsTheTraceItself) {
   Rng rng(1, "traces");
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const auto times_s = random_times(rng);
     const double speed = static_cast<double>(rng.integer(1, 8)) / 2;
     const auto arrivals = all(TraceReplay(times_s, {speed, 1}, 7, "a"));
@@ -52,11 +53,11 @@ TEST(TraceReplay, OneIsTheTraceItself) {
   }
 }
 
-// Given 3,000 small traces and rates up to 6, expect what the definition gives with the same draws: each whole copy is every
+// Given small traces and rates up to 6, expect what the definition gives with the same draws: each whole copy is every
 // row, moved by the copy's shift around the circle; the last copy is a subset of such rows; all in the order of time.
 TEST(TraceReplay, AgreesWithTheDefinition) {
   Rng rng(2, "traces");
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < effort(300, 3000); ++i) {
     const auto times_s = random_times(rng);
     const double rate = static_cast<double>(rng.integer(1, 24)) / 4;
     const auto seed = static_cast<std::uint64_t>(i);
