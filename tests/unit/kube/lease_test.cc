@@ -143,7 +143,8 @@ TEST(LeaderElector, ReleaseLetsTheNextOneIn) {
   EXPECT_EQ(b.elector.term(), 2);
 }
 
-// Given a new process with the identity of the dead one, expects it to wait as any rival would, and to begin a new term.
+// Given a new process with the identity of a silent one, expects it to wait as any rival would, and to begin a new term; and the
+// old one, when it comes back, not to lead.
 TEST(LeaderElector, TheSameIdentityIsNotTheSameTenure) {
   fakes::FakeApiServer api;
   Candidate first(api, "a"), second(api, "a");
@@ -154,6 +155,8 @@ TEST(LeaderElector, TheSameIdentityIsNotTheSameTenure) {
   for (double t = 1; t < 25; t += 0.5) second.step(t);
   EXPECT_TRUE(second.leading(24.5));
   EXPECT_EQ(second.elector.term(), 2);
+  first.step(25);
+  EXPECT_FALSE(first.leading(25)) << "the holder has its name, but the tenure is another's";
 }
 
 // Given an acquisition whose answer is lost, expects the next step to see that the lease is ours and to lead.
