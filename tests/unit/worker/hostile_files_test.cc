@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 #include "tests/unit/worker/model_files.h"
 #include "worker/model/chat_template.h"
 #include "worker/model/config.h"
@@ -111,12 +112,12 @@ TEST(HostileFiles, Config) {
   for (const Architecture architecture : {Architecture::kOpt, Architecture::kQwen3Moe, Architecture::kLlama}) {
     SCOPED_TRACE(to_string(architecture));
     ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder.path()).ok());
-    expect_survival(testing::read_bytes(folder.path() / "config.json"), 3000, "m/config.json", [](const std::string& text) {
+    expect_survival(testing::read_bytes(folder.path() / "config.json"), effort(300, 3000), "m/config.json", [](const std::string& text) {
       const auto config = parse_model_config(text, "m/config.json");
       return config.ok() ? "" : config.error().message;
     });
   }
-  expect_survival(testing::read_bytes(folder.path() / "generation_config.json"), 2000, "m/generation_config.json",
+  expect_survival(testing::read_bytes(folder.path() / "generation_config.json"), effort(200, 2000), "m/generation_config.json",
                   [](const std::string& text) {
                     const auto config = parse_generation_config(text, "m/generation_config.json");
                     return config.ok() ? "" : config.error().message;
@@ -125,7 +126,7 @@ TEST(HostileFiles, Config) {
 
 // Given damaged tokenizers; each is read or refused, and what is read encodes and decodes any text.
 TEST(HostileFiles, Tokenizer) {
-  expect_survival(make_tokenizer_json(testing::tiny_shape()), 2500, "m/tokenizer.json", [](const std::string& text) {
+  expect_survival(make_tokenizer_json(testing::tiny_shape()), effort(250, 2500), "m/tokenizer.json", [](const std::string& text) {
     const auto tokenizer = Tokenizer::parse(text, "m/tokenizer.json");
     if (!tokenizer.ok()) return tokenizer.error().message;
     const auto ids = tokenizer->encode("Hello <|eot_id|> w\xC3\xB6rld \xF0\x9F\x99\x82\xFF 123", SpecialText::kParse);
@@ -142,7 +143,7 @@ TEST(HostileFiles, Safetensors) {
   const testing::TemporaryFolder folder;
   const std::string header = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"BF16","shape":[4],)"
                              R"("data_offsets":[24,32]},"__metadata__":{"format":"pt"}})";
-  expect_survival(header, 1500, "model.safetensors", [&](const std::string& text) {
+  expect_survival(header, effort(150, 1500), "model.safetensors", [&](const std::string& text) {
     testing::write_bytes(folder.path() / "model.safetensors", testing::safetensors_bytes(text, std::string(32, '\1')));
     const auto store = TensorStore::open(folder.path());
     if (!store.ok()) return store.error().message;
@@ -157,7 +158,7 @@ TEST(HostileFiles, Safetensors) {
   const testing::TemporaryFolder sharded;
   testing::write_bytes(sharded.path() / "one.safetensors", testing::safetensors_bytes(header, std::string(32, '\1')));
   const std::string index = R"({"metadata":{"total_size":32},"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})";
-  expect_survival(index, 500, "safetensors", [&](const std::string& text) {
+  expect_survival(index, effort(50, 500), "safetensors", [&](const std::string& text) {
     testing::write_bytes(sharded.path() / "model.safetensors.index.json", text);
     const auto store = TensorStore::open(sharded.path());
     return store.ok() ? std::string() : store.error().message;
