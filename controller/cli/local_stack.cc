@@ -88,20 +88,6 @@ Result<void> check_listen(const std::string& listen) {
 
 }  // namespace
 
-Result<int> free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool ok = socket >= 0 && bind(socket, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                  getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  Result<int> port =
-      ok ? Result<int>(ntohs(address.sin_port)) : Result<int>(system_error("looking for a free port of 127.0.0.1"));
-  if (socket >= 0) close(socket);
-  return port;
-}
-
 Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& options) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string controller, sibling_program("windlass-controller"));
   WINDLASS_ASSIGN_OR_RETURN(const std::string gateway, sibling_program("windlass-gateway"));
@@ -122,10 +108,10 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   stack->lock_ = lock;
   WINDLASS_RETURN_IF_ERROR(place_objects(options));
 
-  WINDLASS_ASSIGN_OR_RETURN(const int controller_port, free_port());
-  WINDLASS_ASSIGN_OR_RETURN(const int admin_port, free_port());
-  const std::string controller_listen = fmt::format("127.0.0.1:{}", controller_port);
-  const std::string admin_listen = fmt::format("127.0.0.1:{}", admin_port);
+  WINDLASS_ASSIGN_OR_RETURN(stack->controller_port_, HeldPort::take());
+  WINDLASS_ASSIGN_OR_RETURN(stack->admin_port_, HeldPort::take());
+  const std::string controller_listen = fmt::format("127.0.0.1:{}", stack->controller_port_.number());
+  const std::string admin_listen = fmt::format("127.0.0.1:{}", stack->admin_port_.number());
   stack->endpoints_ = {"http://" + controller_listen, "http://" + options.listen, {"http://" + admin_listen}};
 
   std::vector<std::string> controller_argv = {controller, "--store",         "dir:" + options.directory, "--runtime", "local",

@@ -12,6 +12,7 @@
 
 #include "controller/cli/child_process.h"
 #include "controller/cli/endpoints.h"
+#include "metrics/host/held_port.h"
 #include "planner/base/result.h"
 
 namespace windlass::cli {
@@ -47,11 +48,10 @@ class LocalStack {
   std::string directory_;
   int lock_ = -1;
   Endpoints endpoints_;
+  HeldPort controller_port_;
+  HeldPort admin_port_;
   std::optional<ChildProcess> controller_;
   std::optional<ChildProcess> gateway_;
 };
-
-// A port of 127.0.0.1 that nobody listens on at this moment.
-[[nodiscard]] Result<int> free_port();
 
 }  // namespace windlass::cli

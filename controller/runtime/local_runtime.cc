@@ -5,42 +5,23 @@
 #include <cerrno>
 #include <cstring>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "controller/runtime/engine_args.h"
+#include "metrics/host/held_port.h"
 
 namespace windlass::controller {
 namespace {
 
 constexpr double kStopGraceS = 5;  // at our own end
 constexpr const char* kLoopback = "127.0.0.1";
-
-// A loopback port that nobody listens on now. The child binds it a moment later; should another program be faster, the child
-// fails, and the restart asks for a new one.
-Result<int> free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return Error{ErrorCode::kUnavailable, fmt::format("no socket: {}", std::strerror(errno))};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool bound = ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int reason = errno;
-  ::close(fd);
-  if (!bound) return Error{ErrorCode::kUnavailable, fmt::format("no free port on 127.0.0.1: {}", std::strerror(reason))};
-  return static_cast<int>(ntohs(address.sin_port));
-}
 
 // "file:///a/b" is absolute, "file://a/b" and "file://./a/b" are below `root`.
 Result<std::string> model_folder(const std::string& uri, const std::string& root) {
@@ -78,6 +59,7 @@ Result<std::vector<std::string>> command_of(const WorkerSpec& spec, const std::s
 struct LocalRuntime::Process {
   WorkerSpec spec;
   Worker worker;
+  HeldPort port;
   std::vector<std::string> command;
   pid_t pid = -1;
   bool stopping = false;
@@ -229,7 +211,8 @@ Result<void> LocalRuntime::create(const WorkerSpec& spec) {
 Result<void> LocalRuntime::start(Process& process) {
   const WorkerSpec& spec = process.spec;
   WINDLASS_ASSIGN_OR_RETURN(const std::string folder, model_folder(spec.model_uri, options_.model_root));
-  WINDLASS_ASSIGN_OR_RETURN(const int port, free_port());
+  WINDLASS_ASSIGN_OR_RETURN(process.port, HeldPort::take());
+  const int port = process.port.number();
   WINDLASS_ASSIGN_OR_RETURN(process.command, command_of(spec, options_.worker_binary, folder, port));
   process.worker.address = fmt::format("{}:{}", kLoopback, port);
 

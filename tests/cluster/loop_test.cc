@@ -8,6 +8,7 @@
 
 #include "tests/cluster/controller_fixture.h"
 #include "tests/cluster/harness/http.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -26,10 +27,13 @@ class LoopTest : public ControllerTest {
   }
 };
 
+// A ctest of its own: it takes as long as the others together.
+class ScalingLoopTest : public LoopTest {};
+
 // Given a ModelService applied with kubectl under the chart's RBAC, a worker pod answers a chat request through the gateway; a
 // higher load brings more workers, a lower one fewer, no request is lost; after deletion Kubernetes' garbage collection leaves
 // nothing.
-TEST_F(LoopTest, ServesScalesAndGoes) {
+TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
   apply_object(model_service());
@@ -94,10 +98,10 @@ TEST_F(LoopTest, ServesScalesAndGoes) {
 // Given examples/tiny.yaml as a newcomer applies it, but for the model's place (a volume instead of a folder), a worker answers
 // a chat request through the gateway and streams its first token before the last one is made.
 TEST_F(LoopTest, ExampleServes) {
-  const CommandResult model = run_command({WINDLASS_BINARY_DIR "/windlass-worker", "model", "init", "--layers", "4", "--hidden",
-                                           "256", "--seed", "1", plane().folder() + "/models/example"});
+  const CommandResult model = run_command({build_path("/windlass-worker"), "model", "init", "--layers", "4", "--hidden", "256",
+                                           "--seed", "1", plane().folder() + "/models/example"});
   ASSERT_TRUE(model.ok()) << model.describe();
-  std::string example = read_text_file(WINDLASS_SOURCE_DIR "/examples/tiny.yaml");
+  std::string example = read_text_file(source_path("/examples/tiny.yaml"));
   const std::string place = "file://./build/models/tiny";
   const std::size_t at = example.find("uri: " + place);
   ASSERT_NE(at, std::string::npos) << "examples/tiny.yaml has another uri now";

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/cli/local_stack.h"
 #include "controller/cli/service_name.h"
 #include "tests/unit/cli/example_objects.h"
 
@@ -68,14 +67,6 @@ TEST(ServiceName, KindsAreChecked) {
   EXPECT_EQ(service_name_from("ms/tiny").value_or(""), "tiny");
   EXPECT_EQ(service_name_from("modelservice/tiny").value_or(""), "tiny");
   for (const char* bad : {"pod/tiny", "ms/", "a/b/c", ""}) EXPECT_FALSE(service_name_from(bad).ok()) << bad;
-}
-
-// Given a request for a free port twice: each is a port that a program may use.
-TEST(LocalStack, FreePortsAreUsable) {
-  const auto port = free_port();
-  ASSERT_TRUE(port.ok());
-  EXPECT_GT(*port, 1023);
-  EXPECT_LT(*port, 65536);
 }
 
 }  // namespace
