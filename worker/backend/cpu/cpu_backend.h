@@ -46,10 +46,10 @@ struct CpuBackendOptions {
 [[nodiscard]] cpu::KvCache kv_cache_of_rank(const ModelConfig& config, const CpuBackendOptions& options, const RankGroup& group,
                                             int rank);
 
-// `weights` are the rank's slice, which others may have, too; nobody changes them while the backend lives. `config` is the whole
-// model's. The group outlives the backend. vocab_size() is the model's, kv_shape() the rank's; forward() gives the whole rows
-// to rank 0, the others get none.
-// Error: kResourceExhausted when the cache and the buffers do not fit into memory; names the size.
+// `weights` are the rank's slice, which others may have, too; nobody changes them while the backend lives. `config` is the
+// whole model's. The group outlives the backend. vocab_size() is the model's, kv_shape() the rank's; forward() gives the whole
+// rows to rank 0, the others get none. Error: kResourceExhausted when the cache and the buffers do not fit into memory; names
+// the size.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config,
                                                                 std::shared_ptr<const ModelWeights> weights,
                                                                 const CpuBackendOptions& options);

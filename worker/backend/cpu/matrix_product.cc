@@ -308,6 +308,11 @@ void MatrixProduct::multiply(const float* x, const WeightMatrix& w, float* y, st
   }
 }
 
-void set_blas_threads(int threads) { openblas_set_num_threads(threads); }
+void set_blas_threads(int threads) {
+#if defined(__SANITIZE_THREAD__)
+  threads = 1;  // OpenBLAS is not instrumented: hand-overs between its own threads would look like races
+#endif
+  openblas_set_num_threads(threads);
+}
 
 }  // namespace windlass::worker::cpu
