@@ -38,8 +38,8 @@ template <typename T>
   return effort_level() == Effort::kFull ? full : ci;
 }
 
-// Of enumerated cases, those for the caller's `turn`: in CI every `shares`-th, so that callers with turns 0 to shares - 1 try each
-// case once between them; with full effort all of them.
+// Of enumerated cases, those for the caller's `turn`: in CI every `shares`-th, so that callers with turns 0 to shares - 1 try
+// each case once between them; with full effort all of them.
 template <typename Case>
 [[nodiscard]] std::vector<Case> effort_share(const std::vector<Case>& cases, std::size_t turn, std::size_t shares) {
   if (effort_level() == Effort::kFull) return cases;

@@ -7,11 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/bench/planner/distserve_setting.h"
+#include "tests/paths.h"
 
 namespace windlass::bench {
 namespace {
 
-const std::string kData = WINDLASS_SOURCE_DIR "/../shared/data";
+const std::string kData = source_path("/../shared/data");
 
 // Given OPT-13B and OPT-66B on four nodes, with ShareGPT's lengths and those of the authors' own run: expect Algorithm 1 on a
 // fast network to find at least the goodput per GPU that Algorithm 2 finds on a slow one, within the search's tolerance,

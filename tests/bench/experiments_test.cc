@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
+
 namespace windlass::bench {
 namespace {
 
@@ -28,7 +30,7 @@ int rows_of(const std::string& markdown) {
 class Experiments : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string data = WINDLASS_SOURCE_DIR "/../shared/data";
+    const std::string data = source_path("/../shared/data");
     if (!std::filesystem::exists(data + "/topology"))
       GTEST_SKIP() << "no " << data << ": its traces and topologies are not part of the project";
     auto network = RipeNetwork::parse(read(data + "/topology/LearningDataset_RTT_RipeAtlasEU.csv"));

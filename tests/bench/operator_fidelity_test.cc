@@ -11,11 +11,12 @@
 #include "tests/bench/fidelity/end_to_end.h"
 #include "tests/bench/fidelity/operator_report.h"
 #include "tests/bench/fidelity/random_forest.h"
+#include "tests/paths.h"
 
 namespace windlass::bench {
 namespace {
 
-const std::string kData = WINDLASS_SOURCE_DIR "/../shared/data";
+const std::string kData = source_path("/../shared/data");
 
 bool has(const std::string& path) { return std::filesystem::exists(kData + "/" + path); }
 

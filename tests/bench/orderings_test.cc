@@ -11,11 +11,12 @@
 #include "tests/bench/fidelity/distserve_ordering.h"
 #include "tests/bench/fidelity/tetriinfer_ordering.h"
 #include "tests/bench/fidelity/vidur_ordering.h"
+#include "tests/paths.h"
 
 namespace windlass::bench {
 namespace {
 
-const std::string kData = WINDLASS_SOURCE_DIR "/../shared/data";
+const std::string kData = source_path("/../shared/data");
 
 bool has(const std::string& path) { return std::filesystem::exists(kData + "/" + path); }
 

@@ -10,6 +10,7 @@
 #include "controller/api/validation.h"
 #include "tests/cluster/cluster_fixture.h"
 #include "tests/cluster/harness/http.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -43,7 +44,7 @@ class BadObjectsTest : public ClusterTest {
   void SetUp() override {
     ClusterTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    const CommandResult applied = plane().kubectl({"apply", "--server-side", "-f", WINDLASS_SOURCE_DIR "/crds"});
+    const CommandResult applied = plane().kubectl({"apply", "--server-side", "-f", source_path("/crds")});
     ASSERT_TRUE(applied.ok()) << applied.describe();
     const CommandResult established =
         plane().kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"});
@@ -108,7 +109,7 @@ class BadObjectsTest : public ClusterTest {
 
 // Given the table's good objects, both sides take them.
 TEST_F(BadObjectsTest, BothTakeTheGoodOnes) {
-  for (const json& object : fakes::load_bad_objects(WINDLASS_SOURCE_DIR).good) {
+  for (const json& object : fakes::load_bad_objects(source_path()).good) {
     const HttpAnswer answer = create(object);
     EXPECT_EQ(answer.status, 201) << answer.describe();
     EXPECT_TRUE(our_errors(object).empty()) << list_of(our_errors(object));
@@ -118,7 +119,7 @@ TEST_F(BadObjectsTest, BothTakeTheGoodOnes) {
 // Given the examples that the repository ships, the API server takes each, every field known to it.
 TEST_F(BadObjectsTest, ServerTakesTheExamples) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(WINDLASS_SOURCE_DIR "/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples"))) {
     if (entry.path().extension() != ".yaml") continue;
     ++files;
     const CommandResult applied =
@@ -130,7 +131,7 @@ TEST_F(BadObjectsTest, ServerTakesTheExamples) {
 
 // Given each bad object, both sides refuse it with the errors of the table, and with the same ones as each other.
 TEST_F(BadObjectsTest, BothRefuseTheBadOnesAlike) {
-  const fakes::BadObjectTable table = fakes::load_bad_objects(WINDLASS_SOURCE_DIR);
+  const fakes::BadObjectTable table = fakes::load_bad_objects(source_path());
   ASSERT_GE(table.cases.size(), 50U);
   for (const fakes::BadObject& bad : table.cases) {
     ASSERT_FALSE(bad.errors.empty()) << bad.name;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tests/cluster/harness/network.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -56,14 +57,14 @@ void start_shared() {
   }
   all.plane = std::move(plane).value();
   ProcessOptions options;
-  options.argv = {WINDLASS_BINARY_DIR "/windlass-test-kubelet",
+  options.argv = {build_path("/windlass-test-kubelet"),
                   "--kubeconfig=" + all.plane->kubeconfig(),
                   fmt::format("--node={}", kNode),
                   "--folder=" + all.plane->folder() + "/kubelet",
                   fmt::format("--allocatable={}={}", kGpuResource, kGpusOfNode),
                   "--label=windlass.dev/accelerator=test-cpu",
-                  fmt::format("--image={}={}/windlass-worker", kWorkerImage, WINDLASS_BINARY_DIR),
-                  fmt::format("--image={}={}/windlass-worker", kNextWorkerImage, WINDLASS_BINARY_DIR),
+                  fmt::format("--image={}={}/windlass-worker", kWorkerImage, build_path()),
+                  fmt::format("--image={}={}/windlass-worker", kNextWorkerImage, build_path()),
                   fmt::format("--image={}=/bin/sh", kShellImage),
                   fmt::format("--network={}", claim_networks())};
   options.log_path = kubelet_log();
@@ -157,7 +158,7 @@ nlohmann::json condition_object(const nlohmann::json& object, const std::string&
 
 std::string output_folder() {
   const char* named = std::getenv("WINDLASS_TEST_OUTPUT");
-  const std::string folder = named != nullptr && *named != '\0' ? named : WINDLASS_BINARY_DIR "/test-output";
+  const std::string folder = named != nullptr && *named != '\0' ? named : build_path("/test-output");
   std::filesystem::create_directories(folder);
   return folder;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -44,7 +45,7 @@ std::vector<std::string> yaml_documents(const std::string& text) {
 
 // The CRDs, then what charts/windlass holds but for its Deployments: its programs run as processes of this machine.
 void install(ControlPlane& plane) {
-  const CommandResult crds = plane.helm({"template", "windlass-crds", WINDLASS_SOURCE_DIR "/charts/windlass-crds"});
+  const CommandResult crds = plane.helm({"template", "windlass-crds", source_path("/charts/windlass-crds")});
   ASSERT_TRUE(crds.ok()) << crds.describe();
   const CommandResult crds_applied = plane.kubectl({"apply", "--server-side", "-f", "-"}, crds.out);
   ASSERT_TRUE(crds_applied.ok()) << crds_applied.describe();
@@ -54,7 +55,7 @@ void install(ControlPlane& plane) {
   const CommandResult space = plane.kubectl({"create", "namespace", kSystemNamespace});
   ASSERT_TRUE(space.ok()) << space.describe();
   const CommandResult chart =
-      plane.helm({"template", "windlass", WINDLASS_SOURCE_DIR "/charts/windlass", "--namespace", kSystemNamespace});
+      plane.helm({"template", "windlass", source_path("/charts/windlass"), "--namespace", kSystemNamespace});
   ASSERT_TRUE(chart.ok()) << chart.describe();
   std::string wanted;
   for (const std::string& document : yaml_documents(chart.out)) {
@@ -70,9 +71,8 @@ void install(ControlPlane& plane) {
 
   installed().model_dir = plane.folder() + "/models/tiny";
   std::filesystem::create_directories(plane.folder() + "/models");
-  const CommandResult model =
-      run_command({WINDLASS_BINARY_DIR "/windlass-worker", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4",
-                   "--kv-heads", "2", "--intermediate", "128", installed().model_dir});
+  const CommandResult model = run_command({build_path("/windlass-worker"), "model", "init", "--layers", "2", "--hidden", "64",
+                                           "--heads", "4", "--kv-heads", "2", "--intermediate", "128", installed().model_dir});
   ASSERT_TRUE(model.ok()) << model.describe();
   installed().done = true;
 }
@@ -169,7 +169,7 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
   controller.url = fmt::format("http://127.0.0.1:{}", port);
   controller.credential = credential_of(*token);
   controller.process = start_program(
-      name, {WINDLASS_BINARY_DIR "/windlass-controller", "--store=kubernetes", "--runtime=kubernetes",
+      name, {build_path("/windlass-controller"), "--store=kubernetes", "--runtime=kubernetes",
              fmt::format("--listen=127.0.0.1:{}", port),
              "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, *token),
              fmt::format("--namespace={}", kSystemNamespace), "--identity=" + name, "--worker-image=" + worker_image});
@@ -181,7 +181,7 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
 std::string ControllerTest::start_gateway(const std::vector<const Controller*>& controllers) {
   const int port = free_port();
   const int admin_port = free_port();
-  std::vector<std::string> argv = {WINDLASS_BINARY_DIR "/windlass-gateway", fmt::format("--listen=127.0.0.1:{}", port),
+  std::vector<std::string> argv = {build_path("/windlass-gateway"), fmt::format("--listen=127.0.0.1:{}", port),
                                    fmt::format("--admin-listen=127.0.0.1:{}", admin_port), "--id=gateway-of-" + name_space()};
   for (const Controller* controller : controllers) argv.push_back("--controller=" + controller->url);
   gateway_ = start_program("gateway", argv);

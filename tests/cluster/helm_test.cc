@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cluster/cluster_fixture.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -14,8 +15,8 @@ using nlohmann::json;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-constexpr const char* kChart = WINDLASS_SOURCE_DIR "/charts/windlass";
-constexpr const char* kCrdChart = WINDLASS_SOURCE_DIR "/charts/windlass-crds";
+const std::string kChart = source_path("/charts/windlass");
+const std::string kCrdChart = source_path("/charts/windlass-crds");
 constexpr const char* kService = R"yaml(
 apiVersion: windlass.dev/v1alpha1
 kind: ModelService
@@ -171,7 +172,7 @@ TEST_F(HelmTest, SecretsOfOnesOwn) {
   EXPECT_THAT(gateway, HasSubstr("--api-keys=/etc/windlass/api-keys/keys.json"));
   // Whatever the chart passes, the programs know.
   for (const std::string program : {"windlass-controller", "windlass-gateway"}) {
-    const std::string help = run_command({WINDLASS_BINARY_DIR "/" + program, "--help"}).out;
+    const std::string help = run_command({build_path("/") + program, "--help"}).out;
     const json made = deployment(program);
     const json arguments = made["spec"]["template"]["spec"]["containers"][0]["args"];
     EXPECT_GE(arguments.size(), 10U);
@@ -259,7 +260,7 @@ TEST_F(HelmTest, KubectlPlugin) {
     const auto tools = find_cluster_tools();
     std::vector<std::string> argv = {(tools.ok() ? *tools : "") + "/kubectl", "windlass"};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return run_command(argv, "", {{"PATH", WINDLASS_BINARY_DIR ":/usr/bin:/bin"}});
+    return run_command(argv, "", {{"PATH", build_path(":/usr/bin:/bin")}});
   };
   const CommandResult help = plugin({"--help"});
   ASSERT_TRUE(help.ok()) << help.describe();
@@ -268,7 +269,7 @@ TEST_F(HelmTest, KubectlPlugin) {
   const CommandResult wrong = plugin({"explian", "ms/chat"});
   EXPECT_NE(wrong.exit_status, 0);
   EXPECT_THAT(wrong.err, HasSubstr("kubectl windlass: found 'explian', allowed are the commands"));
-  const CommandResult valid = plugin({"validate", "-f", WINDLASS_SOURCE_DIR "/examples/tiny.yaml"});
+  const CommandResult valid = plugin({"validate", "-f", source_path("/examples/tiny.yaml")});
   EXPECT_TRUE(valid.ok()) << valid.describe();
 }
 

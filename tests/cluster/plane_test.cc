@@ -6,6 +6,7 @@
 #include "tests/cluster/cluster_fixture.h"
 #include "tests/cluster/harness/http.h"
 #include "tests/cluster/harness/network.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -199,10 +200,10 @@ spec:
 // Given a node agent that is killed, the processes of its pods go with it: a test that dies leaves nothing on the machine.
 TEST_F(PlaneTest, KilledKubeletTakesItsProcesses) {
   const std::string file = plane().folder() + "/" + name_space() + "-pid";
-  const auto kubelet = start_program(
-      "kubelet-2", {WINDLASS_BINARY_DIR "/windlass-test-kubelet", "--kubeconfig=" + plane().kubeconfig(), "--node=node-2",
-                    "--folder=" + plane().folder() + "/kubelet-2", fmt::format("--image={}=/bin/sh", kShellImage),
-                    fmt::format("--network={}", claim_networks()), "--cordoned"});
+  const auto kubelet =
+      start_program("kubelet-2", {build_path("/windlass-test-kubelet"), "--kubeconfig=" + plane().kubeconfig(), "--node=node-2",
+                                  "--folder=" + plane().folder() + "/kubelet-2", fmt::format("--image={}=/bin/sh", kShellImage),
+                                  fmt::format("--network={}", claim_networks()), "--cordoned"});
   ASSERT_NE(kubelet, nullptr);
   apply(fmt::format(R"yaml(
 apiVersion: v1

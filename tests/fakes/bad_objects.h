@@ -38,7 +38,7 @@ inline std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// source_dir: WINDLASS_SOURCE_DIR. Throws what is wrong with the table: a test can't go on without it.
+// source_dir: source_path(). Throws what is wrong with the table: a test can't go on without it.
 inline BadObjectTable load_bad_objects(const std::string& source_dir) {
   const std::string path = source_dir + "/tests/golden/bad_objects.yaml";
   const auto table = api::yaml_to_json(read_text(path), path);

@@ -97,7 +97,7 @@ class Invariants {
   std::map<std::pair<std::string, std::string>, double> peers_;  // (identity, gateway) -> since when a plan may know of it
   struct LastPlan {
     int desired = 0;
-    int wanted = 0;  // by the policy: without workers of a former configuration
+    int wanted = 0;                       // by the policy: without workers of a former configuration
     std::map<std::string, int> by_class;  // desired, by accelerator
     std::set<std::string> draining;       // names of its workers that drain
     std::int64_t generation = 0;

@@ -76,7 +76,7 @@ class SimCluster {
     std::string name, accelerator;
     int gpus = 0;
     bool up = true;
-    int losses = 0;  // told apart, so that an old loss' end does not end a new one
+    int losses = 0;           // told apart, so that an old loss' end does not end a new one
     bool unreported = false;  // it came back while no API server was there to hear so
   };
   struct Process {

@@ -12,6 +12,7 @@
 #include <spdlog/spdlog.h>
 
 #include "tests/effort.h"
+#include "tests/paths.h"
 
 namespace windlass::simulation {
 namespace {
@@ -23,7 +24,7 @@ constexpr int kRegressionLots = 4;
 // Faults that are known and not mended yet: open.txt.
 std::map<std::uint64_t, std::string> open_faults() {
   std::map<std::uint64_t, std::string> faults;
-  std::ifstream file(WINDLASS_SOURCE_DIR "/tests/simulation/open.txt");
+  std::ifstream file(source_path("/tests/simulation/open.txt"));
   EXPECT_TRUE(file);
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line.front() == '#') continue;
@@ -62,7 +63,7 @@ class VoprRegressions : public Vopr {};
 
 // Given: every seed of regressions.txt, dealt out to the lots. Expected: none fails again.
 TEST_P(VoprRegressions, StayMended) {
-  std::ifstream file(WINDLASS_SOURCE_DIR "/tests/simulation/regressions.txt");
+  std::ifstream file(source_path("/tests/simulation/regressions.txt"));
   ASSERT_TRUE(file);
   int count = 0;
   for (std::string line; std::getline(file, line);) {

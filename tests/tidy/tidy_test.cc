@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
 #include "tests/tidy/rules.h"
 
 namespace windlass::tidy {
@@ -84,7 +85,7 @@ TEST(TidyRules, DocsRulesAreSeen) {
       "README.md",
       "[a](tests/CMakeLists.txt) [b](no/such.md) [c](https://example.com)\n    scripts/test\n    scripts/nothing\n"
       "build/release/windlass plan\nbuild/release/windlas plan\n"};
-  EXPECT_EQ(docs_rules(doc, files, WINDLASS_SOURCE_DIR).size(), 3u);
+  EXPECT_EQ(docs_rules(doc, files, source_path()).size(), 3u);
 }
 
 // Given two folders of which one has a README.md: the other is found.
@@ -105,16 +106,17 @@ TEST(TidyRules, CodeOnlyBlanksCommentsAndStrings) {
   EXPECT_NE(raw.find("; g();"), std::string::npos);
 }
 
-// Given the tree, expect that it keeps every rule. One test, for ctest runs each in a process of its own, and reading the tree is
-// most of the time.
+// Given the tree, expect that it keeps every rule. One test, for ctest runs each in a process of its own, and reading the tree
+// is most of the time.
 TEST(Tidy, TheTreeKeepsEveryRule) {
-  const std::vector<SourceFile> tree = read_tree(WINDLASS_SOURCE_DIR);
-  ASSERT_GT(tree.size(), 20u) << "the tree was not found under " << WINDLASS_SOURCE_DIR;
+  const std::vector<SourceFile> tree = read_tree(source_path());
+  ASSERT_GT(tree.size(), 20u) << "the tree was not found under " << source_path();
   for (const SourceFile& file : tree) {
-    for (const auto rule : {include_directions, planner_purity, header_paragraph, file_size, registry_hosts, unfinished, test_manners}) {
+    for (const auto rule :
+         {include_directions, planner_purity, header_paragraph, file_size, registry_hosts, unfinished, test_manners}) {
       for (const std::string& finding : rule(file)) ADD_FAILURE() << finding;
     }
-    for (const std::string& finding : docs_rules(file, tree, WINDLASS_SOURCE_DIR)) ADD_FAILURE() << finding;
+    for (const std::string& finding : docs_rules(file, tree, source_path())) ADD_FAILURE() << finding;
   }
   for (const std::string& finding : folder_readmes(tree)) ADD_FAILURE() << finding;
 }
@@ -123,7 +125,7 @@ TEST(Tidy, TheTreeKeepsEveryRule) {
 TEST(Tidy, FirstFilesExist) {
   for (const char* path : {"README.md", "LICENSE", "CHANGELOG.md", ".clang-format", ".clang-tidy", ".editorconfig", ".ci/run",
                            "docs/architecture.md", "scripts/demo", "scripts/test", "scripts/setup"}) {
-    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(WINDLASS_SOURCE_DIR) / path)) << path << " does not exist";
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(source_path()) / path)) << path << " does not exist";
   }
 }
 

@@ -23,11 +23,8 @@ struct Experiment {
 };
 
 constexpr Experiment kExperiments[] = {
-    {"aladdin", aladdin_tables},
-    {"distserve", distserve_tables},
-    {"splitwise", splitwise_tables},
-    {"tetriinfer", tetriinfer_tables},
-    {"vidur", vidur_tables},
+    {"aladdin", aladdin_tables},       {"distserve", distserve_tables}, {"splitwise", splitwise_tables},
+    {"tetriinfer", tetriinfer_tables}, {"vidur", vidur_tables},
 };
 
 int run(const std::string& data, const std::vector<std::string>& names, const std::filesystem::path& out) {

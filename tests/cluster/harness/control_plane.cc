@@ -12,6 +12,7 @@
 #include "tests/cluster/harness/certificates.h"
 #include "tests/cluster/harness/wait.h"
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -43,7 +44,7 @@ std::string text_at(const nlohmann::json& object, const char* pointer) {
 }  // namespace
 
 Result<std::string> find_cluster_tools() {
-  const CommandResult check = run_command({WINDLASS_SOURCE_DIR "/tests/cluster/tools/build", "--check"});
+  const CommandResult check = run_command({source_path("/tests/cluster/tools/build"), "--check"});
   if (!check.ok()) {
     return Error{ErrorCode::kNotFound,
                  "the Kubernetes binaries are not built: run tests/cluster/tools/build (scripts/test does)"};

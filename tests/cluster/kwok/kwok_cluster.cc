@@ -11,6 +11,7 @@
 #include "tests/cluster/harness/network.h"
 #include "tests/cluster/harness/wait.h"
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -76,7 +77,7 @@ Result<std::unique_ptr<KwokCluster>> KwokCluster::start(const KwokOptions& optio
   WINDLASS_ASSIGN_OR_RETURN(cluster->plane_, ControlPlane::start());
   ControlPlane& plane = *cluster->plane_;
   WINDLASS_RETURN_IF_ERROR(cluster->install());
-  std::string stages = read_text_file(WINDLASS_SOURCE_DIR "/tests/cluster/kwok/stages.yaml");
+  std::string stages = read_text_file(source_path("/tests/cluster/kwok/stages.yaml"));
   replace_all(stages, "@START_MIN_MS@", fmt::format("{:.0f}", options.start_min_s * 1e3));
   replace_all(stages, "@START_SPREAD_MS@", fmt::format("{:.0f}", std::max(1.0, options.start_spread_s * 1e3)));
   replace_all(stages, "@END_MS@", fmt::format("{:.0f}", 6e3 / options.acceleration));
@@ -93,7 +94,7 @@ Result<std::unique_ptr<KwokCluster>> KwokCluster::start(const KwokOptions& optio
   if (options.answer) {
     WINDLASS_ASSIGN_OR_RETURN(
         cluster->fake_worker_,
-        cluster->launch("fake-worker", {WINDLASS_BINARY_DIR "/windlass-fake-worker", "--kubeconfig=" + plane.kubeconfig()},
+        cluster->launch("fake-worker", {build_path("/windlass-fake-worker"), "--kubeconfig=" + plane.kubeconfig()},
                         plane.folder() + "/fake-worker.jsonl"));
   }
   return cluster;
@@ -117,14 +118,14 @@ Result<std::unique_ptr<Process>> KwokCluster::launch(const std::string& name, st
 
 // The CRDs, then what charts/windlass holds but for its Deployments: its programs run as processes of this machine.
 Result<void> KwokCluster::install() {
-  const CommandResult crds = plane_->helm({"template", "windlass-crds", WINDLASS_SOURCE_DIR "/charts/windlass-crds"});
+  const CommandResult crds = plane_->helm({"template", "windlass-crds", source_path("/charts/windlass-crds")});
   WINDLASS_RETURN_IF_ERROR(succeeded(crds));
   WINDLASS_RETURN_IF_ERROR(succeeded(plane_->kubectl({"apply", "--server-side", "-f", "-"}, crds.out)));
   WINDLASS_RETURN_IF_ERROR(
       succeeded(plane_->kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"})));
   WINDLASS_RETURN_IF_ERROR(succeeded(plane_->kubectl({"create", "namespace", kSystemNamespace})));
   const CommandResult chart =
-      plane_->helm({"template", "windlass", WINDLASS_SOURCE_DIR "/charts/windlass", "--namespace", kSystemNamespace});
+      plane_->helm({"template", "windlass", source_path("/charts/windlass"), "--namespace", kSystemNamespace});
   WINDLASS_RETURN_IF_ERROR(succeeded(chart));
   std::string wanted, document;
   std::stringstream lines(chart.out + "\n---\n");
@@ -248,7 +249,7 @@ Result<Program> KwokCluster::start_controller(const std::string& name, const std
   program.name = name;
   program.url = fmt::format("http://127.0.0.1:{}", port);
   program.credential = credential_of(token);
-  std::vector<std::string> argv = {WINDLASS_BINARY_DIR "/windlass-controller",
+  std::vector<std::string> argv = {build_path("/windlass-controller"),
                                    "--store=kubernetes",
                                    "--runtime=kubernetes",
                                    fmt::format("--listen=127.0.0.1:{}", port),
@@ -273,7 +274,7 @@ Result<Program> KwokCluster::start_gateway(const std::string& name, const std::v
   program.name = name;
   program.url = fmt::format("http://127.0.0.1:{}", port);
   program.admin_url = fmt::format("http://127.0.0.1:{}", admin_port);
-  std::vector<std::string> argv = {WINDLASS_BINARY_DIR "/windlass-gateway", fmt::format("--listen=127.0.0.1:{}", port),
+  std::vector<std::string> argv = {build_path("/windlass-gateway"), fmt::format("--listen=127.0.0.1:{}", port),
                                    fmt::format("--admin-listen=127.0.0.1:{}", admin_port), "--id=" + name};
   for (const Program* controller : controllers) argv.push_back("--controller=" + controller->url);
   argv.insert(argv.end(), more.begin(), more.end());

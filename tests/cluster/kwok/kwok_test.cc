@@ -7,11 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/cluster/kwok/trace_run.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
 
-constexpr const char* kTrace = WINDLASS_SOURCE_DIR "/../shared/data/traces/AzureLLMInferenceTrace_conv.csv";
+const std::string kTrace = source_path("/../shared/data/traces/AzureLLMInferenceTrace_conv.csv");
 
 // Given eight minutes of Azure's conversation trace, six times as fast, for fifty services on 200 nodes, and SIGKILL of the
 // API server, etcd and the leader in turn: every request is answered whole, nothing that must never happen is seen, and after

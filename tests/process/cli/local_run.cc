@@ -14,6 +14,7 @@
 
 #include "controller/cli/clock.h"
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::cli {
 namespace {
@@ -45,7 +46,7 @@ int count_of(const std::string& text, const std::string& part) {
 }
 
 LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), transport_(kube::CurlOptions{.max_parallel = 16}) {
-  const std::string binaries = WINDLASS_BINARY_DIR;
+  const std::string binaries = build_path();
   const auto made =
       run_program({binaries + "/windlass", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads",
                    "2", "--intermediate", "128", "--max-context", "512", (folder_.path() / "model").string()});

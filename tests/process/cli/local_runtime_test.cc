@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/cli/clock.h"
+#include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 
 namespace windlass::cli {
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 class ProcessesOfARuntime : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string binaries = WINDLASS_BINARY_DIR;
+    const std::string binaries = build_path();
     const auto made =
         run_program({binaries + "/windlass", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads",
                      "2", "--intermediate", "128", "--max-context", "512", (folder_.path() / "model").string()});

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <signal.h>
 
+#include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 
 namespace windlass::cli {
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 std::pair<int, std::string> windlass(std::vector<std::string> arguments) {
   const TempFolder folder;
   const std::string log = (folder.path() / "log").string();
-  arguments.insert(arguments.begin(), std::string(WINDLASS_BINARY_DIR) + "/windlass");
+  arguments.insert(arguments.begin(), build_path() + "/windlass");
   auto child = ChildProcess::start("windlass", arguments, log);
   if (!child.ok()) return {-1, child.error().message};
   if (!eventually(30, [&] { return child->ended().has_value(); })) return {-1, "still runs"};

@@ -17,13 +17,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/paths.h"
+
 extern char** environ;
 
 namespace windlass::gateway::testing {
 namespace {
 
-const char* const kProgram = WINDLASS_BINARY_DIR "/windlass-gateway";
-const char* const kWorkerProgram = WINDLASS_BINARY_DIR "/gateway_test_worker";
+const std::string kProgram = build_path("/windlass-gateway");
+const std::string kWorkerProgram = build_path("/gateway_test_worker");
 
 void set_deadline(int fd) {
   timeval limit{static_cast<time_t>(kDeadlineS), 0};
@@ -41,8 +43,8 @@ sockaddr_in loopback(int port) {
   return address;
 }
 
-int spawn(const char* program, const std::vector<std::string>& flags, int out_fd, int err_fd) {
-  std::vector<char*> argv{const_cast<char*>(program)};
+int spawn(const std::string& program, const std::vector<std::string>& flags, int out_fd, int err_fd) {
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const auto& flag : flags) argv.push_back(const_cast<char*>(flag.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
@@ -50,7 +52,7 @@ int spawn(const char* program, const std::vector<std::string>& flags, int out_fd
   if (out_fd >= 0) posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
   if (err_fd >= 0) posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
   pid_t pid = -1;
-  const int failed = ::posix_spawn(&pid, program, &actions, nullptr, argv.data(), environ);
+  const int failed = ::posix_spawn(&pid, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   return failed != 0 ? -1 : pid;
 }

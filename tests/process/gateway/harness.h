@@ -154,7 +154,7 @@ class Gate {
   bool open_ = false;
 };
 
-// windlass-gateway as a child. REQUIRES: built in WINDLASS_BINARY_DIR.
+// windlass-gateway as a child. REQUIRES: built in build_path().
 class GatewayProcess {
  public:
   explicit GatewayProcess(const std::vector<std::string>& controllers, std::vector<std::string> flags = {});

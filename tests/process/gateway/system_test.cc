@@ -15,6 +15,7 @@
 
 #include "controller/kube/curl_transport.h"
 #include "tests/free_port.h"
+#include "tests/paths.h"
 #include "tests/process/gateway/harness.h"
 #include "tests/unit/kube/test_certificates.h"
 
@@ -59,7 +60,7 @@ class System {
 
   // `scaling` takes the place of the example's bounds.
   void place_service(const std::string& scaling) const {
-    std::ifstream example(WINDLASS_SOURCE_DIR "/examples/tiny.yaml");
+    std::ifstream example(source_path("/examples/tiny.yaml"));
     std::string text{std::istreambuf_iterator<char>(example), std::istreambuf_iterator<char>()};
     const std::string bounds = "minWorkers: 1\n    maxWorkers: 4";
     text.replace(text.find(bounds), bounds.size(), scaling);
@@ -68,7 +69,7 @@ class System {
 
   void start(std::vector<std::string> flags) {
     port_ = free_port();
-    std::vector<std::string> all = {WINDLASS_BINARY_DIR "/windlass-controller",
+    std::vector<std::string> all = {build_path("/windlass-controller"),
                                     "--store",
                                     "dir:" + path_.string(),
                                     "--runtime",
@@ -80,7 +81,7 @@ class System {
                                     "--model-root",
                                     path_.string(),
                                     "--worker-binary",
-                                    WINDLASS_BINARY_DIR "/gateway_test_worker",
+                                    build_path("/gateway_test_worker"),
                                     "--listen",
                                     "127.0.0.1:" + std::to_string(port_)};
     all.insert(all.end(), flags.begin(), flags.end());

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cluster/harness/process.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr const char* kImages = WINDLASS_SOURCE_DIR "/scripts/images";
+const std::string kImages = source_path("/scripts/images");
 // In every Debian base image: nothing runs without them.
 const std::set<std::string> kOfTheBase = {"libc6", "libgcc-s1"};
 
@@ -113,7 +114,7 @@ TEST_F(ImagesTest, OneForEachProgram) {
   const std::set<std::string> images = dockerfiles();
   EXPECT_EQ(images, (std::set<std::string>{"controller", "gateway", "worker-cpu", "worker-cuda"}));
   int named = 0;
-  for (const std::string& line : lines_of(read_text_file(WINDLASS_SOURCE_DIR "/charts/windlass/values.yaml"))) {
+  for (const std::string& line : lines_of(read_text_file(source_path("/charts/windlass/values.yaml")))) {
     const std::size_t at = line.find("repository: windlass/");
     if (at == std::string::npos) continue;
     ++named;
@@ -133,7 +134,7 @@ TEST_F(ImagesTest, PackagesHoldEveryLibrary) {
     std::set<std::string> used = {"ca-certificates"};
     ASSERT_FALSE(programs(text).empty()) << image;
     for (const std::string& name : programs(text)) {
-      const std::string program = std::string(WINDLASS_BINARY_DIR) + "/" + name;
+      const std::string program = build_path() + "/" + name;
       const std::map<std::string, std::string> loaded = loaded_by(program);
       const std::set<std::string> needed = needed_by(program);
       ASSERT_FALSE(needed.empty()) << program << " is not built";
@@ -156,7 +157,7 @@ TEST_F(ImagesTest, PackagesHoldEveryLibrary) {
 
 // Given the Dockerfiles, the programs run as the number that the chart runs them as, and the chart's command is in the image.
 TEST_F(ImagesTest, RunAsTheChartRunsThem) {
-  const std::string helpers = read_text_file(WINDLASS_SOURCE_DIR "/charts/windlass/templates/_helpers.tpl");
+  const std::string helpers = read_text_file(source_path("/charts/windlass/templates/_helpers.tpl"));
   EXPECT_THAT(helpers, HasSubstr("runAsUser: 65532\n"));
   EXPECT_THAT(helpers, HasSubstr("runAsGroup: 65532\n"));
   for (const std::string& image : dockerfiles()) {

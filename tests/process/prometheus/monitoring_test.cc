@@ -10,6 +10,7 @@
 
 #include "tests/cluster/harness/process.h"
 #include "tests/cluster/harness/wait.h"
+#include "tests/paths.h"
 #include "tests/process/prometheus/prometheus_fixture.h"
 
 namespace windlass::testing {
@@ -19,7 +20,7 @@ using nlohmann::json;
 using std::chrono::seconds;
 namespace fs = std::filesystem;
 
-constexpr const char* kDashboards = WINDLASS_SOURCE_DIR "/charts/windlass/files/dashboards";
+const std::string kDashboards = source_path("/charts/windlass/files/dashboards");
 
 // Metrics that only trouble makes which this run does not have, or only a cluster or samples of a longer run: they stand in the
 // docs.
@@ -128,7 +129,7 @@ TEST_F(MonitoringTest, PromtoolAcceptsTheRules) {
   const CommandResult checked = run_command({"promtool", "check", "rules", kRulesFile});
   EXPECT_TRUE(checked.ok()) << checked.describe();
   const CommandResult tested =
-      run_command({"promtool", "test", "rules", WINDLASS_SOURCE_DIR "/tests/process/prometheus/rules_test.yaml"});
+      run_command({"promtool", "test", "rules", source_path("/tests/process/prometheus/rules_test.yaml")});
   EXPECT_TRUE(tested.ok()) << tested.describe();
 }
 
@@ -200,7 +201,7 @@ TEST_F(MonitoringTest, EveryVariableHasValues) {
 TEST_F(MonitoringTest, EveryNameExists) {
   std::string text = read_text_file(kRulesFile);
   for (const Query& query : panel_queries()) text += "\n" + query.text;
-  const std::string docs = read_text_file(WINDLASS_SOURCE_DIR "/docs/metrics.md");
+  const std::string docs = read_text_file(source_path("/docs/metrics.md"));
   std::vector<Query> queries;
   for (const std::string& name : metric_names(text)) {
     if (kNotInThisRun.contains(name)) {

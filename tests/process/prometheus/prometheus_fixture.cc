@@ -9,6 +9,7 @@
 #include "tests/cluster/harness/process.h"
 #include "tests/cluster/harness/wait.h"
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -44,7 +45,7 @@ json service_named(const LocalSystem& system, const std::string& name, int worke
 
 // Fills `shared` step by step; returns why it can't.
 std::string bring_up(Shared& shared) {
-  auto made = LocalSystem::make(WINDLASS_BINARY_DIR);
+  auto made = LocalSystem::make(build_path());
   if (!made.ok()) return made.error().message;
   shared.system = std::move(made).value();
   LocalSystem& system = *shared.system;

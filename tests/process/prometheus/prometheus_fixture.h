@@ -1,8 +1,8 @@
 // PrometheusTest: the real Prometheus over real programs, brought up once for all cases of the program.
 //
 // The controller in its local form has four services: "tiny" (one worker, twenty requests answered), "broken" (its worker
-// refuses its arguments), "hopeless" (no worker is fast enough for its objective) and "zealous" (wants more workers than there are
-// accelerators, and is asked all the while). Prometheus scrapes controller, gateway and tiny's worker, and evaluates the
+// refuses its arguments), "hopeless" (no worker is fast enough for its objective) and "zealous" (wants more workers than there
+// are accelerators, and is asked all the while). Prometheus scrapes controller, gateway and tiny's worker, and evaluates the
 // chart's rules.
 #pragma once
 
@@ -14,12 +14,13 @@
 
 #include "tests/cluster/harness/http.h"
 #include "tests/cluster/harness/local_system.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 
 inline constexpr int kRequests = 20;
 inline constexpr int kTokens = 8;
-inline constexpr const char* kRulesFile = WINDLASS_SOURCE_DIR "/charts/windlass/files/rules.yaml";
+inline const std::string kRulesFile = source_path("/charts/windlass/files/rules.yaml");
 
 class PrometheusTest : public ::testing::Test {
  protected:

@@ -22,6 +22,7 @@
 #include "tests/cluster/harness/process.h"
 #include "tests/cluster/harness/wait.h"
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::testing {
 namespace {
@@ -82,7 +83,7 @@ void PromqlTest::SetUpTestSuite() {
 }
 
 void PromqlTest::bring_up() {
-  auto made = LocalSystem::make(WINDLASS_BINARY_DIR);
+  auto made = LocalSystem::make(build_path());
   if (!made.ok()) {
     shared_->error = made.error().message;
     return;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/paths.h"
 #include "tests/process/worker/worker_process.h"
 
 namespace windlass::worker {
@@ -264,9 +265,9 @@ TEST_F(Split, RolesRefuseAndChange) {
 TEST_F(Split, TransfersAreProfiled) {
   const std::string url = "http://127.0.0.1:";
   const auto output = folder_ / "profile.yaml";
-  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker", url + std::to_string(decode_port_),
-                   "--prefill-worker", url + std::to_string(prefill_port_), "--accelerator", "test-cpu", "--prompts",
-                   "16,400,40", "--batches", "1,2", "--repeats", "2", "--max-tokens", "6", "-o", output.string()},
+  Process profile({build_path() + "/windlass", "profile", "--worker", url + std::to_string(decode_port_), "--prefill-worker",
+                   url + std::to_string(prefill_port_), "--accelerator", "test-cpu", "--prompts", "16,400,40", "--batches",
+                   "1,2", "--repeats", "2", "--max-tokens", "6", "-o", output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
   EXPECT_THAT(profile.log(),
@@ -277,8 +278,7 @@ TEST_F(Split, TransfersAreProfiled) {
   EXPECT_THAT(yaml,
               ::testing::ContainsRegex("transfer:\n *bandwidthBytesPerSecond: \"[0-9.e+]+\"\n *bytesPerToken: \"[0-9.]+\"\n"
                                        " *latencySeconds: \"[0-9.e-]+\"\n *samples: 6\n"));
-  Process validate({std::string(WINDLASS_BINARY_DIR) + "/windlass", "validate", "-f", output.string()},
-                   folder_ / "validate.log");
+  Process validate({build_path() + "/windlass", "validate", "-f", output.string()}, folder_ / "validate.log");
   EXPECT_EQ(validate.wait(), 0) << validate.log();
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 7);
   EXPECT_TRUE(eventually([&] { return metric_of(prefill_port_, "windlass_worker_prompts_held") == 0; }));

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "tests/free_port.h"
+#include "tests/paths.h"
 
 namespace windlass::worker::testing {
 
@@ -231,7 +232,7 @@ inline void expect_same_completion(const nlohmann::json& found, const nlohmann::
   EXPECT_EQ(found["usage"]["total_tokens"], expected["usage"]["total_tokens"]);
 }
 
-inline const std::string kProgram = std::string(WINDLASS_BINARY_DIR) + "/windlass-worker";
+inline const std::string kProgram = build_path() + "/windlass-worker";
 
 // A folder with a freshly made model, and workers on it.
 class Worker : public ::testing::Test {

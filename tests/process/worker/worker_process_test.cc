@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/paths.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -194,9 +196,9 @@ TEST_F(Worker, DrainTimeoutCutsWhatIsLeft) {
 TEST_F(Worker, IsProfiled) {
   const auto worker = start({"--max-concurrent", "2", "--kv-cache-tokens", "8192"});
   const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
-  Process profile({std::string(WINDLASS_BINARY_DIR) + "/windlass", "profile", "--worker",
-                   "http://127.0.0.1:" + std::to_string(port_), "--accelerator", "test-cpu", "--prompts", "4,16,48",
-                   "--batches", "1,2,40", "--repeats", "2", "--max-tokens", "32", "--csv", csv.string(), "-o", output.string()},
+  Process profile({build_path() + "/windlass", "profile", "--worker", "http://127.0.0.1:" + std::to_string(port_),
+                   "--accelerator", "test-cpu", "--prompts", "4,16,48", "--batches", "1,2,40", "--repeats", "2", "--max-tokens",
+                   "32", "--csv", csv.string(), "-o", output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
   EXPECT_THAT(profile.log(), HasSubstr("40 prompts of 4 words left out: refused"));

@@ -14,6 +14,7 @@
 #include "controller/api/schema.h"
 #include "controller/api/yaml.h"
 #include "tests/fakes/bad_objects.h"
+#include "tests/paths.h"
 
 namespace windlass::api {
 namespace {
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> yaml_files(const std::string& folder) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(WINDLASS_SOURCE_DIR "/" + folder)) {
+  for (const auto& entry : fs::directory_iterator(source_path("/") + folder)) {
     if (entry.path().extension() == ".yaml") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
@@ -134,8 +135,7 @@ std::string run(const std::string& command) {
 // The real helm: on PATH, or as tests/cluster/tools built it. Empty when there is none.
 std::string helm() {
   std::string found = run("command -v helm");
-  if (found.empty())
-    found = run("f=$(" WINDLASS_SOURCE_DIR "/tests/cluster/tools/build --check) && [ -x $f/helm ] && echo $f/helm");
+  if (found.empty()) found = run("f=$(" + source_path("/tests/cluster/tools/build --check) && [ -x $f/helm ] && echo $f/helm"));
   return found.empty() ? "" : found.substr(0, found.find('\n'));
 }
 
@@ -144,12 +144,11 @@ std::string helm() {
 TEST(Charts, RenderAsTheyDid) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
-  const std::string rendered =
-      run(program + " template windlass " WINDLASS_SOURCE_DIR
-                    "/charts/windlass --namespace windlass-system --set monitoring.dashboards.enabled=false"
-                    ",security.tls.existingSecret=my-tls,security.token.existingSecret=my-token");
+  const std::string rendered = run(program + " template windlass " + source_path() +
+                                   "/charts/windlass --namespace windlass-system --set monitoring.dashboards.enabled=false"
+                                   ",security.tls.existingSecret=my-tls,security.token.existingSecret=my-token");
   ASSERT_FALSE(rendered.empty());
-  const std::string golden = WINDLASS_SOURCE_DIR "/tests/golden/chart_windlass.yaml";
+  const std::string golden = source_path("/tests/golden/chart_windlass.yaml");
   if (std::getenv("WINDLASS_UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << rendered;
   EXPECT_TRUE(rendered == fakes::read_text(golden)) << "differs from " << golden << "; WINDLASS_UPDATE_GOLDEN=1 writes it anew";
 
@@ -171,11 +170,9 @@ TEST(Charts, PassHelmsLint) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   for (const char* chart : {"windlass", "windlass-crds"}) {
-    EXPECT_NE(run(program + " lint --strict " WINDLASS_SOURCE_DIR "/charts/" + chart).find("0 chart(s) failed"),
-              std::string::npos);
+    EXPECT_NE(run(program + " lint --strict " + source_path("/charts/") + chart).find("0 chart(s) failed"), std::string::npos);
   }
-  const std::string bad =
-      run("(" + program + " template x " WINDLASS_SOURCE_DIR "/charts/windlass --set gateway.replica=3 2>&1)");
+  const std::string bad = run("(" + program + " template x " + source_path("/charts/windlass --set gateway.replica=3 2>&1)"));
   EXPECT_NE(bad.find("'replica' not allowed"), std::string::npos) << bad;
 }
 
@@ -183,7 +180,7 @@ TEST(Charts, PassHelmsLint) {
 TEST(Charts, RenderTheCrdsToBeKept) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
-  const auto documents = parse_yaml(run(program + " template x " WINDLASS_SOURCE_DIR "/charts/windlass-crds"), "chart");
+  const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass-crds")), "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
   const auto sources = yaml_files("crds");
   ASSERT_EQ(documents->size(), sources.size());

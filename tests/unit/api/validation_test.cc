@@ -8,6 +8,7 @@
 
 #include "controller/api/yaml.h"
 #include "tests/fakes/bad_objects.h"
+#include "tests/paths.h"
 
 namespace windlass::api {
 namespace {
@@ -46,15 +47,14 @@ TEST(Validation, InterpretsAllOfCrds) {
 
 // Given the table's good objects, no error is expected.
 TEST(Validation, TakesGoodObjects) {
-  for (const json& good : fakes::load_bad_objects(WINDLASS_SOURCE_DIR).good)
-    EXPECT_EQ(texts(validate(good)), "") << good.dump(2);
+  for (const json& good : fakes::load_bad_objects(source_path()).good) EXPECT_EQ(texts(validate(good)), "") << good.dump(2);
   EXPECT_EQ(texts(check(kGood)), "");
 }
 
 // Given each bad object of the table, exactly its errors are expected, a CEL rule's message word for word. Where a field is
 // unknown, other errors may stand beside it (the API server stops at the unknown field).
 TEST(Validation, AnswersTheTableAsTheApiServerDoes) {
-  for (const fakes::BadObject& bad : fakes::load_bad_objects(WINDLASS_SOURCE_DIR).cases) {
+  for (const fakes::BadObject& bad : fakes::load_bad_objects(source_path()).cases) {
     const std::vector<FieldError> errors = validate(bad.object);
     std::vector<std::pair<std::string, std::string>> expected;
     std::vector<std::pair<std::string, std::string>> found;

@@ -12,6 +12,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "planner/catalog/accelerators_by_name.h"
+#include "tests/paths.h"
 #include "tests/unit/catalog/docs_table.h"
 
 namespace windlass::planner {
@@ -122,8 +123,7 @@ TEST(AcceleratorsByName, AgreeWithTheChart) {
                                               {"bf16", DType::kBFloat16},
                                               {"fp8", DType::kFloat8},
                                               {"int8", DType::kInt8}};
-  const YAML::Node classes =
-      YAML::Load(testing::file_text(WINDLASS_SOURCE_DIR "/charts/windlass/values.yaml"))["acceleratorClasses"];
+  const YAML::Node classes = YAML::Load(testing::file_text(source_path("/charts/windlass/values.yaml")))["acceleratorClasses"];
   ASSERT_EQ(classes.size(), names.size());
   for (const auto& item : classes) {
     const auto chart_name = item.first.as<std::string>();
@@ -148,7 +148,7 @@ TEST(AcceleratorsByName, AgreeWithTheChart) {
 // Given the systems on which the operators were measured, expect their data-sheet figures to within 0.1%, memory to within 8%
 // (there it is the nominal one).
 TEST(AcceleratorsByName, AgreeWithTheMeasuredSystems) {
-  const std::string folder = WINDLASS_SOURCE_DIR "/../shared/data/profiles/operators/";
+  const std::string folder = source_path("/../shared/data/profiles/operators/");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
   const std::map<std::string, std::string> systems = {
       {"a100_sxm", "a100-80gb"}, {"h100_sxm", "h100-80gb"}, {"h200_sxm", "h200-141gb"}, {"l40s", "l40s"}};

@@ -10,6 +10,7 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "tests/paths.h"
 
 namespace windlass::planner::testing {
 
@@ -19,7 +20,7 @@ inline std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-inline std::string catalog_page() { return file_text(WINDLASS_SOURCE_DIR "/docs/catalog.md"); }
+inline std::string catalog_page() { return file_text(source_path("/docs/catalog.md")); }
 
 // name, architecture, parameters, active ones, weights in GB, KV cache in KiB a token
 inline std::string model_row(const std::string& name, const ModelShape& shape) {

@@ -120,7 +120,8 @@ TEST(CacheIlp, HandlesTheEnds) {
 // allocation reaches it. Between the lower bound of Fig. 4 and GCA's own count; over all chains never more than over GCA's.
 TEST(CacheIlp, AgreesWithEnumeration) {
   int feasible = 0, infeasible = 0, better = 0, fewer_on_all = 0;
-  for (std::uint64_t seed = 0; seed < effort(300U, 3000U); ++seed) {
+  // Instances on which the optimum beats GCA are rare: seeds 1839 and 2471.
+  for (std::uint64_t seed = effort(1800U, 0U); seed < effort(2500U, 3000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "ilp");
     const Instance instance = random_instance(rng, {.max_servers = 7, .max_blocks = 4, .max_memory_gb = 3});
@@ -169,10 +170,9 @@ TEST(CacheIlp, AgreesWithEnumeration) {
     ASSERT_LE(on_all.total_capacity, optimal->total_capacity);
     fewer_on_all += on_all.total_capacity < optimal->total_capacity;
   }
-  EXPECT_GT(feasible, effort(33, 500));
-  EXPECT_GT(infeasible, effort(3, 50));
-  // GCA is beaten less than once in a thousand.
-  EXPECT_GE(better + fewer_on_all, effort(0, 1)) << "no instance on which the optimum beats GCA: the comparison shows nothing";
+  EXPECT_GT(feasible, effort(100, 500));
+  EXPECT_GT(infeasible, effort(5, 50));
+  EXPECT_GT(better + fewer_on_all, 0) << "no instance on which the optimum beats GCA: the comparison shows nothing";
 }
 
 // All chains of a placement are those sequences of distinct servers that meet Section 2.1's condition at every hop and have the

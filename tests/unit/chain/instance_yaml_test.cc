@@ -219,8 +219,7 @@ TEST(InstanceYaml, ServersTimesBlocksAreLimited) {
   EXPECT_THAT(most.error().message, HasSubstr("servers[0]: found '7', allowed is a map"));
   const auto more = instance_from_yaml(text + "7]", "f");
   ASSERT_FALSE(more.ok());
-  EXPECT_EQ(more.error().message,
-            "f:3: servers: found 301 for 10000 blocks, allowed are at most 3000000 servers times blocks");
+  EXPECT_EQ(more.error().message, "f:3: servers: found 301 for 10000 blocks, allowed are at most 3000000 servers times blocks");
 }
 
 // Given names that other readers of YAML would take for numbers, booleans or syntax, and names beyond ASCII: each is read, and

@@ -9,12 +9,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
 #include "tests/unit/cli/example_objects.h"
 #include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
 
-inline const char* const kBloom = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b.yaml";
+inline const std::string kBloom = source_path("/examples/chains/bloom-176b.yaml");
 
 inline Outcome run_chain(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "chain");

@@ -3,6 +3,7 @@
 
 #include "planner/chain/compose.h"
 #include "planner/chain/instance_yaml.h"
+#include "tests/paths.h"
 #include "tests/unit/cli/chain_command.h"
 
 namespace windlass::cli {
@@ -228,7 +229,7 @@ TEST(ChainCompose, Help) {
 // Given every example: it composes, is stable within its wanted load, and its text reads.
 TEST(ChainCompose, ExamplesCompose) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(WINDLASS_SOURCE_DIR "/examples/chains")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples/chains"))) {
     ++files;
     const auto outcome = run_chain({"compose", "-f", entry.path().string(), "-o", "json"});
     ASSERT_EQ(outcome.code, kDone) << outcome.err;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/paths.h"
 #include "tests/unit/cli/chain_command.h"
 
 namespace windlass::cli {
@@ -11,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const char* const kBusy = WINDLASS_SOURCE_DIR "/examples/chains/bloom-176b-busy.yaml";
+const std::string kBusy = source_path("/examples/chains/bloom-176b-busy.yaml");
 
 // Given one instance twice: nothing moves and nothing is proposed.
 TEST(ChainRecompose, NothingToDo) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "tests/paths.h"
 #include "tests/unit/cli/chain_command.h"
 
 namespace windlass::cli {
@@ -10,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const char* const kLlama = WINDLASS_SOURCE_DIR "/examples/chains/llama-2-7b.yaml";
+const std::string kLlama = source_path("/examples/chains/llama-2-7b.yaml");
 
 constexpr const char* kTrace = R"(TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.0000000,2048,11
@@ -129,7 +130,7 @@ servers:
 // Given the first 1,000 requests of the Azure code trace on the Llama example: under every kind of policy all of them are
 // served.
 TEST(ChainSimulate, AzureTrace) {
-  const std::string trace = WINDLASS_SOURCE_DIR "/../shared/data/traces/AzureLLMInferenceTrace_code.csv";
+  const std::string trace = source_path("/../shared/data/traces/AzureLLMInferenceTrace_code.csv");
   if (!std::filesystem::exists(trace)) GTEST_SKIP() << trace << " is not there";
   for (const char* policy : {"jffc", "random", "ws-rr", "petals"}) {
     const auto outcome =

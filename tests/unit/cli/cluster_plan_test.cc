@@ -13,6 +13,7 @@
 #include "planner/hetero/cluster_scenario.h"
 #include "planner/hetero/strategies.h"
 #include "planner/search/strategies.h"
+#include "tests/paths.h"
 #include "tests/unit/cli/run.h"
 
 namespace windlass::cli {
@@ -21,8 +22,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kClusterExample = WINDLASS_SOURCE_DIR "/examples/cluster/4-h100-4-a100.yaml";
-const std::string kScenario = WINDLASS_SOURCE_DIR "/examples/plan/llama3-8b.yaml";
+const std::string kClusterExample = source_path("/examples/cluster/4-h100-4-a100.yaml");
+const std::string kScenario = source_path("/examples/plan/llama3-8b.yaml");
 
 // Given the example, expect HexGen-2's groups and flow as a table, and as JSON with the fields; the same on any number
 // of cores.
@@ -144,7 +145,7 @@ TEST(ClusterPlan, ReadsAsKept) {
   hetero::ClusterTrial& trial = outcome.placed->trial;
   trial.meets_objectives = true;
   trial.predicted = {0.21, 0.031, 0.97, 0.95, 23, true};
-  const std::string folder = WINDLASS_SOURCE_DIR "/tests/golden/";
+  const std::string folder = source_path("/tests/golden/");
   for (const auto& [file, text] :
        {std::pair<std::string, std::string>("cluster_plan.txt", placement_table(problem, outcome, prepared->notes())),
         std::pair<std::string, std::string>("cluster_plan.html", cluster_page(problem, {outcome}, {}))}) {
@@ -156,7 +157,7 @@ TEST(ClusterPlan, ReadsAsKept) {
 // Given every file in examples/cluster, expect it to be read and its model to be placed.
 TEST(ClusterPlan, ExamplesWork) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(WINDLASS_SOURCE_DIR "/examples/cluster")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples/cluster"))) {
     SCOPED_TRACE(entry.path());
     ++files;
     const Outcome outcome = run({"plan", "-f", entry.path().string(), "--time-limit", "5s", "-o", "json"});

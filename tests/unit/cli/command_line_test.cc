@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/paths.h"
 #include "tests/unit/cli/example_objects.h"
 #include "tests/unit/cli/run.h"
 
@@ -84,7 +85,7 @@ TEST(CommandLine, PlanPrintsEveryFormat) {
 // Given a recorded snapshot: the explanation is of the plan that is made from it; a service that is not in it is named with
 // those that are.
 TEST(CommandLine, ExplainReplaysASnapshot) {
-  const std::string snapshot = std::string(WINDLASS_SOURCE_DIR) + "/tests/golden/two_services.snapshot.json";
+  const std::string snapshot = source_path() + "/tests/golden/two_services.snapshot.json";
   const Outcome told = run({"explain", "ms/chat", "--snapshot", snapshot});
   ASSERT_EQ(told.code, kDone) << told.err;
   EXPECT_THAT(told.out, HasSubstr("What would change it"));

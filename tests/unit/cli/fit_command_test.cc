@@ -8,6 +8,7 @@
 #include "controller/api/yaml.h"
 #include "planner/base/rng.h"
 #include "planner/perf/profile_yaml.h"
+#include "tests/paths.h"
 #include "tests/unit/cli/example_objects.h"
 #include "tests/unit/cli/run.h"
 
@@ -17,10 +18,10 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-const char* const kSamples = WINDLASS_SOURCE_DIR "/examples/fit/made-up-samples.csv";
-const char* const kSplitwise = WINDLASS_SOURCE_DIR "/../shared/data/profiles/splitwise/perf_model.csv";
-const char* const kTables = WINDLASS_SOURCE_DIR "/../shared/data/profiles/operators/a100_sxm";
-const char* const kVidur = WINDLASS_SOURCE_DIR "/../shared/data/profiles/vidur-a100-codellama34b-tp2";
+const std::string kSamples = source_path("/examples/fit/made-up-samples.csv");
+const std::string kSplitwise = source_path("/../shared/data/profiles/splitwise/perf_model.csv");
+const std::string kTables = source_path("/../shared/data/profiles/operators/a100_sxm");
+const std::string kVidur = source_path("/../shared/data/profiles/vidur-a100-codellama34b-tp2");
 
 Outcome fit(std::vector<std::string> arguments, bool terminal = false) {
   arguments.insert(arguments.begin(), "fit");
@@ -208,8 +209,7 @@ TEST(Fit, NamesWhatIsWrongInTheCommandLine) {
            Case{{"-f", kSamples, "--model", "linear", "--gpus", "8"}, "it holds llama3-8b on l40s with 1 GPUs"},
            Case{{"-f", kSamples, "--model", "linear", "--name", "Not A Name"}, "metadata.name"},
            Case{{"-f", "/nowhere.csv", "--model", "linear"}, "/nowhere.csv: cannot be read: No such file"},
-           Case{{"-f", WINDLASS_SOURCE_DIR, "--model", "linear"},
-                "it is a folder; allowed is a CSV file with Splitwise's columns"},
+           Case{{"-f", source_path(), "--model", "linear"}, "it is a folder; allowed is a CSV file with Splitwise's columns"},
            Case{{"-f", kSamples, "--model", "linear", "-o", "/nowhere/p.yaml"}, "/nowhere/p.yaml: cannot be written"},
            Case{{"-f", kSamples, "--model", "operators"}, "--target-model: missing"},
            Case{{"-f", kSamples, "--model", "operators", "--target-model", "gpt"}, "--target-model: found 'gpt', allowed is "},

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/cli/thread_executor.h"
+#include "tests/paths.h"
 #include "tests/unit/cli/example_objects.h"
 #include "tests/unit/cli/run.h"
 
@@ -17,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const char* const kSimulateExample = WINDLASS_SOURCE_DIR "/examples/simulate/llama3-8b.yaml";
+const std::string kSimulateExample = source_path("/examples/simulate/llama3-8b.yaml");
 
 Outcome simulate(std::vector<std::string> arguments, bool terminal = false) {
   arguments.insert(arguments.begin(), "simulate");
@@ -245,13 +246,13 @@ TEST(ThreadExecutor, RunsEachTaskOnce) {
 // Given the scenario of Splitwise's Fig. 12 and ShareGPT's on DistServe, where the data is: all requests are served, the caches
 // of all with more than one token move, and slowdowns are there.
 TEST(Simulate, ExamplesOnMeasuredData) {
-  if (!std::filesystem::exists(WINDLASS_SOURCE_DIR "/../shared/data/profiles")) GTEST_SKIP() << "../shared/data is not there";
-  const auto splitwise = simulate({"-f", WINDLASS_SOURCE_DIR "/examples/simulate/splitwise-code.yaml", "-o", "json"});
+  if (!std::filesystem::exists(source_path("/../shared/data/profiles"))) GTEST_SKIP() << "../shared/data is not there";
+  const auto splitwise = simulate({"-f", source_path("/examples/simulate/splitwise-code.yaml"), "-o", "json"});
   ASSERT_EQ(splitwise.code, kDone) << splitwise.err;
   EXPECT_NEAR(splitwise.json().at("requests").get<double>(), 70 * 120, 400);
   EXPECT_EQ(splitwise.json().at("completed"), splitwise.json().at("requests"));
   EXPECT_GT(splitwise.json().at("slowdown").at("e2e").at("p50").get<double>(), 0.3);
-  const auto opt = simulate({"-f", WINDLASS_SOURCE_DIR "/examples/simulate/opt-13b-disaggregated.yaml", "-o", "json"});
+  const auto opt = simulate({"-f", source_path("/examples/simulate/opt-13b-disaggregated.yaml"), "-o", "json"});
   ASSERT_EQ(opt.code, kDone) << opt.err;
   EXPECT_EQ(opt.json().at("completed"), opt.json().at("requests"));
   EXPECT_GT(opt.json().at("kvTransfers").get<int>(), 0);
@@ -261,7 +262,7 @@ TEST(Simulate, ExamplesOnMeasuredData) {
 // figures of each worker; and of several services each under its name.
 TEST(Simulate, EveryExampleRuns) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(WINDLASS_SOURCE_DIR "/examples/simulate")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples/simulate"))) {
     const std::string path = entry.path().string();
     if (text_of(path).find("shared/data") != std::string::npos) continue;
     ++files;
@@ -287,7 +288,7 @@ TEST(Simulate, ServicesHaveTheirOwnSections) {
   const TempFolder folder;
   const std::string html = (folder.path() / "r.html").string(), csv = (folder.path() / "r.csv").string();
   const auto outcome =
-      simulate({"-f", WINDLASS_SOURCE_DIR "/examples/simulate/two-models.yaml", "--report", html, "--requests-csv", csv});
+      simulate({"-f", source_path("/examples/simulate/two-models.yaml"), "--report", html, "--requests-csv", csv});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   const std::string page = text_of(html);
   const std::size_t chat = page.find("<h2>chat</h2>"), code = page.find("<h2>code</h2>");
@@ -311,7 +312,7 @@ TEST(Simulate, ServicesHaveTheirOwnSections) {
 // Given the operator tables of the H100, gzipped, where the data is: they are read, and the answer lies near the roofline's.
 // Given a folder that is not there, and a file cut short: named.
 TEST(Simulate, OperatorTables) {
-  const std::string tables = WINDLASS_SOURCE_DIR "/../shared/data/profiles/operators/h100_sxm";
+  const std::string tables = source_path("/../shared/data/profiles/operators/h100_sxm");
   const TempFolder folder;
   const auto scenario = [&](const std::string& latency) {
     return folder.file("s.yaml", "model: {name: llama3.1-8b}\nlatency: {" + latency +

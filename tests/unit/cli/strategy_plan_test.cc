@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/search/strategies.h"
+#include "tests/paths.h"
 #include "tests/unit/cli/run.h"
 #include "tests/unit/profile_text.h"
 
@@ -16,9 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kPlanExample = WINDLASS_SOURCE_DIR "/examples/plan/llama3-8b.yaml";
-const std::string kWithClasses = WINDLASS_SOURCE_DIR "/examples/tiny.yaml";
-const std::string kService = WINDLASS_SOURCE_DIR "/examples/llama3-8b.yaml";
+const std::string kPlanExample = source_path("/examples/plan/llama3-8b.yaml");
+const std::string kWithClasses = source_path("/examples/tiny.yaml");
+const std::string kService = source_path("/examples/llama3-8b.yaml");
 
 // The example with less to search and shorter trials.
 std::string small_example(const std::string& name) {

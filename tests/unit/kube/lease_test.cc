@@ -143,8 +143,8 @@ TEST(LeaderElector, ReleaseLetsTheNextOneIn) {
   EXPECT_EQ(b.elector.term(), 2);
 }
 
-// Given a new process with the identity of a silent one, expects it to wait as any rival would, and to begin a new term; and the
-// old one, when it comes back, not to lead.
+// Given a new process with the identity of a silent one, expects it to wait as any rival would, and to begin a new term; and
+// the old one, when it comes back, not to lead.
 TEST(LeaderElector, TheSameIdentityIsNotTheSameTenure) {
   fakes::FakeApiServer api;
   Candidate first(api, "a"), second(api, "a");

@@ -6,9 +6,11 @@
 #include <sstream>
 #include <string>
 
+#include "tests/paths.h"
+
 namespace windlass::planner {
 
-inline std::string data_path(const std::string& name) { return std::string(WINDLASS_SOURCE_DIR "/../shared/data/") + name; }
+inline std::string data_path(const std::string& name) { return source_path("/../shared/data/") + name; }
 
 inline std::optional<std::string> read_data(const std::string& name) {
   std::ifstream file(data_path(name), std::ios::binary);

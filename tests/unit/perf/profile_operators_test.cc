@@ -9,6 +9,7 @@
 #include "planner/perf/operator_times.h"
 #include "tests/bench/fidelity/operator_data.h"
 #include "tests/effort.h"
+#include "tests/paths.h"
 #include "tests/unit/perf/data_files.h"
 #include "tests/unit/perf/performance_profiles.h"
 
@@ -58,7 +59,7 @@ TEST(ProfileOperators, CutTablesPredictTheSame) {
 
 // Given the measured tables of H100 and A100, and models of several sizes: they fit into an object, and predict as the whole.
 TEST(ProfileOperators, MeasuredTablesFitIntoAnObject) {
-  const std::string root = WINDLASS_SOURCE_DIR "/../shared/data";
+  const std::string root = source_path("/../shared/data");
   if (!read_data("profiles/operators/a100_sxm/gemm_perf.csv.gz")) GTEST_SKIP() << "needs " << root << "/profiles/operators";
   struct Case {
     const char* gpu;

@@ -9,6 +9,7 @@
 
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
+#include "tests/paths.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
@@ -147,7 +148,7 @@ TEST(PlanJson, KeepsInfinities) {
 // it. After a deliberate change of the policy the file is written anew with WINDLASS_UPDATE_GOLDEN=1; its difference belongs
 // into the review.
 TEST(PlanJson, GoldenPlan) {
-  const std::string folder = std::string(WINDLASS_SOURCE_DIR) + "/tests/golden/";
+  const std::string folder = source_path() + "/tests/golden/";
   const auto snapshot = snapshot_from_json(read(folder + "two_services.snapshot.json"));
   ASSERT_TRUE(snapshot.ok()) << snapshot.error().message;
   const std::string plan = to_json(make_plan(*snapshot), true) + "\n";

@@ -190,8 +190,8 @@ TEST(PlanSequences, TheNeverListHolds) {
   EXPECT_GT(downs, effort(12, 100));
 }
 
-// Given steady Poisson load at several seeds and rates, those at the edge between two numbers of workers among them, expect after
-// ten minutes at most two changes of direction in two hours.
+// Given steady Poisson load at several seeds and rates, those at the edge between two numbers of workers among them, expect
+// after ten minutes at most two changes of direction in two hours.
 TEST(PlanSequences, SteadyLoadDoesNotOscillate) {
   for (std::uint64_t seed = 0; seed < effort(3U, 12U); ++seed) {
     World world(seed, false, 64);

@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
+
 namespace windlass::controller {
 namespace {
 
@@ -206,11 +208,11 @@ TEST_F(MetricsReportTest, CountersEndWithTheirService) {
 
 // Given docs/metrics.md; every metric of the controller that the bundle makes stands there, and none that it does not make.
 TEST_F(MetricsReportTest, TheDocumentNamesEveryMetric) {
-  std::ifstream file(WINDLASS_SOURCE_DIR "/docs/metrics.md");
+  std::ifstream file(source_path("/docs/metrics.md"));
   std::ostringstream text;
   text << file.rdbuf();
   const std::string doc = text.str();
-  std::ifstream source(WINDLASS_SOURCE_DIR "/metrics/controller_metrics.cc");
+  std::ifstream source(source_path("/metrics/controller_metrics.cc"));
   std::ostringstream code;
   code << source.rdbuf();
   const auto names_in = [](const std::string& where) {

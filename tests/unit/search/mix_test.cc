@@ -144,7 +144,7 @@ TEST(Mix, CostsWhatBruteForceDoes) {
     mixed += std::count_if(workers.begin(), workers.end(), [](int n) { return n > 0; }) > 1 ? 1 : 0;
     proven += near->optimal ? 1 : 0;
   }
-  EXPECT_GE(mixed, effort(3, 30));    // instances that want several kinds
+  EXPECT_GE(mixed, effort(3, 30));     // instances that want several kinds
   EXPECT_GE(proven, effort(10, 100));  // the heuristic's bound is of use
 }
 

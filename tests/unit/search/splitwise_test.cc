@@ -10,6 +10,7 @@
 
 #include "controller/cli/thread_executor.h"
 #include "tests/bench/planner/splitwise_setting.h"
+#include "tests/paths.h"
 #include "tests/unit/search/fixtures.h"
 #include "tests/unit/search/split_trials.h"
 
@@ -245,7 +246,7 @@ TEST(Splitwise, RefusesBadInput) {
 // Given Fig. 12's question, Azure's code service at 70 requests/s on H100 machines: all nine objectives of Table VI, and no
 // more machines than the paper's 27 and 3.
 TEST(Splitwise, FigureTwelve) {
-  const std::string data = WINDLASS_SOURCE_DIR "/../shared/data";
+  const std::string data = source_path("/../shared/data");
   if (!std::filesystem::exists(data + "/profiles/splitwise")) {
     GTEST_SKIP() << "no ../shared/data: Splitwise's profile and Azure's trace are not part of the project";
   }

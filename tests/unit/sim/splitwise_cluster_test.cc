@@ -11,6 +11,7 @@
 
 #include "planner/sim/scenario.h"
 #include "planner/sim/scenario_yaml.h"
+#include "tests/paths.h"
 
 namespace windlass::sim {
 namespace {
@@ -24,7 +25,7 @@ std::string read(const std::filesystem::path& path) {
 
 // In how many of 20 seeds the cluster with so many prompt machines meets the objectives. No policy: fewest pending tokens.
 int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch) {
-  const std::filesystem::path folder = WINDLASS_SOURCE_DIR "/examples/simulate";
+  const std::filesystem::path folder = source_path("/examples/simulate");
   auto scenario = parse_scenario(read(folder / "splitwise-code.yaml"), "splitwise-code.yaml");
   EXPECT_TRUE(scenario.ok()) << scenario.error().message;
   scenario->services[0].pools[0].workers = prompt_machines;
@@ -47,7 +48,7 @@ int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch)
 // Given: 70 requests a second for two minutes, 20 seeds, prompts dispatched by requests or by pending tokens. Expected: 27
 // prompt machines hold all nine objectives in at least 18 of them, 24 in at most 3.
 TEST(SplitwiseCluster, NeedsTwentySevenPromptMachines) {
-  if (!std::filesystem::exists(WINDLASS_SOURCE_DIR "/../shared/data/profiles/splitwise")) {
+  if (!std::filesystem::exists(source_path("/../shared/data/profiles/splitwise"))) {
     GTEST_SKIP() << "no ../shared/data: Splitwise's profile and Azure's trace are not part of the project";
   }
   for (const auto& dispatch : {std::optional(dispatch::PolicyKind::kJsq), std::optional<dispatch::PolicyKind>()}) {

@@ -12,6 +12,7 @@
 
 #include "planner/base/rng.h"
 #include "tests/effort.h"
+#include "tests/paths.h"
 #include "tests/unit/workload/mutated_text.h"
 
 namespace windlass::workload {
@@ -117,7 +118,7 @@ TEST(Trace, SurvivesMutatedBytes) {
 
 // Given Azure's traces, expect the rows and the gaps' coefficients of variation that are known of them.
 TEST(Trace, ReadsAzuresTraces) {
-  const std::filesystem::path folder = std::string(WINDLASS_SOURCE_DIR) + "/../shared/data/traces";
+  const std::filesystem::path folder = source_path() + "/../shared/data/traces";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no traces in " << folder;
   const auto read = [&](const char* name) {
     std::ifstream file(folder / name, std::ios::binary);

@@ -233,8 +233,8 @@ ServeFlags flags_of(const TemporaryFolder& folder, BlockRange blocks) {
 }
 
 // Given three workers that become first, middle, last and whole in turn, in cuts drawn at random (also with blocks that two of
-// them have), each chain gives exactly the tokens of a worker that had all blocks from the start, and their log probabilities as
-// far as a summary's sum tells them; each worker says what it has: its cache is as large as a fresh worker's of that range.
+// them have), each chain gives exactly the tokens of a worker that had all blocks from the start, and their log probabilities
+// as far as a summary's sum tells them; each worker says what it has: its cache is as large as a fresh worker's of that range.
 TEST(BlockChanges, ChainsGiveWhatTheUncutModelGives) {
   std::set<std::string> parts;
   for (std::uint64_t round = 0; round < 7; ++round) {

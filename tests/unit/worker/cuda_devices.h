@@ -61,8 +61,8 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
   [[nodiscard]] static cuda::Precision precision() { return GetParam().precision; }
   [[nodiscard]] static bool bf16() { return precision() == cuda::Precision::kBf16; }
 
-  // Of the shapes that an operation is tried with, those of this case: in CI the emulation's orders of threads share them out, so
-  // that each precision tries every shape and each order some.
+  // Of the shapes that an operation is tried with, those of this case: in CI the emulation's orders of threads share them out,
+  // so that each precision tries every shape and each order some.
   template <typename Shape>
   [[nodiscard]] static std::vector<Shape> shared_out(const std::vector<Shape>& shapes) {
     if (GetParam().gpu) return shapes;

@@ -214,8 +214,9 @@ TEST_P(CudaParity, SwiGlu) {
 TEST_P(CudaParity, EightBits) {
   Rng rng(31, "cuda eight bits");
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
-    for (const auto& [rows, in, out] : shared_out(std::vector{std::tuple{1, 16, 3}, std::tuple{9, 528, 33}, std::tuple{20, 64, 96},
-                                                              std::tuple{64, 720, 40}, std::tuple{3, 37, 5}, std::tuple{65, 32, 8}})) {
+    for (const auto& [rows, in, out] :
+         shared_out(std::vector{std::tuple{1, 16, 3}, std::tuple{9, 528, 33}, std::tuple{20, 64, 96}, std::tuple{64, 720, 40},
+                                std::tuple{3, 37, 5}, std::tuple{65, 32, 8}})) {
       SCOPED_TRACE(fmt::format("{} {} x {} x {}", to_string(format), rows, in, out));
       WeightMatrix w;
       w.format = format;
@@ -716,8 +717,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaAttention, ::testing::ValuesIn(testing::cu
 // is the CPU's, to 1e-5; a row without a position becomes zeros, whatever the cache holds.
 TEST_P(CudaAttention, Decode) {
   Rng rng(27, "cuda decode");
-  for (const Heads heads :
-       shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{5, 1, 64}, Heads{4, 4, 80}, Heads{8, 1, 128}, Heads{2, 1, 256}})) {
+  for (const Heads heads : shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{5, 1, 64}, Heads{4, 4, 80},
+                                                  Heads{8, 1, 128}, Heads{2, 1, 256}})) {
     make(rng, heads, {{{}, 0, 0, 1, 0}, {{}, 0, 37, 1, 0}, {{}, 0, 220, 1, 0}, {{}, 0, 31, 1, 0}});
     std::vector<cuda::DecodeRow> rows;
     for (const Sequence& sequence : sequences_) {
@@ -741,8 +742,8 @@ TEST_P(CudaAttention, Decode) {
 // Given pieces of prompts at their beginning and within, longer and shorter than a tile, the same of prefill attention.
 TEST_P(CudaAttention, Prefill) {
   Rng rng(28, "cuda prefill");
-  for (const Heads heads :
-       shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{3, 1, 64}, Heads{2, 2, 80}, Heads{4, 1, 128}, Heads{2, 1, 256}})) {
+  for (const Heads heads : shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{3, 1, 64}, Heads{2, 2, 80},
+                                                  Heads{4, 1, 128}, Heads{2, 1, 256}})) {
     make(rng, heads, {{{}, 0, 0, 90, 0}, {{}, 0, 61, 7, 0}, {{}, 0, 30, 64, 0}});
     std::vector<cuda::PrefillTile> tiles;
     for (const Sequence& sequence : sequences_) {

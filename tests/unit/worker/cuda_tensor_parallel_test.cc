@@ -178,7 +178,8 @@ TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
   for (const int ranks : degrees()) {
     std::int64_t preemptions = 0;
     Compared counts{bf16()};
-    for (const std::uint64_t seed : effort_share(std::vector<std::uint64_t>{0, 1}, (ranks == 2 ? 0U : 1U) + (bf16() ? 1U : 0U), 2)) {
+    for (const std::uint64_t seed :
+         effort_share(std::vector<std::uint64_t>{0, 1}, (ranks == 2 ? 0U : 1U) + (bf16() ? 1U : 0U), 2)) {
       SCOPED_TRACE(fmt::format("{} ranks, seed {}", ranks, seed));
       Rng rng(seed, "cuda ranks");
       const ModelConfig config = cut_config(rng, ranks, GetParam().precision);

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/paths.h"
 #include "tests/unit/worker/model_files.h"
 #include "worker/backend/backend.h"
 #include "worker/model/config.h"
@@ -73,7 +74,7 @@ inline void write_golden_weights(const nlohmann::json& tensors, const std::files
 class GoldenModel {
  public:
   explicit GoldenModel(const std::string& name) {
-    const std::filesystem::path golden = std::filesystem::path(WINDLASS_SOURCE_DIR "/tests/golden/parity") / name;
+    const std::filesystem::path golden = std::filesystem::path(source_path("/tests/golden/parity")) / name;
     write_bytes(folder_.path() / "config.json", read_bytes(golden / "config.json"));
     const auto made = nlohmann::json::parse(read_bytes(golden / "golden.json"));
     write_golden_weights(made["tensors"], folder_.path());

@@ -112,10 +112,11 @@ TEST(HostileFiles, Config) {
   for (const Architecture architecture : {Architecture::kOpt, Architecture::kQwen3Moe, Architecture::kLlama}) {
     SCOPED_TRACE(to_string(architecture));
     ASSERT_TRUE(init_model(testing::tiny_shape(architecture), folder.path()).ok());
-    expect_survival(testing::read_bytes(folder.path() / "config.json"), effort(300, 3000), "m/config.json", [](const std::string& text) {
-      const auto config = parse_model_config(text, "m/config.json");
-      return config.ok() ? "" : config.error().message;
-    });
+    expect_survival(testing::read_bytes(folder.path() / "config.json"), effort(300, 3000), "m/config.json",
+                    [](const std::string& text) {
+                      const auto config = parse_model_config(text, "m/config.json");
+                      return config.ok() ? "" : config.error().message;
+                    });
   }
   expect_survival(testing::read_bytes(folder.path() / "generation_config.json"), effort(200, 2000), "m/generation_config.json",
                   [](const std::string& text) {
@@ -126,15 +127,16 @@ TEST(HostileFiles, Config) {
 
 // Given damaged tokenizers; each is read or refused, and what is read encodes and decodes any text.
 TEST(HostileFiles, Tokenizer) {
-  expect_survival(make_tokenizer_json(testing::tiny_shape()), effort(250, 2500), "m/tokenizer.json", [](const std::string& text) {
-    const auto tokenizer = Tokenizer::parse(text, "m/tokenizer.json");
-    if (!tokenizer.ok()) return tokenizer.error().message;
-    const auto ids = tokenizer->encode("Hello <|eot_id|> w\xC3\xB6rld \xF0\x9F\x99\x82\xFF 123", SpecialText::kParse);
-    EXPECT_LE(tokenizer->decode(ids).size(), 100'000U);
-    const auto chat = ChatTemplate::of_tokens(*tokenizer).render({{"user", "hi"}}, {}, 0);
-    EXPECT_TRUE(chat.ok());
-    return std::string();
-  });
+  expect_survival(
+      make_tokenizer_json(testing::tiny_shape()), effort(250, 2500), "m/tokenizer.json", [](const std::string& text) {
+        const auto tokenizer = Tokenizer::parse(text, "m/tokenizer.json");
+        if (!tokenizer.ok()) return tokenizer.error().message;
+        const auto ids = tokenizer->encode("Hello <|eot_id|> w\xC3\xB6rld \xF0\x9F\x99\x82\xFF 123", SpecialText::kParse);
+        EXPECT_LE(tokenizer->decode(ids).size(), 100'000U);
+        const auto chat = ChatTemplate::of_tokens(*tokenizer).render({{"user", "hi"}}, {}, 0);
+        EXPECT_TRUE(chat.ok());
+        return std::string();
+      });
 }
 
 // Given damaged safetensors headers and indices; each is read or refused, and the tensors of those that are read lie inside the

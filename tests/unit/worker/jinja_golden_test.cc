@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/paths.h"
 #include "worker/jinja/template.h"
 
 namespace windlass::jinja {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json golden(const std::string& file) {
-  std::ifstream in(std::string(WINDLASS_SOURCE_DIR) + "/tests/golden/chat_templates/" + file);
+  std::ifstream in(source_path() + "/tests/golden/chat_templates/" + file);
   return ordered_json::parse(in);
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/effort.h"
+#include "tests/paths.h"
 #include "worker/model/pretokenizer.h"
 #include "worker/model/tokenizer.h"
 
@@ -86,7 +87,7 @@ std::uint64_t fnv(std::uint64_t state, std::int32_t number) {
 class TokenizerGolden : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const std::filesystem::path folder = std::filesystem::path(WINDLASS_SOURCE_DIR) / "tests/golden/tokenizers" / GetParam();
+    const std::filesystem::path folder = std::filesystem::path(source_path()) / "tests/golden/tokenizers" / GetParam();
     auto tokenizer = Tokenizer::load(folder);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
     tokenizer_.emplace(std::move(tokenizer).value());

@@ -16,6 +16,7 @@
 #include "planner/base/rng.h"
 #include "planner/workload/trace.h"
 #include "tests/effort.h"
+#include "tests/paths.h"
 
 namespace windlass::workload {
 namespace {
@@ -163,8 +164,7 @@ TEST(TraceSource, ScaledRowsKeepTheirLengths) {
 // Given Azure's code trace, whose arrivals are bursty (CV 13), expect twice the speed to keep the CV and double the rate, half
 // the rate to keep about half of the rows, and four times the rate exactly four times as many, less bursty than the trace.
 TEST(TraceSource, ScalesAzuresTrace) {
-  const std::filesystem::path file =
-      std::string(WINDLASS_SOURCE_DIR) + "/../shared/data/traces/AzureLLMInferenceTrace_code.csv";
+  const std::filesystem::path file = source_path() + "/../shared/data/traces/AzureLLMInferenceTrace_code.csv";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no trace " << file;
   std::ifstream stream(file, std::ios::binary);
   const auto rows = parse_azure_trace(std::string(std::istreambuf_iterator<char>(stream), {}));
