@@ -70,9 +70,9 @@ void add_plan(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("plan", "Print what would be decided, touching nothing");
   auto options = std::make_shared<PlanOptions>();
   auto* source = command->add_option_group("source", "What to plan from");
-  auto* files =
-      source->add_option("-f,--file,FILE", options->files,
-                         "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster, or a CLUSTER");
+  auto* files = source->add_option(
+      "-f,--file,FILE", options->files,
+      "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster, or a CLUSTER");
   source->add_option("--snapshot", options->snapshot, "What a controller saw (GET /v1/snapshot): gives the same plan again")
       ->excludes(files);
   source->require_option(1);
@@ -86,8 +86,9 @@ void add_plan(CLI::App& app, CommandContext& context) {
   for (const hetero::NamedClusterStrategy& strategy : hetero::cluster_strategies()) names.emplace_back(strategy.name);
   StrategyFlags& flags = options->by_strategy;
   const auto of_files = [&](CLI::Option* option) { option->needs(files); };
-  of_files(command->add_option("--strategy", flags.strategy,
-                               "Plan by one published strategy, or auto: the best of all; hexgen2 and huawei place on a CLUSTER")
+  of_files(command
+               ->add_option("--strategy", flags.strategy,
+                            "Plan by one published strategy, or auto: the best of all; hexgen2 and huawei place on a CLUSTER")
                ->check(CLI::IsMember(names)));
   of_files(command->add_option("--goal", flags.goal, "What a strategy minimises: cost, power, or GPUs for the throughput")
                ->check(CLI::IsMember({"cost", "power", "throughput"})));
@@ -95,7 +96,9 @@ void add_plan(CLI::App& app, CommandContext& context) {
       command->add_option("--time-limit", flags.time_limit, "For each strategy, such as 10s: the best plan found by then"));
   of_files(command->add_flag("--compare", flags.compare, "Plan by every strategy and print them beside each other")
                ->excludes("--strategy"));
-  of_files(command->add_option("--report", flags.report, "HTML page with cost over attainment and capacity over rate, or the groups on a cluster's nodes"));
+  of_files(
+      command->add_option("--report", flags.report,
+                          "HTML page with cost over attainment and capacity over rate, or the groups on a cluster's nodes"));
   command->add_option("--jobs", flags.jobs, "Threads of a strategy; all cores when left out")->check(CLI::Range(1, 1024));
   command->callback([&context, options] {
     const auto by_strategy = wants_strategy(*options);

@@ -12,7 +12,9 @@ namespace windlass::cli {
 void add_validate(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("validate", "Check YAML files against the custom resources' schemas and rules");
   auto files = std::make_shared<std::vector<std::string>>();
-  command->add_option("-f,--file,FILE", *files, "File with ModelServices, AcceleratorClasses and PerformanceProfiles; repeatable")->required();
+  command
+      ->add_option("-f,--file,FILE", *files, "File with ModelServices, AcceleratorClasses and PerformanceProfiles; repeatable")
+      ->required();
   command->callback([&context, files] {
     const auto objects = read_object_files(*files);
     if (!objects.ok()) {

@@ -1,5 +1,5 @@
-// `windlass plan` by a named strategy: from a SCENARIO without `cluster`, a CLUSTER file or a ModelService to a table, JSON, YAML
-// or a page.
+// `windlass plan` by a named strategy: from a SCENARIO without `cluster`, a CLUSTER file or a ModelService to a table, JSON,
+// YAML or a page.
 #pragma once
 
 #include <optional>

@@ -77,7 +77,8 @@ void Backoffs::accepted(const std::string& pool, int slot) {
 }
 
 void Backoffs::forget_refusals(double now_s) {
-  std::erase_if(entries_, [&](const auto& one) { return is_refusal(one.first.kind) && now_s >= one.second.until_s + kMinuteS; });
+  std::erase_if(entries_,
+                [&](const auto& one) { return is_refusal(one.first.kind) && now_s >= one.second.until_s + kMinuteS; });
 }
 
 void Backoffs::expire(double now_s) {

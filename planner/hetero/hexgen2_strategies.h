@@ -2,11 +2,11 @@
 //
 // A group is a composition: how many GPUs of which nodes (those of one node are alike). Every way to cut each node's share into
 // tensor-parallel stages is tried (asymmetric: degrees may differ from stage to stage), a node's stages next to each other.
-// Table 1 adds up what the stages take, so the best split of layers over unlike stages is to fill the fastest first (of equals evenly), as
-// far as memory goes and with a layer for each. Prefill: one request, the least latency. Decode: the largest batch that fits, then the
-// most requests/s. The order of the nodes is left open among those with the least communication between stages, for the KV
-// transfer to choose from (hexgen2_placement.h). Groups of like composition (the same accelerators and links) have the same
-// strategies: they are computed once.
+// Table 1 adds up what the stages take, so the best split of layers over unlike stages is to fill the fastest first (of equals
+// evenly), as far as memory goes and with a layer for each. Prefill: one request, the least latency. Decode: the largest batch
+// that fits, then the most requests/s. The order of the nodes is left open among those with the least communication between
+// stages, for the KV transfer to choose from (hexgen2_placement.h). Groups of like composition (the same accelerators and
+// links) have the same strategies: they are computed once.
 #pragma once
 
 #include <cstddef>

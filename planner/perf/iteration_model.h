@@ -1,9 +1,10 @@
-// IterationModel: how long one iteration of an engine takes on one worker (a model on an accelerator with a fixed number of GPUs).
+// IterationModel: how long one iteration of an engine takes on one worker (a model on an accelerator with a fixed number of
+// GPUs).
 //
-// One interface for all latency models: fitted lines, DistServe's formulas, measured profiles, operator tables, roofline. An iteration is
-// described by sums over its sequences, which is all that any of them asks (Vidur's equivalences: prefills of lengths p_i attend as one of
-// length sqrt(sum p_i^2); decode attention depends on the sum of contexts), so that a simulator keeps them up to date in constant time.
-// Implementations are immutable and may be shared between threads. Pure.
+// One interface for all latency models: fitted lines, DistServe's formulas, measured profiles, operator tables, roofline. An
+// iteration is described by sums over its sequences, which is all that any of them asks (Vidur's equivalences: prefills of
+// lengths p_i attend as one of length sqrt(sum p_i^2); decode attention depends on the sum of contexts), so that a simulator
+// keeps them up to date in constant time. Implementations are immutable and may be shared between threads. Pure.
 #pragma once
 
 namespace windlass::planner {
@@ -11,8 +12,9 @@ namespace windlass::planner {
 struct Batch {
   // Prefill: chunks of prompts processed in this iteration.
   int prefill_sequences = 0;
-  double prefill_tokens = 0;     // sum of the chunks' tokens
-  double prefill_attention = 0;  // sum over chunks of chunk^2 + 2 chunk * (tokens of the prompt before it); a whole prompt: its length squared
+  double prefill_tokens = 0;  // sum of the chunks' tokens
+  double prefill_attention =
+      0;  // sum over chunks of chunk^2 + 2 chunk * (tokens of the prompt before it); a whole prompt: its length squared
   // Decode: one new token for each of these sequences.
   int decode_sequences = 0;
   double decode_context_tokens = 0;  // sum of the tokens that are in their caches

@@ -34,8 +34,8 @@ struct KvTransferPath {
 // The lower bandwidth and the higher latency of both, moved as on the first.
 [[nodiscard]] KvTransferPath slower_of(const KvTransferPath& path, const KvTransferPath& other);
 
-// Serialised transfers from one worker to another, as they were measured: seconds = latency + bytes / bandwidth, of bytes as they
-// travel. That may be more than the receiver's cache takes: values of FP32 for a cache of BF16.
+// Serialised transfers from one worker to another, as they were measured: seconds = latency + bytes / bandwidth, of bytes as
+// they travel. That may be more than the receiver's cache takes: values of FP32 for a cache of BF16.
 struct MeasuredTransfer {
   double bandwidth_bytes_per_s = 0;
   double latency_s = 0;

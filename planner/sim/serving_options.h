@@ -86,7 +86,7 @@ enum class DecodeChoice {
 struct PoolPair {
   int prefill = 0;  // indices in ServingService::pools
   int decode = 0;
-  double weight = 1;  // pairs are taken in proportion to it, by smooth weighted round robin (HexGen-2, Section 3.3)
+  double weight = 1;             // pairs are taken in proportion to it, by smooth weighted round robin (HexGen-2, Section 3.3)
   planner::KvTransferPath path;  // in place of the service's
 };
 

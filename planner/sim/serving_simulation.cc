@@ -39,9 +39,9 @@ Result<void> validate(const RunOptions& options, std::size_t services) {
 Result<void> validate_pairs(const ServingService& service, const std::string& prefix) {
   const bool chosen = service.decode_choice == DecodeChoice::kPairs;
   if (chosen == service.pairs.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}pairs: found {}, allowed is {}", prefix, chosen ? "none" : "some beside another choice of decode workers",
-                             chosen ? "at least one" : "none")};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}pairs: found {}, allowed is {}", prefix,
+                                                          chosen ? "none" : "some beside another choice of decode workers",
+                                                          chosen ? "at least one" : "none")};
   }
   const auto has_role = [&](int pool, WorkerRole role) {
     return pool >= 0 && pool < static_cast<int>(service.pools.size()) &&
@@ -62,8 +62,9 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
     if (!is_time(pair.path.latency_s)) return wrong("path.latency", fmt::format("{} s", pair.path.latency_s), kTime);
   }
   if (chosen && (service.flip || service.repurpose || service.mixed_pool_threshold_tokens)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}pairs: found beside workers that take the other role, allowed are workers of one role", prefix)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}pairs: found beside workers that take the other role, allowed are workers of one role", prefix)};
   }
   return {};
 }

@@ -85,7 +85,7 @@ struct WorkerFigures {
 
 struct ServingResult {
   EarlyVerdict early = EarlyVerdict::kNone;  // the run was cut short, as RunOptions::verdict_only had it
-  std::int64_t requests = 0;  // that arrived
+  std::int64_t requests = 0;                 // that arrived
   std::int64_t completed = 0;
   std::int64_t refused = 0;  // longer than any worker's KV cache
   std::int64_t failed = 0;
