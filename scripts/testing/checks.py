@@ -1,0 +1,64 @@
+"""Format and style by tool: clang-format over the tree, shellcheck over the scripts, clang-tidy over changed lines."""
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import changes
+
+SOURCES = (".h", ".cc", ".cu", ".cuh")
+MAX_TIDY = 8  # sources that clang-tidy reads in CI: each takes seconds
+
+
+def tracked():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
+    return [f for f in listed.stdout.splitlines() if os.path.isfile(f)]
+
+
+def is_shell(path):
+    if os.path.splitext(path)[1] not in ("", ".sh"):
+        return False
+    with open(path, "rb") as file:
+        first = file.readline(80)
+    return first.startswith(b"#!") and b"sh" in first.split(b"/")[-1]
+
+
+def _run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode == 0, done.stdout
+
+
+class Check:
+    """One tool's verdict; it counts as one test."""
+
+    def __init__(self, name, commands, jobs):
+        self.name, self.ok, self.output = name, True, ""
+        started = time.monotonic()
+        with ThreadPoolExecutor(jobs) as pool:
+            for ok, output in pool.map(_run, commands):
+                if not ok:
+                    self.ok, self.output = False, self.output + output
+        self.seconds = time.monotonic() - started
+
+
+def run(jobs, base, all_sources):
+    """Runs all checks. clang-tidy judges the lines changed since `base`, in CI of the first MAX_TIDY sources only."""
+    files = tracked()
+    sources = [f for f in files if f.endswith(SOURCES)]
+    shells = [f for f in files if is_shell(f)]
+    batches = [sources[i::2 * jobs] for i in range(2 * jobs)]
+    yield Check("clang-format", [["clang-format", "--dry-run", "-Werror", *batch] for batch in batches if batch], jobs)
+    yield Check("shellcheck", [["shellcheck", "--severity=warning", *shells]], jobs)
+    yield Check("scripts/testing", [["python3", "scripts/testing/runner_test.py"]], jobs)
+    changed = [f for f in changes.changed_files(base) if f.endswith(".cc") and os.path.exists(f)]
+    looked_at = changed if all_sources else changed[:MAX_TIDY]
+    if looked_at:
+        # One source at a time, as an editor sees it: without unity files and without a precompiled header.
+        configured, output = _run(["cmake", "--preset", "tidy"])
+        if not configured:
+            print(output)
+        extra = "" if all_sources else "-checks=-clang-analyzer-*"  # the analyser takes most of the time
+        yield Check("clang-tidy", [["bash", "-c", 'git diff -U0 "$1" -- "$2" | clang-tidy-diff-14.py -p1 -path build/tidy -quiet $3',
+                                    "clang-tidy", base, f, extra] for f in looked_at], jobs)
+    if len(looked_at) < len(changed):
+        print(f"   clang-tidy read {len(looked_at)} of {len(changed)} changed sources; scripts/test --effort full reads all")
