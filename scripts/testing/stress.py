@@ -1,0 +1,188 @@
+"""scripts/stress: runs tests again and again next to artificial load; see its --help."""
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import build
+import registry
+import runner
+import stages
+
+STORE = Path(os.environ.get("WINDLASS_CACHE", Path.home() / ".cache/windlass")) / "stress"
+LABELS = ("unit", "long", "simulation", "process", "cluster")
+SHORT = 2.0  # seconds: a test that takes less runs --times times
+LONG_SPAN, LONG_RUNS = 600, 20  # a longer one runs for ten minutes, and at least so often
+
+DESCRIPTION = """Runs every test whose name matches REGEX again and again next to artificial CPU, memory and I/O load (stress-ng), and prints how
+often each one failed, with the log of its first failure. A test of less than 2 s runs --times times, a longer one for ten minutes
+and at least 20 times. Results add up by commit in ~/.cache/windlass/stress; a tree with uncommitted changes counts apart."""
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/stress", description=DESCRIPTION, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="Exits 0 when no run failed, 1 when one did, 2 for a wrong argument.")
+    parser.add_argument("regex", metavar="REGEX", nargs="?", help="tests to run, by name: program.Suite.Case")
+    parser.add_argument("--times", type=int, default=200, help="runs of a short test (default: 200)")
+    parser.add_argument("--preset", choices=("release", "asan", "tsan"), default="release", help="build to use (default: release)")
+    parser.add_argument("--label", choices=LABELS, help="only tests of this kind")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="tests side by side (default: one per core)")
+    parser.add_argument("--no-load", action="store_true", help="without artificial load")
+    parser.add_argument("--no-build", action="store_true", help="run what is built")
+    parser.add_argument("--minutes", type=float, help="start no further run after this many minutes")
+    parser.add_argument("--report", action="store_true", help="print what has been collected for this commit, and run nothing")
+    options = parser.parse_args()
+    if not options.regex and not options.report:
+        parser.error("REGEX is missing: name the tests to run, for instance 'kube_test', or --report")
+    if options.times < 1:
+        parser.error(f"argument --times: must be at least 1 (got {options.times})")
+    if options.jobs < 1:
+        parser.error(f"argument --jobs: must be at least 1 (got {options.jobs})")
+    return options
+
+
+def commit():
+    head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
+    return head + ("-changed" if dirty else "")
+
+
+class Load:
+    """Artificial load next to the tests: every core, half a gigabyte of memory, and files that are written and synced."""
+
+    COMMAND = ["stress-ng", "--quiet", "--cpu", str(os.cpu_count() or 2), "--vm", "1", "--vm-bytes", "512M", "--hdd", "1",
+               "--hdd-bytes", "128M", "--hdd-opts", "fsync"]
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="windlass-stress-")
+        self.process = subprocess.Popen([*self.COMMAND, "--temp-path", self.folder], start_new_session=True,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_):
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Results:
+    """Runs and failures of each test at one commit, kept in a file that every run adds to."""
+
+    def __init__(self, key):
+        self.path, self.lock, self.new = STORE / f"{key}.json", threading.Lock(), {}
+
+    def add(self, outcome):
+        with self.lock:
+            one = self.new.setdefault(outcome.name, {"runs": 0, "failures": 0, "seconds": 0.0, "skipped": 0, "first_failure": ""})
+            one["runs"] += 1
+            one["seconds"] += outcome.seconds
+            one["skipped"] += outcome.status == "skipped"
+            if outcome.status == "failed":
+                one["failures"] += 1
+                one["first_failure"] = one["first_failure"] or outcome.log
+
+    def load(self):
+        try:
+            return json.loads(self.path.read_text())
+        except OSError:
+            return {}
+
+    def save(self):
+        kept = self.load()
+        for name, one in self.new.items():
+            if name in kept:
+                old = kept[name]
+                one = {key: old[key] + one[key] for key in ("runs", "failures", "seconds", "skipped")} | {
+                    "first_failure": old["first_failure"] or one["first_failure"]}
+            kept[name] = one
+        STORE.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(kept, indent=1))
+        return kept
+
+
+def report(kept):
+    """Prints the totals, tests that failed first. Returns how many failed."""
+    failing = {name: one for name, one in kept.items() if one["failures"]}
+    for name, one in failing.items():
+        print(f"\n{name}: {one['failures']} of {one['runs']} runs failed. The first one had printed")
+        print(runner.shorten(one["first_failure"], 60))
+    runs = sum(one["runs"] for one in kept.values())
+    skipped = sum(1 for one in kept.values() if one["skipped"] == one["runs"])
+    few = sum(1 for one in kept.values() if one["runs"] < LONG_RUNS)
+    print(f"\n{len(kept)} tests, {runs} runs, {sum(one['failures'] for one in kept.values())} failures in {len(failing)} tests; "
+          f"{skipped} tests skip here, {few} ran fewer than {LONG_RUNS} times")
+    return len(failing)
+
+
+def run_all(tests, options, results):
+    deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
+    runs = runner.Runner(1, {}, lambda text: print(text, flush=True))
+    done, lock, spoke = [0], threading.Lock(), [time.monotonic()]
+
+    def one(test):
+        since, count = time.monotonic(), 0
+        while True:
+            if deadline and time.monotonic() > deadline:
+                return
+            outcomes = runs.run([test], progress=False)
+            for outcome in outcomes:
+                results.add(outcome)
+            count += 1
+            if all(outcome.status == "skipped" for outcome in outcomes):
+                break
+            spent = time.monotonic() - since
+            if spent / count < SHORT and count >= options.times:
+                break
+            if spent / count >= SHORT and count >= min(LONG_RUNS, options.times) and spent >= LONG_SPAN * options.times / 200:
+                break
+        with lock:
+            done[0] += 1
+            if time.monotonic() - spoke[0] > 15 or done[0] == len(tests):
+                spoke[0] = time.monotonic()
+                print(f"   {done[0]} of {len(tests)} tests", flush=True)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for future in [pool.submit(one, test) for test in tests]:
+            future.result()
+
+
+def main():
+    options = parse()
+    results = Results(commit())
+    if options.report:
+        return 1 if report(results.load()) else 0
+    subprocess.run(["scripts/setup", "--test"], check=True)
+    labels = [options.label] if options.label else LABELS if options.preset == "release" else ["unit"]
+    if not options.no_build:
+        build.build(options.preset, [f"tests-{label}" for label in labels])
+    tests = registry.list_tests(options.preset, f"build/{options.preset}", labels, options.regex)
+    if not tests:
+        print(f"stress: no test of build/{options.preset} matches '{options.regex}'", file=sys.stderr)
+        return 2
+    load = None if options.no_load else Load()
+    print(f"{len(tests)} tests, {options.jobs} side by side, next to: {' '.join(Load.COMMAND) if load else 'nothing'}", flush=True)
+    started = time.monotonic()
+    try:
+        if load:
+            with load:
+                run_all(tests, options, results)
+        else:
+            run_all(tests, options, results)
+    finally:
+        kept = results.save()
+    failing = report({name: one for name, one in kept.items() if name in results.new})
+    print(f"took {stages.clock(time.monotonic() - started)}; kept in {results.path}")
+    return 1 if failing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
