@@ -15,9 +15,6 @@ import registry
 import runner
 import stages
 
-SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
-              "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
-
 # What each preset builds and runs, by label. Nothing runs twice for nothing: unit tests run under asan and ubsan; release runs
 # what needs speed (long cases, simulations) and real programs; tsan runs what has threads.
 LABELS = {"release": ("long", "simulation", "process", "cluster"), "asan": ("unit",), "tsan": ("unit",)}
@@ -115,8 +112,6 @@ class Run:
     def setup(self):
         self.stages.begin("setup")
         subprocess.run(["scripts/setup", "--test"] + (["--cuda"] if self.all else []), check=True)
-        for name, value in SANITIZERS.items():
-            os.environ.setdefault(name, value)
         os.environ["WINDLASS_TEST_EFFORT"] = self.options.effort
 
     def check(self):

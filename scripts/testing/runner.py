@@ -19,6 +19,10 @@ import priority
 
 BATCH = 24  # cases of a process at most: few enough that two cores end at about the same time
 
+# What a sanitizer finds fails the test that it runs under.
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
+              "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
+
 STARTED = re.compile(r"\[ RUN      \] (\S+)")
 ENDED = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+)(?:, where .*)? \((\d+) ms\)")
 SKIP_PLACE = re.compile(r":\d+: Skipped$")
@@ -94,7 +98,7 @@ def _end_all():
 
 
 def _start(tests, arguments, nice):
-    environment = dict(os.environ, **dict(tests[0].environment))
+    environment = {**SANITIZERS, **os.environ, **dict(tests[0].environment)}
     process = subprocess.Popen([tests[0].program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
                                preexec_fn=lambda: priority.own_session(nice))
@@ -142,7 +146,7 @@ def _run_cases(tests, nice):
     arguments = [a for a in tests[0].arguments if not a.startswith("--gtest_filter=")]
     process = _start(tests, arguments + ["--gtest_filter=" + ":".join(by_filter)], nice)
     watch = _Watch(process, max(test.timeout for test in tests))
-    outcomes, current, name = {}, None, None
+    outcomes, current, name, between = {}, None, None, []
     for line in process.stdout:
         if start := STARTED.search(line):
             name, current = start[1], _Case(time.monotonic())
@@ -159,8 +163,8 @@ def _run_cases(tests, nice):
                 outcomes[name] = Outcome(test, "failed", seconds, "".join(current.lines))
             current = name = None
             watch.since = time.monotonic()
-        elif current is not None:
-            current.lines.append(line)
+        else:
+            (between if current is None else current.lines).append(line)
     status = _wait(process, watch)
     if name in by_filter:  # it ended in the middle of a case
         what = f"hung: no end within {by_filter[name].timeout:.0f} s" if watch.hung else f"ended with status {status}"
@@ -170,7 +174,7 @@ def _run_cases(tests, nice):
         # A leak, or something else that shows only at the end: which case it was, each alone tells.
         if len(tests) == 1:
             only = outcomes[tests[0].filter]
-            only.status, only.log = "failed", f"the case passed, the program ended with status {status}"
+            only.status, only.log = "failed", "".join(between) + f"the case passed, the program ended with status {status}"
         else:
             return [], [[test] for test in tests]
     if len(left) == len(tests):  # it did not even start

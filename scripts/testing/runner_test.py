@@ -28,7 +28,9 @@ for case in cases:
         print("a_test.cc:9: Failure\nonce\n[  FAILED  ] %s (3 ms)" % case)
     else:
         print("said something[       OK ] %s (2 ms)" % case)
-if any(c.split(".")[1].startswith("Leaks") for c in cases): status = 23
+if any(c.split(".")[1].startswith("Leaks") for c in cases):
+    status = 23
+    print("ERROR: LeakSanitizer: detected memory leaks")
 sys.exit(status)
 """
 
@@ -45,7 +47,7 @@ class RunnerTest(unittest.TestCase):
         self.runner = runner.Runner(2, {}, lambda text: None)
 
     def run_cases(self, *kinds, label="unit"):
-        tests = [registry.Test(f"a_test.S.{k}", "release", label, self.program, (f"--gtest_filter=S.{k}",), f"S.{k}", 3) for k in kinds]
+        tests = [registry.Test(f"a_test.S.{k}", "release", label, self.program, (f"--gtest_filter=S.{k}",), f"S.{k}", 2) for k in kinds]
         return {o.test.filter[2:]: o for o in self.runner.run(tests, progress=False)}
 
     def test_each_case_has_its_own_outcome(self):
@@ -68,6 +70,7 @@ class RunnerTest(unittest.TestCase):
     def test_a_leak_is_found_in_the_case_that_leaks(self):
         got = self.run_cases("Passes1", "Leaks", "Passes2")
         self.assertEqual([got[k].status for k in ("Passes1", "Leaks", "Passes2")], ["passed", "failed", "passed"])
+        self.assertIn("detected memory leaks", got["Leaks"].log)
 
     def test_a_program_that_does_not_start_fails_all_its_cases(self):
         with open(self.program, "w", encoding="utf-8") as file:
