@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, Chains, ::testing::Bool(), testing::name_of_way)
 // probabilities as far as a summary's sum in single precision tells them.
 TEST_P(Chains, GivesWhatTheWholeModelGives) {
   std::int64_t preemptions = 0;
-  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(6U, 24U); ++seed) {
     Rng rng(seed, "cuts");
     Mesh mesh(config_with_layers(rng, rng.integer(2, 6)), seed);
     const std::int64_t layers = mesh.config.layers;
@@ -115,13 +115,13 @@ TEST_P(Chains, GivesWhatTheWholeModelGives) {
     EXPECT_EQ(chain.engine.load().kv_blocks_used, 0);
     mesh.expect_empty();
   }
-  EXPECT_GT(preemptions, 20);
+  EXPECT_GT(preemptions, effort(2, 20));
 }
 
 // Given requests of one engine that take different ways, and later workers whose batches are smaller than its, all have the
 // tokens of the whole model; sums round differently in batches of other sizes.
 TEST_P(Chains, DifferentWaysInOneBatch) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(3U, 8U); ++seed) {
     Rng rng(seed, "ways");
     Mesh mesh(config_with_layers(rng, 4), seed);
     mesh.add("b:1", {1, 3}, 200, 7, 2);
@@ -159,7 +159,7 @@ TEST_P(Chains, WhateverBreaksLeaksNothing) {
   std::int64_t failed = 0;
   std::int64_t refused = 0;
   std::int64_t whole = 0;
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(10U, 40U); ++seed) {
     Rng rng(seed, "faults");
     Mesh mesh(config_with_layers(rng, 3), seed);
     mesh.add("b:1", {1, 2}, 24);
@@ -220,9 +220,9 @@ TEST_P(Chains, WhateverBreaksLeaksNothing) {
     mesh.tick();
     mesh.expect_empty();
   }
-  EXPECT_GT(failed, 30);
-  EXPECT_GT(refused, 60);
-  EXPECT_GT(whole, 150);
+  EXPECT_GT(failed, effort(4, 30));
+  EXPECT_GT(refused, effort(8, 60));
+  EXPECT_GT(whole, effort(20, 150));
 }
 
 // Given sessions that are told of, they stay for as long as that; once nobody tells of them, they end with the lease.

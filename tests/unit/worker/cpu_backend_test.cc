@@ -9,6 +9,7 @@
 #include <malloc.h>
 
 #include "planner/base/rng.h"
+#include "tests/effort.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
 #include "tests/unit/worker/shared_blocks.h"
@@ -59,7 +60,7 @@ TEST(CpuBackend, TakesWhatIsSaid) {
 // the whole sequence.
 TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "forward");
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < effort(12, 40); ++round) {
     const ModelConfig config = random_config(rng);
     const ModelWeights weights =
         random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 4));
@@ -125,7 +126,7 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
 // Given random models, sequences that go on behind blocks which another one fills in the same batch have the reference's
 // logits.
 TEST(CpuBackend, ChunksReadWhatTheirBatchWrites) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(6U, 20U); ++seed) {
     Rng rng(seed, "shared blocks");
     const ModelConfig config = random_config(rng);
     const ModelWeights weights = random_weights(config, seed);

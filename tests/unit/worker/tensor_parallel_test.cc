@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/effort.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "tests/unit/worker/model_files.h"
 #include "tests/unit/worker/random_model.h"
@@ -136,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallelSchedules, ::testing::Values(2, 4)
 TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
   std::int64_t preemptions = 0, found = 0;
   Compared counts;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(4U, 12U); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed, "tensor parallel");
     const ModelConfig config = config_for(rng, GetParam());
@@ -150,16 +151,16 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
     counts.close += both.counts.close;
     if (::testing::Test::HasFatalFailure()) return;
   }
-  EXPECT_GT(preemptions, 10);
-  EXPECT_GT(found, 200);
-  EXPECT_GT(counts.rows, 800);
+  EXPECT_GT(preemptions, effort(1, 10));
+  EXPECT_GT(found, effort(30, 200));
+  EXPECT_GT(counts.rows, effort(150, 800));
   EXPECT_LE(counts.close, counts.rows / 100);
 }
 
 // Given a chain of two workers, each of which is cut into ranks of its own, the same.
 TEST(TensorParallel, WorkersOfAChainMayBeCut) {
   Compared counts;
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(3U, 6U); ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed, "cut chain");
     ModelConfig config = config_for(rng, 4);
@@ -178,14 +179,14 @@ TEST(TensorParallel, WorkersOfAChainMayBeCut) {
     counts.rows += both.counts.rows;
     if (::testing::Test::HasFatalFailure()) return;
   }
-  EXPECT_GT(counts.rows, 300);
+  EXPECT_GT(counts.rows, effort(80, 300));
 }
 
 // Given a prompt's keys and values, read layer by layer while workers of one, two and four ranks compute it and written into
 // the cache of a worker of another degree, they are those of one rank, exactly as they were read, and that worker goes on as
 // one rank would.
 TEST(TensorParallel, KeysAndValuesFitEveryDegree) {
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(3U, 6U); ++seed) {
     Rng rng(seed, "degrees");
     const ModelConfig config = config_for(rng, 4);
     const ModelWeights weights = random_weights(config, seed);
