@@ -1,6 +1,5 @@
 """Which files changed, and which tests that concerns."""
 import os
-import re
 import subprocess
 from functools import lru_cache
 
@@ -30,13 +29,13 @@ def changed_files(base):
 
 
 def _readers(path, sources):
-    """Sources that name the folder or the file of a changed file that is no source: /charts, /examples/tiny.yaml."""
-    top = path.split("/")[0]
-    pattern = re.compile(r'"[^"]*\b' + re.escape(top) + r'[/"]')
+    """Sources that name a changed file that is no source, or its folder: charts/windlass, examples/tiny.yaml."""
+    parts = path.split("/")
+    name = "/".join(parts[:2]) if len(parts) > 2 else path
     found = []
     for source in sources:
         with open(source, encoding="utf-8", errors="replace") as file:
-            if pattern.search(file.read()):
+            if any(name in line and not line.startswith("#include") for line in file):
                 found.append(source)
     return found
 
