@@ -35,7 +35,7 @@ def _readers(path, sources):
     found = []
     for source in sources:
         with open(source, encoding="utf-8", errors="replace") as file:
-            if any(name in line and not line.startswith("#include") for line in file):
+            if any(name in line and not line.lstrip().startswith(("#include", "//")) for line in file):
                 found.append(source)
     return found
 
