@@ -181,7 +181,7 @@ class Run:
             self.outcomes = self.runner.again(self.outcomes)
         self.keep()
         stages.print_tables(self.stages, self.outcomes, self.caches)
-        return stages.print_verdict(self.outcomes)
+        return stages.print_verdict(self.outcomes, may_be_none=self.options.changed)
 
     def keep(self):
         """What each failed test printed, whole, for whoever looks for its cause; and how long everything took."""
