@@ -39,7 +39,7 @@ def parse():
     what.add_argument("--quick", action="store_true", help="unit tests alone, in the release build, without long cases")
     what.add_argument("--changed", action="store_true",
                       help="what depends on files changed since the merge base: unit, simulation and process tests in the release build")
-    what.add_argument("--label", choices=("unit", "long", "simulation", "process", "cluster"), help="tests of one kind alone")
+    what.add_argument("--label", choices=registry.LABELS, help="tests of one kind alone")
     parser.add_argument("--filter", metavar="REGEX", help="only tests whose name (program.Suite.Case) matches")
     parser.add_argument("--preset", action="append", choices=tuple(LABELS), help="only this preset; may be repeated")
     parser.add_argument("--base", metavar="REV", help="what --changed and clang-tidy compare with (default: the merge base with main)")
@@ -77,7 +77,7 @@ class Run:
         elif o.changed:
             labels = {"release": ("unit", "simulation", "process")}
         elif o.filter and not o.label:
-            labels = {"release": ("unit", "long", "simulation", "process", "cluster")}
+            labels = {"release": registry.LABELS}
         elif o.label == "unit":
             labels = {"asan": ("unit",)}
         elif o.label:

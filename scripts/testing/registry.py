@@ -4,8 +4,14 @@ A Test is one ctest entry. Unit and simulation tests are single cases of a Googl
 whole suite. Their label says what kind they are (see tests/CMakeLists.txt).
 """
 import json
+import os
 import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
+
+LABELS = ("unit", "long", "simulation", "process", "cluster")
+# What outlives a checkout: times of earlier runs, results of scripts/stress.
+CACHE = Path(os.environ.get("WINDLASS_CACHE", Path.home() / ".cache/windlass"))
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,11 @@ class Test:
     timeout: float  # seconds without an end until it counts as hung
     environment: tuple = field(default=())  # (name, value)
     alone: bool = False  # nothing else runs next to it
+
+    @property
+    def shares_a_process(self):
+        """Whether it may run in one process with other cases of its program."""
+        return bool(self.filter) and self.label in ("unit", "long", "simulation")
 
 
 class CtestFailed(Exception):

@@ -185,7 +185,7 @@ def _run_cases(tests, nice):
 def _batches(tests):
     programs, entries = defaultdict(list), []
     for test in tests:
-        if test.filter and test.label in ("unit", "long", "simulation"):
+        if test.shares_a_process:
             programs[test.program, test.environment].append(test)
         else:
             entries.append([test])
@@ -220,7 +220,7 @@ class Runner:
             queue = [batch]
             while queue:
                 now = queue.pop()
-                if now[0].filter and now[0].label in ("unit", "long", "simulation"):
+                if now[0].shares_a_process:
                     done, left = _run_cases(now, nice)
                 else:
                     done, left = _run_entry(now[0], nice), []

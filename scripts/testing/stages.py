@@ -7,9 +7,10 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
-from pathlib import Path
 
-TIMES = Path(os.environ.get("WINDLASS_CACHE", Path.home() / ".cache/windlass")) / "test-times.json"
+import registry
+
+TIMES = registry.CACHE / "test-times.json"
 
 
 def clock(seconds):

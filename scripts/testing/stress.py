@@ -10,15 +10,13 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import build
 import registry
 import runner
 import stages
 
-STORE = Path(os.environ.get("WINDLASS_CACHE", Path.home() / ".cache/windlass")) / "stress"
-LABELS = ("unit", "long", "simulation", "process", "cluster")
+STORE = registry.CACHE / "stress"
 SHORT = 2.0  # seconds: a test that takes less runs --times times
 LONG_SPAN, LONG_RUNS = 600, 20  # a longer one runs for ten minutes, and at least so often
 
@@ -34,7 +32,7 @@ def parse():
     parser.add_argument("regex", metavar="REGEX", nargs="?", help="tests to run, by name: program.Suite.Case")
     parser.add_argument("--times", type=int, default=200, help="runs of a short test (default: 200)")
     parser.add_argument("--preset", choices=("release", "asan", "tsan"), default="release", help="build to use (default: release)")
-    parser.add_argument("--label", choices=LABELS, help="only tests of this kind")
+    parser.add_argument("--label", choices=registry.LABELS, help="only tests of this kind")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="tests side by side (default: one per core)")
     parser.add_argument("--no-load", action="store_true", help="without artificial load")
     parser.add_argument("--no-build", action="store_true", help="run what is built")
@@ -161,7 +159,7 @@ def main():
     if options.report:
         return 1 if report(results.load()) else 0
     subprocess.run(["scripts/setup", "--test"], check=True)
-    labels = [options.label] if options.label else LABELS if options.preset == "release" else ["unit"]
+    labels = [options.label] if options.label else registry.LABELS if options.preset == "release" else ["unit"]
     if not options.no_build:
         build.build(options.preset, [f"tests-{label}" for label in labels])
     tests = registry.list_tests(options.preset, f"build/{options.preset}", labels, options.regex)

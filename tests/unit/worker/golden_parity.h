@@ -102,7 +102,7 @@ class GoldenModel {
     return std::move(read).value();
   }
 
-  // The backend's logits after the prompt, taken in pieces of so many tokens, and after each of the first `steps` tokens.
+  // The backend's logits after the prompt, taken `piece` tokens at a time, and after each of the first `steps` tokens.
   [[nodiscard]] std::vector<float> logits(Backend& backend, std::size_t piece, std::size_t steps = kGoldenSteps) const {
     std::vector<std::int32_t> blocks(kGoldenKvBlocks);
     std::iota(blocks.rbegin(), blocks.rend(), 0);
