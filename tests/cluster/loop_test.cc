@@ -121,11 +121,12 @@ TEST_F(LoopTest, ExampleServes) {
   call.headers = {"Content-Type: application/json"};
   call.body = json{{"model", "tiny"},
                    {"stream", true},
-                   {"max_tokens", 500},
+                   {"max_tokens", 1900},
                    {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}}
                   .dump();
   call.timeout_s = 240;
-  // The worker counts a request's tokens when it ends; at the first piece it still runs, for there are hundreds more to make.
+  // The worker counts a request's tokens when it ends; at the first piece it still runs, for there are many hundreds more to
+  // make.
   const std::string worker = plane().list(pods_path())[0]["status"].value("podIP", "");
   bool running_at_first_piece = false;
   bool first = true;

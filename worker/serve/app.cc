@@ -219,6 +219,8 @@ class BlockChange {
     while (!is_ready(changing)) {
       if (watch_.goes_on(nullptr)) continue;
       spdlog::info("asked to stop while blocks change");
+      server_.drain();  // tells who asked for the change
+      flush(server_, clock_);
       spdlog::shutdown();
       std::_Exit(0);
     }

@@ -48,15 +48,18 @@ class ChangingBlocks : public testing::Worker {
     const json whole = json::parse(answer.body, nullptr, false);
     return whole.is_discarded() || !whole.contains("choices") ? answer.body : whole["choices"][0]["text"].get<std::string>();
   }
-  // A stream that runs, and then somebody who waits for other blocks; when it returns the worker is about it.
+  // A stream that runs through `one` and the later worker, and somebody who asks `changing` for other blocks; when it returns
+  // that worker waits for the stream, which goes on slowly until `slowed` is no more.
   struct ChangeUnderWay {
-    ChangeUnderWay(const One& one, int tokens, const std::string& blocks, const std::string& headers = "")
-        : running(one.port), asking(one.port) {
-      running.send("POST", "/v1/completions", request(tokens, true), headers);
+    ChangeUnderWay(const One& one, const One& later, const One& changing, const std::string& blocks)
+        : slowed(std::in_place, *(&changing == &one ? later : one).process), running(one.port), asking(changing.port) {
+      running.send("POST", "/v1/completions", request(kTokens, true), "X-Windlass-Chain: " + address(later) + "\r\n");
       EXPECT_TRUE(running.read_until("data: "));
       asking.send("POST", "/blocks", json{{"blocks", blocks}}.dump(), kRight);
-      EXPECT_TRUE(eventually([&] { return ask(one.port, "GET", "/ready").status == 503; }));
+      EXPECT_TRUE(eventually([&] { return ask(changing.port, "GET", "/ready").status == 503; }));
     }
+    static constexpr int kTokens = 1000;
+    std::optional<testing::Slowed> slowed;
     Connection running, asking;
   };
 
@@ -185,54 +188,87 @@ TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
 // Given a stream that runs when the change is asked for, it ends whole; meanwhile new requests and other changes are refused,
 // and the worker says what it is about.
 TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
-  const One one = with({});
-  ChangeUnderWay change_to_two(one, 2000, "0:2");
+  const One one = with({"--blocks", "0:2"});
+  const One later = with({"--blocks", "1:3"});
+  ChangeUnderWay change_to_one(one, later, one, "0:1");
   EXPECT_THAT(ask(one.port, "GET", "/ready").body, HasSubstr("changing"));
-  EXPECT_EQ(blocks_of(one), json({{"blocks", "0:3"}, {"layers", 3}, {"changing_to", "0:2"}}));
+  EXPECT_EQ(blocks_of(one), json({{"blocks", "0:2"}, {"layers", 3}, {"changing_to", "0:1"}}));
   const Answer refused = ask(one.port, "POST", "/v1/completions", request(1));
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: blocks"));
   EXPECT_EQ(change(one, "1:3").status, 409);
-  EXPECT_THAT(change(one, "1:3").body, HasSubstr("until this worker has changed to 0:2"));
-  const auto stream = testing::parse_stream(testing::parse_answer(change_to_two.running.read_all()).body);
-  EXPECT_EQ(stream.tokens, 2000);
+  EXPECT_THAT(change(one, "1:3").body, HasSubstr("until this worker has changed to 0:1"));
+  change_to_one.slowed.reset();
+  const auto stream = testing::parse_stream(testing::parse_answer(change_to_one.running.read_all()).body);
+  EXPECT_EQ(stream.tokens, ChangeUnderWay::kTokens);
   EXPECT_EQ(stream.done, 1);
-  EXPECT_EQ(testing::parse_answer(change_to_two.asking.read_all()).status, 200);
+  EXPECT_EQ(testing::parse_answer(change_to_one.asking.read_all()).status, 200);
   EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
 }
 
 // Given a limit for what runs, a longer stream is cut with an error, and then the blocks change. Given SIGTERM instead, the
 // stream ends whole, who asked for the change hears that the worker ends, and it does.
 TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
+  allow_endless_requests();
+  make_model();
   const One hasty = with({"--drain-timeout", "0s"});
   Connection cut(hasty.port);
-  cut.send("POST", "/v1/completions", request(2000, true));
+  cut.send("POST", "/v1/completions", request(kEndless, true));
   ASSERT_TRUE(cut.read_until("data: "));
   EXPECT_EQ(change(hasty, "0:2").status, 200);
   EXPECT_THAT(cut.read_all(), HasSubstr("this worker's blocks changed before the answer was complete"));
   EXPECT_THAT(cut.received(), Not(HasSubstr("[DONE]")));
 
-  const One ending = with({});
-  ChangeUnderWay never(ending, 2000, "0:2");
+  const One ending = with({"--blocks", "0:2"});
+  const One later = with({"--blocks", "1:3"});
+  ChangeUnderWay never(ending, later, ending, "0:1");
   ending.process->signal(SIGTERM);
   EXPECT_EQ(testing::parse_answer(never.asking.read_all()).status, 503);
+  never.slowed.reset();
   EXPECT_THAT(never.running.read_all(), HasSubstr("data: [DONE]"));
   EXPECT_EQ(ending.process->wait(), 0) << ending.process->log();
+}
+
+// Given SIGTERM at any moment of a change, who asked for it hears that the blocks are changed, or that the worker ends.
+TEST_F(ChangingBlocks, AStopAtAnyMoment) {
+  std::vector<One> workers(6);
+  for (One& each : workers) each = with({});
+  std::vector<std::unique_ptr<Connection>> asking;
+  for (const One& each : workers) {
+    asking.push_back(std::make_unique<Connection>(each.port));
+    asking.back()->send("POST", "/blocks", R"({"blocks":"1:3"})", kRight);
+  }
+  for (const One& each : workers) {
+    each.process->signal(SIGTERM);
+    ::poll(nullptr, 0, 40);
+  }
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    EXPECT_THAT(testing::parse_answer(asking[i]->read_all()).status, ::testing::AnyOf(200, 503)) << workers[i].process->log();
+    EXPECT_EQ(workers[i].process->wait(), 0) << workers[i].process->log();
+  }
 }
 
 // Given a later worker with sessions, these end before its blocks change; given a limit, they are cut, and the client hears
 // that its chain is lost.
 TEST_F(ChangingBlocks, SessionsOfOtherWorkers) {
-  for (const bool patient : {true, false}) {
-    const One second = with({"--blocks", "1:3", "--drain-timeout", patient ? "30m" : "0s"});
-    const One first = with({"--blocks", "0:2", "--next", address(second)});
-    Connection running(first.port);
-    running.send("POST", "/v1/completions", request(patient ? 600 : 3000, true));
-    ASSERT_TRUE(running.read_until("data: "));
-    EXPECT_EQ(change(second, "2:3").status, 200);
-    EXPECT_THAT(running.read_all(), HasSubstr(patient ? "data: [DONE]" : "a later worker of the request's chain is lost"));
-    EXPECT_EQ(ask(first.port, "POST", "/v1/completions", request(5)).status, 200);
-  }
+  allow_endless_requests();
+  make_model();
+  const One second = with({"--blocks", "1:3"});
+  const One first = with({"--blocks", "0:2", "--next", address(second)});
+  ChangeUnderWay patient(first, second, second, "2:3");
+  patient.slowed.reset();
+  EXPECT_THAT(patient.running.read_all(), HasSubstr("data: [DONE]"));
+  EXPECT_EQ(testing::parse_answer(patient.asking.read_all()).status, 200);
+  EXPECT_EQ(ask(first.port, "POST", "/v1/completions", request(5)).status, 200);
+
+  const One hasty = with({"--blocks", "1:3", "--drain-timeout", "0s"});
+  const std::string through = "X-Windlass-Chain: " + address(hasty) + "\r\n";
+  Connection cut(first.port);
+  cut.send("POST", "/v1/completions", request(kEndless, true), through);
+  ASSERT_TRUE(cut.read_until("data: "));
+  EXPECT_EQ(change(hasty, "2:3").status, 200);
+  EXPECT_THAT(cut.read_all(), HasSubstr("a later worker of the request's chain is lost"));
+  EXPECT_EQ(ask(first.port, "POST", "/v1/completions", request(5), through).status, 200);
 }
 
 // Given a folder whose weights are others by now, the change is refused with the reason and what is served goes on.
@@ -264,8 +300,9 @@ TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
   const std::string chain = "X-Windlass-Chain: " + address(last) + "\r\n";
   const std::string before = text_of(ask(one.port, "POST", "/v1/completions", request(10), chain));
   const auto answer_of_change = [&](int damaged) {
-    ChangeUnderWay under_way(one, 1000, "1:3", chain);
+    ChangeUnderWay under_way(one, last, one, "1:3");
     damage(damaged);
+    under_way.slowed.reset();
     EXPECT_THAT(under_way.running.read_all(), HasSubstr("data: [DONE]"));
     return testing::parse_answer(under_way.asking.read_all());
   };

@@ -17,12 +17,14 @@ using testing::eventually;
 using ::testing::HasSubstr;
 using testing::metric;
 using testing::Process;
+using testing::Slowed;
 
 // The model of worker_process.h has three blocks; each of three workers has one.
 class ChainOfWorkers : public testing::Worker {
  protected:
   void SetUp() override {
     Worker::SetUp();
+    allow_endless_requests();
     make_model();
     first_ = with_blocks("0:1", {});
     second_ = with_blocks("1:2", {});
@@ -44,6 +46,12 @@ class ChainOfWorkers : public testing::Worker {
     std::string prompt;
     for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
+  }
+  // The same as a stream that somebody has to end.
+  static json endless() {
+    json body = request();
+    body.update({{"max_tokens", kEndless}, {"stream", true}, {"ignore_eos", true}});
+    return body;
   }
   static double refusals(const One& one, const std::string& reason) {
     return metric_of(one, "windlass_worker_chain_refusals_total{model=\"tiny\",reason=\"" + reason + "\"}");
@@ -201,34 +209,30 @@ TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
 // Given a last worker with room for one sequence, a second request is refused while the first runs, gives back what it had
 // reserved before, and is served afterwards.
 TEST_F(ChainOfWorkers, RefusesForWantOfRoom) {
-  const One small = with_blocks("2:3", {"--max-context-tokens", "1600", "--kv-cache-tokens", "1800"});
-  json slow = request();
-  slow.update({{"max_tokens", 1000}, {"stream", true}, {"ignore_eos", true}});
-  Connection running(first_.port);
-  running.send("POST", "/v1/completions", slow.dump(), through({&second_, &small}));
-  ASSERT_TRUE(running.read_until("data: "));
+  const One small = with_blocks("2:3", {"--max-context-tokens", "60700", "--kv-cache-tokens", "60700"});
+  std::optional<Connection> running(first_.port);
+  running->send("POST", "/v1/completions", endless().dump(), through({&second_, &small}));
+  ASSERT_TRUE(running->read_until("data: "));
   const Answer refused = ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &small}));
   EXPECT_EQ(refused.status, 503) << refused.body;
   EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: full"));
   EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions{"), 1);
   EXPECT_EQ(refusals(small, "full"), 1);
-  EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
+  running.reset();
   expect_empty({&second_, &small});
   EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &small})).status, 200);
   json longer = request();
-  longer["max_tokens"] = 1500;
+  longer["max_tokens"] = 60'699;
   EXPECT_THAT(ask(first_.port, "POST", "/v1/completions", longer.dump(), through({&second_, &small})).body,
-              HasSubstr("this worker's --max-context-tokens allow 1600"));
+              HasSubstr("this worker's --max-context-tokens allow 60700"));
 }
 
 // Given a last worker that dies while it computes, the requests through it end with an error at once, those through another
 // last worker go on, and the others keep nothing. Given a first worker that dies, its sessions end elsewhere with their lease.
 TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
   One mortal = with_blocks("2:3", {});
-  json slow = request();
-  slow.update({{"max_tokens", 2000}, {"stream", true}, {"ignore_eos", true}});
   Connection lost(first_.port);
-  lost.send("POST", "/v1/completions", slow.dump(), through({&second_, &mortal}));
+  lost.send("POST", "/v1/completions", endless().dump(), through({&second_, &mortal}));
   json sound = request();
   sound.update({{"max_tokens", 400}, {"stream", true}, {"ignore_eos", true}});
   Connection well(first_.port);
@@ -245,7 +249,7 @@ TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
   EXPECT_EQ(metric_of(first_, "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"error\"}"), 1);
 
   Connection orphan(first_.port);
-  orphan.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  orphan.send("POST", "/v1/completions", endless().dump(), through({&second_, &third_}));
   ASSERT_TRUE(orphan.read_until("data: "));
   EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions{"), 1);
   first_.process->signal(SIGKILL);
@@ -257,10 +261,8 @@ TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
 // Given a last worker that stands still without an end, the request ends with an error once the silence is sure; when it goes
 // on, it keeps nothing of it and takes new ones.
 TEST_F(ChainOfWorkers, AFrozenWorkerIsLost) {
-  json slow = request();
-  slow.update({{"max_tokens", 3000}, {"stream", true}, {"ignore_eos", true}});
   Connection client(first_.port);
-  client.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  client.send("POST", "/v1/completions", endless().dump(), through({&second_, &third_}));
   ASSERT_TRUE(client.read_until("data: "));
   third_.process->signal(SIGSTOP);
   const auto began = testing::steady_clock::now();
@@ -275,13 +277,13 @@ TEST_F(ChainOfWorkers, AFrozenWorkerIsLost) {
 // Given a last worker that dies before anything of a whole answer is out: where a gateway named the chain, the connection
 // breaks and it may begin the request anew; where the first worker did, the client hears why, or the body breaks off.
 TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
-  json slow = request();
-  slow.update({{"max_tokens", 3000}, {"ignore_eos", true}});
+  json whole = endless();
+  whole["stream"] = false;
   for (const bool named : {true, false}) {
     One mortal = with_blocks("1:3", {});
     const One first = with_blocks("0:1", {"--next", address(mortal)});
     Connection client(first.port);
-    client.send("POST", "/v1/completions", slow.dump(), named ? through({&mortal}) : "");
+    client.send("POST", "/v1/completions", whole.dump(), named ? through({&mortal}) : "");
     ASSERT_TRUE(eventually([&] { return metric_of(mortal, "windlass_worker_iteration_seconds_count") > 3; }));
     mortal.process->signal(SIGKILL);
     const std::string& received = client.read_all();
@@ -299,20 +301,21 @@ TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
 // Given a first worker that is full itself, what was reserved for the request it refuses is given back.
 TEST_F(ChainOfWorkers, AFullFirstWorkerGivesBack) {
   const One first = with_blocks("0:1", {"--max-concurrent", "1"});
-  json slow = request();
-  slow.update({{"max_tokens", 1000}, {"stream", true}, {"ignore_eos", true}});
+  json quick = request();
+  quick["stream"] = true;
   std::vector<std::unique_ptr<Connection>> running;
   for (int i = 0; i < 3; ++i) {
     running.push_back(std::make_unique<Connection>(first.port));
-    running.back()->send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+    running.back()->send("POST", "/v1/completions", (i == 0 ? endless() : quick).dump(), through({&second_, &third_}));
     ASSERT_TRUE(eventually([&] { return metric_of(third_, "windlass_worker_chain_sessions{") == i + 1; }));
   }
   ASSERT_TRUE(running[0]->read_until("data: "));
-  const Answer refused = ask(first.port, "POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
+  const Answer refused = ask(first.port, "POST", "/v1/completions", quick.dump(), through({&second_, &third_}));
   EXPECT_EQ(refused.status, 503) << refused.body;
   EXPECT_THAT(refused.headers, HasSubstr("X-Windlass-Rejected: full"));
   EXPECT_TRUE(eventually([&] { return metric_of(third_, "windlass_worker_chain_sessions{") <= 3; }));
-  for (const auto& each : running) EXPECT_THAT(each->read_all(), HasSubstr("data: [DONE]"));
+  running.front().reset();
+  for (int i : {1, 2}) EXPECT_THAT(running[static_cast<std::size_t>(i)]->read_all(), HasSubstr("data: [DONE]"));
   expect_empty({&first, &second_, &third_});
 }
 
@@ -341,15 +344,18 @@ TEST_F(ChainOfWorkers, WrongCalls) {
 // Given a later worker that is asked to stop while a session is there, the session goes on to its end, new ones are refused,
 // and then it ends by itself.
 TEST_F(ChainOfWorkers, DrainsItsSessions) {
+  const One other = with_blocks("0:1", {});
   json slow = request();
-  slow.update({{"max_tokens", 300}, {"stream", true}, {"ignore_eos", true}});
-  Connection running(first_.port);
+  slow.update({{"max_tokens", 1000}, {"stream", true}, {"ignore_eos", true}});
+  std::optional<Slowed> slowed(*other.process);
+  Connection running(other.port);
   running.send("POST", "/v1/completions", slow.dump(), through({&second_, &third_}));
   ASSERT_TRUE(running.read_until("data: "));
   third_.process->signal(SIGTERM);
   ASSERT_TRUE(eventually([&] { return ask(third_.port, "GET", "/ready").status == 503; }));
   const Answer refused = ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_}));
   EXPECT_EQ(refused.status, 503) << refused.body;
+  slowed.reset();
   EXPECT_THAT(running.read_all(), HasSubstr("data: [DONE]"));
   EXPECT_EQ(third_.process->wait(), 0) << third_.process->log();
 }

@@ -119,6 +119,7 @@ std::string shared_memory_of(pid_t id) {
 class TensorParallelWorker : public testing::Worker {
  protected:
   std::unique_ptr<Process> start_ranks() {
+    allow_endless_requests();
     auto worker = start(in_two_ranks_);
     const auto others = children_of(worker->id());
     EXPECT_EQ(others.size(), 1U) << worker->log();
@@ -141,12 +142,12 @@ class TensorParallelWorker : public testing::Worker {
     for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
   }
-  // Streams that do not end soon, each with its first token.
+  // Streams that do not end by themselves, each with its first token.
   std::vector<std::unique_ptr<Connection>> load() const {
     std::vector<std::unique_ptr<Connection>> streams;
     for (int i = 0; i < 4; ++i) {
       streams.push_back(std::make_unique<Connection>(port_));
-      streams.back()->send("POST", kCompletions, completion(4000, true));
+      streams.back()->send("POST", kCompletions, completion(kEndless, true));
     }
     for (const auto& each : streams) EXPECT_TRUE(each->read_until("data: "));
     return streams;
@@ -196,6 +197,7 @@ class TensorParallelWorker : public testing::Worker {
     ASSERT_EQ(::kill(other_, SIGSTOP), 0);
     EXPECT_EQ(worker->wait(kSoon), 1) << worker->log();
     EXPECT_THAT(worker->log(), HasSubstr("rank 1 of 2 is lost: it has given no sign of life for 3 s"));
+    for (const auto& each : streams) EXPECT_THAT(each->read_all(), Not(HasSubstr("[DONE]")));
     expect_nothing_left();
   }
   // Given rank 0 killed under load, rank 1 and the memory are gone soon after.

@@ -1,13 +1,16 @@
 // Starts the real windlass-worker for a test and talks HTTP to it over plain sockets, so that a test sees bytes as they arrive.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <regex>
 #include <string>
@@ -91,6 +94,29 @@ class Process {
   std::filesystem::path log_;
   pid_t pid_ = -1;
   std::optional<int> status_;
+};
+
+// Slows a process down as long as this lives: it is stopped, but for a moment now and then, in which it gets a little further
+// and answers who asks whether it is still there. What goes through it then lasts as long as a test wants, however fast the
+// machine is. REQUIRES: the process outlives this.
+class Slowed {
+ public:
+  explicit Slowed(const Process& process)
+      : thread_([&process](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::condition_variable_any never;
+          std::unique_lock lock(mutex);
+          const auto rest = [&](int ms) { never.wait_for(lock, stop, std::chrono::milliseconds(ms), [] { return false; }); };
+          while (!stop.stop_requested()) {
+            process.signal(SIGSTOP);
+            rest(50);
+            process.signal(SIGCONT);
+            rest(2);
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
 };
 
 using windlass::free_port;
@@ -264,6 +290,9 @@ class Worker : public ::testing::Test {
     std::vector<std::string> arguments = {kProgram, "--model", model().string(), "--port", std::to_string(port),
                                           "--name", "tiny"};
     arguments.insert(arguments.end(), more.begin(), more.end());
+    if (context_ > kEndless && std::find(more.begin(), more.end(), "--kv-cache-tokens") == more.end()) {
+      arguments.insert(arguments.end(), {"--kv-cache-tokens", std::to_string(context_)});  // once, not for each place
+    }
     auto worker = std::make_unique<Process>(arguments, folder_ / ("worker-" + std::to_string(port) + ".log"));
     EXPECT_TRUE(eventually([&] { return ask(port, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
     return worker;
@@ -280,7 +309,7 @@ class Worker : public ::testing::Test {
   void make_model(const std::string& architecture = "llama") {
     Process init({kProgram, "model", "init", "--overwrite", "--architecture", architecture, "--layers", "3", "--hidden", "128",
                   "--heads", "4", "--kv-heads", architecture == "opt" ? "4" : "2", "--intermediate", "344", "--max-context",
-                  "4096", model().string()},
+                  std::to_string(context_), model().string()},
                  folder_ / "init.log");
     ASSERT_EQ(init.wait(), 0) << init.log();
   }
@@ -295,13 +324,18 @@ class Worker : public ::testing::Test {
   std::filesystem::path model() const { return folder_ / "model"; }
   std::string metrics_text() const { return ask(port_, "GET", "/metrics").body; }
   static std::string completion(int max_tokens, bool stream) {
-    return nlohmann::json{
-        {"model", "tiny"}, {"prompt", "the anchor"}, {"max_tokens", max_tokens}, {"temperature", 0}, {"stream", stream}}
+    return nlohmann::json{{"model", "tiny"},  {"prompt", "the anchor"}, {"max_tokens", max_tokens},
+                          {"temperature", 0}, {"stream", stream},       {"ignore_eos", true}}
         .dump();
   }
+  // A request for so many tokens ends when somebody ends it: no machine makes them while a test looks on. To be allowed before
+  // the model is made.
+  static constexpr int kEndless = 60'000;
+  void allow_endless_requests() { context_ = 65'536; }
 
   std::filesystem::path folder_;
   int port_ = 0;
+  int context_ = 4096;  // of the model, tokens
 };
 
 }  // namespace windlass::worker::testing

@@ -506,6 +506,42 @@ TEST(Apply, AWrongClockNeitherEndsADrainAtOnceNorHoldsItForever) {
   }
 }
 
+// Given: a draining worker that the gateways send nothing to, and that itself says that a request is still inside, then none.
+// Expected: it is ended only after it says so.
+TEST(Apply, ADrainingWorkerThatSaysItIsBusyIsNotEnded) {
+  ApplyWorld world;
+  world.plan.pools = {ApplyWorld::pool(2)};
+  world.run(2);
+  world.serve(0);
+  world.serve(1);
+  world.step();
+  world.plan.pools = {ApplyWorld::pool(1)};
+  world.step();
+  const int slot = (*world.pod(1))["metadata"]["annotations"].contains(kDrainingSince) ? 1 : 0;
+  int inside = 1;
+  const auto step = [&] {
+    ScrapeTargets targets;
+    targets.workers = world.observation.workers.at(world.service.metadata.uid);
+    for (const Worker& worker : targets.workers) {
+      targets.engines[worker.service_uid] = "VLLM";
+      const std::string url = "http://" + worker.address + "/metrics";
+      world.wire->unroute(url);
+      world.wire->route(url, [inside](const kube::HttpRequest&) {
+        const std::string page = "vllm:num_requests_running " + std::to_string(inside) + "\nvllm:num_requests_waiting 0\n";
+        return Result<kube::HttpResponse>(kube::HttpResponse{200, {}, page});
+      });
+    }
+    world.signals.scrape(targets, 5000 + world.now_s());
+    (void)world.step(5);
+    const auto pod = world.pod(slot);
+    return pod && !(*pod)["metadata"].contains("deletionTimestamp");
+  };
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(step()) << i;
+  inside = 0;
+  (void)step();
+  EXPECT_FALSE(step());
+}
+
 // Given: a worker that is still there long after its drainTimeout. Expected: one warning says so, with the GPUs it holds.
 TEST(Apply, AStuckDrainIsTold) {
   ApplyWorld world;
