@@ -323,7 +323,9 @@ TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
 // it says how much is missing. Given one that has nearly enough, which is let try, it goes on with them, too.
 TEST_F(ChangingBlocks, NoRoomForTheCache) {
   // 512 bytes of keys and values for each position and block: 205 MB a block, so that two more take 410 MB.
+  ::setenv("MALLOC_ARENA_MAX", "1", 1);  // else a thread that allocates for the first time may take 64 MB of addresses
   const One one = with({"--blocks", "0:1", "--kv-cache-tokens", "400000"});
+  ::unsetenv("MALLOC_ARENA_MAX");
   std::ifstream status("/proc/" + std::to_string(one.process->id()) + "/statm");
   std::uint64_t pages = 0;
   status >> pages;

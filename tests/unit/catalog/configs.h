@@ -22,6 +22,22 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
+// 2 layers, width 4, 2 heads of 2, 1 KV head, MLP 8, vocabulary 10, 16 bits, small enough for sums by hand: 328 weights are
+// multiplied with, 388 in all.
+inline ModelShape paper_shape() {
+  ModelShape shape;
+  shape.layers = 2;
+  shape.hidden = 4;
+  shape.heads = 2;
+  shape.kv_heads = 1;
+  shape.head_dim = 2;
+  shape.intermediate = 8;
+  shape.vocab = 10;
+  shape.max_context_tokens = 100;
+  shape.dtype = DType::kFloat16;
+  return shape;
+}
+
 inline constexpr const char* kLlama = R"({
   "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
   "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,

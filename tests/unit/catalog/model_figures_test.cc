@@ -15,24 +15,9 @@
 namespace windlass::planner {
 namespace {
 
-// 2 layers, width 4, 2 heads of 2, 1 KV head, MLP 8, vocabulary 10.
-ModelShape small() {
-  ModelShape shape;
-  shape.layers = 2;
-  shape.hidden = 4;
-  shape.heads = 2;
-  shape.kv_heads = 1;
-  shape.head_dim = 2;
-  shape.intermediate = 8;
-  shape.vocab = 10;
-  shape.max_context_tokens = 100;
-  shape.dtype = DType::kFloat16;
-  return shape;
-}
-
 // Given a shape small enough for paper, expect the sums done by hand.
 TEST(ModelFigures, FollowFromTheSizes) {
-  ModelShape shape = small();
+  ModelShape shape = testing::paper_shape();
   // a layer: Q and O 4x4 each, K and V 4x2 each, three MLP matrices 4x8: 16 + 16 + 8 + 8 + 96 = 144; two layers and 40 of the
   // output.
   EXPECT_EQ(matmul_parameter_count(shape), 2 * 144 + 40);
@@ -57,7 +42,7 @@ TEST(ModelFigures, FollowFromTheSizes) {
 // Given the same shape in GPT's style, expect two MLP matrices, a bias to every matrix of the blocks and to every norm, and a
 // position table.
 TEST(ModelFigures, FollowFromTheSizesInGptStyle) {
-  ModelShape shape = small();
+  ModelShape shape = testing::paper_shape();
   shape.gated_mlp = false;
   shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = shape.norm_bias = true;
   shape.position_rows = 7;
@@ -69,7 +54,7 @@ TEST(ModelFigures, FollowFromTheSizesInGptStyle) {
 // Given the same shape with 4 experts of width 3 in one of its layers, 2 a token, and a shared one of 5, expect what is stored,
 // what a token uses and what a batch reads.
 TEST(ModelFigures, FollowFromTheSizesWithExperts) {
-  ModelShape shape = small();
+  ModelShape shape = testing::paper_shape();
   shape.experts = MixtureOfExperts{4, 2, 3, 5, 1, true};
   // attention 2 x 48, the dense layer 96, router 4 x 4, experts 4 x 3 x 12, shared 3 x 20, output 40
   EXPECT_EQ(matmul_parameter_count(shape), 96 + 96 + 16 + 144 + 60 + 40);
@@ -85,7 +70,7 @@ TEST(ModelFigures, FollowFromTheSizesWithExperts) {
 // Given the same shape with latent attention, expect its five matrices, two norms more, and a cache of one vector and one
 // rotary key.
 TEST(ModelFigures, FollowFromTheSizesWithLatentAttention) {
-  ModelShape shape = small();
+  ModelShape shape = testing::paper_shape();
   shape.kv_heads = 2;
   shape.head_dim = 5;
   shape.latent_attention = LatentAttention{6, 7, 3, 2, 4};
@@ -110,7 +95,7 @@ TEST(ModelFigures, DistinctExpertsAreTheMeanOverAllChoices) {
       for (unsigned set = 0; set < (1U << experts); ++set) {
         if (std::popcount(set) == chosen) choices.push_back(set);
       }
-      ModelShape shape = small();
+      ModelShape shape = testing::paper_shape();
       shape.experts = MixtureOfExperts{experts, chosen, 3, 0, 2, false};
       std::vector<unsigned> unions = {0};
       for (int tokens = 0; tokens <= 3; ++tokens) {
@@ -126,7 +111,7 @@ TEST(ModelFigures, DistinctExpertsAreTheMeanOverAllChoices) {
       }
     }
   }
-  EXPECT_EQ(expected_distinct_experts(small(), 10), 0);
+  EXPECT_EQ(expected_distinct_experts(testing::paper_shape(), 10), 0);
 }
 
 ModelShape random_shape(Rng& rng) {
@@ -219,7 +204,7 @@ TEST(ModelFigures, CachesStopAtTheWindow) {
 
 // Given sizes at their limits, expect counts that do not overflow; beyond them, an error.
 TEST(ModelFigures, LimitsKeepCountsInRange) {
-  ModelShape shape = small();
+  ModelShape shape = testing::paper_shape();
   shape.layers = 10'000;
   shape.hidden = 10'000'000;
   shape.heads = shape.kv_heads = 10'000'000;
@@ -237,7 +222,7 @@ TEST(ModelFigures, LimitsKeepCountsInRange) {
 // Given parts that do not fit the whole, expect the field, what was found and what is allowed.
 TEST(ModelFigures, ValidateNamesTheField) {
   const auto message = [](const auto& change) {
-    ModelShape shape = small();
+    ModelShape shape = testing::paper_shape();
     change(shape);
     const Result<void> result = validate(shape);
     return result.ok() ? std::string() : result.error().message;

@@ -4,25 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "planner/catalog/model_shape.h"
+#include "tests/unit/catalog/configs.h"
 #include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
 namespace {
-
-// 2 layers, width 4, 2 heads of 2, 1 KV head, MLP 8, vocabulary 10, 16 bits: 328 weights are multiplied with, 388 in all.
-ModelShape paper_shape() {
-  ModelShape shape;
-  shape.layers = 2;
-  shape.hidden = 4;
-  shape.heads = 2;
-  shape.kv_heads = 1;
-  shape.head_dim = 2;
-  shape.intermediate = 8;
-  shape.vocab = 10;
-  shape.max_context_tokens = 100;
-  shape.dtype = DType::kFloat16;
-  return shape;
-}
 
 AcceleratorSpec paper_accelerator() {
   AcceleratorSpec spec;
@@ -47,7 +33,7 @@ Efficiency paper_efficiency() {
 // Given one GPU, expect: 656 FLOP a token at 500 FLOP/s; 656 bytes of weights at 80 B/s and 1 s a layer; 16 bytes of KV a token
 // and request; 9000 bytes less 776 of weights less 6400 of activations for the cache.
 TEST(LinearModel, OneGpuByHand) {
-  const LinearCoefficients c = linear_coefficients(paper_shape(), paper_accelerator(), 1, paper_efficiency());
+  const LinearCoefficients c = linear_coefficients(testing::paper_shape(), paper_accelerator(), 1, paper_efficiency());
   EXPECT_DOUBLE_EQ(c.k1, 656.0 / 500);
   EXPECT_DOUBLE_EQ(c.c1, 656.0 / 80 + 2);
   EXPECT_DOUBLE_EQ(c.k2, 16.0 / 80);
@@ -59,7 +45,7 @@ TEST(LinearModel, OneGpuByHand) {
 // Given two GPUs, expect compute and weights halved; four all-reduces of 8 bytes a token at 2 * 1/2 / 25 s a byte and of two
 // half-second steps each; the single KV head on both GPUs.
 TEST(LinearModel, TwoGpusByHand) {
-  const LinearCoefficients c = linear_coefficients(paper_shape(), paper_accelerator(), 2, paper_efficiency());
+  const LinearCoefficients c = linear_coefficients(testing::paper_shape(), paper_accelerator(), 2, paper_efficiency());
   EXPECT_DOUBLE_EQ(c.k1, 656.0 / 1000 + 4 * 8 * 0.04);
   EXPECT_DOUBLE_EQ(c.c3, 656.0 / 160 + 2 + 4 * 2 * 0.5);
   EXPECT_DOUBLE_EQ(c.k2, 32.0 / 160);

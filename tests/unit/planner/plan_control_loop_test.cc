@@ -9,7 +9,7 @@
 
 #include "planner/policy/make_plan.h"
 #include "planner/policy/tuning.h"
-#include "tests/unit/planner/fixtures.h"
+#include "tests/unit/planner/one_service.h"
 
 namespace windlass::planner {
 namespace {
@@ -20,33 +20,13 @@ using testing::chat_service;
 using testing::h100;
 using testing::has_reason;
 using ::testing::HasSubstr;
+using testing::kNow;
 using testing::l4;
 using testing::observe;
+using testing::one;
 using testing::ready_worker;
+using testing::running_service;
 using testing::with_gpus;
-
-constexpr double kNow = 10'000;
-
-Snapshot one(Service service, int gpus = 64) {
-  Snapshot snapshot;
-  snapshot.now_s = kNow;
-  snapshot.accelerators = {with_gpus(h100(), gpus)};
-  snapshot.services = {std::move(service)};
-  return snapshot;
-}
-
-// A service that has run `workers` workers for an hour and has needed so many, with signals that say so; a start takes 1 s.
-Service running_service(int workers, double arrivals_per_s) {
-  Service service = chat_service();
-  service.last_desired = workers;
-  for (int slot = 0; slot < workers; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
-  service.memory.history_since_s = kNow - 3600;
-  service.memory.recommendations = {Recommendation{kNow - 3600, workers}};
-  service.memory.desired = workers;
-  service.starts = StartTimes{1, 10};
-  observe(service, kNow, arrivals_per_s);
-  return service;
-}
 
 // As before, but the last window needed one worker only: nothing but the other rules holds the rest.
 Service shrinking_service(int workers, double arrivals_per_s) {

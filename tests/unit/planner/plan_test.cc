@@ -8,7 +8,7 @@
 #include "planner/policy/configuration.h"
 #include "planner/policy/make_plan.h"
 #include "planner/policy/tuning.h"
-#include "tests/unit/planner/fixtures.h"
+#include "tests/unit/planner/one_service.h"
 
 namespace windlass::planner {
 namespace {
@@ -19,34 +19,13 @@ using testing::chat_service;
 using testing::h100;
 using testing::has_reason;
 using ::testing::HasSubstr;
+using testing::kNow;
 using testing::l4;
 using testing::observe;
+using testing::one;
 using testing::ready_worker;
+using testing::running_service;
 using testing::with_gpus;
-
-constexpr double kNow = 10'000;
-
-Snapshot one(Service service, int gpus = 64) {
-  Snapshot snapshot;
-  snapshot.now_s = kNow;
-  snapshot.accelerators = {with_gpus(h100(), gpus)};
-  snapshot.services = {std::move(service)};
-  return snapshot;
-}
-
-// A service that has run `workers` workers for an hour, with signals that say so. They start within a second: no queue builds
-// up while one starts.
-Service running_service(int workers, double arrivals_per_s, double queued = 0) {
-  Service service = chat_service();
-  service.last_desired = workers;
-  for (int slot = 0; slot < workers; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
-  service.memory.history_since_s = kNow - 3600;
-  service.memory.recommendations = {Recommendation{kNow - 3600, workers}};
-  service.memory.desired = workers;
-  service.starts = StartTimes{1, 10};
-  observe(service, kNow, arrivals_per_s, queued);
-  return service;
-}
 
 // What one worker among many of the chat service can serve at the utilisation that the sizing allows.
 double one_workers_rate() {

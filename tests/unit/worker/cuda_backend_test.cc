@@ -15,6 +15,7 @@
 #include "tests/unit/worker/cuda_devices.h"
 #include "tests/unit/worker/cuda_models.h"
 #include "tests/unit/worker/cuda_summaries.h"
+#include "tests/unit/worker/cut_sequences.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "tests/unit/worker/golden_parity.h"
 #include "tests/unit/worker/random_model.h"
@@ -98,51 +99,16 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
     if (bf16()) weights = rounded(std::move(weights));
     CudaBackendOptions options;
     options.kv_blocks = 20;
-    options.max_batch_tokens = 96;
-    options.max_logit_rows = 4;
+    options.max_batch_tokens = testing::CutSequences::kMostTokens;
+    options.max_logit_rows = testing::CutSequences::kMostRows;
     options.max_context_tokens = config.max_context_tokens;
     auto backend = make(config, weights, options);
     ASSERT_TRUE(backend.ok()) << backend.error().message;
 
-    struct Sequence {
-      std::vector<std::int32_t> tokens;
-      std::vector<testing::Row> expected;
-      std::vector<std::int32_t> blocks;
-      std::int64_t done = 0;
-    };
-    std::vector<std::int32_t> blocks(20);
-    std::iota(blocks.begin(), blocks.end(), 0);
-    for (std::size_t i = blocks.size() - 1; i > 0; --i)
-      std::swap(blocks[i], blocks[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
-    std::vector<Sequence> sequences(3);
-    for (Sequence& sequence : sequences) {
-      sequence.tokens = random_tokens(rng, config, rng.integer(1, 60));
-      sequence.expected = testing::reference_logits(config, weights, sequence.tokens);
-      for (std::int64_t n = blocks_for(static_cast<std::int64_t>(sequence.tokens.size())); n > 0; --n) {
-        sequence.blocks.push_back(blocks.back());
-        blocks.pop_back();
-      }
-    }
-    for (bool left = true; left;) {
-      left = false;
-      const bool decodes = rng.uniform() < 0.5;  // single tokens alone, as graphs have them
-      std::vector<SequenceChunk> chunks;
-      std::vector<const testing::Row*> expected;
-      for (Sequence& sequence : sequences) {
-        const std::int64_t pending = static_cast<std::int64_t>(sequence.tokens.size()) - sequence.done;
-        if (pending == 0) continue;
-        left = true;
-        if (rng.uniform() < 0.3) continue;  // sits this one out
-        const std::int64_t count = decodes ? 1 : rng.integer(1, std::min<std::int64_t>(pending, 40));
-        const bool wants = rng.uniform() < 0.8;
-        chunks.push_back(
-            {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(count)),
-             sequence.done, sequence.blocks, wants});
-        sequence.done += count;
-        if (wants) expected.push_back(&sequence.expected[static_cast<std::size_t>(sequence.done - 1)]);
-      }
-      if (chunks.empty()) continue;
-      const auto logits = (*backend)->forward(chunks);
+    testing::CutSequences sequences(rng, config, weights, options.kv_blocks, 60);
+    for (testing::CutSequences::Batch batch; sequences.next(batch);) {
+      const auto& expected = batch.expected;
+      const auto logits = (*backend)->forward(batch.chunks);
       ASSERT_TRUE(logits.ok()) << logits.error().message;
       ASSERT_EQ(logits->size(), expected.size() * static_cast<std::size_t>(config.vocab_size));
       for (std::size_t row = 0; row < expected.size(); ++row) {
@@ -185,15 +151,7 @@ TEST_P(CudaBackend, ChunksReadWhatTheirBatchWrites) {
 TEST_P(CudaBackend, LongContexts) {
   Rng rng(6, "cuda long");
   for (const std::int64_t window : {0, 133}) {
-    ModelConfig config;
-    config.windows = {window};
-    config.kv_heads = 1;
-    config.heads = 4;
-    config.head_dim = 8;
-    config.hidden_size = 16;
-    config.layers = 1;
-    config.intermediate_size = 16;
-    config.vocab_size = 20;
+    const ModelConfig config = testing::one_layer(window);
     const ModelWeights weights = rounded(random_weights(config, 9));
     const auto tokens = random_tokens(rng, config, 300);
     CudaBackendOptions options;
@@ -506,44 +464,29 @@ TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
     const ModelConfig config = random_config(rng, precision());
     const ModelWeights weights = rounded(random_weights(config, seed));
     CudaBackendOptions options;
-    options.kv_blocks = 6;
+    options.kv_blocks = testing::MovedPrompt::kBlocks;
     options.max_batch_tokens = 64;
     options.max_context_tokens = 64;
     CpuBackendOptions cpu_options;
-    cpu_options.kv_blocks = 6;
+    cpu_options.kv_blocks = testing::MovedPrompt::kBlocks;
     cpu_options.max_context_tokens = 64;
     auto from = make(config, weights, options);
     auto to = make(config, weights, options);
     auto cpu = make_cpu_backend(config, weights, cpu_options);
     ASSERT_TRUE(from.ok() && to.ok() && cpu.ok());
-    const auto tokens = random_tokens(rng, config, 41);
-    const std::vector<std::int32_t> here{5, 0, 3}, there{1, 2, 4};
-    const SequenceChunk prompt{std::span(tokens).first(40), 0, here, false};
-    std::int64_t layers = 0;
-    const KvShape shape = (*from)->kv_shape();
-    const auto move = [&](std::int64_t layer) {
-      EXPECT_EQ(layer, layers++);
-      std::vector<float> values(static_cast<std::size_t>(40 * shape.values));
-      // On a thread of its own, as transfers are.
-      std::thread transfer([&] {
-        (*from)->read_kv({layer, 0, 40}, here, values.data());
-        // In two ranges, the second first.
-        (*to)->write_kv({layer, 17, 23}, there, values.data() + 17 * shape.values);
-        (*to)->write_kv({layer, 0, 17}, there, values.data());
+    const testing::MovedPrompt prompt(rng, config);
+    const std::int64_t layers = prompt.compute(**from, [&](std::int64_t layer, std::vector<float>& values) {
+      std::thread transfer([&] {  // of its own, as transfers have
+        prompt.read(**from, layer, values);
+        prompt.write(**to, layer, values);
       });
       transfer.join();
-      (*cpu)->write_kv({layer, 0, 40}, there, values.data());
-    };
-    ASSERT_TRUE((*from)->forward(std::span(&prompt, 1), move).ok());
+      prompt.write(**cpu, layer, values);
+    });
     EXPECT_EQ(layers, config.layers);
-    const SequenceChunk last_here{std::span(tokens).last(1), 40, here, true};
-    const SequenceChunk last_there{std::span(tokens).last(1), 40, there, true};
-    const auto expected = (*from)->forward(std::span(&last_here, 1));
-    const auto found = (*to)->forward(std::span(&last_there, 1));
-    const auto near = (*cpu)->forward(std::span(&last_there, 1));
-    ASSERT_TRUE(expected.ok() && found.ok() && near.ok());
-    EXPECT_TRUE(std::equal(found->begin(), found->end(), expected->begin(), expected->end())) << "seed " << seed;
-    expect_logits(*near, *expected);
+    const std::vector<float> expected = prompt.last(**from, true);
+    EXPECT_EQ(prompt.last(**to, false), expected) << "seed " << seed;
+    expect_logits(prompt.last(**cpu, false), expected);
   }
 }
 

@@ -1,0 +1,83 @@
+// The real gateway before real workers, and as many clients at once as there are requests; each answer is held against what one
+// worker alone gives.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/gateway/harness.h"
+#include "tests/process/worker/worker_process.h"
+
+namespace windlass::gateway::testing {
+
+class RealWorkers : public worker::testing::Worker {
+ protected:
+  static constexpr const char* kCompletions = "/v1/completions";
+
+  // Of several lengths, some longer than an iteration takes.
+  static nlohmann::json request_of(int i, int tokens) {
+    std::string prompt;
+    for (int word = 0; word < 4 + 12 * (i % 5); ++word) prompt += "anchor " + std::to_string(i * 7 + word) + " ";
+    return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", tokens + i % 4}, {"temperature", 0}};
+  }
+
+  // Makes the model, and has one worker answer the requests.
+  void expect_answers_to(std::vector<std::string> requests) {
+    requests_ = std::move(requests);
+    make_model();
+    const One alone = start_one({});
+    for (const std::string& each : requests_) {
+      expected_.push_back(text_of(worker::testing::ask(alone.port, "POST", kCompletions, each).body));
+    }
+  }
+  void start_gateway(std::vector<dispatch::Chain> chains) {
+    controller_.set_table(table(1, std::move(chains)));
+    gateway_ = std::make_unique<GatewayProcess>(std::vector<std::string>{controller_.url()});
+    ASSERT_TRUE(gateway_->obeys({1, 1}));
+  }
+
+  // All requests at once, through the gateway; `meanwhile` when all are on their way.
+  void ask_all(const std::function<void()>& meanwhile) {
+    std::vector<std::future<std::optional<Message>>> answers;
+    for (const std::string& each : requests_) {
+      answers.push_back(std::async(std::launch::async, [&] { return ask(gateway_->port(), post(kCompletions, each)); }));
+    }
+    meanwhile();
+    int different = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const auto answer = answers[i].get();
+      ASSERT_TRUE(answer) << i;
+      EXPECT_EQ(answer->status(), 200) << i << ": " << answer->body;
+      different += text_of(answer->body) == expected_[i] ? 0 : 1;
+    }
+    EXPECT_LE(different, 1) << "sums round differently in other company, so that a near tie may go another way";
+  }
+  // -1 where the worker does not answer.
+  [[nodiscard]] double metric_at(std::size_t worker, const std::string& series) const {
+    return metric_of(workers_[worker], series);
+  }
+
+  std::vector<One> workers_;
+  FakeController controller_;
+  std::unique_ptr<GatewayProcess> gateway_;
+
+ private:
+  static std::string text_of(const std::string& body) {
+    const nlohmann::json whole = nlohmann::json::parse(body, nullptr, false);
+    if (whole.is_discarded()) return worker::testing::parse_stream(body).text;
+    return whole.contains("choices") ? whole["choices"][0]["text"].get<std::string>() : body;
+  }
+
+  std::vector<std::string> requests_;
+  std::vector<std::string> expected_;  // texts
+};
+
+}  // namespace windlass::gateway::testing

@@ -1,0 +1,142 @@
+// Sequences that go through a backend of any kind in random chunks, batched with each other and laid out in shuffled blocks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "tests/unit/worker/random_model.h"
+#include "tests/unit/worker/reference_model.h"
+#include "worker/backend/backend.h"
+
+namespace windlass::worker::testing {
+
+class CutSequences {
+ public:
+  static constexpr std::int64_t kMostTokens = 96;  // of a batch
+  static constexpr std::int64_t kMostRows = 4;
+
+  // The logits that are wanted are expected to be the reference's on the whole sequence.
+  struct Batch {
+    std::vector<SequenceChunk> chunks;
+    std::vector<const Row*> expected;
+  };
+
+  // kv_blocks: of the cache. most_tokens: of a sequence at most.
+  CutSequences(Rng& rng, const ModelConfig& config, const ModelWeights& weights, std::int64_t kv_blocks,
+               std::int64_t most_tokens)
+      : rng_(rng), sequences_(3) {
+    std::vector<std::int32_t> blocks(static_cast<std::size_t>(kv_blocks));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    for (std::size_t i = blocks.size() - 1; i > 0; --i)
+      std::swap(blocks[i], blocks[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
+    for (Sequence& sequence : sequences_) {
+      sequence.tokens = random_tokens(rng, config, rng.integer(1, most_tokens));
+      sequence.expected = reference_logits(config, weights, sequence.tokens);
+      for (std::int64_t n = blocks_for(static_cast<std::int64_t>(sequence.tokens.size())); n > 0; --n) {
+        sequence.blocks.push_back(blocks.back());
+        blocks.pop_back();
+      }
+    }
+  }
+
+  // False when everything has been computed. A batch has something to compute.
+  bool next(Batch& batch) {
+    batch = {};
+    while (batch.chunks.empty()) {
+      if (std::all_of(sequences_.begin(), sequences_.end(), [](const Sequence& each) { return each.left() == 0; }))
+        return false;
+      const bool decodes = rng_.uniform() < 0.3;  // single tokens alone, as graphs have them
+      for (Sequence& sequence : sequences_) {
+        if (sequence.left() == 0 || rng_.uniform() < 0.3) continue;  // sits this one out
+        const bool one = decodes || rng_.uniform() < 0.3;
+        const std::int64_t count = one ? 1 : rng_.integer(1, std::min(sequence.left(), kMostTokens / 3));
+        const bool wants = rng_.uniform() < 0.8;
+        batch.chunks.push_back(
+            {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(count)),
+             sequence.done, sequence.blocks, wants});
+        sequence.done += count;
+        if (wants) batch.expected.push_back(&sequence.expected[static_cast<std::size_t>(sequence.done - 1)]);
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Sequence {
+    [[nodiscard]] std::int64_t left() const { return static_cast<std::int64_t>(tokens.size()) - done; }
+    std::vector<std::int32_t> tokens;
+    std::vector<Row> expected;  // after each token
+    std::vector<std::int32_t> blocks;
+    std::int64_t done = 0;
+  };
+
+  Rng& rng_;
+  std::vector<Sequence> sequences_;
+};
+
+// One layer, so that what is seen is attention over a long context.
+inline ModelConfig one_layer(std::int64_t window) {
+  ModelConfig config;
+  config.windows = {window};
+  config.kv_heads = 1;
+  config.heads = 4;
+  config.head_dim = 8;
+  config.hidden_size = 16;
+  config.layers = 1;
+  config.intermediate_size = 16;
+  config.vocab_size = 20;
+  return config;
+}
+
+// A prompt's keys and values go from one backend's cache into other blocks of other backends, layer by layer as the callback
+// tells of them; then each goes on with the last token.
+class MovedPrompt {
+ public:
+  static constexpr std::int64_t kBlocks = 6;  // that a cache has
+
+  MovedPrompt(Rng& rng, const ModelConfig& config) : tokens_(random_tokens(rng, config, kPrompt + 1)) {}
+
+  // move: (layer, values of the prompt's positions), after they were read out of `from`. Returns how many layers there were.
+  template <class Move>
+  [[nodiscard]] std::int64_t compute(Backend& from, const Move& move) const {
+    const SequenceChunk prompt{std::span(tokens_).first(kPrompt), 0, here_, false};
+    std::int64_t layers = 0;
+    const auto moved = [&](std::int64_t layer) {
+      EXPECT_EQ(layer, layers++);
+      std::vector<float> values(static_cast<std::size_t>(kPrompt * from.kv_shape().values));
+      move(layer, values);
+    };
+    EXPECT_TRUE(from.forward(std::span(&prompt, 1), moved).ok());
+    return layers;
+  }
+  void read(Backend& from, std::int64_t layer, std::vector<float>& values) const {
+    from.read_kv({layer, 0, kPrompt}, here_, values.data());
+  }
+  // In two ranges, the second first.
+  void write(Backend& to, std::int64_t layer, const std::vector<float>& values) const {
+    to.write_kv({layer, 17, kPrompt - 17}, there_, values.data() + 17 * to.kv_shape().values);
+    to.write_kv({layer, 0, 17}, there_, values.data());
+  }
+  // The last token's logits where the prompt was computed, or was written.
+  [[nodiscard]] std::vector<float> last(Backend& backend, bool computed) const {
+    const SequenceChunk chunk{std::span(tokens_).last(1), kPrompt, computed ? here_ : there_, true};
+    const auto logits = backend.forward(std::span(&chunk, 1));
+    EXPECT_TRUE(logits.ok());
+    return logits.ok() ? std::vector<float>(logits->begin(), logits->end()) : std::vector<float>();
+  }
+
+ private:
+  static constexpr std::int64_t kPrompt = 40;
+
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> here_{5, 0, 3}, there_{1, 2, 4};
+};
+
+}  // namespace windlass::worker::testing
