@@ -485,6 +485,15 @@ struct Template::Impl {
   Body body;
 };
 
+namespace {
+
+Error as_value(const std::string& name, const TemplateError& error) {
+  const std::string line = error.line > 0 ? fmt::format("line {}: ", error.line) : "";
+  return {ErrorCode::kInvalidArgument, fmt::format("{}: {}{}", name, line, error.message)};
+}
+
+}  // namespace
+
 Template::Template(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Template::Template(Template&&) noexcept = default;
 Template& Template::operator=(Template&&) noexcept = default;
@@ -502,20 +511,20 @@ Result<Template> Template::parse(std::string_view source, const std::string& nam
     impl->body = parse_source(source);
     return Template(std::move(impl));
   } catch (const TemplateError& error) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: line {}: {}", name, error.line, error.message)};
+    return as_value(name, error);
   }
 }
 
-Result<Text> Template::render(const std::vector<std::pair<std::string, Value>>& variables, std::int64_t unix_s) const {
+Result<Text> Template::render(const std::function<Variables()>& variables, std::int64_t unix_s) const {
   try {
     begin_work();
     const auto scope = std::make_shared<Scope>();
-    scope->names = variables;
+    scope->names = variables();
     Text out;
     static_cast<void>(Evaluator(unix_s).run(impl_->body, scope, out));
     return out;
   } catch (const TemplateError& error) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: line {}: {}", impl_->name, error.line, error.message)};
+    return as_value(impl_->name, error);
   }
 }
 

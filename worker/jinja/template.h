@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@
 
 namespace windlass::jinja {
 
+// What a template sees, by name; the first of a name is the one that is found.
+using Variables = std::vector<std::pair<std::string, Value>>;
+
 class Template {
  public:
   // Errors (kInvalidArgument) name `name`, the line, what was found and what is allowed.
@@ -30,9 +34,10 @@ class Template {
   Template& operator=(Template&&) noexcept;
   ~Template();
 
-  // unix_s: now, for templates that ask for the date. Errors (kInvalidArgument): the template refuses its input
-  // (raise_exception), or does what cannot be done.
-  [[nodiscard]] Result<Text> render(const std::vector<std::pair<std::string, Value>>& variables, std::int64_t unix_s) const;
+  // `variables` makes them within what the rendering may take: strangers say what they are. unix_s: now, for templates that ask
+  // for the date. Errors (kInvalidArgument): the template refuses its input (raise_exception), it does what cannot be done, or
+  // either takes more than it may.
+  [[nodiscard]] Result<Text> render(const std::function<Variables()>& variables, std::int64_t unix_s) const;
 
  private:
   struct Impl;

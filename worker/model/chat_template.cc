@@ -42,8 +42,8 @@ Result<std::string> template_of(const ordered_json& config, const std::string& f
 }
 
 // The fields whose name ends in _token: a text, or an object with it as content.
-TemplateVariables special_tokens_of(const ordered_json& config) {
-  TemplateVariables tokens;
+jinja::Variables special_tokens_of(const ordered_json& config) {
+  jinja::Variables tokens;
   for (const auto& [name, value] : config.items()) {
     if (!name.ends_with("_token")) continue;
     const ordered_json text = value.is_object() ? value.value("content", ordered_json()) : value;
@@ -62,7 +62,7 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, jinja::Template source, s
 }
 
 Result<ChatTemplate> ChatTemplate::parse(const Tokenizer& tokenizer, std::string_view source, const std::string& name,
-                                         TemplateVariables special_tokens) {
+                                         jinja::Variables special_tokens) {
   WINDLASS_ASSIGN_OR_RETURN(jinja::Template parsed, jinja::Template::parse(source, name));
   ChatTemplate chat(tokenizer, std::move(parsed), name);
   chat.special_tokens_ = std::move(special_tokens);
@@ -105,19 +105,22 @@ Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::f
   return parse(tokenizer, in_config, config_path.string() + ": 'chat_template'", special_tokens_of(config));
 }
 
-Result<std::vector<std::int32_t>> ChatTemplate::render(const std::vector<ChatMessage>& messages, const TemplateVariables& more,
+Result<std::vector<std::int32_t>> ChatTemplate::render(const std::vector<ChatMessage>& messages, const ordered_json& more,
                                                        std::int64_t unix_s) const {
-  jinja::List list;
-  for (const ChatMessage& message : messages) {
-    jinja::Dict dict;
-    dict.set(jinja::Text::of_template("role"), jinja::Text::of_template(message.role));
-    dict.set(jinja::Text::of_template("content"), jinja::Text::of_input(message.content));
-    list.items.emplace_back(std::move(dict));
-  }
-  TemplateVariables variables = {
-      {"messages", std::move(list)}, {"add_generation_prompt", true}, {"tools", jinja::None{}}, {"documents", jinja::None{}}};
-  variables.insert(variables.end(), special_tokens_.begin(), special_tokens_.end());
-  variables.insert(variables.end(), more.begin(), more.end());  // the first of a name is the one that is found
+  const auto variables = [&] {
+    jinja::List list;
+    for (const ChatMessage& message : messages) {
+      jinja::Dict dict;
+      dict.set(jinja::Text::of_template("role"), jinja::Text::of_template(message.role));
+      dict.set(jinja::Text::of_template("content"), jinja::Text::of_input(message.content));
+      list.items.emplace_back(std::move(dict));
+    }
+    jinja::Variables made = {
+        {"messages", std::move(list)}, {"add_generation_prompt", true}, {"tools", jinja::None{}}, {"documents", jinja::None{}}};
+    made.insert(made.end(), special_tokens_.begin(), special_tokens_.end());
+    for (const auto& [name, value] : more.items()) made.emplace_back(name, jinja::Value::of_input(value));
+    return made;
+  };
   WINDLASS_ASSIGN_OR_RETURN(const jinja::Text text, template_.render(variables, unix_s));
   std::vector<std::int32_t> ids = prefix_;
   const auto rest = tokenizer_.encode(text.bytes(), [&](std::size_t at) { return text.from_input(at); });

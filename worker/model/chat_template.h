@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "planner/base/result.h"
 #include "worker/jinja/template.h"
 #include "worker/model/tokenizer.h"
@@ -26,25 +28,22 @@ struct ChatMessage {
   std::string content;
 };
 
-// What a template may see besides the messages: bos_token and the like, as text.
-using TemplateVariables = std::vector<std::pair<std::string, jinja::Value>>;
-
 class ChatTemplate {
  public:
   // Of a model folder, or the template in `file` where it is not empty. Errors name the file, the line, found and allowed.
   // REQUIRES, for this and all below: the tokenizer outlives the template.
   [[nodiscard]] static Result<ChatTemplate> load(const Tokenizer& tokenizer, const std::filesystem::path& folder,
                                                  const std::string& file);
-  // `name`: of the file, for messages. `special_tokens`: bos_token, eos_token, ...
+  // `name`: of the file, for messages. `special_tokens`: bos_token and the like, as text.
   [[nodiscard]] static Result<ChatTemplate> parse(const Tokenizer& tokenizer, std::string_view source, const std::string& name,
-                                                  TemplateVariables special_tokens);
+                                                  jinja::Variables special_tokens);
   // The one that the special tokens speak for.
   [[nodiscard]] static ChatTemplate of_tokens(const Tokenizer& tokenizer);
 
-  // The prompt, closed by the opening of the assistant's turn. `more`: variables of this request; they do not hide the
-  // template's own. unix_s: now. Error: kInvalidArgument, the template refuses these messages.
+  // The prompt, closed by the opening of the assistant's turn. `more`: variables of this request, an object or null; they do
+  // not hide the template's own. unix_s: now. Error: kInvalidArgument, the template refuses these messages or variables.
   [[nodiscard]] Result<std::vector<std::int32_t>> render(const std::vector<ChatMessage>& messages,
-                                                         const TemplateVariables& more, std::int64_t unix_s) const;
+                                                         const nlohmann::ordered_json& more, std::int64_t unix_s) const;
 
   // Where it comes from: a file's name, or "Llama 3", "ChatML", "plain lines".
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -57,7 +56,7 @@ class ChatTemplate {
   const Tokenizer& tokenizer_;
   jinja::Template template_;
   std::string name_;
-  TemplateVariables special_tokens_;
+  jinja::Variables special_tokens_;
   std::vector<std::int32_t> prefix_;  // before what the template says; models' own say it themselves
   std::vector<std::int32_t> stop_tokens_;
 };

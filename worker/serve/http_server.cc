@@ -203,15 +203,18 @@ void HttpServer::Impl::handle(const http_request& request) {
 }
 
 void HttpServer::Impl::guarded(const http_request& request, const Token& token, const std::function<void()>& answer) {
+  std::string why = "something that is no std::exception";
   try {
-    answer();
+    return answer();
   } catch (const std::exception& e) {
-    spdlog::warn("request failed: {}", e.what());
-    try {
-      refuse(request, {500, "the request could not be read or answered", "server_error"}, token);
-    } catch (const std::exception&) {
-      // Already answered, or nobody is there any more.
-    }
+    why = e.what();
+  } catch (...) {  // whoever throws it: one request ends, not the worker
+  }
+  spdlog::warn("request failed: {}", why);
+  try {
+    refuse(request, {500, "the request could not be read or answered", "server_error"}, token);
+  } catch (const std::exception&) {
+    // Already answered, or nobody is there any more.
   }
 }
 

@@ -195,7 +195,7 @@ std::vector<ChatMessage> messages_of(const json& body) {
 // Messages through the model's template, which sees chat_template_kwargs as variables (vLLM's field for enable_thinking and
 // such), with keys in the order in which the text has them.
 std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, const ApiModel& model) {
-  TemplateVariables variables;
+  ordered_json variables;
   if (has(body, "chat_template_kwargs")) {
     const json& given = body.at("chat_template_kwargs");
     if (!given.is_object() || given.size() > kMaxTemplateVariables) {
@@ -203,9 +203,7 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
              fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
     }
     const auto ordered = parse_json<OrderedInput>(text);  // once more: json sorts
-    for (const auto& [name, value] : ordered->at("chat_template_kwargs").items()) {
-      variables.emplace_back(name, jinja::Value::of_input(value));
-    }
+    variables = ordered->at("chat_template_kwargs");
   }
   auto ids = model.chat.render(messages_of(body), variables, model.unix_s);
   if (!ids.ok()) throw ApiError{400, ids.error().message, "invalid_request_error", "messages", ""};

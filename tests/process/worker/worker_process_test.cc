@@ -377,6 +377,15 @@ TEST_F(Worker, AnswersBadRequests) {
   EXPECT_EQ(ask(port_, "POST", "/metrics", "x").status, 405);
   EXPECT_EQ(ask(port_, "POST", "/v1/completions", std::string(5U << 20U, ' ')).status, 413);
   EXPECT_EQ(ask(port_, "GET", "/health", "", "X-Large: " + std::string(40000, 'x') + "\r\n").status, 431);
+  std::string many = "[1";
+  for (int i = 0; i < 1'000'000; ++i) many += ",1";
+  const std::string chat =
+      R"({"model":"tiny","messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":)" + many + "]}}";
+  for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+    answer = ask(port_, "POST", path, chat);
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_THAT(error_of(answer)["message"].get<std::string>(), HasSubstr("more than 1000000 values")) << path;
+  }
   // And it still answers.
   EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(2, false)).status, 200);
 }

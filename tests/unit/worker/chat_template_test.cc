@@ -22,7 +22,7 @@ Tokenizer tiny_tokenizer() {
 }
 
 std::vector<std::int32_t> ids_of(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
-                                 const TemplateVariables& more = {}) {
+                                 const nlohmann::ordered_json& more = nullptr) {
   auto ids = chat.render(messages, more, 0);
   if (!ids.ok()) ADD_FAILURE() << ids.error().message;
   return ids.ok() ? *ids : std::vector<std::int32_t>();
@@ -83,12 +83,27 @@ TEST(ChatTemplate, WhereItIsFound) {
   const auto text = [&](const std::filesystem::path& folder, const std::string& file) {
     const auto chat = ChatTemplate::load(tokenizer, folder, file);
     if (!chat.ok()) return chat.error().message;
-    return tokenizer.decode(ids_of(*chat, {{"user", "hi"}}, {{"x", jinja::Text::of_input("X")}, {"messages", jinja::None{}}}));
+    return tokenizer.decode(ids_of(*chat, {{"user", "hi"}}, {{"x", "X"}, {"messages", nullptr}}));
   };
   EXPECT_EQ(text(only.path(), ""), "listed");
   EXPECT_EQ(text(both.path(), ""), "own");
   EXPECT_EQ(text(both.path(), (both.path() / "other").string()), "X1");
   EXPECT_THAT(text(both.path(), "/nowhere/t"), HasSubstr("--chat-template: /nowhere/t"));
+}
+
+// Given requests that take more than a rendering may, they are refused; what they took is not missing to the next ones.
+TEST(ChatTemplate, EachRequestHasStepsOfItsOwn) {
+  const Tokenizer tokenizer = tiny_tokenizer();
+  const auto chat = ChatTemplate::parse(
+      tokenizer, "{% for i in x %}{% for j in x %}{% if i == j %}{% endif %}{% endfor %}{% endfor %}fine", "t", {});
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  const json many = {{"x", std::vector<int>(3000, 1)}};
+  for (int round = 0; round < 3; ++round) {
+    const auto refused = chat->render({{"user", "hi"}}, many, 0);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message, HasSubstr("steps"));
+    EXPECT_EQ(tokenizer.decode(ids_of(*chat, {{"user", "hi"}}, {{"x", {1, 2}}})), "fine");
+  }
 }
 
 // Given damaged files and templates that refuse; the error names the file, the line and what is allowed.

@@ -15,9 +15,13 @@ using ::testing::HasSubstr;
 Result<Text> render(const std::string& source, const ordered_json& variables = ordered_json::object()) {
   auto parsed = Template::parse(source, "t.jinja");
   if (!parsed.ok()) return parsed.error();
-  std::vector<std::pair<std::string, Value>> given;
-  for (const auto& [name, value] : variables.items()) given.emplace_back(name, Value::of_input(value));
-  return parsed->render(given, 86400 * 365);
+  return parsed->render(
+      [&] {
+        Variables given;
+        for (const auto& [name, value] : variables.items()) given.emplace_back(name, Value::of_input(value));
+        return given;
+      },
+      86400 * 365);
 }
 
 std::string text_of(const std::string& source, const ordered_json& variables = ordered_json::object()) {

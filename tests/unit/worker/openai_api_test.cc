@@ -80,6 +80,19 @@ TEST_F(Api, TemplateVariablesKeepTheirOrder) {
   EXPECT_EQ(tokenizer_.decode(std::get<ApiRequest>(parsed).generation.prompt), R"({"z": 1, "a": {"y": 2, "b": 3}})");
 }
 
+// Given variables of more values than a template may have, a refusal.
+TEST_F(Api, TooManyValuesForATemplate) {
+  std::string many = "[1";
+  for (int i = 0; i < 1'000'000; ++i) many += ",1";
+  const std::string body =
+      R"({"model":"m","messages":[{"role":"user","content":"hi"}],"chat_template_kwargs":{"a":)" + many + "]}}";
+  const ApiModel model{name_, tokenizer_, chat_, options_, config_};
+  const auto parsed = parse_request(Endpoint::kChatCompletions, body, model, 99);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
+  EXPECT_EQ(std::get<ApiError>(parsed).status, 400);
+  EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("a list or dict would hold more than 1000000 values"));
+}
+
 // Given a body with hundreds of thousands of keys beside such variables, it is read in one look at each (a look at all before
 // it would take minutes); of a key that comes twice the last value counts, at the first one's place.
 TEST_F(Api, ManyKeysAreReadOnce) {
@@ -233,6 +246,14 @@ TEST_F(Api, DeepNestingIsRefused) {
     ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
     EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("more than 64 levels of nesting"));
   }
+}
+
+// Given a body of a million small objects, it is read at once (a look at all that stand before each would take hours).
+TEST_F(Api, ManyObjectsAreReadOnce) {
+  std::string many = "[{}";
+  for (int i = 0; i < 1'000'000; ++i) many += ",{}";
+  const auto parsed = parse_text(R"({"model":"m","prompt":"hi","metadata":)" + many + "]}", Endpoint::kCompletions);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << std::get<ApiError>(parsed).message;
 }
 
 // Given another model's name, the answer is 404 with OpenAI's code.
