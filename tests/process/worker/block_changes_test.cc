@@ -48,7 +48,7 @@ class ChangingBlocks : public testing::Worker {
     const json whole = json::parse(answer.body, nullptr, false);
     return whole.is_discarded() || !whole.contains("choices") ? answer.body : whole["choices"][0]["text"].get<std::string>();
   }
-  // A stream that runs through `one` and the later worker, and somebody who asks `changing` for other blocks; when it returns
+  // A stream that runs through `one` and the later worker, and a call that asks `changing` for other blocks; when it returns
   // that worker waits for the stream, which goes on slowly until `slowed` is no more.
   struct ChangeUnderWay {
     ChangeUnderWay(const One& one, const One& later, const One& changing, const std::string& blocks)

@@ -96,8 +96,8 @@ class Process {
   std::optional<int> status_;
 };
 
-// Slows a process down as long as this lives: it is stopped, but for a moment now and then, in which it gets a little further
-// and answers who asks whether it is still there. What goes through it then lasts as long as a test wants, however fast the
+// Slows a process down as long as this lives: it is stopped, but for a moment now and then, in which it makes some progress
+// and answers the calls that keep its sessions. What goes through it then lasts as long as a test wants, however fast the
 // machine is. REQUIRES: the process outlives this.
 class Slowed {
  public:
@@ -328,7 +328,7 @@ class Worker : public ::testing::Test {
                           {"temperature", 0}, {"stream", stream},       {"ignore_eos", true}}
         .dump();
   }
-  // A request for so many tokens ends when somebody ends it: no machine makes them while a test looks on. To be allowed before
+  // A request for this number of tokens runs until it is cut: no machine makes them while a test looks on. To be allowed before
   // the model is made.
   static constexpr int kEndless = 60'000;
   void allow_endless_requests() { context_ = 65'536; }

@@ -17,7 +17,7 @@ inline Snapshot one(Service service, int gpus = 64) {
   return snapshot;
 }
 
-// A service that has run `workers` workers for an hour and has needed so many, with signals that say so. They start within a
+// A service that has run `workers` workers for an hour and has needed all, with signals that say so. They start within a
 // second: no queue builds up while one starts.
 inline Service running_service(int workers, double arrivals_per_s, double queued = 0) {
   Service service = chat_service();

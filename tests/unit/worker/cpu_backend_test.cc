@@ -67,8 +67,8 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
         random_weights(config, static_cast<std::uint64_t>(round), static_cast<WeightFormat>(round % 4));
     CpuBackendOptions options;
     options.kv_blocks = 40;
-    options.max_batch_tokens = testing::CutSequences::kMostTokens;
-    options.max_logit_rows = testing::CutSequences::kMostRows;
+    options.max_batch_tokens = testing::CutSequences::kMaxTokens;
+    options.max_logit_rows = testing::CutSequences::kMaxRows;
     options.threads = 1 + round % 3;
     options.max_context_tokens = config.max_context_tokens;
     auto backend = make_cpu_backend(config, weights, options);

@@ -99,8 +99,8 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
     if (bf16()) weights = rounded(std::move(weights));
     CudaBackendOptions options;
     options.kv_blocks = 20;
-    options.max_batch_tokens = testing::CutSequences::kMostTokens;
-    options.max_logit_rows = testing::CutSequences::kMostRows;
+    options.max_batch_tokens = testing::CutSequences::kMaxTokens;
+    options.max_logit_rows = testing::CutSequences::kMaxRows;
     options.max_context_tokens = config.max_context_tokens;
     auto backend = make(config, weights, options);
     ASSERT_TRUE(backend.ok()) << backend.error().message;

@@ -19,8 +19,8 @@ namespace windlass::worker::testing {
 
 class CutSequences {
  public:
-  static constexpr std::int64_t kMostTokens = 96;  // of a batch
-  static constexpr std::int64_t kMostRows = 4;
+  static constexpr std::int64_t kMaxTokens = 96;  // of a batch
+  static constexpr std::int64_t kMaxRows = 4;
 
   // The logits that are wanted are expected to be the reference's on the whole sequence.
   struct Batch {
@@ -56,7 +56,7 @@ class CutSequences {
       for (Sequence& sequence : sequences_) {
         if (sequence.left() == 0 || rng_.uniform() < 0.3) continue;  // sits this one out
         const bool one = decodes || rng_.uniform() < 0.3;
-        const std::int64_t count = one ? 1 : rng_.integer(1, std::min(sequence.left(), kMostTokens / 3));
+        const std::int64_t count = one ? 1 : rng_.integer(1, std::min(sequence.left(), kMaxTokens / 3));
         const bool wants = rng_.uniform() < 0.8;
         batch.chunks.push_back(
             {std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(count)),
