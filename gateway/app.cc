@@ -17,6 +17,7 @@
 #include "gateway/http_public.h"
 #include "gateway/load_report.h"
 #include "gateway/net.h"
+#include "gateway/openai.h"
 #include "gateway/secrets.h"
 #include "gateway/table_client.h"
 #include "metrics/bundles.h"
@@ -27,6 +28,8 @@ namespace {
 constexpr auto kLastAnswers = std::chrono::seconds(1);  // after the drain's end: for the errors that then are written
 
 constexpr auto kSecretsPeriod = std::chrono::seconds(2);
+constexpr std::size_t kMaxAdminBodyBytes = 64U << 10U;
+constexpr std::size_t kMaxAdminConnections = 256;
 
 std::string default_id() {
   std::array<char, 256> host{};
@@ -51,9 +54,8 @@ class App {
         prober_(io_, dispatcher_, pool_),
         proxy_{dispatcher_, pool_, [this](const std::string& address) { prober_.heard(address); },
                [this](const std::string& address) { return prober_.use(address); }},
-        public_(io_, public_handler(proxy_), context_of(secrets_.public_tls), options.max_body_bytes),
-        admin_(io_, admin_handler(proxy_, dispatcher_, registry_, secrets_, options_.open_metrics),
-               context_of(secrets_.admin_tls)),
+        public_(io_, public_handler(proxy_), public_options()),
+        admin_(io_, admin_handler(proxy_, dispatcher_, registry_, secrets_, options_.open_metrics), admin_options()),
         signals_(io_, SIGTERM, SIGINT),
         secrets_timer_(io_) {
     if (secrets_.keys != nullptr) proxy_.keys = [keys = secrets_.keys] { return keys->current(); };
@@ -88,8 +90,39 @@ class App {
   }
 
  private:
+  static std::string refusal_body(const net::Refusal& refused) {
+    return error_body(refused.status, refused.message, refused.code);
+  }
+
+  HttpServer::Options public_options() {
+    HttpServer::Options out;
+    out.limits.connections = net::connections_within_file_limit(options_.max_connections);
+    out.limits.connections_per_peer = options_.max_connections_per_peer;
+    if (out.limits.connections < options_.max_connections) {
+      spdlog::warn("--max-connections: {} of {}, since this process may not open more files", out.limits.connections,
+                   options_.max_connections);
+    }
+    proxy_.memory = out.memory = std::make_shared<net::MemoryBudget>(options_.max_body_bytes);
+    out.tls = context_of(secrets_.public_tls);
+    out.admit = [this](const http::request_header<>& head) { return admit_to_public(proxy_, head); };
+    out.refusal_body = refusal_body;
+    return out;
+  }
+
+  // Its requests have no bodies.
+  HttpServer::Options admin_options() {
+    HttpServer::Options out;
+    out.limits.body_bytes = kMaxAdminBodyBytes;
+    out.limits.connections = kMaxAdminConnections;
+    out.limits.connections_per_peer = kMaxAdminConnections / 2;
+    out.tls = context_of(secrets_.admin_tls);
+    out.refusal_body = refusal_body;
+    return out;
+  }
+
   // For every connection the context in use by then; without files none.
-  static HttpServer::TlsContext context_of(const std::shared_ptr<security::Reloaded<SharedContext>>& files) {
+  static std::function<std::shared_ptr<ssl::context>()> context_of(
+      const std::shared_ptr<security::Reloaded<SharedContext>>& files) {
     if (files == nullptr) return nullptr;
     return [files] { return *files->current(); };
   }

@@ -1,7 +1,6 @@
 // The three paths of the admin side, and what each of them answers.
 #include "gateway/http_admin.h"
 
-#include "gateway/http_text.h"
 #include "metrics/security/secrets.h"
 
 namespace windlass::gateway {
@@ -15,25 +14,25 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
   const std::string target(request.target());
   const std::string path = target.substr(0, target.find('?'));
   if (request.method() != http::verb::get)
-    return simple_response(405, "text/plain", "allowed is GET\n", keep, "Allow: GET\r\n");
+    return net::simple_response(405, "text/plain", "allowed is GET\n", keep, "Allow: GET\r\n");
   if (path == "/metrics") {
     const auto header = request[http::field::authorization];
     const bool allowed = open_metrics || secrets.token == nullptr ||
                          security::same_secret(security::bearer({header.data(), header.size()}), *secrets.token->current());
     if (!allowed) {
-      return simple_response(401, "text/plain", "found no or another token; allowed is the installation's\n", keep,
-                             "WWW-Authenticate: Bearer\r\n");
+      return net::simple_response(401, "text/plain", "found no or another token; allowed is the installation's\n", keep,
+                                  "WWW-Authenticate: Bearer\r\n");
     }
     dispatcher.refresh_gauges();
-    return simple_response(200, metrics::kExpositionContentType, registry.exposition(), keep);
+    return net::simple_response(200, metrics::kExpositionContentType, registry.exposition(), keep);
   }
-  if (path == "/health") return simple_response(200, "text/plain", "ok\n", keep);
+  if (path == "/health") return net::simple_response(200, "text/plain", "ok\n", keep);
   if (path == "/ready") {
-    if (proxy.leaving) return simple_response(503, "text/plain", "draining\n", keep);
-    if (!dispatcher.router().has_table()) return simple_response(503, "text/plain", "no routing table yet\n", keep);
-    return simple_response(200, "text/plain", "ok\n", keep);
+    if (proxy.leaving) return net::simple_response(503, "text/plain", "draining\n", keep);
+    if (!dispatcher.router().has_table()) return net::simple_response(503, "text/plain", "no routing table yet\n", keep);
+    return net::simple_response(200, "text/plain", "ok\n", keep);
   }
-  return simple_response(404, "text/plain", "allowed are /metrics, /health and /ready\n", keep);
+  return net::simple_response(404, "text/plain", "allowed are /metrics, /health and /ready\n", keep);
 }
 
 asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,

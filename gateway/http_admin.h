@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gateway/http_exchange.h"
-#include "gateway/http_server.h"
+#include "gateway/net.h"
 #include "gateway/secrets.h"
 #include "metrics/registry.h"
 

@@ -7,9 +7,10 @@
 
 #include <boost/beast/http/chunk_encode.hpp>
 #include <fmt/format.h>
-#include <poll.h>
 
 #include "gateway/http_text.h"
+#include "gateway/worker_id.h"
+#include "metrics/net/peer_watch.h"
 
 namespace windlass::gateway {
 namespace {
@@ -17,27 +18,10 @@ namespace {
 constexpr std::size_t kMaxWholeAnswerBytes = 64U << 20U;
 constexpr std::uint32_t kMaxResponseHeadBytes = 64U << 10U;
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-constexpr auto kClientLookPeriod = std::chrono::milliseconds(200);
 constexpr auto kFinalWriteTimeout = std::chrono::seconds(60);
 
 bool is_event_stream(const http::fields& fields) {
   return fields[http::field::content_type].substr(0, 17) == "text/event-stream";
-}
-
-// Until the exchange ends (it then takes its interrupt away), or the client has closed its side.
-asio::awaitable<void> look_for_end(std::shared_ptr<Ticket> ticket, tcp::socket& socket, Dispatcher& dispatcher) {
-  asio::steady_timer timer(socket.get_executor());
-  while (true) {
-    error_code ignored;
-    timer.expires_after(kClientLookPeriod);
-    co_await timer.async_wait(to(ignored));
-    if (ticket->interrupt == nullptr) co_return;
-    pollfd look{socket.native_handle(), POLLRDHUP, 0};
-    if (::poll(&look, 1, 0) > 0) {
-      dispatcher.client_gone(*ticket);
-      co_return;
-    }
-  }
 }
 
 }  // namespace
@@ -51,7 +35,8 @@ asio::awaitable<bool> Exchange::run() {
     error_code ignored;
     client_.socket().close(ignored);  // a client that takes nothing must not hold the exchange beyond its time
   };
-  if (!ticket_->over()) watch_client();
+  std::optional<net::PeerWatch> watch;
+  if (!ticket_->over()) watch.emplace(client_, [this] { proxy_.dispatcher.client_gone(*ticket_); });
   while (true) {
     co_await proxy_.dispatcher.decision(ticket_);
     if (ticket_->over()) break;
@@ -61,11 +46,9 @@ asio::awaitable<bool> Exchange::run() {
     const Outcome outcome = co_await attempt(std::move(next));
     if (outcome == Outcome::kOver) break;
   }
-  // The ticket may outlive this exchange in the watcher of the client.
   ticket_->interrupt = nullptr;
   prefill_.reset();
-  error_code ignored;
-  if (client_.socket().is_open()) client_.socket().cancel(ignored);
+  watch.reset();
   if (ticket_->client_gone || client_broken_) co_return false;
   if (head_sent_) {
     if (ticket_->cancel.has_value()) {
@@ -76,23 +59,6 @@ asio::awaitable<bool> Exchange::run() {
     co_await answer_error();
   }
   co_return keep_alive_ && !client_broken_ && !(request_.http10 && head_sent_);
-}
-
-// Notices a client that leaves while the exchange waits for something else. One that pipelines its next request, or says
-// goodbye over TLS, has bytes to read, and behind them an end cannot be waited for; it is then looked at now and then.
-void Exchange::watch_client() {
-  client_.socket().async_wait(tcp::socket::wait_read, [ticket = ticket_, &socket = client_.socket(),
-                                                       &dispatcher = proxy_.dispatcher](const error_code& error) {
-    if (error || ticket->interrupt == nullptr) return;
-    char byte = 0;
-    error_code peeked;
-    socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, peeked);
-    if (peeked) {
-      dispatcher.client_gone(*ticket);
-    } else {
-      asio::co_spawn(socket.get_executor(), look_for_end(ticket, socket, dispatcher), asio::detached);
-    }
-  });
 }
 
 asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
@@ -139,7 +105,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
         dispatcher.count_upstream_error(model, "stale");
         continue;
       }
-      failed("broken", fmt::format("The worker {} broke off before its answer.", chain_));
+      failed("broken", fmt::format("The worker {} broke off before its answer.", worker_id(chain_)));
       co_return after_break();
     }
     proxy_.heard(address_);
@@ -185,7 +151,8 @@ std::string Exchange::step_headers(const Dispatch& to_chain) const {
 // The head of a first step's answer is there: its connection stays, and the request waits for the second step.
 Exchange::Outcome Exchange::prefilled(std::unique_ptr<AnswerParser> answer, std::shared_ptr<void> in_use) {
   if (PrefillAnswer::value_in(*answer).empty()) {
-    failed("broken", fmt::format("The worker {} answered a first step without saying where its values are.", chain_));
+    failed("broken",
+           fmt::format("The worker {} answered a first step without saying where its values are.", worker_id(chain_)));
     return after_break();
   }
   prefill_ = std::make_unique<PrefillAnswer>(proxy_, ticket_->id, request_.head.model, address_, std::move(in_use),
@@ -225,7 +192,7 @@ asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
     co_await forward(parser, std::move(output));
     if (ticket_->over()) co_return;
     if (error) {
-      failed("broken", fmt::format("The worker {} broke off in the middle of its answer.", chain_));
+      failed("broken", fmt::format("The worker {} broke off in the middle of its answer.", worker_id(chain_)));
       co_return;
     }
   }
@@ -233,7 +200,7 @@ asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
   co_await forward(parser, std::move(rest));
   if (ticket_->over()) co_return;
   if (status == 200 && !filter.done()) {
-    failed("truncated", fmt::format("The worker {} ended its answer without [DONE].", chain_));
+    failed("truncated", fmt::format("The worker {} ended its answer without [DONE].", worker_id(chain_)));
     co_return;
   }
   if (!head_sent_) {
@@ -273,6 +240,7 @@ asio::awaitable<bool> Exchange::pass_whole(AnswerParser& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
   const int status = static_cast<int>(parser.get().result_int());
   std::string answer;
+  net::MemoryBudget::Part held(proxy_.memory);
   std::array<char, 16384> bytes;
   while (!parser.is_done()) {
     error_code error;
@@ -280,13 +248,18 @@ asio::awaitable<bool> Exchange::pass_whole(AnswerParser& parser) {
     if (interrupted()) co_return false;
     if (n > 0) proxy_.heard(address_);
     answer.append(bytes.data(), n);
+    if (!held.resize(answer.size())) {
+      failed("no_memory", "The gateway has no memory left for the answer (--max-body-memory).", false);
+      co_return false;
+    }
     if (answer.size() > kMaxWholeAnswerBytes) {
-      failed("too_large", fmt::format("The answer of the worker {} is larger than {} bytes.", chain_, kMaxWholeAnswerBytes),
+      failed("too_large",
+             fmt::format("The answer of the worker {} is larger than {} bytes.", worker_id(chain_), kMaxWholeAnswerBytes),
              false);
       co_return false;
     }
     if (error) {
-      failed("broken", fmt::format("The worker {} broke off in the middle of its answer.", chain_));
+      failed("broken", fmt::format("The worker {} broke off in the middle of its answer.", worker_id(chain_)));
       co_return false;
     }
   }
@@ -314,8 +287,8 @@ asio::awaitable<void> Exchange::answer_error() {
   const Reject& reject = *ticket_->reject;
   std::string extra = fmt::format("X-Request-Id: {}\r\n", request_.request_id);
   if (reject.retry_after_s > 0) extra += fmt::format("Retry-After: {}\r\n", reject.retry_after_s);
-  const std::string text = simple_response(reject.status, "application/json",
-                                           error_body(reject.status, reject.message, reject.code), stays_open(), extra);
+  const std::string text = net::simple_response(reject.status, "application/json",
+                                                error_body(reject.status, reject.message, reject.code), stays_open(), extra);
   client_.expires_after(kFinalWriteTimeout);
   error_code error;
   co_await asio::async_write(client_, asio::buffer(text), to(error));
@@ -345,13 +318,13 @@ asio::awaitable<bool> Exchange::send(std::string head, std::string_view body, bo
 }
 
 std::string Exchange::own_headers() const {
-  return fmt::format("X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.request_id, chain_);
+  return fmt::format("X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.request_id, worker_id(chain_));
 }
 
 std::string Exchange::response_head(const AnswerParser& parser, const std::string& framing) {
   const int status = static_cast<int>(parser.get().result_int());
   const bool close = !stays_open() || request_.http10;
-  return fmt::format("HTTP/1.1 {} {}\r\n{}{}{}{}\r\n", status, reason_phrase(status), end_to_end_headers(parser.get()),
+  return fmt::format("HTTP/1.1 {} {}\r\n{}{}{}{}\r\n", status, net::reason_phrase(status), headers_to_client(parser.get()),
                      own_headers(), framing, close ? "Connection: close\r\n" : "");
 }
 

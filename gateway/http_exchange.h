@@ -17,7 +17,7 @@
 #include "gateway/dispatcher.h"
 #include "gateway/http_prefill.h"
 #include "gateway/http_upstream.h"
-#include "gateway/net_stream.h"
+#include "gateway/net.h"
 #include "gateway/openai.h"
 #include "gateway/sse_filter.h"
 
@@ -34,6 +34,8 @@ struct Proxy {
   bool draining = false;                                           // no new requests
   std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
   KeyLimits limits = {};
+  // Of what is held for clients: the bodies of their requests, and answers that leave whole.
+  std::shared_ptr<net::MemoryBudget> memory = std::make_shared<net::MemoryBudget>(std::size_t{512} << 20U);
 };
 
 class Exchange {
@@ -71,7 +73,6 @@ class Exchange {
   // What an attempt came to that was interrupted, or that the worker broke off.
   [[nodiscard]] Outcome after_break();
   void failed(const char* reason, const std::string& message, bool may_move = true);
-  void watch_client();
   [[nodiscard]] std::string response_head(const AnswerParser& parser, const std::string& framing);
   [[nodiscard]] std::string own_headers() const;
   // Whether the answer whose head is written now leaves the connection open.

@@ -62,15 +62,13 @@ Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::strin
 // The entry of the key that the request carries; not known: null and the answer.
 struct Identified {
   std::optional<ApiKey> key;
-  std::optional<Answer> refused;
+  std::optional<net::Refusal> refused;
 };
 
-Identified identify(const KeyFile& keys, const HttpRequest& request) {
-  const std::string_view presented = security::bearer(view(request[http::field::authorization]));
+Identified identify(const KeyFile& keys, const http::fields& head) {
+  const std::string_view presented = security::bearer(view(head[http::field::authorization]));
   const auto refuse = [](const char* message, const char* code) {
-    Answer answer = error_answer(401, message, code);
-    answer.extra = "WWW-Authenticate: Bearer\r\n";
-    return Identified{std::nullopt, std::move(answer)};
+    return Identified{std::nullopt, net::Refusal{401, message, code, "WWW-Authenticate: Bearer\r\n"}};
   };
   if (presented.empty()) return refuse("Found no API key, allowed is 'Authorization: Bearer KEY'.", "missing_api_key");
   // By digest: how long the search takes says nothing about the key.
@@ -97,7 +95,7 @@ std::optional<Answer> refuse_by_limits(KeyLimits& limits, const ApiKey& key, con
 
 asio::awaitable<bool> write_answer(Stream& stream, Answer answer, bool keep_alive) {
   keep_alive = keep_alive && !answer.close;
-  const std::string text = simple_response(answer.status, "application/json", answer.body, keep_alive, answer.extra);
+  const std::string text = net::simple_response(answer.status, "application/json", answer.body, keep_alive, answer.extra);
   stream.expires_after(kPublicTimeout);
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
@@ -115,10 +113,10 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
   Identified caller;
   if (keys != nullptr) {
     caller = identify(*keys, request);
-    request.erase(http::field::authorization);  // the key is for us, not for workers
   }
-  if (caller.refused.has_value()) {
-    answer = std::move(*caller.refused);
+  if (caller.refused.has_value()) {  // the keys have changed since the head was there
+    answer = error_answer(caller.refused->status, caller.refused->message, caller.refused->code);
+    answer.extra = caller.refused->headers;
   } else if (!is_completion(path) || request.method() != http::verb::post) {
     answer = answer_at_once(proxy, request, path, caller.key.has_value() ? &*caller.key : nullptr);
   } else if (proxy.draining) {
@@ -134,7 +132,7 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
       refused = refuse_by_limits(proxy.limits, *caller.key, inspected.head.model);
     }
     if (!refused.has_value()) {
-      Exchange::Request proxied{target,    end_to_end_headers(request), id, std::move(inspected.head), request.version() < 11,
+      Exchange::Request proxied{target,    headers_to_worker(request), id, std::move(inspected.head), request.version() < 11,
                                 keep_alive};
       Exchange exchange(proxy, stream, std::move(proxied));
       const bool go_on = co_await exchange.run();
@@ -157,6 +155,17 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
 
 HttpServer::Handler public_handler(Proxy& proxy) {
   return [&proxy](Stream& stream, HttpRequest& request) { return handle(proxy, stream, request); };
+}
+
+std::optional<net::Refusal> admit_to_public(Proxy& proxy, const http::request_header<>& head) {
+  const auto keys = proxy.keys == nullptr ? nullptr : proxy.keys();
+  if (keys == nullptr) return std::nullopt;
+  Identified caller = identify(*keys, head);
+  if (!caller.refused.has_value()) return std::nullopt;
+  proxy.dispatcher.count_key("", caller.refused->status, 0);
+  net::Refusal refused = std::move(*caller.refused);
+  refused.headers += fmt::format("X-Request-Id: {}\r\n", request_id(head));
+  return refused;
 }
 
 }  // namespace windlass::gateway

@@ -2,6 +2,7 @@
 #include "gateway/http_text.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <random>
 
 #include <boost/beast/core/string.hpp>
@@ -11,39 +12,30 @@
 namespace windlass::gateway {
 namespace {
 
-bool is_own_or_hop(http::field name, beast::string_view text) {
-  switch (name) {
-    case http::field::connection:
-    case http::field::keep_alive:
-    case http::field::proxy_authenticate:
-    case http::field::proxy_authorization:
-    case http::field::proxy_connection:
-    case http::field::te:
-    case http::field::trailer:
-    case http::field::transfer_encoding:
-    case http::field::upgrade:
-    case http::field::host:
-    case http::field::content_length:
-    case http::field::expect: return true;
-    default: break;
-  }
-  return beast::iequals(text, "X-Request-Id") || beast::iequals(text.substr(0, 11), "X-Windlass-");
-}
-
-}  // namespace
-
-std::string end_to_end_headers(const http::fields& fields) {
-  http::token_list named{fields[http::field::connection]};
+std::string passed(const http::fields& fields, std::initializer_list<beast::string_view> names) {
+  http::token_list hop_by_hop{fields[http::field::connection]};
   std::string lines;
   for (const auto& field : fields) {
-    if (is_own_or_hop(field.name(), field.name_string())) continue;
-    if (named.exists(field.name_string())) continue;
-    lines.append(field.name_string().data(), field.name_string().size());
+    const auto name = field.name_string();
+    if (std::none_of(names.begin(), names.end(), [&](beast::string_view allowed) { return beast::iequals(allowed, name); }))
+      continue;
+    if (hop_by_hop.exists(name)) continue;
+    lines.append(name.data(), name.size());
     lines.append(": ");
     lines.append(field.value().data(), field.value().size());
     lines.append("\r\n");
   }
   return lines;
+}
+
+}  // namespace
+
+std::string headers_to_worker(const http::fields& fields) {
+  return passed(fields, {"Accept", "Content-Type", "Traceparent", "Tracestate"});
+}
+
+std::string headers_to_client(const http::fields& fields) {
+  return passed(fields, {"Cache-Control", "Content-Type", "Retry-After"});
 }
 
 std::string request_id(const http::fields& fields) {
@@ -58,17 +50,6 @@ std::string request_id(const http::fields& fields) {
   }
   static thread_local std::mt19937_64 engine{std::random_device{}()};
   return fmt::format("{:016x}{:016x}", engine(), engine());
-}
-
-std::string_view reason_phrase(int status) {
-  const auto text = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(status)));
-  return {text.data(), text.size()};
-}
-
-std::string simple_response(int status, std::string_view content_type, std::string_view body, bool keep_alive,
-                            std::string_view extra) {
-  return fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}{}\r\n{}", status, reason_phrase(status),
-                     content_type, body.size(), keep_alive ? "" : "Connection: close\r\n", extra, body);
 }
 
 }  // namespace windlass::gateway

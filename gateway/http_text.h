@@ -8,18 +8,13 @@
 
 namespace windlass::gateway {
 
-// The end-to-end headers as "Name: value\r\n" lines: without hop-by-hop ones (RFC 9110, 7.6.1: Connection and those it names,
-// Keep-Alive, TE, Trailer, Transfer-Encoding, Upgrade, Proxy-*), Host, Content-Length, Expect, and X-Windlass-* and
-// X-Request-Id, which are the gateway's own to set.
-[[nodiscard]] std::string end_to_end_headers(const http::fields& fields);
+// What passes to a worker, and back to a client, as "Name: value\r\n" lines; of everything else a worker learns nothing of its
+// clients (credentials, cookies), and clients nothing of workers. To workers: Accept, Content-Type, Traceparent and Tracestate.
+// To clients: Cache-Control, Content-Type and Retry-After. None that Connection names (RFC 9110, 7.6.1).
+[[nodiscard]] std::string headers_to_worker(const http::fields& fields);
+[[nodiscard]] std::string headers_to_client(const http::fields& fields);
 
 // The client's X-Request-Id if it may stand in a header and a log (1 to 128 letters, digits and "-_.:"); else a new one.
 [[nodiscard]] std::string request_id(const http::fields& fields);
-
-// A whole response; `extra` holds complete header lines.
-[[nodiscard]] std::string simple_response(int status, std::string_view content_type, std::string_view body, bool keep_alive,
-                                          std::string_view extra = {});
-
-[[nodiscard]] std::string_view reason_phrase(int status);
 
 }  // namespace windlass::gateway

@@ -25,27 +25,6 @@ constexpr Unit kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {
 
 }  // namespace
 
-Result<HostPort> parse_host_port(std::string_view text) {
-  const auto bad = [&] {
-    return invalid(fmt::format("found '{}', allowed is HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080", text));
-  };
-  const auto colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return bad();
-  std::string_view host = text.substr(0, colon);
-  const std::string_view port = text.substr(colon + 1);
-  if (host.front() == '[') {
-    if (host.back() != ']' || host.size() < 3) return bad();
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string_view::npos) {
-    return bad();
-  }
-  if (host.find_first_of(" /\t\r\n@?#") != std::string_view::npos) return bad();
-  int number = -1;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535) return bad();
-  return HostPort{std::string(host), std::to_string(number)};
-}
-
 Result<Url> parse_url(std::string_view text) {
   constexpr std::string_view kHttp = "http://", kHttps = "https://";
   const bool tls = text.substr(0, kHttps.size()) == kHttps;
@@ -61,11 +40,6 @@ Result<Url> parse_url(std::string_view text) {
 }
 
 std::string to_string(const Url& url) { return (url.tls ? "https://" : "http://") + to_string(url.address); }
-
-std::string to_string(const HostPort& address) {
-  const bool v6 = address.host.find(':') != std::string::npos;
-  return (v6 ? "[" + address.host + "]" : address.host) + ":" + address.port;
-}
 
 Result<double> parse_duration_s(std::string_view text) {
   const auto bad = [&] { return invalid(fmt::format("found '{}', allowed is a duration such as 500ms, 30s or 5m", text)); };
@@ -127,9 +101,17 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--request-timeout", request_timeout, "how long a request may take in all")->capture_default_str();
   app.add_option("--max-body-memory", options.max_body_bytes,
-                 "for the bodies of all requests in hand, such as 512MiB; a request beyond it gets 503")
+                 "for the bodies of all requests in hand and whole answers on their way, such as 512MiB; beyond it a request "
+                 "gets 503")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("512MiB");
+  app.add_option("--max-connections", options.max_connections,
+                 "of clients; beyond it, who has waited longest without asking for anything is closed")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20U))
+      ->capture_default_str();
+  app.add_option("--max-connections-per-peer", options.max_connections_per_peer, "the same of one address")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20U))
+      ->capture_default_str();
   app.add_option("--drain-delay", drain_delay,
                  "how long to serve on after SIGTERM, not ready any more, until nobody sends requests here")
       ->capture_default_str();

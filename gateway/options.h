@@ -1,4 +1,4 @@
-// windlass-gateway's flags, and the small texts in them: durations, addresses, URLs. Pure but for the printing of --help.
+// windlass-gateway's flags, and the small texts in them: durations, URLs. Pure but for the printing of --help.
 #pragma once
 
 #include <optional>
@@ -6,21 +6,18 @@
 #include <string_view>
 #include <vector>
 
+#include "metrics/net/host_port.h"
+#include "metrics/net/http_limits.h"
 #include "planner/base/result.h"
 #include "planner/dispatch/policies.h"
 #include "planner/dispatch/waiting_line.h"
 
 namespace windlass::gateway {
 
-struct HostPort {
-  std::string host;  // a name or an address, without brackets
-  std::string port;  // digits, 0 to 65535
+using net::HostPort;
+using net::parse_host_port;
+using net::to_string;
 
-  bool operator==(const HostPort&) const = default;
-};
-
-// "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Error: kInvalidArgument.
-[[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
 struct Url {
   bool tls = false;
   HostPort address;
@@ -31,12 +28,11 @@ struct Url {
 // "http://HOST:PORT" or "https://HOST:PORT" with an optional "/" at its end; without a port, 80 or 443.
 [[nodiscard]] Result<Url> parse_url(std::string_view text);
 [[nodiscard]] std::string to_string(const Url& url);
-[[nodiscard]] std::string to_string(const HostPort& address);  // brackets around IPv6
 
 // Go's: "500ms", "30s", "1h30m", "1.5s", "0". In seconds, not negative.
 [[nodiscard]] Result<double> parse_duration_s(std::string_view text);
 
-inline constexpr std::size_t kMaxBodyBytes = std::size_t{16} << 20U;  // of one request
+using net::kMaxBodyBytes;
 
 struct Options {
   HostPort listen{"127.0.0.1", "8080"};
@@ -50,7 +46,9 @@ struct Options {
   double request_timeout_s = 600;
   double drain_delay_s = 0;  // after SIGTERM it serves on for this long: others may not know yet that it goes
   double drain_timeout_s = 30;
-  std::size_t max_body_bytes = std::size_t{512} << 20U;  // of all requests in hand
+  std::size_t max_body_bytes = std::size_t{512} << 20U;  // of all requests in hand, and of whole answers on their way
+  std::size_t max_connections = net::kMaxConnections;
+  std::size_t max_connections_per_peer = net::kMaxConnectionsPerPeer;
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
 

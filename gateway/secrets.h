@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gateway/api_keys.h"
-#include "gateway/net_stream.h"
+#include "gateway/net.h"
 #include "gateway/options.h"
 #include "metrics/security/reloaded.h"
 

@@ -14,7 +14,7 @@
 
 #include <boost/asio/thread_pool.hpp>
 
-#include "gateway/net_stream.h"
+#include "gateway/net.h"
 #include "gateway/options.h"
 #include "planner/dispatch/routing_table.h"
 

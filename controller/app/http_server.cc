@@ -6,55 +6,45 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <utility>  // boost 1.74 forgets it
+#include <utility>
 
-#include <boost/asio/ssl/context.hpp>
-#include <cpprest/http_listener.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
 #include "controller/api/duration.h"
 #include "controller/app/clock.h"
+#include "metrics/net/http_service.h"
 #include "metrics/security/secrets.h"
 #include "planner/policy/json.h"
 
 namespace windlass::controller {
 namespace {
 
-using web::http::http_request;
-using web::http::http_response;
-using web::http::status_codes;
-
 constexpr double kLongestWaitS = 60;
+constexpr double kCloseS = 2;  // for answers that are on their way
+constexpr int kThreads = 2;
 constexpr const char* kJson = "application/json";
+// A gateway waits with one connection, and says in the head what it holds of each model.
+constexpr net::HttpLimits kLimits{
+    .head_bytes = 64U << 10U, .body_bytes = 64U << 10U, .connections = 2048, .connections_per_peer = 512};
 
-void send(const http_request& request, const http_response& response) {
-  // The peer may be gone; nobody is left to tell.
-  request.reply(response).then([](const pplx::task<void>& sent) {
-    try {
-      sent.get();
-    } catch (const std::exception&) {
-    }
-  });
-}
-
-void answer(const http_request& request, int status, const std::string& body,
+void answer(const net::ServerCall& call, int status, const std::string& body,
             const std::string& type = "text/plain; charset=utf-8") {
-  http_response response(static_cast<web::http::status_code>(status));
-  response.set_body(body, type);
-  send(request, response);
+  call.answer({status, body, type, {}});
 }
 
-void refuse(const http_request& request, int status, const std::string& message) {
-  answer(request, status, nlohmann::json{{"error", message}}.dump() + "\n", kJson);
+std::string error_json(const std::string& message) {
+  return nlohmann::json{{"error", message}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void refuse(const net::ServerCall& call, int status, const std::string& message) {
+  answer(call, status, error_json(message), kJson);
 }
 
 // A header's JSON; discarded where there is none, or it cannot be read.
-nlohmann::json json_header(const http_request& request, const char* name) {
-  const auto header = request.headers().find(name);
-  if (header == request.headers().end()) return nlohmann::json::value_t::discarded;
-  return nlohmann::json::parse(header->second, nullptr, false);
+nlohmann::json json_header(const net::ServerCall& call, const char* name) {
+  return nlohmann::json::parse(call.header(name), nullptr, false);
 }
 
 int count_of(const nlohmann::json& value) {
@@ -62,9 +52,9 @@ int count_of(const nlohmann::json& value) {
 }
 
 // What a gateway has in flight and waiting, by model. What cannot be read says nothing: the table must go out all the same.
-std::map<std::string, GatewayLoad> loads_of(const http_request& request) {
+std::map<std::string, GatewayLoad> loads_of(const net::ServerCall& call) {
   std::map<std::string, GatewayLoad> loads;
-  const auto json = json_header(request, "X-Windlass-Load");
+  const auto json = json_header(call, "X-Windlass-Load");
   if (!json.is_object()) return loads;
   for (const auto& [model, pair] : json.items()) {
     if (pair.is_array() && pair.size() >= 2) loads[model] = {count_of(pair[0]), count_of(pair[1])};
@@ -73,9 +63,9 @@ std::map<std::string, GatewayLoad> loads_of(const http_request& request) {
 }
 
 // Nothing of gateways that do not say it, as older ones.
-std::optional<OverShare> over_share_of(const http_request& request) {
+std::optional<OverShare> over_share_of(const net::ServerCall& call) {
   OverShare over;
-  const auto json = json_header(request, "X-Windlass-Over-Share");
+  const auto json = json_header(call, "X-Windlass-Over-Share");
   if (json.is_string()) return std::nullopt;
   if (!json.is_object()) return over;
   for (const auto& [model, chains] : json.items()) {
@@ -96,91 +86,82 @@ struct HttpServer::Impl {
         on_question(std::move(on_question_in)) {}
 
   // Whether the request may see more than health.
-  bool allowed(const http_request& request, const std::string& path) const {
+  bool allowed(const net::ServerCall& call, const std::string& path) const {
     if (security.token == nullptr || (path == "/metrics" && security.open_metrics)) return true;
-    const auto header = request.headers().find("Authorization");
-    const std::string_view found = header == request.headers().end() ? std::string_view() : security::bearer(header->second);
-    return security::same_secret(found, *security.token->current());
+    const std::string header = call.header("Authorization");
+    return security::same_secret(security::bearer(header), *security.token->current());
   }
 
   struct Waiting {
-    http_request request;
+    net::ServerCall call;
     std::string gateway;
     dispatch::TableVersion after;
     double until_s = 0;  // monotonic
   };
 
-  void handle(const http_request& request) {
-    const std::string path = web::uri::decode(request.relative_uri().path());
-    if (request.method() != web::http::methods::GET && request.method() != web::http::methods::HEAD) {
-      return refuse(request, status_codes::MethodNotAllowed,
-                    fmt::format("found {} {}; allowed is GET", request.method(), path));
+  void handle(const net::ServerCall& call) {
+    const std::string& path = call.path();
+    if (call.method() != "GET" && call.method() != "HEAD") {
+      return refuse(call, 405, fmt::format("found {} {}; allowed is GET", call.method(), path));
     }
-    if (path == "/healthz") return answer(request, 200, "ok\n");
+    if (path == "/healthz") return answer(call, 200, "ok\n");
     if (path == "/readyz") {
       const std::lock_guard lock(mutex);
-      return answer(request, ready ? 200 : 503, ready ? "ok\n" : "reading the cluster for the first time\n");
+      return answer(call, ready ? 200 : 503, ready ? "ok\n" : "reading the cluster for the first time\n");
     }
-    if (!allowed(request, path)) {
-      http_response response(status_codes::Unauthorized);
-      response.headers().add("WWW-Authenticate", "Bearer");
-      response.set_body(
-          nlohmann::json{{"error", path + ": found no or another token; allowed is the installation's"}}.dump() + "\n", kJson);
-      return send(request, response);
+    if (!allowed(call, path)) {
+      return call.answer({401,
+                          error_json(path + ": found no or another token; allowed is the installation's"),
+                          kJson,
+                          {{"WWW-Authenticate", "Bearer"}}});
     }
-    if (path == "/metrics") return answer(request, 200, registry.exposition(), metrics::kExpositionContentType);
+    if (path == "/metrics") return answer(call, 200, registry.exposition(), metrics::kExpositionContentType);
     if (path == "/v1/snapshot")
-      return show_json(request, [](const auto& decision) { return planner::to_json(decision.first, true); });
+      return show_json(call, [](const auto& decision) { return planner::to_json(decision.first, true); });
     if (path == "/v1/plan")
-      return show_json(request, [](const auto& decision) { return planner::to_json(decision.second, true); });
-    if (path == "/v1/routing-table") return routing_table(request);
+      return show_json(call, [](const auto& decision) { return planner::to_json(decision.second, true); });
+    if (path == "/v1/routing-table") return routing_table(call);
     refuse(
-        request, status_codes::NotFound,
+        call, 404,
         fmt::format("found {}; allowed are /healthz, /readyz, /metrics, /v1/routing-table, /v1/snapshot and /v1/plan", path));
   }
 
   template <class Print>
-  void show_json(const http_request& request, Print print) {
+  void show_json(const net::ServerCall& call, Print print) {
     std::shared_ptr<const Decision> decision;
     {
       const std::lock_guard lock(mutex);
       decision = last;
     }
-    if (decision == nullptr)
-      return refuse(request, status_codes::ServiceUnavailable, "no decision has been made by this process");
-    answer(request, 200, print(*decision) + "\n", kJson);
+    if (decision == nullptr) return refuse(call, 503, "no decision has been made by this process");
+    answer(call, 200, print(*decision) + "\n", kJson);
   }
 
-  void routing_table(const http_request& request) {
-    const auto query = web::uri::split_query(request.relative_uri().query());
-    const auto parameter = [&](const char* name) {
-      const auto found = query.find(name);
-      return found == query.end() ? std::string() : web::uri::decode(found->second);
-    };
-    Waiting waiting{request, parameter("gateway"), {}, 0};
+  void routing_table(const net::ServerCall& call) {
+    const auto parameter = [&](const char* name) { return call.query(name); };
+    Waiting waiting{call, parameter("gateway"), {}, 0};
     const std::string admin = parameter("admin");
     for (const auto& [name, value] : {std::pair{"gateway", waiting.gateway}, std::pair{"admin", admin}}) {
-      if (value.empty()) return refuse(request, 400, fmt::format("query {}: nothing found; allowed is a value", name));
+      if (value.empty()) return refuse(call, 400, fmt::format("query {}: nothing found; allowed is a value", name));
     }
     if (const std::string after = parameter("after"); !after.empty()) {
       const auto version = dispatch::table_version_from_string(after);
-      if (!version.ok()) return refuse(request, 400, "query after: " + version.error().message);
+      if (!version.ok()) return refuse(call, 400, "query after: " + version.error().message);
       waiting.after = *version;
     }
     double wait_s = 0;
     if (const std::string wait = parameter("wait"); !wait.empty()) {
       const auto seconds = api::parse_duration_s(wait);
-      if (!seconds.ok()) return refuse(request, 400, "query wait: " + seconds.error().message);
+      if (!seconds.ok()) return refuse(call, 400, "query wait: " + seconds.error().message);
       wait_s = std::clamp(*seconds, 0.0, kLongestWaitS);
     }
     const double now_s = now().monotonic_s;
     const bool tls = parameter("tls") == "1";
     // A standby notes who asks, too: should it lead next, it knows from its first table on among whom slots are shared.
-    const auto table =
-        publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(request), over_share_of(request)}, now_s);
-    if (!publisher.serving()) return refuse(request, status_codes::ServiceUnavailable, "this controller does not lead");
+    const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(call), over_share_of(call)}, now_s);
+    if (!publisher.serving()) return refuse(call, 503, "this controller does not lead");
     if (table.has_value()) {
-      answer(request, 200, dispatch::to_json(*table), kJson);
+      answer(call, 200, dispatch::to_json(*table), kJson);
     } else {
       waiting.until_s = now_s + wait_s;
       const std::lock_guard lock(mutex);
@@ -197,18 +178,33 @@ struct HttpServer::Impl {
       for (auto it = waiters.begin(); it != waiters.end();) {
         const auto next = std::next(it);
         if (!publisher.serving()) {
-          refuse(it->request, status_codes::ServiceUnavailable, "this controller does not lead");
+          refuse(it->call, 503, "this controller does not lead");
           done.splice(done.end(), waiters, it);
         } else if (const auto table = publisher.newer(it->gateway, it->after, now_s)) {
-          answer(it->request, 200, dispatch::to_json(*table), kJson);
+          answer(it->call, 200, dispatch::to_json(*table), kJson);
           done.splice(done.end(), waiters, it);
         } else if (now_s >= it->until_s) {
-          answer(it->request, status_codes::NotModified, "");
+          answer(it->call, 304, "");
           done.splice(done.end(), waiters, it);
         }
         it = next;
       }
     }
+  }
+
+  // For every connection the certificate in use by then.
+  std::function<std::shared_ptr<net::ssl::context>()> contexts() const {
+    return [certificate = security.certificate, used = std::shared_ptr<const security::Certificate>(),
+            context = std::shared_ptr<net::ssl::context>()]() mutable {
+      if (auto now_used = certificate->current(); now_used != used) {
+        used = std::move(now_used);
+        context = std::make_shared<net::ssl::context>(net::ssl::context::tls_server);
+        context->set_options(net::ssl::context::default_workarounds);
+        const auto taken = security::use_certificate(context->native_handle(), *used);
+        if (!taken.ok()) spdlog::error("TLS: {}", taken.error().message);
+      }
+      return context;
+    };
   }
 
   using Decision = std::pair<planner::Snapshot, planner::Plan>;
@@ -217,7 +213,7 @@ struct HttpServer::Impl {
   metrics::Registry& registry;
   HttpSecurity security;
   std::function<void()> on_question;
-  std::unique_ptr<web::http::experimental::listener::http_listener> listener;
+  std::unique_ptr<net::HttpService> service;
   std::mutex mutex;
   std::list<Waiting> waiters;
   std::shared_ptr<const Decision> last;
@@ -231,48 +227,35 @@ HttpServer::HttpServer(RoutingPublisher& publisher, metrics::Registry& registry,
 HttpServer::~HttpServer() { close(); }
 
 Result<void> HttpServer::open(const std::string& address) {
-  try {
-    web::http::experimental::listener::http_listener_config config;
-    if (const auto certificate = impl_->security.certificate) {
-      // Asked for by cpprestsdk for every connection, so that a renewed certificate is used from then on.
-      config.set_ssl_context_callback([certificate](boost::asio::ssl::context& context) {
-        context.set_options(boost::asio::ssl::context::default_workarounds);
-        const auto used = security::use_certificate(context.native_handle(), *certificate->current());
-        if (!used.ok()) spdlog::error("TLS: {}", used.error().message);
-      });
-    }
-    const char* scheme = impl_->security.certificate == nullptr ? "http://" : "https://";
-    impl_->listener = std::make_unique<web::http::experimental::listener::http_listener>(web::uri(scheme + address), config);
-    impl_->listener->support([impl = impl_.get()](const http_request& request) {
-      try {
-        impl->handle(request);
-      } catch (const std::exception& e) {
-        refuse(request, status_codes::InternalError, e.what());
-      }
-    });
-    impl_->listener->open().wait();
-  } catch (const std::exception& e) {
-    impl_->listener.reset();
+  const auto failed = [&](const std::string& why) {
     return Error{ErrorCode::kUnavailable,
                  fmt::format("--listen: found '{}', cannot listen there: {}; allowed is a free HOST:PORT of this machine",
-                             address, e.what())};
+                             address, why)};
+  };
+  const auto where = net::parse_host_port(address);
+  if (!where.ok()) return failed(where.error().message);
+  net::HttpServer::Options options;
+  options.limits = kLimits;
+  if (impl_->security.certificate != nullptr) options.tls = impl_->contexts();
+  options.refusal_body = [](const net::Refusal& refused) { return error_json(refused.message); };
+  impl_->service = std::make_unique<net::HttpService>(
+      std::move(options), [impl = impl_.get()](const net::ServerCall& call) { impl->handle(call); }, kThreads);
+  if (const auto opened = impl_->service->open(*where); !opened.ok()) {
+    impl_->service.reset();
+    return failed(opened.error().message);
   }
   return {};
 }
 
 void HttpServer::close() {
-  if (impl_->listener == nullptr) return;
+  if (impl_->service == nullptr) return;
   {
     const std::lock_guard lock(impl_->mutex);
-    for (Impl::Waiting& one : impl_->waiters)
-      refuse(one.request, status_codes::ServiceUnavailable, "this controller is ending");
+    for (Impl::Waiting& one : impl_->waiters) refuse(one.call, 503, "this controller is ending");
     impl_->waiters.clear();
   }
-  try {
-    impl_->listener->close().wait();
-  } catch (const std::exception&) {  // it is going anyway
-  }
-  impl_->listener.reset();
+  impl_->service->close(kCloseS);
+  impl_->service.reset();
 }
 
 void HttpServer::set_ready(bool ready) {

@@ -8,7 +8,7 @@
 // With a token, all but /healthz and /readyz ask for it (docs/security.md); with a certificate the port speaks TLS only. Both
 // are looked up anew for each request and connection.
 //
-// On cpprestsdk's listener; requests come in on its threads, waiting ones are answered by flush(), which the main loop calls.
+// On a net::HttpService; requests come in on its threads, waiting ones are answered by flush(), which the main loop calls.
 #pragma once
 
 #include <functional>

@@ -1,21 +1,13 @@
 // windlass-controller: flags, signals, and the composition root.
 #include <csignal>
 #include <iostream>
-#include <utility>  // boost 1.74 forgets it
 
-#include <pplx/threadpool.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "controller/app/app.h"
 #include "controller/app/stop_signals.h"
-
-namespace {
-
-constexpr int kServerThreads = 4;  // cpprestsdk's own default is 40
-
-}  // namespace
 
 int main(int argc, char** argv) {
   const auto flags = windlass::controller::parse_flags(argc, argv);
@@ -24,7 +16,6 @@ int main(int argc, char** argv) {
   spdlog::set_level(spdlog::level::from_str(flags.options.log_level == "error" ? "err" : flags.options.log_level));
 
   std::signal(SIGPIPE, SIG_IGN);
-  crossplat::threadpool::initialize_with_threads(kServerThreads);
 
   windlass::controller::Waker waker;
   bool asked = false;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "gateway/worker_id.h"
 #include "tests/cluster/controller_fixture.h"
 #include "tests/cluster/harness/http.h"
 #include "tests/paths.h"
@@ -44,7 +45,7 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
       {{"model", served_name()}, {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}, {"max_tokens", 8}});
   ASSERT_EQ(answer.status, 200) << answer.describe();
   EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 8) << answer.body;
-  EXPECT_EQ(answer.headers.at("x-windlass-worker"), name_space() + "/" + worker_uids().begin()->first);
+  EXPECT_EQ(answer.headers.at("x-windlass-worker"), gateway::worker_id(name_space() + "/" + worker_uids().begin()->first));
   ASSERT_TRUE(eventually(kPatience, [&] { return condition_of(service(), "Ready") == "True"; })) << describe_state();
 
   LoadOptions load;

@@ -217,8 +217,9 @@ void EngineLoop::handle(Inbox& inbox) {
     event.times.arrived_s = arrival.arrived_s;
     ends(std::move(event));
   }
-  for (const auto& [id, why] : inbox.cancels) ends(engine_.cancel(id, why));
+  // Who has all that was computed for him leaves, too: that is no cancellation.
   for (const std::string& session : inbox.taken) ends(engine_.taken(session));
+  for (const auto& [id, why] : inbox.cancels) ends(engine_.cancel(id, why));
   for (const std::string& session : inbox.abandoned) ends(engine_.abandoned(session));
   for (const Received& each : inbox.received) ends(engine_.received(each.request, each.first));
   if (!events.empty()) publish_load();  // what is told of an end holds nothing by then

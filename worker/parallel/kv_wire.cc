@@ -120,6 +120,8 @@ std::string sessions_text(std::span<const std::string> sessions) {
   return text;
 }
 
+std::string session_in_log(std::string_view session) { return std::string(session.substr(0, 6)) + "..."; }
+
 bool is_session_id(std::string_view text) {
   return text.size() == kSessionDigits &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });

@@ -52,5 +52,7 @@ inline constexpr double kKvLongestWaitS = 1;
 // Error: kInvalidArgument where one is no session's name (32 hexadecimal digits).
 [[nodiscard]] Result<std::vector<std::string>> sessions_from(std::string_view text);
 [[nodiscard]] bool is_session_id(std::string_view text);
+// For a log: whoever knows the whole name may have the keys and values.
+[[nodiscard]] std::string session_in_log(std::string_view session);
 
 }  // namespace windlass::worker

@@ -351,8 +351,8 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   ChainStepClient steps(call_over_http(calls));
   const OtherWorkers others{ask_over_http(calls),
                             [](const KvQuestion& last, const Error& why) {
-                              spdlog::warn("prompt of session {} at {} is computed here: {}", last.session, last.address,
-                                           why.message);
+                              spdlog::warn("prompt of session {} at {} is computed here: {}", session_in_log(last.session),
+                                           last.address, why.message);
                             },
                             steps.post(), streams.stream()};
   const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};

@@ -1,20 +1,16 @@
-// No thread waits here: answers come from the stage's thread or from cpprestsdk's.
+// No thread waits here: answers come from the stage's thread or from the server's.
 #include "worker/serve/chain_http.h"
 
 #include <charconv>
 #include <utility>
 
 #include <fmt/core.h>
-#include <pplx/pplxtasks.h>
 #include <spdlog/spdlog.h>
 
 #include "worker/serve/exchange.h"
 
 namespace windlass::worker {
 namespace {
-
-using web::http::http_request;
-using web::http::http_response;
 
 constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
 constexpr const char* kStepPortHeader = "X-Windlass-Chain-Port";
@@ -36,26 +32,20 @@ std::optional<ChainVerb> chain_verb_of(std::string_view path) {
   return std::nullopt;
 }
 
-void send_chain_answer(const http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token) {
-  http_response response(static_cast<web::http::status_code>(answer.status));
-  if (!answer.rejected.empty()) response.headers().add(kRejectedHeader, answer.rejected);
-  if (answer.step_port > 0) response.headers().add(kStepPortHeader, std::to_string(answer.step_port));
-  response.set_body(std::move(answer.body), answer.ok() ? "application/octet-stream" : "text/plain; charset=utf-8");
-  request.reply(response).then([token](const pplx::task<void>& sent) {
-    try {
-      sent.get();
-    } catch (const std::exception&) {
-      // Who called is gone; its sessions end with their lease.
-    }
-  });
+void send_chain_answer(const net::ServerCall& call, ChainAnswer answer, const std::shared_ptr<void>& token) {
+  net::HttpResponse response{
+      answer.status, std::move(answer.body), answer.ok() ? "application/octet-stream" : "text/plain; charset=utf-8", {}};
+  if (!answer.rejected.empty()) response.headers.emplace_back(kRejectedHeader, answer.rejected);
+  if (answer.step_port > 0) response.headers.emplace_back(kStepPortHeader, std::to_string(answer.step_port));
+  call.answer(std::move(response), [token](bool) {});
 }
 
-void answer_chain(const http_request& request, ChainStage& stage, ChainVerb verb, std::string body,
+void answer_chain(const net::ServerCall& call, ChainStage& stage, ChainVerb verb, std::string body,
                   const std::shared_ptr<void>& token, int step_port) {
-  stage.call(verb, std::move(body), [request, token, verb, step_port](ChainAnswer answer) {
+  stage.call(verb, std::move(body), [call, token, verb, step_port](ChainAnswer answer) {
     if (verb == ChainVerb::kReserve && answer.ok()) answer.step_port = step_port;
     try {
-      send_chain_answer(request, std::move(answer), token);
+      send_chain_answer(call, std::move(answer), token);
     } catch (const std::exception& e) {
       spdlog::warn("a chain's call could not be answered: {}", e.what());
     }

@@ -7,8 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <cpprest/http_msg.h>
-
+#include "metrics/net/http_service.h"
 #include "worker/parallel/chain_stage.h"
 #include "worker/parallel/chain_wire.h"
 #include "worker/serve/http_client.h"
@@ -23,10 +22,10 @@ inline constexpr const char* kChainHeader = "X-Windlass-Chain";
 [[nodiscard]] std::optional<ChainVerb> chain_verb_of(std::string_view path);
 
 // Gives the call to the stage and answers when it does; `token` is held until then. `step_port`: this worker's, or 0.
-void answer_chain(const web::http::http_request& request, ChainStage& stage, ChainVerb verb, std::string body,
+void answer_chain(const net::ServerCall& call, ChainStage& stage, ChainVerb verb, std::string body,
                   const std::shared_ptr<void>& token, int step_port);
 // Answers for the stage.
-void send_chain_answer(const web::http::http_request& request, ChainAnswer answer, const std::shared_ptr<void>& token);
+void send_chain_answer(const net::ServerCall& call, ChainAnswer answer, const std::shared_ptr<void>& token);
 
 // Calls over this client.
 [[nodiscard]] ChainPost call_over_http(std::shared_ptr<HttpClient> client);

@@ -1,4 +1,4 @@
-// Streams through a producer_consumer_buffer: each event is put and synced, so that it leaves at once as a chunk of its own.
+// Each event of a stream leaves at once, as a chunk of its own.
 #include "worker/serve/exchange.h"
 
 #include <algorithm>
@@ -12,28 +12,14 @@ namespace {
 
 // After so long without a byte a whole answer begins with white space: then its status is out.
 constexpr double kQuietSeconds = 1;
-// And from then on: a client that has left is noticed by writing to it.
+// And from then on.
 constexpr double kProbeSeconds = 0.2;
 
 }  // namespace
 
-std::string header_of(const web::http::http_headers& headers, const char* name) {
-  const auto it = headers.find(name);
-  return it == headers.end() ? "" : it->second;
-}
-
-void send_response(const web::http::http_request& request, int status, const std::string& body, const std::string& content_type,
+void send_response(const net::ServerCall& call, int status, const std::string& body, const std::string& content_type,
                    const std::vector<std::pair<std::string, std::string>>& headers, std::shared_ptr<void> token) {
-  web::http::http_response response(static_cast<web::http::status_code>(status));
-  if (request.method() != web::http::methods::HEAD) response.set_body(body, content_type);
-  for (const auto& [name, value] : headers) response.headers().add(name, value);
-  request.reply(response).then([token = std::move(token)](const pplx::task<void>& sent) {
-    try {
-      sent.get();
-    } catch (const std::exception&) {
-      // The client left before it had its answer: nobody is there to be told.
-    }
-  });
+  call.answer({status, body, content_type, headers}, [token = std::move(token)](bool) {});
 }
 
 ApiError failure_of(const TokenEvent& event) {
@@ -46,54 +32,65 @@ ApiError failure_of(const TokenEvent& event) {
   return error;
 }
 
-void Exchange::reply(web::http::http_response response) {
-  if (!parts_.request_id.empty()) response.headers().add("X-Request-Id", parts_.request_id);
-  parts_.request.reply(std::move(response)).then([self = shared_from_this()](const pplx::task<void>& sent) {
-    try {
-      sent.get();
-    } catch (const std::exception&) {
-      self->client_left();
-    }
-  });
+void Exchange::add_own(net::HttpResponse& response) const {
+  if (!parts_.request_id.empty()) response.headers.emplace_back("X-Request-Id", parts_.request_id);
+}
+
+// Keeps this, and with it the token, until the answer is out.
+net::ServerCall::Done Exchange::when_over() {
+  return [self = shared_from_this()](bool sent) {
+    if (!sent) self->client_left();
+  };
+}
+
+void Exchange::answer(net::HttpResponse response) {
+  add_own(response);
+  parts_.call.answer(std::move(response), when_over());
 }
 
 void Exchange::client_left() {
   std::function<void()> cancel;
   {
     const std::scoped_lock lock(mutex_);
+    // Of a prefill, who asked leaves as soon as the other worker has answered, perhaps before the engine hears that all is
+    // taken: tick() gives it a moment.
+    if (is_prefill()) {
+      asker_left_ = true;
+      return;
+    }
     left_ = true;
     if (!finished_) cancel = cancel_;
   }
   if (cancel) cancel();
 }
 
-void Exchange::start_body(const std::string& content_type) {
-  buffer_.emplace();
-  web::http::http_response response(web::http::status_codes::OK);
-  response.headers().set_cache_control("no-cache");
-  if (is_prefill()) response.headers().add(kPrefilledHeader, parts_.prefilled);
-  response.set_body(buffer_->create_istream(), content_type);  // no length: chunked
-  reply(std::move(response));
+void Exchange::start_body(const char* content_type) {
+  begun_ = true;
+  net::HttpResponse response{200, "", content_type, {{"Cache-Control", "no-cache"}}};
+  if (is_prefill()) response.headers.emplace_back(kPrefilledHeader, parts_.prefilled);
+  add_own(response);
+  parts_.call.begin(std::move(response), when_over());
 }
 
 void Exchange::write(const std::string& bytes) {
-  // The buffer is memory without a bound of its own; max_tokens bounds what is put in. Both calls complete at once.
-  buffer_->putn_nocopy(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-  buffer_->sync();
+  parts_.call.write(bytes);
   wrote_ = true;
 }
 
 void Exchange::begun() {
   const std::scoped_lock lock(mutex_);
-  if (is_prefill() && !buffer_ && !finished_) start_body("text/plain");
+  if (is_prefill() && !begun_ && !finished_) start_body("text/plain");
 }
 
 void Exchange::accepted(std::function<void()> cancel) {
+  parts_.call.on_left([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->client_left();
+  });
   bool unwanted = false;  // already: the client left, or a choice has failed
   {
     const std::scoped_lock lock(mutex_);
     if (!finished_) cancel_ = cancel;
-    if (parts_.stream && !buffer_) start_body("text/event-stream");
+    if (parts_.stream && !begun_) start_body("text/event-stream");
     unwanted = failed_ || (left_ && !finished_);
   }
   if (unwanted) cancel();
@@ -121,7 +118,7 @@ void Exchange::on_event(int index, const TokenEvent& event) {
   {
     const std::scoped_lock lock(mutex_);
     if (finished_) return;  // another choice failed
-    if (parts_.stream && !buffer_) start_body("text/event-stream");
+    if (parts_.stream && !begun_) start_body("text/event-stream");
     const bool failed = take(index, event) && !is_prefill();
     if (!failed && !std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended; })) return;
     finished_ = true;
@@ -159,17 +156,17 @@ void Exchange::finish_stream(const TokenEvent* failed) {
     if (parts_.include_usage) write(parts_.format.usage_chunk(choices()));
     write(std::string(kStreamEnd));
   } else if (failed->chain_lost && parts_.may_move && !told_) {
-    return break_off(failed->error);
+    return break_off();
   } else {
     write(error_chunk(failure(*failed)));  // and no [DONE]: the answer is not whole
   }
-  buffer_->close(std::ios_base::out);
+  parts_.call.finish();
 }
 
 void Exchange::finish_whole(const TokenEvent* failed) {
   if (failed == nullptr) {
     // Log probabilities make a long body: it is written on another thread, since others wait for ours.
-    pplx::create_task([self = shared_from_this(), choices = choices()] {
+    parts_.call.post([self = shared_from_this(), choices = choices()] {
       const std::string body = self->parts_.format.whole(choices);
       const std::scoped_lock lock(self->mutex_);
       self->send_whole(200, body);
@@ -178,41 +175,36 @@ void Exchange::finish_whole(const TokenEvent* failed) {
   }
   const ApiError error = failure(*failed);
   const bool moves = failed->chain_lost && parts_.may_move;
-  if (!buffer_ && !moves) return send_whole(error.status, error_body(error));
+  if (!begun_ && !moves) return send_whole(error.status, error_body(error));
   // The status is out and says 200: break the connection rather than end it as if all were well.
   if (failed->finish != FinishReason::kError) {  // that has been said
     spdlog::warn("request {} is broken off: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, error.message);
   }
-  break_off(error.message);
+  break_off();
 }
 
-void Exchange::break_off(const std::string& why) {
-  if (!buffer_) start_body("application/json");
-  buffer_->close(std::ios_base::out, std::make_exception_ptr(std::runtime_error(why)));
+void Exchange::break_off() {
+  if (!begun_) start_body("application/json");
+  parts_.call.break_off();
 }
 
 // The keys and values have been taken or given up: in either case there is nothing more to say. Where nothing had begun, a
 // gateway may try another worker.
 void Exchange::finish_prefill(const TokenEvent& last) {
-  if (buffer_) {
-    buffer_->close(std::ios_base::out);
+  if (begun_) {
+    parts_.call.finish();
     return;
   }
   const ApiError error = failure(last);
-  web::http::http_response response(static_cast<web::http::status_code>(error.status));
-  if (error.status == 503) response.headers().add("X-Windlass-Rejected", "full");
-  response.set_body(error_body(error), "application/json");
-  reply(std::move(response));
+  net::HttpResponse response{error.status, error_body(error), "application/json", {}};
+  if (error.status == 503) response.headers.emplace_back("X-Windlass-Rejected", "full");
+  answer(std::move(response));
 }
 
 void Exchange::send_whole(int status, const std::string& body) {
-  if (!buffer_) {
-    web::http::http_response response(static_cast<web::http::status_code>(status));
-    response.set_body(body, "application/json");
-    return reply(std::move(response));
-  }
+  if (!begun_) return answer({status, body, "application/json", {}});
   write(body);
-  buffer_->close(std::ios_base::out);
+  parts_.call.finish();
 }
 
 void Exchange::tick(double now_s) {
@@ -224,12 +216,17 @@ void Exchange::tick(double now_s) {
       wrote_ = false;
     }
     if (finished_ || left_ || !cancel_) return;
-    if (parts_.timeout_s > 0 && now_s - parts_.started_s > parts_.timeout_s && !timed_out_) {
+    if (asker_left_) {
+      if (!left_since_s_) left_since_s_ = now_s;
+      if (now_s - *left_since_s_ < kProbeSeconds) return;
+      left_ = true;
+      cancel = cancel_;
+    } else if (parts_.timeout_s > 0 && now_s - parts_.started_s > parts_.timeout_s && !timed_out_) {
       timed_out_ = true;
       cancel = cancel_;
-    } else if (now_s - last_write_s_ >= (buffer_ ? kProbeSeconds : kQuietSeconds)) {
-      if (is_prefill() && !buffer_) return;  // its head is the answer
-      if (!buffer_) start_body("application/json");
+    } else if (now_s - last_write_s_ >= (begun_ ? kProbeSeconds : kQuietSeconds)) {
+      if (is_prefill() && !begun_) return;  // its head is the answer
+      if (!begun_) start_body("application/json");
       write(parts_.stream ? ": waiting\n\n" : " ");
     }
   }

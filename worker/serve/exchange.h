@@ -1,10 +1,9 @@
 // Exchange: the answer to one generation request with all its choices, streamed or whole, or to one whose prompt is computed
-// for another worker (its body then lasts as long as keys and values are held), written through cpprestsdk.
+// for another worker (its body then lasts as long as keys and values are held).
 //
-// on_event() runs on the thread that tells of the engine's events, tick() on main's, the end of the reply on one of
-// cpprestsdk's; a mutex joins them. cpprestsdk tells of a client that left only when a write fails, so tick() writes something
-// harmless to a quiet connection: an SSE comment into a stream, JSON white space before a body. Kept alive by those who still
-// call it.
+// on_event() runs on the thread that tells of the engine's events, tick() on main's, the end of the answer on the server's; a
+// mutex joins them. tick() writes something harmless to a quiet connection, an SSE comment into a stream, JSON white space
+// before a body: who waits knows by it that the worker lives. Kept alive by those who still call it.
 #pragma once
 
 #include <functional>
@@ -14,9 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <cpprest/http_msg.h>
-#include <cpprest/producerconsumerstream.h>
-
+#include "metrics/net/http_service.h"
 #include "worker/serve/openai_api.h"
 
 namespace windlass::worker {
@@ -29,7 +26,7 @@ inline constexpr const char* kPrefillAddressHeader = "X-Windlass-Prefill-Address
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct Parts {
-    web::http::http_request request;
+    net::ServerCall call;
     ResponseFormat format;
     std::string request_id;  // echoed as X-Request-Id; may be empty
     bool stream = false;
@@ -70,9 +67,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::int64_t offset = 0;  // characters in the tokens that a stream has told the logprobs of
     bool ended = false;
   };
-  using Buffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
-
-  void start_body(const std::string& content_type);  // REQUIRES: mutex_ held, as for the next three
+  void start_body(const char* content_type);  // REQUIRES: mutex_ held, as for the next three
   void write(const std::string& bytes);
   [[nodiscard]] bool take(int index, const TokenEvent& event);  // whether the choice failed; with mutex_ held, too
   [[nodiscard]] std::vector<Choice> choices();                  // of all answers, given away
@@ -80,16 +75,20 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void finish_stream(const TokenEvent* failed);
   void finish_whole(const TokenEvent* failed);
   void finish_prefill(const TokenEvent& last);
-  void break_off(const std::string& why);
+  void break_off();
   [[nodiscard]] bool is_prefill() const { return !parts_.prefilled.empty(); }
   void send_whole(int status, const std::string& body);
-  void reply(web::http::http_response response);
+  void answer(net::HttpResponse response);
+  void add_own(net::HttpResponse& response) const;
+  [[nodiscard]] net::ServerCall::Done when_over();
   void client_left();
 
   mutable std::mutex mutex_;
   Parts parts_;
   std::function<void()> cancel_;
   bool left_ = false;
+  bool asker_left_ = false;             // of a prefill
+  std::optional<double> left_since_s_;  // as tick() saw it
   bool finished_ = false;
   bool timed_out_ = false;
   bool failed_ = false;  // a choice did, and the others are to end
@@ -97,14 +96,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   double last_write_s_;
   bool wrote_ = false;
   std::vector<Answer> answers_;
-  std::optional<Buffer> buffer_;  // once the status line is out
+  bool begun_ = false;  // the status line is out
 };
 
-// Empty where there is none of that name.
-[[nodiscard]] std::string header_of(const web::http::http_headers& headers, const char* name);
-
 // Sends a complete response; `token` is held until it is written.
-void send_response(const web::http::http_request& request, int status, const std::string& body, const std::string& content_type,
+void send_response(const net::ServerCall& call, int status, const std::string& body, const std::string& content_type,
                    const std::vector<std::pair<std::string, std::string>>& headers, std::shared_ptr<void> token);
 
 // The HTTP status and OpenAI type of a generation that failed.

@@ -31,6 +31,7 @@
 #include <boost/beast/http/write.hpp>
 #include <fmt/core.h>
 #include <pplx/pplxtasks.h>
+#include <pplx/threadpool.h>
 #include <sys/socket.h>
 
 #include "worker/parallel/tcp.h"
@@ -55,6 +56,17 @@ constexpr std::size_t kMostAddresses = 256;
 constexpr std::size_t kAnswerReadBytes = 64U << 10U;
 // By which the memory for an answer of unknown length grows.
 constexpr std::size_t kAnswerGrowBytes = 64U << 10U;
+
+constexpr std::size_t kTaskThreads = 4;  // cpprestsdk's default is 40
+
+// Before its first task.
+void limit_task_threads() {
+  static const bool once = [] {
+    crossplat::threadpool::initialize_with_threads(kTaskThreads);
+    return true;
+  }();
+  static_cast<void>(once);
+}
 
 auto to(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
@@ -310,7 +322,10 @@ class HttpClient::Io {
   std::thread thread_;
 };
 
-HttpClient::HttpClient() : io_(std::make_unique<Io>()) {}
+HttpClient::HttpClient() {
+  limit_task_threads();
+  io_ = std::make_unique<Io>();
+}
 
 HttpClient::~HttpClient() { end(); }
 

@@ -7,14 +7,12 @@
 #include <future>
 #include <list>
 #include <random>
-#include <thread>
 
-#include <cpprest/http_listener.h>
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
-#include <pplx/threadpool.h>
 #include <spdlog/spdlog.h>
 
+#include "metrics/net/http_service.h"
 #include "metrics/security/files.h"
 #include "metrics/security/secrets.h"
 #include "worker/model/json_input.h"
@@ -32,10 +30,13 @@ namespace windlass::worker {
 namespace {
 
 using nlohmann::ordered_json;
-using web::http::http_request;
 
-constexpr std::size_t kMaxHeaderBytes = 32U << 10U;
-constexpr std::size_t kHttpThreads = 8;  // cpprestsdk's default is 40
+constexpr int kHttpThreads = 8;
+// Gateways keep a connection for each request that they have here, and so do other workers of a chain.
+constexpr net::HttpLimits kLimits{
+    .head_bytes = 32U << 10U, .body_bytes = kMaxBodyBytes, .connections = 8192, .connections_per_peer = 4096};
+// Of all bodies in hand: as many as nobody sends who keeps to the number of concurrent requests.
+constexpr std::size_t kMaxBodiesBytes = std::size_t{256} << 20U;
 // A body of megabytes keeps the tokenizer busy for seconds; those who serve everybody else leave such bodies to others.
 constexpr std::size_t kLargeBodyBytes = 32U << 10U;
 constexpr int kSideThreads = 2;
@@ -91,7 +92,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   // By POST /blocks, until it is answered.
   struct AskedBlocks {
     BlockRange blocks;
-    http_request request;
+    net::ServerCall call;
     Token token;
   };
 
@@ -103,7 +104,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   std::atomic<Phase> phase{Phase::kLoading};
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
-  std::unique_ptr<web::http::experimental::listener::http_listener> listener;
+  std::unique_ptr<net::HttpService> service;
   SideThreads* side = nullptr;  // as long as it listens
   int stream_port = 0;          // from before it listens; 0: no streams
   int step_port = 0;            // the same of chains' steps
@@ -131,29 +132,31 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
     return {nullptr, [count = open](void*) { --*count; }};
   }
 
-  void handle(const http_request& request);
-  void route(const http_request& request, std::string body, const Token& token);
-  void generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token);
-  void begin_chain(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
+  [[nodiscard]] net::HttpServer::Options service_options();
+  [[nodiscard]] std::size_t max_body(std::string_view target) const;
+  void handle(const net::ServerCall& call);
+  void route(const net::ServerCall& call, std::string body, const Token& token);
+  void generate(const net::ServerCall& call, Endpoint endpoint, const std::string& body, const Token& token);
+  void begin_chain(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                    std::vector<GenerationRequest> choices, const Token& token);
-  void start(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
+  void start(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
              std::vector<GenerationRequest> choices, const Token& token);
-  void chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token);
-  [[nodiscard]] bool may_change(const http_request& request, const char* what, const Token& token);
-  void change_role(const http_request& request, const std::string& body, const Token& token);
-  void change_blocks(const http_request& request, const std::string& body, const Token& token);
-  [[nodiscard]] std::optional<ApiError> take_up(BlockRange blocks, const http_request& request, const Token& token);
+  void chain_call(const net::ServerCall& call, ChainVerb verb, std::string body, const Token& token);
+  [[nodiscard]] bool may_change(const net::ServerCall& call, const char* what, const Token& token);
+  void change_role(const net::ServerCall& call, const std::string& body, const Token& token);
+  void change_blocks(const net::ServerCall& call, const std::string& body, const Token& token);
+  [[nodiscard]] std::optional<ApiError> take_up(BlockRange blocks, const net::ServerCall& call, const Token& token);
   [[nodiscard]] std::string blocks_body() const;
-  void refuse_for_blocks(const http_request& request, const ServedBlocks& loaded, const Token& token);
-  void refuse_for_phase(const http_request& request, Phase now, const Token& token);
-  void tokenize(const http_request& request, bool encode, const std::string& body, const Token& token);
+  void refuse_for_blocks(const net::ServerCall& call, const ServedBlocks& loaded, const Token& token);
+  void refuse_for_phase(const net::ServerCall& call, Phase now, const Token& token);
+  void tokenize(const net::ServerCall& call, bool encode, const std::string& body, const Token& token);
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
-  void refuse(const http_request& request, const ApiError& error, const Token& token, const std::string& rejected = "",
+  void refuse(const net::ServerCall& call, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
   // Answers with what `answer` does, or that it threw.
-  void guarded(const http_request& request, const Token& token, const std::function<void()>& answer);
+  void guarded(const net::ServerCall& call, const Token& token, const std::function<void()>& answer);
   // What goes through the tokenizer.
-  void take(const http_request& request, const std::string& path, const std::string& body, const Token& token);
+  void take(const net::ServerCall& call, const std::string& path, const std::string& body, const Token& token);
   ordered_json model_entry() const;
   // What computes the steps of chains that come over connections.
   std::shared_ptr<ChainStage> stage() const;
@@ -162,7 +165,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   KvSource kv_source() const;
 };
 
-void HttpServer::Impl::refuse(const http_request& request, const ApiError& error, const Token& token,
+void HttpServer::Impl::refuse(const net::ServerCall& call, const ApiError& error, const Token& token,
                               const std::string& rejected, const std::string& allow) {
   std::vector<std::pair<std::string, std::string>> headers;
   if (!rejected.empty()) {
@@ -172,37 +175,38 @@ void HttpServer::Impl::refuse(const http_request& request, const ApiError& error
   }
   if (!allow.empty()) headers.emplace_back("Allow", allow);
   if (phase.load() == Phase::kDraining) headers.emplace_back("Connection", "close");
-  if (const std::string id = request_id_of(request); !id.empty()) headers.emplace_back("X-Request-Id", id);
-  send_response(request, error.status, error_body(error), "application/json", headers, token);
+  if (const std::string id = request_id_of(call); !id.empty()) headers.emplace_back("X-Request-Id", id);
+  send_response(call, error.status, error_body(error), "application/json", headers, token);
 }
 
-void HttpServer::Impl::handle(const http_request& request) {
+void HttpServer::Impl::handle(const net::ServerCall& call) {
   const Token token = make_token();
-  std::size_t header_bytes = 0;
-  for (const auto& [name, value] : request.headers()) header_bytes += name.size() + value.size() + 4;
-  auto whole = std::make_shared<Body>();
-  if (const Lease lease = current();
-      lease && lease->blocks && chain_verb_of(request.relative_uri().path()) == ChainVerb::kStep) {
-    whole->most = std::max(kMaxBodyBytes, most_step_bytes(lease->blocks->config.hidden_size));
-  }
-  read_body(request, whole)
-      .then([self = shared_from_this(), request, token, header_bytes](const pplx::task<std::shared_ptr<Body>>& read) {
-        self->guarded(request, token, [&] {
-          const auto body = read.get();
-          if (header_bytes > kMaxHeaderBytes) {
-            self->refuse(request,
-                         {431, fmt::format("headers: found {} bytes, allowed are at most {}", header_bytes, kMaxHeaderBytes)},
-                         token);
-          } else if (body->too_large) {
-            self->refuse(request, {413, fmt::format("the body is larger than the {} bytes allowed", body->most)}, token);
-          } else {
-            self->route(request, std::move(body->bytes), token);
-          }
-        });
-      });
+  guarded(call, token, [&] { route(call, std::move(call.body()), token); });
 }
 
-void HttpServer::Impl::guarded(const http_request& request, const Token& token, const std::function<void()>& answer) {
+// Whole hidden states may be larger than any text.
+std::size_t HttpServer::Impl::max_body(std::string_view target) const {
+  if (chain_verb_of(target) != ChainVerb::kStep) return kMaxBodyBytes;
+  const Lease lease = current();
+  return lease && lease->blocks ? std::max(kMaxBodyBytes, most_step_bytes(lease->blocks->config.hidden_size)) : kMaxBodyBytes;
+}
+
+net::HttpServer::Options HttpServer::Impl::service_options() {
+  net::HttpServer::Options out;
+  out.limits = kLimits;
+  out.limits.connections = net::connections_within_file_limit(kLimits.connections);
+  out.memory = std::make_shared<net::MemoryBudget>(kMaxBodiesBytes);
+  out.max_body = [this](const net::http::request_header<>& head) {
+    return max_body({head.target().data(), head.target().size()});
+  };
+  out.refusal_body = [](const net::Refusal& refused) {
+    return error_body(
+        {refused.status, refused.message, refused.status < 500 ? "invalid_request_error" : "server_error", "", refused.code});
+  };
+  return out;
+}
+
+void HttpServer::Impl::guarded(const net::ServerCall& call, const Token& token, const std::function<void()>& answer) {
   std::string why = "something that is no std::exception";
   try {
     return answer();
@@ -212,15 +216,15 @@ void HttpServer::Impl::guarded(const http_request& request, const Token& token, 
   }
   spdlog::warn("request failed: {}", why);
   try {
-    refuse(request, {500, "the request could not be read or answered", "server_error"}, token);
+    refuse(call, {500, "the request could not be read or answered", "server_error"}, token);
   } catch (const std::exception&) {
     // Already answered, or nobody is there any more.
   }
 }
 
-void HttpServer::Impl::route(const http_request& request, std::string body, const Token& token) {
-  const std::string path = request.relative_uri().path();
-  const std::string method = request.method();
+void HttpServer::Impl::route(const net::ServerCall& call, std::string body, const Token& token) {
+  const std::string& path = call.path();
+  const std::string& method = call.method();
   const auto chain = chain_verb_of(path);
   const bool tokens = path == "/tokenize" || path == "/detokenize";
   const bool role_path = path == "/role";
@@ -232,7 +236,7 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path ||
                    blocks_path || kv || model;
   if (!post && !get) {
-    return refuse(request,
+    return refuse(call,
                   {404,
                    fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
                                "/detokenize, /health, /ready, /metrics, /role, /blocks, /kv/SESSION and /chain/VERB",
@@ -242,48 +246,48 @@ void HttpServer::Impl::route(const http_request& request, std::string body, cons
   }
   const std::string allowed = role_path || blocks_path ? "GET, POST" : post ? "POST" : "GET";
   if (method != (post ? "POST" : "GET")) {
-    return refuse(request,
+    return refuse(call,
                   {405, fmt::format("method: found {}, {} allows {}", method, path, allowed), "invalid_request_error", "",
                    "method_not_allowed"},
                   token, "", allowed);
   }
-  if (chain) return chain_call(request, *chain, std::move(body), token);
-  if (role_path && post) return change_role(request, body, token);
-  if (blocks_path && post) return change_blocks(request, body, token);
-  if (post && body.size() <= kLargeBodyBytes) return take(request, path, body, token);
+  if (chain) return chain_call(call, *chain, std::move(body), token);
+  if (role_path && post) return change_role(call, body, token);
+  if (blocks_path && post) return change_blocks(call, body, token);
+  if (post && body.size() <= kLargeBodyBytes) return take(call, path, body, token);
   if (post) {
-    const bool posted = side->post([self = shared_from_this(), request, path, body = std::move(body), token] {
-      self->guarded(request, token, [&] { self->take(request, path, body, token); });
+    const bool posted = side->post([self = shared_from_this(), call, path, body = std::move(body), token] {
+      self->guarded(call, token, [&] { self->take(call, path, body, token); });
     });
     if (posted) return;
-    return refuse(request, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
+    return refuse(call, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
   }
   if (kv) {
     const KvSource from = kv_source();
     if (from.exports == nullptr)
-      return refuse(request, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
-    return answer_kv(request, from.exports, from.taken, token, stream_port);
+      return refuse(call, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
+    return answer_kv(call, from.exports, from.taken, token, stream_port);
   }
   if (role_path) {
-    return send_response(request, 200, ordered_json{{"role", to_string(current_role())}}.dump(), "application/json", {}, token);
+    return send_response(call, 200, ordered_json{{"role", to_string(current_role())}}.dump(), "application/json", {}, token);
   }
-  if (blocks_path) return send_response(request, 200, blocks_body(), "application/json", {}, token);
-  if (path == "/metrics") return send_response(request, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
+  if (blocks_path) return send_response(call, 200, blocks_body(), "application/json", {}, token);
+  if (path == "/metrics") return send_response(call, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
   if (path == "/v1/models") {
     const ordered_json all = {{"object", "list"}, {"data", ordered_json::array({model_entry()})}};
-    return send_response(request, 200, printed(all), "application/json", {}, token);
+    return send_response(call, 200, printed(all), "application/json", {}, token);
   }
   if (model) {
-    const std::string name = web::uri::decode(path.substr(kModelPath.size()));
-    if (name == options.served_name) return send_response(request, 200, printed(model_entry()), "application/json", {}, token);
-    return refuse(request,
+    const std::string name = net::percent_decoded(std::string_view(path).substr(kModelPath.size())).value_or("");
+    if (name == options.served_name) return send_response(call, 200, printed(model_entry()), "application/json", {}, token);
+    return refuse(call,
                   {404, fmt::format("model: found '{}', this worker serves '{}'", name.substr(0, 200), options.served_name),
                    "invalid_request_error", "model", "model_not_found"},
                   token);
   }
-  if (path == "/health") return send_response(request, 200, R"({"status":"ok"})", "application/json", {}, token);
+  if (path == "/health") return send_response(call, 200, R"({"status":"ok"})", "application/json", {}, token);
   const Phase now = phase.load();
-  send_response(request, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
+  send_response(call, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
 }
 
 std::string HttpServer::Impl::ready_body(Phase now) const {
@@ -319,23 +323,23 @@ ApiModel HttpServer::Impl::against(const ServedModel& loaded) const {
           loaded.engine->options(), loaded.config,           unix_now_s()};
 }
 
-void HttpServer::Impl::tokenize(const http_request& request, bool encode, const std::string& body, const Token& token) {
+void HttpServer::Impl::tokenize(const net::ServerCall& call, bool encode, const std::string& body, const Token& token) {
   const Lease lease = current();
-  if (lease && lease->blocks) return refuse_for_blocks(request, *lease->blocks, token);
+  if (lease && lease->blocks) return refuse_for_blocks(call, *lease->blocks, token);
   if (!lease) {
-    return refuse(request, {503, "this worker is loading and has no tokenizer now", "server_error", "", "loading"}, token);
+    return refuse(call, {503, "this worker is loading and has no tokenizer now", "server_error", "", "loading"}, token);
   }
   const ApiModel model = against(*lease->model);
   const auto answer = encode ? tokenize_body(body, model) : detokenize_body(body, model);
-  if (const auto* error = std::get_if<ApiError>(&answer)) return refuse(request, *error, token);
-  send_response(request, 200, std::get<std::string>(answer), "application/json", {}, token);
+  if (const auto* error = std::get_if<ApiError>(&answer)) return refuse(call, *error, token);
+  send_response(call, 200, std::get<std::string>(answer), "application/json", {}, token);
 }
 
-void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, const std::string& body, const Token& token) {
+void HttpServer::Impl::generate(const net::ServerCall& call, Endpoint endpoint, const std::string& body, const Token& token) {
   const Phase now = phase.load();
   const Lease lease = current();
-  if (lease && lease->blocks) return refuse_for_blocks(request, *lease->blocks, token);
-  if (now != Phase::kReady || !lease) return refuse_for_phase(request, now, token);
+  if (lease && lease->blocks) return refuse_for_blocks(call, *lease->blocks, token);
+  if (now != Phase::kReady || !lease) return refuse_for_phase(call, now, token);
   const ServedModel& loaded = *lease->model;
   std::uint64_t seed = 0;
   {
@@ -343,25 +347,25 @@ void HttpServer::Impl::generate(const http_request& request, Endpoint endpoint, 
     seed = seeds();
   }
   auto parsed = parse_request(endpoint, body, against(loaded), seed);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(request, *error, token);
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(call, *error, token);
   ApiRequest& api = std::get<ApiRequest>(parsed);
-  const auto sessions = sessions_of(request, static_cast<std::size_t>(api.choices));
-  if (const auto* error = std::get_if<ApiError>(&sessions)) return refuse(request, *error, token);
+  const auto sessions = sessions_of(call, static_cast<std::size_t>(api.choices));
+  if (const auto* error = std::get_if<ApiError>(&sessions)) return refuse(call, *error, token);
   std::vector<GenerationRequest> choices = choices_of(api);
   for (std::size_t i = 0; i < choices.size(); ++i) choices[i].kv = std::get<std::vector<KvSession>>(sessions)[i];
-  if (loaded.chains != nullptr) return begin_chain(request, endpoint, lease, api, std::move(choices), token);
-  start(request, endpoint, lease, api, std::move(choices), token);
+  if (loaded.chains != nullptr) return begin_chain(call, endpoint, lease, api, std::move(choices), token);
+  start(call, endpoint, lease, api, std::move(choices), token);
 }
 
-void HttpServer::Impl::refuse_for_phase(const http_request& request, Phase now, const Token& token) {
+void HttpServer::Impl::refuse_for_phase(const net::ServerCall& call, Phase now, const Token& token) {
   const PhaseTexts texts = texts_of(now == Phase::kReady ? Phase::kChanging : now);  // it has just begun, or ended, to change
-  refuse(request, {503, fmt::format("this worker {} and takes no requests", texts.why), "server_error", "", texts.rejected},
-         token, texts.rejected);
+  refuse(call, {503, fmt::format("this worker {} and takes no requests", texts.why), "server_error", "", texts.rejected}, token,
+         texts.rejected);
 }
 
-void HttpServer::Impl::refuse_for_blocks(const http_request& request, const ServedBlocks& loaded, const Token& token) {
+void HttpServer::Impl::refuse_for_blocks(const net::ServerCall& call, const ServedBlocks& loaded, const Token& token) {
   const ChainStageOptions& is = loaded.stage->options();
-  refuse(request,
+  refuse(call,
          {503,
           fmt::format("this worker has the blocks {}:{} of {} alone: requests go to the first worker of its chains",
                       is.blocks.first, is.blocks.end, is.model.layers),
@@ -369,22 +373,22 @@ void HttpServer::Impl::refuse_for_blocks(const http_request& request, const Serv
          token, "role");
 }
 
-void HttpServer::Impl::take(const http_request& request, const std::string& path, const std::string& body, const Token& token) {
-  if (path == "/tokenize" || path == "/detokenize") return tokenize(request, path == "/tokenize", body, token);
-  generate(request, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
+void HttpServer::Impl::take(const net::ServerCall& call, const std::string& path, const std::string& body, const Token& token) {
+  if (path == "/tokenize" || path == "/detokenize") return tokenize(call, path == "/tokenize", body, token);
+  generate(call, path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChatCompletions, body, token);
 }
 
-void HttpServer::Impl::chain_call(const http_request& request, ChainVerb verb, std::string body, const Token& token) {
+void HttpServer::Impl::chain_call(const net::ServerCall& call, ChainVerb verb, std::string body, const Token& token) {
   const Lease lease = current();
-  if (lease && lease->blocks) return answer_chain(request, *lease->blocks->stage, verb, std::move(body), token, step_port);
+  if (lease && lease->blocks) return answer_chain(call, *lease->blocks->stage, verb, std::move(body), token, step_port);
   // Without that part there are no sessions; who tells of some hears it at once.
   if (verb == ChainVerb::kKeep) {
     const auto names = sessions_from(body);
-    return send_chain_answer(request, names.ok() ? sessions_over(*names) : ChainAnswer{400, "", names.error().message}, token);
+    return send_chain_answer(call, names.ok() ? sessions_over(*names) : ChainAnswer{400, "", names.error().message}, token);
   }
-  if (!lease) return send_chain_answer(request, {503, "loading", "this worker is loading"}, token);
+  if (!lease) return send_chain_answer(call, {503, "loading", "this worker is loading"}, token);
   const BlockRange is = lease->model->blocks;
-  send_chain_answer(request,
+  send_chain_answer(call,
                     {409, "",
                      fmt::format("blocks: found {}:{} here, needed are some that begin later: a chain's first worker is no "
                                  "other one's part",
@@ -398,14 +402,14 @@ std::shared_ptr<ChainStage> HttpServer::Impl::stage() const {
 }
 
 // Room at all workers of the chain comes before anything else of the request begins.
-void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
+void HttpServer::Impl::begin_chain(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                                    std::vector<GenerationRequest> choices, const Token& token) {
   const ServedModel& loaded = *lease->model;
-  const std::string header = header_of(request.headers(), kChainHeader);
+  const std::string header = call.header(kChainHeader);
   auto hops = header.empty() ? Result<std::vector<std::string>>(loaded.next_hops) : hops_from(header);
-  if (!hops.ok()) return refuse(request, bad_header(kChainHeader, header, "HOST:PORT,HOST:PORT..."), token);
+  if (!hops.ok()) return refuse(call, bad_header(kChainHeader, header, "HOST:PORT,HOST:PORT..."), token);
   if (hops->empty()) {
-    return refuse(request,
+    return refuse(call,
                   {503,
                    fmt::format("this worker has the blocks {}:{} of {} alone; for the rest found neither {} nor --next",
                                loaded.blocks.first, loaded.blocks.end, loaded.config.layers, kChainHeader),
@@ -417,32 +421,32 @@ void HttpServer::Impl::begin_chain(const http_request& request, Endpoint endpoin
   std::int64_t tokens = 0;
   for (GenerationRequest& choice : choices) {
     if (choice.kv.sends() || choice.kv.receives()) {
-      return refuse(request,
+      return refuse(call,
                     {400, fmt::format("{} and {}: found one of them, allowed is none for a worker with the blocks {}:{} alone",
                                       kPhaseHeader, kPrefilledHeader, loaded.blocks.first, loaded.blocks.end)},
                     token);
     }
     if (const auto fit = Engine::check(limits, loaded.config.vocab_size, choice); !fit.ok())
-      return refuse(request, {400, fit.error().message}, token);
+      return refuse(call, {400, fit.error().message}, token);
     choice.chain = new_session_id();
     sessions.push_back(choice.chain);
     const auto prompt = static_cast<std::int64_t>(choice.prompt.size());
     tokens = std::max(tokens, prompt + std::min(choice.max_tokens, limits.max_context_tokens - prompt));
   }
-  loaded.chains->reserve(std::move(sessions), std::move(hops).value(), tokens,
-                         [self = shared_from_this(), request, endpoint, lease, api, choices = std::move(choices),
-                          token](const Result<void>& reserved) mutable {
-                           self->guarded(request, token, [&] {
-                             if (reserved.ok()) return self->start(request, endpoint, lease, api, std::move(choices), token);
-                             const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
-                             const std::string why = full ? "full" : "chain";
-                             spdlog::debug("no room in the request's chain: {}", reserved.error().message);
-                             self->refuse(request,
-                                          {503, fmt::format("no room in the request's chain: {}", reserved.error().message),
-                                           "server_error", "", why},
-                                          token, why);
-                           });
-                         });
+  loaded.chains->reserve(
+      std::move(sessions), std::move(hops).value(), tokens,
+      [self = shared_from_this(), call, endpoint, lease, api, choices = std::move(choices),
+       token](const Result<void>& reserved) mutable {
+        self->guarded(call, token, [&] {
+          if (reserved.ok()) return self->start(call, endpoint, lease, api, std::move(choices), token);
+          const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
+          const std::string why = full ? "full" : "chain";
+          spdlog::debug("no room in the request's chain: {}", reserved.error().message);
+          self->refuse(
+              call, {503, fmt::format("no room in the request's chain: {}", reserved.error().message), "server_error", "", why},
+              token, why);
+        });
+      });
 }
 
 namespace {
@@ -468,7 +472,7 @@ class HeldSessions {
 
 }  // namespace
 
-void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
+void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                              std::vector<GenerationRequest> choices, const Token& token) {
   const ServedModel& loaded = *lease->model;
   EngineLoop& engine = *loaded.engine;
@@ -480,7 +484,7 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
   const bool sends = choices.front().kv.sends();
   const Role is = current_role();
   if (is == (sends ? Role::kDecode : Role::kPrefill)) {
-    return refuse(request,
+    return refuse(call,
                   {503,
                    fmt::format("role: this worker's is {}, which does not take {}", to_string(is),
                                sends ? "prompts for other workers" : "whole requests"),
@@ -495,13 +499,13 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
     if (sends) sent.push_back(choice.kv.id);
   }
   auto exchange = std::make_shared<Exchange>(Exchange::Parts{
-      request,
+      call,
       ResponseFormat(
           endpoint, id, loaded.served_name, unix_now_s(), api.stream && api.include_usage,
           [texts = loaded.texts](std::int32_t token_id) { return texts->tokenizer.special_text(token_id); }, api.choices_each),
-      request_id_of(request), api.stream && !sends, api.include_usage, api.choices,
-      chained.any() && !header_of(request.headers(), kChainHeader).empty(), sessions_text(sent), clock.now_s(),
-      options.request_timeout_s, token});
+      request_id_of(call), api.stream && !sends, api.include_usage, api.choices,
+      chained.any() && !call.header(kChainHeader).empty(), sessions_text(sent), clock.now_s(), options.request_timeout_s,
+      token});
   std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> all;
   for (GenerationRequest& choice : choices) {
     const int index = static_cast<int>(all.size());
@@ -520,9 +524,9 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
     for (const std::string& session : sent) exports.close(session);
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
-    if (!full && !draining) return refuse(request, {400, taken.error().message}, token);
-    if (draining) return refuse_for_phase(request, phase.load(), token);
-    return refuse(request, {503, taken.error().message, "server_error", "", "full"}, token, "full");
+    if (!full && !draining) return refuse(call, {400, taken.error().message}, token);
+    if (draining) return refuse_for_phase(call, phase.load(), token);
+    return refuse(call, {503, taken.error().message, "server_error", "", "full"}, token, "full");
   }
   chained.taken_over();  // by the sinks, which see every end
   {
@@ -535,39 +539,39 @@ void HttpServer::Impl::start(const http_request& request, Endpoint endpoint, con
 }
 
 // Whether who asks has the installation's token; answers where not.
-bool HttpServer::Impl::may_change(const http_request& request, const char* what, const Token& token) {
+bool HttpServer::Impl::may_change(const net::ServerCall& call, const char* what, const Token& token) {
   if (options.token_file.empty()) {
-    refuse(request, {403, fmt::format("this worker was started without --token-file: its {} cannot be changed", what)}, token);
+    refuse(call, {403, fmt::format("this worker was started without --token-file: its {} cannot be changed", what)}, token);
     return false;
   }
   const auto file = security::read_file(options.token_file);
   const auto expected = file.ok() ? security::parse_token(*file) : Result<std::string>(file.error());
   if (!expected.ok()) {
     spdlog::error("--token-file: {}", expected.error().message);
-    refuse(request, {500, "this worker cannot read its --token-file", "server_error"}, token);
+    refuse(call, {500, "this worker cannot read its --token-file", "server_error"}, token);
     return false;
   }
-  if (!security::same_secret(security::bearer(header_of(request.headers(), "Authorization")), *expected)) {
-    refuse(request, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
+  if (!security::same_secret(security::bearer(call.header("Authorization")), *expected)) {
+    refuse(call, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
     return false;
   }
   return true;
 }
 
-void HttpServer::Impl::change_role(const http_request& request, const std::string& body, const Token& token) {
+void HttpServer::Impl::change_role(const net::ServerCall& call, const std::string& body, const Token& token) {
   const ApiError parts{403, "this worker has some of the model's blocks alone: its role cannot be changed"};
   {
     const std::scoped_lock lock(mutex);
-    if (in_parts) return refuse(request, parts, token);
+    if (in_parts) return refuse(call, parts, token);
   }
-  if (!may_change(request, "role", token)) return;
+  if (!may_change(call, "role", token)) return;
   const auto asked_for = parse_json(body);
   const auto wanted =
       asked_for.ok() && asked_for->is_object() && asked_for->contains("role") && asked_for->at("role").is_string()
           ? role_from(asked_for->at("role").get_ref<const std::string&>())
           : std::nullopt;
   if (!wanted) {
-    return refuse(request,
+    return refuse(call,
                   {400,
                    fmt::format("role: found {}, allowed is {{\"role\": \"unified\", \"prefill\" or \"decode\"}}",
                                asked_for.ok() ? shown(*asked_for) : "no JSON"),
@@ -577,11 +581,11 @@ void HttpServer::Impl::change_role(const http_request& request, const std::strin
   Role before = *wanted;
   {
     const std::scoped_lock lock(mutex);
-    if (in_parts) return refuse(request, parts, token);  // or is about to
+    if (in_parts) return refuse(call, parts, token);  // or is about to
     std::swap(before, role);
   }
   if (before != *wanted) spdlog::info("role: {} from now on, {} before", to_string(*wanted), to_string(before));
-  send_response(request, 200, ordered_json{{"role", to_string(*wanted)}}.dump(), "application/json", {}, token);
+  send_response(call, 200, ordered_json{{"role", to_string(*wanted)}}.dump(), "application/json", {}, token);
 }
 
 std::string HttpServer::Impl::blocks_body() const {
@@ -592,27 +596,27 @@ std::string HttpServer::Impl::blocks_body() const {
   return body.dump();
 }
 
-void HttpServer::Impl::change_blocks(const http_request& request, const std::string& body, const Token& token) {
-  if (!may_change(request, "blocks", token)) return;
-  if (options.fixed_blocks) return refuse(request, {403, *options.fixed_blocks}, token);
+void HttpServer::Impl::change_blocks(const net::ServerCall& call, const std::string& body, const Token& token) {
+  if (!may_change(call, "blocks", token)) return;
+  if (options.fixed_blocks) return refuse(call, {403, *options.fixed_blocks}, token);
   const auto asked_for = parse_json(body);
   const auto wanted =
       asked_for.ok() && asked_for->is_object() && asked_for->contains("blocks") && asked_for->at("blocks").is_string()
           ? parse_blocks(asked_for->at("blocks").get_ref<const std::string&>())
           : Result<BlockRange>(Error{});
   if (!wanted.ok()) {
-    return refuse(request,
+    return refuse(call,
                   {400,
                    fmt::format("blocks: found {}, allowed is {{\"blocks\": \"A:B\"}} with whole numbers 0 <= A < B",
                                asked_for.ok() ? shown(*asked_for) : "no JSON"),
                    "invalid_request_error", "blocks"},
                   token);
   }
-  if (const auto error = take_up(*wanted, request, token)) refuse(request, *error, token);
+  if (const auto error = take_up(*wanted, call, token)) refuse(call, *error, token);
 }
 
 // Leaves it to main's thread, which answers; or answers at once where the blocks are those already.
-std::optional<ApiError> HttpServer::Impl::take_up(BlockRange wanted, const http_request& request, const Token& token) {
+std::optional<ApiError> HttpServer::Impl::take_up(BlockRange wanted, const net::ServerCall& call, const Token& token) {
   {
     const std::scoped_lock lock(mutex);
     const Phase now = phase.load();
@@ -635,11 +639,11 @@ std::optional<ApiError> HttpServer::Impl::take_up(BlockRange wanted, const http_
     }
     if (wanted != range) {
       in_parts = in_parts || part;
-      asked.emplace(AskedBlocks{wanted, request, token});
+      asked.emplace(AskedBlocks{wanted, call, token});
       return std::nullopt;
     }
   }
-  send_response(request, 200, blocks_body(), "application/json", {}, token);
+  send_response(call, 200, blocks_body(), "application/json", {}, token);
   return std::nullopt;
 }
 
@@ -647,49 +651,39 @@ HttpServer::HttpServer(HttpServerOptions options, const metrics::Registry& regis
                        const Clock& clock)
     : impl_(std::make_shared<Impl>(std::move(options), registry, metrics, clock)) {}
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() { static_cast<void>(close(0)); }
 
 Result<void> HttpServer::open() {
-  const std::string address = fmt::format("http://{}:{}", impl_->options.host, impl_->options.port);
-  try {
-    crossplat::threadpool::initialize_with_threads(kHttpThreads);
-    web::http::experimental::listener::http_listener_config config;
-    config.set_backlog(256);
-    impl_->listener = std::make_unique<web::http::experimental::listener::http_listener>(web::uri(address + "/"), config);
-    const auto handler = [impl = std::weak_ptr<Impl>(impl_)](const http_request& request) {
-      if (const auto self = impl.lock()) self->handle(request);
-    };
-    impl_->listener->support(handler);
-    // These two have handlers of cpprestsdk's own unless they are named.
-    impl_->listener->support(web::http::methods::OPTIONS, handler);
-    impl_->listener->support(web::http::methods::TRCE, handler);
-    auto streams = KvStreamServer::open(impl_->options.host, [impl = std::weak_ptr<Impl>(impl_)] {
-      const auto self = impl.lock();
-      return self ? self->kv_source() : KvSource();
-    });
-    if (streams.ok()) {
-      streams_ = std::move(streams).value();
-      impl_->stream_port = streams_->port();
-    } else {
-      spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
-    }
-    auto steps = ChainStepServer::open(impl_->options.host, [impl = std::weak_ptr<Impl>(impl_)] {
-      const auto self = impl.lock();
-      return self ? self->stage() : nullptr;
-    });
-    if (steps.ok()) {
-      steps_ = std::move(steps).value();
-      impl_->step_port = steps_->port();
-    } else {
-      spdlog::warn("steps of chains come over HTTP alone: {}", steps.error().message);
-    }
-    side_ = std::make_unique<SideThreads>(kSideThreads);
-    impl_->side = side_.get();
-    impl_->listener->open().get();
-    return {};
-  } catch (const std::exception& e) {
-    return Error{ErrorCode::kUnavailable, fmt::format("cannot listen on {}: {}", address, e.what())};
+  const HttpServerOptions& options = impl_->options;
+  auto streams = KvStreamServer::open(options.host, [impl = std::weak_ptr<Impl>(impl_)] {
+    const auto self = impl.lock();
+    return self ? self->kv_source() : KvSource();
+  });
+  if (streams.ok()) {
+    streams_ = std::move(streams).value();
+    impl_->stream_port = streams_->port();
+  } else {
+    spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
   }
+  auto steps = ChainStepServer::open(options.host, [impl = std::weak_ptr<Impl>(impl_)] {
+    const auto self = impl.lock();
+    return self ? self->stage() : nullptr;
+  });
+  if (steps.ok()) {
+    steps_ = std::move(steps).value();
+    impl_->step_port = steps_->port();
+  } else {
+    spdlog::warn("steps of chains come over HTTP alone: {}", steps.error().message);
+  }
+  side_ = std::make_unique<SideThreads>(kSideThreads);
+  impl_->side = side_.get();
+  impl_->service = std::make_unique<net::HttpService>(
+      impl_->service_options(),
+      [impl = std::weak_ptr<Impl>(impl_)](const net::ServerCall& call) {
+        if (const auto self = impl.lock()) self->handle(call);
+      },
+      kHttpThreads);
+  return impl_->service->open({options.host, std::to_string(options.port)});
 }
 
 void HttpServer::serve(const Served& served) {
@@ -730,9 +724,9 @@ void HttpServer::changed(const std::optional<Error>& failure) {
     impl_->in_parts = impl_->range.size() < impl_->layers;
   }
   if (!asked) return;
-  if (!failure) return send_response(asked->request, 200, impl_->blocks_body(), "application/json", {}, asked->token);
+  if (!failure) return send_response(asked->call, 200, impl_->blocks_body(), "application/json", {}, asked->token);
   const std::string found = to_string(asked->blocks);
-  impl_->refuse(asked->request,
+  impl_->refuse(asked->call,
                 {500, fmt::format("blocks: found {}, which cannot be served: {}", found, failure->message), "server_error"},
                 asked->token);
 }
@@ -744,7 +738,7 @@ void HttpServer::drain() {
     const std::scoped_lock lock(impl_->mutex);
     asked.swap(impl_->asked);
   }
-  if (asked) impl_->refuse(asked->request, no_change(Phase::kDraining), asked->token);
+  if (asked) impl_->refuse(asked->call, no_change(Phase::kDraining), asked->token);
 }
 
 void HttpServer::tick(const Served* served) {
@@ -762,7 +756,8 @@ void HttpServer::tick(const Served* served) {
   if (served != nullptr && served->model) {
     const ServedModel* model = served->model.get();
     for (const auto& [session, silent_s] : model->exports->tick()) {
-      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session, silent_s);
+      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session_in_log(session),
+                   silent_s);
       model->engine->abandoned(session);
     }
     if (model->chains != nullptr) model->chains->tick();
@@ -776,18 +771,7 @@ int HttpServer::open_exchanges() const { return impl_->open->load(); }
 bool HttpServer::close(double limit_s) {
   streams_.reset();
   steps_.reset();
-  auto done = std::make_shared<std::promise<void>>();
-  auto future = done->get_future();
-  // On a thread of its own: cpprestsdk waits for connections without a limit.
-  std::thread([impl = impl_, done] {
-    try {
-      impl->listener->close().get();
-    } catch (const std::exception&) {
-      // It was not open any more.
-    }
-    done->set_value();
-  }).detach();
-  return future.wait_for(std::chrono::duration<double>(limit_s)) == std::future_status::ready;
+  return impl_->service == nullptr || impl_->service->close(limit_s);
 }
 
 }  // namespace windlass::worker

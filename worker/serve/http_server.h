@@ -1,8 +1,8 @@
 // HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, /blocks, and /kv and /chain for other
-// workers, on cpprestsdk's listener.
+// workers, on a net::HttpService.
 //
-// It is thin: it reads a bounded body, asks openai_api.h what it means, gives it to the engine and writes events back. Handlers
-// run on cpprestsdk's threads and never wait there for the engine or a network. Methods of this class belong to main's thread.
+// It is thin: it asks openai_api.h what a body means, gives it to the engine and writes events back. Handlers run on the
+// service's threads and never wait there for the engine or a network. Methods of this class belong to main's thread.
 #pragma once
 
 #include <future>

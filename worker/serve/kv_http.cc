@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <pplx/pplxtasks.h>
 #include <spdlog/spdlog.h>
 
 #include "worker/parallel/kv_wire.h"
@@ -15,9 +14,6 @@
 
 namespace windlass::worker {
 namespace {
-
-using web::http::http_request;
-using web::http::http_response;
 
 // A worker that says nothing for this long is taken for lost; it answers every second.
 constexpr double kAskTimeoutS = 5;
@@ -42,35 +38,22 @@ int status_of(const Error& error) {
   }
 }
 
-void refuse(const http_request& request, const Error& why, const std::shared_ptr<void>& token) {
-  send_response(request, status_of(why), error_body({status_of(why), why.message}), "application/json", {}, token);
+void refuse(const net::ServerCall& call, const Error& why, const std::shared_ptr<void>& token) {
+  send_response(call, status_of(why), error_body({status_of(why), why.message}), "application/json", {}, token);
 }
 
-void reply(const http_request& request, http_response response, std::function<void(bool sent)> after) {
-  request.reply(std::move(response)).then([after = std::move(after)](const pplx::task<void>& sent) {
-    bool good = true;
-    try {
-      sent.get();
-    } catch (const std::exception&) {
-      good = false;  // who asked has left, and asks nobody again: it computes the prompt itself
-    }
-    after(good);
-  });
-}
-
-void send_pieces(const http_request& request, const std::shared_ptr<KvExports>& exports, const std::string& session,
+void send_pieces(const net::ServerCall& call, const std::shared_ptr<KvExports>& exports, const std::string& session,
                  const std::string& hash, std::int64_t piece, const std::function<void(const std::string&)>& taken,
                  const std::shared_ptr<void>& token) {
   auto pieces = exports->read(session, hash, piece);
-  if (!pieces.ok()) return refuse(request, pieces.error(), token);
-  http_response response(web::http::status_codes::OK);
-  response.headers().add(kNextHeader, std::to_string(pieces->next));
-  if (pieces->last) response.headers().add(kFirstHeader, first_token_text(*pieces->last));
+  if (!pieces.ok()) return refuse(call, pieces.error(), token);
   const std::size_t bytes = pieces->bytes.size();
-  response.set_body(std::move(pieces->bytes), "application/octet-stream");
+  net::HttpResponse response{200, std::move(pieces->bytes), "application/octet-stream", {}};
+  response.headers.emplace_back(kNextHeader, std::to_string(pieces->next));
+  if (pieces->last) response.headers.emplace_back(kFirstHeader, first_token_text(*pieces->last));
   const bool last = pieces->last.has_value();
-  // An answer that nobody takes keeps nobody's cache.
-  reply(request, std::move(response), [from = std::weak_ptr(exports), taken, session, bytes, last, token](bool sent) {
+  // An answer that nobody takes keeps nobody's cache: who asked has left, and computes the prompt itself.
+  call.answer(std::move(response), [from = std::weak_ptr(exports), taken, session, bytes, last, token](bool sent) {
     if (const auto exports = from.lock(); exports != nullptr && sent) exports->sent(bytes);
     if (last) taken(session);
   });
@@ -95,33 +78,32 @@ Result<KvAnswer> answer_of(HttpAnswer found) {
 
 }  // namespace
 
-void answer_kv(const http_request& request, const std::shared_ptr<KvExports>& exports,
+void answer_kv(const net::ServerCall& call, const std::shared_ptr<KvExports>& exports,
                std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port) {
-  const std::string session = request.relative_uri().path().substr(kKvPath.size());
-  auto query = web::uri::split_query(request.relative_uri().query());
-  const auto piece = whole_number(query["piece"]);
+  const std::string session = call.path().substr(kKvPath.size());
+  const std::string hash = call.query("prompt");
+  const auto piece = whole_number(call.query("piece"));
   if (!is_session_id(session) || !piece) {
-    return send_response(request, 400,
+    return send_response(call, 400,
                          error_body({400, fmt::format("path: found {}, allowed is /kv/SESSION?piece=N&prompt=HASH",
-                                                      request.relative_uri().to_string())}),
+                                                      call.target().substr(0, 200))}),
                          "application/json", {}, token);
   }
-  if (stream_port > 0 && query["stream"] == "1") {
-    const auto found = exports->ready(session, query["prompt"], *piece);
-    if (!found.ok()) return refuse(request, found.error(), token);
-    return send_response(request, 200, "", "application/octet-stream", {{kPortHeader, std::to_string(stream_port)}}, token);
+  if (stream_port > 0 && call.query("stream") == "1") {
+    const auto found = exports->ready(session, hash, *piece);
+    if (!found.ok()) return refuse(call, found.error(), token);
+    return send_response(call, 200, "", "application/octet-stream", {{kPortHeader, std::to_string(stream_port)}}, token);
   }
-  exports->when_ready(session, query["prompt"], *piece,
-                      [request, exports, session, hash = query["prompt"], piece = *piece, taken = std::move(taken), token] {
-                        // Not here: this may be the engine's thread.
-                        pplx::create_task([=] {
-                          try {
-                            send_pieces(request, exports, session, hash, piece, taken, token);
-                          } catch (const std::exception& e) {
-                            spdlog::warn("keys and values of session {} could not be sent: {}", session, e.what());
-                          }
-                        });
-                      });
+  exports->when_ready(session, hash, *piece, [call, exports, session, hash, piece = *piece, taken = std::move(taken), token] {
+    // Not here: this may be the engine's thread.
+    call.post([=] {
+      try {
+        send_pieces(call, exports, session, hash, piece, taken, token);
+      } catch (const std::exception& e) {
+        spdlog::warn("keys and values of session {} could not be sent: {}", session_in_log(session), e.what());
+      }
+    });
+  });
 }
 
 KvImports::Ask ask_over_http(std::shared_ptr<HttpClient> client) {

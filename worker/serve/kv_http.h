@@ -8,8 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <cpprest/http_msg.h>
-
+#include "metrics/net/http_service.h"
 #include "worker/parallel/kv_exports.h"
 #include "worker/parallel/kv_imports.h"
 #include "worker/serve/http_client.h"
@@ -21,7 +20,7 @@ inline constexpr std::string_view kKvPath = "/kv/";
 // Answers as soon as there is something, at the latest after kKvLongestWaitS. `taken`: called once a session's last piece is
 // out; `token` is held until then, exports until the piece is read. `stream_port`: where streams come from; 0: there are none.
 // REQUIRES: a GET of a path that begins with kKvPath.
-void answer_kv(const web::http::http_request& request, const std::shared_ptr<KvExports>& exports,
+void answer_kv(const net::ServerCall& call, const std::shared_ptr<KvExports>& exports,
                std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port = 0);
 
 // Asks over this client.

@@ -1,4 +1,4 @@
-// Bodies are read piece by piece.
+// See request_input.h.
 #include "worker/serve/request_input.h"
 
 #include <algorithm>
@@ -11,23 +11,8 @@
 
 namespace windlass::worker {
 
-using web::http::http_request;
-
-pplx::task<std::shared_ptr<Body>> read_body(const http_request& request, std::shared_ptr<Body> body) {
-  auto buffer = request.body().streambuf();
-  return buffer.getn(body->piece.data(), body->piece.size()).then([request, body](std::size_t count) {
-    if (count == 0) return pplx::task_from_result(body);
-    if (body->bytes.size() + count > body->most) {
-      body->too_large = true;
-      body->bytes.clear();
-    }
-    if (!body->too_large) body->bytes.append(reinterpret_cast<const char*>(body->piece.data()), count);
-    return read_body(request, body);
-  });
-}
-
-std::string request_id_of(const http_request& request) {
-  std::string id = header_of(request.headers(), "X-Request-Id");
+std::string request_id_of(const net::ServerCall& call) {
+  std::string id = call.header("X-Request-Id");
   const bool good = id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
   return good ? id : "";
 }
@@ -37,10 +22,10 @@ ApiError bad_header(const char* name, const std::string& found, const std::strin
           ""};
 }
 
-std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& request, std::size_t choices) {
+std::variant<std::vector<KvSession>, ApiError> sessions_of(const net::ServerCall& call, std::size_t choices) {
   std::vector<KvSession> sessions(choices);
-  const std::string phase = header_of(request.headers(), kPhaseHeader);
-  const std::string prefilled = header_of(request.headers(), kPrefilledHeader);
+  const std::string phase = call.header(kPhaseHeader);
+  const std::string prefilled = call.header(kPrefilledHeader);
   if (phase == "prefill") {
     for (KvSession& each : sessions) each.id = new_session_id();
   } else if (!phase.empty()) {
@@ -50,7 +35,7 @@ std::variant<std::vector<KvSession>, ApiError> sessions_of(const http_request& r
     if (!ids.ok() || ids->size() != choices) {
       return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
     }
-    const std::string address = header_of(request.headers(), kPrefillAddressHeader);
+    const std::string address = call.header(kPrefillAddressHeader);
     if (!is_worker_address(address)) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");
     for (std::size_t i = 0; i < choices; ++i) sessions[i] = {(*ids)[i], address};
   }

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include <cpprest/http_listener.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "metrics/bundles.h"
+#include "metrics/net/http_service.h"
 #include "tests/bench/median.h"
 #include "tests/process/worker/worker_process.h"
 #include "tests/unit/worker/random_model.h"
@@ -90,11 +90,12 @@ void be_stream(int socket) {
   const auto taken = [](const std::string& /*session*/) {};
   const auto streams = KvStreamServer::open("127.0.0.1", [&] { return KvSource{exports, taken}; });
   if (!streams.ok()) std::_Exit(1);
-  web::http::experimental::listener::http_listener http(fmt::format("http://127.0.0.1:{}", http_port));
-  http.support(web::http::methods::GET, [&](const web::http::http_request& request) {
-    answer_kv(request, exports, taken, nullptr, (*streams)->port());
-  });
-  http.open().wait();
+  net::HttpServer::Options options;
+  options.refusal_body = [](const net::Refusal& refused) { return refused.message; };
+  net::HttpService http(
+      std::move(options), [&](const net::ServerCall& call) { answer_kv(call, exports, taken, nullptr, (*streams)->port()); },
+      8);
+  if (!http.open({"127.0.0.1", std::to_string(http_port)}).ok()) std::_Exit(1);
   const auto plain = TcpServer::open("127.0.0.1", "plain streams", be_stream);
   if (!plain.ok()) std::_Exit(1);
   tell((*plain)->port());

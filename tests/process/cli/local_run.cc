@@ -121,19 +121,37 @@ metrics::Exposition LocalRun::gateway_metrics() {
   return metrics_at(endpoints_->gateway_admin_urls.at(0));
 }
 
-std::vector<metrics::Exposition> LocalRun::worker_metrics(const std::string& role) {
-  std::vector<metrics::Exposition> pages;
-  if (!endpoints_ && !row()) return pages;
+std::vector<std::pair<std::string, std::string>> LocalRun::worker_addresses() {
+  std::vector<std::pair<std::string, std::string>> found;
+  if (!endpoints_ && !row()) return found;
   kube::HttpRequest request;
   request.url = endpoints_->controller_url + "/v1/snapshot";
   const auto response = transport_.send(request);
   const auto snapshot = response.ok() ? nlohmann::json::parse(response->body, nullptr, false) : nlohmann::json();
-  if (!snapshot.is_object()) return pages;
+  if (!snapshot.is_object()) return found;
   for (const auto& worker : snapshot.at("services").at(0).at("workers")) {
-    if (worker.value("state", "") != "Ready" || worker.value("role", "unified") != role) continue;
-    pages.push_back(metrics_at("http://" + worker.at("address").get<std::string>()));
+    if (worker.value("state", "") != "Ready") continue;
+    found.emplace_back(worker.at("address").get<std::string>(), worker.value("role", "unified"));
+  }
+  return found;
+}
+
+std::vector<metrics::Exposition> LocalRun::worker_metrics(const std::string& role) {
+  std::vector<metrics::Exposition> pages;
+  for (const auto& [address, of_role] : worker_addresses()) {
+    if (of_role == role) pages.push_back(metrics_at("http://" + address));
   }
   return pages;
+}
+
+std::vector<std::pair<std::string, int>> LocalRun::ports() {
+  const auto port_of = [](const std::string& address) { return std::stoi(address.substr(address.rfind(':') + 1)); };
+  std::vector<std::pair<std::string, int>> all = {{"gateway", port_}};
+  if (!endpoints_ && !row()) return all;
+  all.emplace_back("gateway admin", port_of(endpoints_->gateway_admin_urls.at(0)));
+  all.emplace_back("controller", port_of(endpoints_->controller_url));
+  for (const auto& [address, role] : worker_addresses()) all.emplace_back("worker", port_of(address));
+  return all;
 }
 
 metrics::Exposition LocalRun::metrics_at(const std::string& url) {

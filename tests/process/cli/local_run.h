@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/cli/child_process.h"
@@ -39,6 +40,9 @@ class LocalRun {
   // The pages of the ready workers that have this role, by the controller's last snapshot.
   [[nodiscard]] std::vector<metrics::Exposition> worker_metrics(const std::string& role);
 
+  // Where its programs listen, by name: gateway, gateway admin, controller, and the ready workers.
+  [[nodiscard]] std::vector<std::pair<std::string, int>> ports();
+
   ChildProcess& up() { return *up_; }
   [[nodiscard]] std::string directory() const { return (folder_.path() / "run").string(); }
 
@@ -50,6 +54,8 @@ class LocalRun {
  private:
   [[nodiscard]] std::string yaml(int workers, const std::string& strategy) const;
   [[nodiscard]] metrics::Exposition metrics_at(const std::string& url);
+  // Of the ready workers, with their roles, by the controller's last snapshot.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> worker_addresses();
 
   TempFolder folder_;
   std::string tag_;

@@ -32,7 +32,6 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
   std::atomic<int> finished{0};
   std::vector<std::string> wrong;
   std::map<int, std::set<std::string>> answers;  // by prompt
-  std::set<std::string> workers;
   std::thread client([&] {
     kube::CurlTransport transport(kube::CurlOptions{.max_parallel = 8});
     while (!done) {
@@ -50,7 +49,6 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
                                             : responses[i].error().message);
           continue;
         }
-        workers.insert(responses[i]->headers.at("x-windlass-worker"));
         answers[prompt].insert(nlohmann::json::parse(responses[i]->body)["choices"][0]["message"]["content"]);
       }
       finished += 8;
@@ -86,10 +84,6 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
   EXPECT_GE(taken, 40) << handed;
   EXPECT_GE(handed, 40);
   for (const auto& [prompt, texts] : answers) EXPECT_EQ(texts.size(), 1U) << "prompt " << prompt << " was answered differently";
-  const auto of_kind = [&](const std::string& part) {
-    return std::any_of(workers.begin(), workers.end(), [&](const auto& name) { return name.find(part) != std::string::npos; });
-  };
-  EXPECT_TRUE(of_kind("-decode-")) << ::testing::PrintToString(workers);
 }
 
 }  // namespace

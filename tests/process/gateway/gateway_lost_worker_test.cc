@@ -103,16 +103,16 @@ TEST(GatewayLostWorker, AStoppedWorkerIsTakenOutAndIn) {
   ASSERT_TRUE(gateway.obeys({1, 1}));
   auto client = Connection::connect(gateway.port());
   ASSERT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
-  ASSERT_EQ(worker_of(read_head(*client)), "fast");
+  ASSERT_EQ(worker_of(read_head(*client)), id_of("fast"));
   ASSERT_EQ(read_chunk(*client), token_event("fast"));
   fast.signal(SIGSTOP);
   ASSERT_TRUE(silent(gateway, 1));
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
+    EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), id_of("slow"));
   }
   fast.signal(SIGCONT);
   ASSERT_TRUE(silent(gateway, 0));
-  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "fast");
+  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), id_of("fast"));
   std::string rest;
   for (auto bytes = read_chunk(*client); bytes && !bytes->empty(); bytes = read_chunk(*client)) rest += *bytes;
   EXPECT_THAT(rest, HasSubstr(kDoneEvent));
@@ -129,19 +129,19 @@ TEST(GatewayLostWorker, AKilledWorkersRequests) {
   ASSERT_TRUE(gateway.obeys({1, 1}));
   auto stream = Connection::connect(gateway.port());
   ASSERT_TRUE(stream && stream->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
-  ASSERT_EQ(worker_of(read_head(*stream)), "fast");
+  ASSERT_EQ(worker_of(read_head(*stream)), id_of("fast"));
   auto hanging = Connection::connect(gateway.port());
   ASSERT_TRUE(hanging && hanging->write(post("/v1/chat/completions", chat("tiny", "hang at fast", false))));
   ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "fast"}}) == 2; }));
   fast.signal(SIGKILL);
-  EXPECT_EQ(worker_of(read_message(*hanging)), "slow");
+  EXPECT_EQ(worker_of(read_message(*hanging)), id_of("slow"));
   std::string rest;
   for (auto bytes = read_chunk(*stream); bytes && !bytes->empty(); bytes = read_chunk(*stream)) rest += *bytes;
   EXPECT_THAT(rest, HasSubstr("data: {\"error\":{"));
   EXPECT_THAT(rest, Not(HasSubstr(kDoneEvent)));
   EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "broken"}}), 2);
   ASSERT_TRUE(silent(gateway, 1));
-  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
+  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), id_of("slow"));
 }
 
 // Given a node that is cut off, without a reset, with an unanswered request in flight; the request is taken back and answered
@@ -157,10 +157,10 @@ TEST(GatewayLostWorker, ANodeThatIsCutOff) {
   ASSERT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", "hi", false))));
   ASSERT_TRUE(wait_until([&] { return node.requests() == 1; }));
   node.cut_off();
-  EXPECT_EQ(worker_of(read_message(*client)), "slow");
+  EXPECT_EQ(worker_of(read_message(*client)), id_of("slow"));
   EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "recalled"}}), 1);
   EXPECT_TRUE(wait_until([&] { return gateway.log().find("is unreachable") != std::string::npos; })) << gateway.log();
-  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), "slow");
+  EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), id_of("slow"));
 }
 
 // Given a draining worker that leaves the table and ends while it holds a stream and an unanswered request; the request is
@@ -173,14 +173,14 @@ TEST(GatewayLostWorker, ADrainThatTookTooLong) {
   ASSERT_TRUE(gateway.obeys({1, 1}));
   auto stream = Connection::connect(gateway.port());
   ASSERT_TRUE(stream && stream->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
-  ASSERT_EQ(worker_of(read_head(*stream)), "old");
+  ASSERT_EQ(worker_of(read_head(*stream)), id_of("old"));
   auto hanging = Connection::connect(gateway.port());
   ASSERT_TRUE(hanging && hanging->write(post("/v1/chat/completions", chat("tiny", "hang at old", false))));
   ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "old"}}) == 2; }));
   controller.set_table(table(2, {chain("young", young.address())}));
   ASSERT_TRUE(gateway.obeys({1, 2}));
   old.signal(SIGKILL);
-  EXPECT_EQ(worker_of(read_message(*hanging)), "young");
+  EXPECT_EQ(worker_of(read_message(*hanging)), id_of("young"));
   std::string rest;
   for (auto bytes = read_chunk(*stream); bytes && !bytes->empty(); bytes = read_chunk(*stream)) rest += *bytes;
   EXPECT_THAT(rest, HasSubstr("data: {\"error\":{"));

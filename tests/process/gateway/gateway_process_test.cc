@@ -48,7 +48,7 @@ TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   const auto answer = ask(gateway.port(), kRequest);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status(), 200);
-  EXPECT_EQ(answer->header("x-windlass-worker"), "good");
+  EXPECT_EQ(answer->header("x-windlass-worker"), id_of("good"));
   EXPECT_EQ(text_of(*answer), "good");
   EXPECT_EQ(full_calls, 1);
   EXPECT_EQ(draining_calls, 1);
@@ -419,6 +419,26 @@ TEST(Gateway, BodiesAreBounded) {
   go_on.open();
   EXPECT_EQ(read_message(*first)->status(), 200);
   EXPECT_EQ(ask(gateway.port(), large)->status(), 200);
+}
+
+// Given an answer that leaves whole and is larger than the memory for bodies and answers; the client is told, and what was held
+// for it is free again.
+TEST(Gateway, AnswersAreBounded) {
+  FakeServer worker([](Connection& connection, const Message& request) {
+    const bool large = request.body.find("large") != std::string::npos;
+    connection.write(json_response(200, completion(std::string(large ? 24U << 20U : 12U << 20U, 'x'))));
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()}, {"--max-body-memory", "20MiB"});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  for (int i = 0; i < 2; ++i) {
+    const auto refused = ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "large", false)));
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->status(), 502);
+    EXPECT_THAT(refused->body, HasSubstr("--max-body-memory"));
+    EXPECT_EQ(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))->status(), 200);
+  }
 }
 
 // Given requests sent one behind the other without waiting, on one connection, byte by byte at their seams; answers come in

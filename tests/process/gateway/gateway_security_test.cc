@@ -89,6 +89,8 @@ TEST(GatewaySecurity, ApiKeys) {
   EXPECT_EQ(code_of(*nobody), "missing_api_key");
   EXPECT_EQ(nobody->header("www-authenticate"), "Bearer");
   EXPECT_EQ(code_of(*chat_as("wrong-key-wrong-key", "tiny")), "invalid_api_key");
+  // Before the body, which never comes.
+  EXPECT_EQ(ask(gateway.port(), "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 16000000\r\n\r\n")->status(), 401);
   EXPECT_EQ(ask(gateway.port(), models_as(""))->status(), 401);
   EXPECT_THAT(ids_of(*ask(gateway.port(), models_as("key-of-one-key-of-one"))), ElementsAre("tiny"));
   EXPECT_THAT(ids_of(*ask(gateway.port(), models_as("key-of-all-key-of-all"))), ElementsAre("other", "tiny"));
@@ -114,7 +116,7 @@ TEST(GatewaySecurity, ApiKeys) {
     return gateway.metric("windlass_gateway_key_requests_total", {{"key", "one"}, {"code", "200"}}) == 3;
   }));
   EXPECT_EQ(gateway.metric("windlass_gateway_key_requests_total", {{"key", "one"}, {"code", "403"}}), 1);
-  EXPECT_EQ(gateway.metric("windlass_gateway_key_requests_total", {{"key", ""}, {"code", "401"}}), 3);
+  EXPECT_EQ(gateway.metric("windlass_gateway_key_requests_total", {{"key", ""}, {"code", "401"}}), 4);
   EXPECT_EQ(gateway.metric("windlass_gateway_key_tokens_total", {{"key", "one"}}), 24);
 
   folder.put("keys.json", key_file("new-key-of-one-of-one"));

@@ -38,7 +38,7 @@ TEST(GatewayStream, TheFirstTokenPassesBeforeTheLastIsMade) {
   EXPECT_EQ(head->status(), 200);
   EXPECT_EQ(head->header("content-type"), "text/event-stream");
   EXPECT_EQ(head->header("x-request-id"), "r-1");
-  EXPECT_EQ(head->header("x-windlass-worker"), "w");
+  EXPECT_EQ(head->header("x-windlass-worker"), id_of("w"));
   EXPECT_EQ(read_chunk(*client), token_event("one"));
   first_read.open();
   EXPECT_EQ(read_chunk(*client), token_event("two"));

@@ -88,7 +88,7 @@ TEST(GatewayTwoStep, AnswersPassThroughTwoWorkers) {
   const auto whole = gateway.ask_for("hi");
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->status(), 200);
-  EXPECT_EQ(served_by(whole), "d");
+  EXPECT_EQ(served_by(whole), id_of("d"));
   EXPECT_THAT(whole->body, HasSubstr("d after p-1"));
   const auto streamed = gateway.ask_for("hi", true);
   ASSERT_TRUE(streamed);
@@ -126,11 +126,11 @@ TEST(GatewayTwoStep, SecondStepsFollowTheTablesWeights) {
     ASSERT_NE(says, std::string::npos) << answer->body;
     ++pairs[served_by(answer) + answer->body.substr(says, std::string(" after p").size())];
   }
-  const int of_p = pairs["d after p"] + pairs["e after p"];
+  const int of_p = pairs[id_of("d") + " after p"] + pairs[id_of("e") + " after p"];
   EXPECT_GT(of_p, 8);
-  EXPECT_NEAR(pairs["d after p"], 0.75 * of_p, 2);
-  EXPECT_GT(pairs["e after q"], 8);
-  EXPECT_EQ(of_p + pairs["e after q"], 40);
+  EXPECT_NEAR(pairs[id_of("d") + " after p"], 0.75 * of_p, 2);
+  EXPECT_GT(pairs[id_of("e") + " after q"], 8);
+  EXPECT_EQ(of_p + pairs[id_of("e") + " after q"], 40);
 }
 
 // Given a client that sends headers which are between gateway and workers; each worker sees those of its step alone, the same
@@ -151,13 +151,13 @@ TEST(GatewayTwoStep, HeadersOfTheStepsAreTheGatewaysAlone) {
   });
   const std::string spoofed =
       "X-Windlass-Phase: decode\r\nX-Windlass-Prefilled: mine\r\nX-Windlass-Prefill-Address: 10.0.0.1:1\r\n"
-      "x-windlass-other: x\r\nX-Other: passes\r\n";
+      "x-windlass-other: x\r\nX-Other: x\r\nTraceparent: passes\r\n";
   const std::string request = post(kPath, chat("tiny", "hi", false), spoofed);
   TwoStepGateway two({prefill("p", p.address()), decode("d", d.address())});
   TwoStepGateway one({chain("u", u.address())});
   ASSERT_TRUE(two.ready() && one.ready());
-  ASSERT_EQ(served_by(ask((*two).port(), request)), "d");
-  ASSERT_EQ(served_by(ask((*one).port(), request)), "u");
+  ASSERT_EQ(served_by(ask((*two).port(), request)), id_of("d"));
+  ASSERT_EQ(served_by(ask((*one).port(), request)), id_of("u"));
   const Message first = at_p.get(), second = at_d.get(), whole = at_u.get();
   EXPECT_EQ(first.header("x-windlass-phase"), "prefill");
   EXPECT_EQ(first.header("x-windlass-prefilled") + first.header("x-windlass-prefill-address"), "");
@@ -167,7 +167,8 @@ TEST(GatewayTwoStep, HeadersOfTheStepsAreTheGatewaysAlone) {
   EXPECT_EQ(first.body, second.body);
   for (const Message* seen : {&first, &second, &whole}) {
     EXPECT_EQ(seen->header("x-windlass-other"), "");
-    EXPECT_EQ(seen->header("x-other"), "passes");
+    EXPECT_EQ(seen->header("x-other"), "");
+    EXPECT_EQ(seen->header("traceparent"), "passes");
   }
   for (const auto& [name, value] : whole.headers) EXPECT_THAT(name, Not(HasSubstr("x-windlass-")));
 }
@@ -184,7 +185,7 @@ TEST(GatewayTwoStep, AChainsFirstWorkerHearsOfTheOthers) {
   TwoStepGateway gateway({three});
   ASSERT_TRUE(gateway.ready());
   const std::string request = post(kPath, chat("tiny", "hi", false), "X-Windlass-Chain: 10.0.0.9:1\r\n");
-  ASSERT_EQ(served_by(ask((*gateway).port(), request)), "f");
+  ASSERT_EQ(served_by(ask((*gateway).port(), request)), id_of("f"));
   EXPECT_EQ(at_first.get().header("x-windlass-chain"), "10.0.0.2:8000,10.0.0.3:8000");
 }
 
@@ -293,7 +294,7 @@ TEST(GatewayTwoStep, ADecodeWorkerDiesBeforeItsAnswer) {
   fast.signal(SIGKILL);
   const auto answer = read_message(*client);
   ASSERT_TRUE(answer);
-  EXPECT_EQ(served_by(answer), "slow");
+  EXPECT_EQ(served_by(answer), id_of("slow"));
   EXPECT_THAT(answer->body, HasSubstr("slow after p-1"));
   EXPECT_EQ(gateway.errors("broken"), 1);
 }

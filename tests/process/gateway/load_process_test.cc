@@ -63,9 +63,9 @@ TEST(Load, ThroughTheGateway) {
   ASSERT_TRUE(result->ttft_s && result->tpot_s);
   EXPECT_LT(result->ttft_s->p95, result->latency_s->max);
   EXPECT_EQ(result->attainment, 1.0);
-  EXPECT_EQ(
-      result->completed_by_chain.at("a") + (result->completed_by_chain.contains("b") ? result->completed_by_chain.at("b") : 0),
-      100U);
+  EXPECT_EQ(result->completed_by_chain.at(id_of("a")) +
+                (result->completed_by_chain.contains(id_of("b")) ? result->completed_by_chain.at(id_of("b")) : 0),
+            100U);
   EXPECT_GE(reports, 2);
   EXPECT_EQ(last.completed, 100U);
   EXPECT_EQ(last.in_flight, 0U);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "gateway/http_text.h"
+#include "gateway/worker_id.h"
 
 namespace windlass::gateway {
 namespace {
@@ -134,27 +135,40 @@ TEST(Durations, Table) {
   }
 }
 
-// Given a request's headers; hop-by-hop ones, those that Connection names and the gateway's own do not pass.
-TEST(Headers, EndToEnd) {
+// Given headers of both ways; what is not named, what Connection names and what is the gateway's own to set does not pass.
+TEST(Headers, PassByName) {
   http::fields fields;
-  fields.insert("Content-Type", "application/json");
-  fields.insert("Connection", "keep-alive, X-Secret");
-  fields.insert("X-Secret", "1");
-  fields.insert("Keep-Alive", "5");
-  fields.insert("TE", "trailers");
-  fields.insert("Transfer-Encoding", "chunked");
-  fields.insert("Host", "a");
-  fields.insert("Content-Length", "3");
-  fields.insert("X-Windlass-Worker", "forged");
-  fields.insert("X-Request-Id", "abc-1");
-  fields.insert("Authorization", "Bearer t");
-  EXPECT_EQ(end_to_end_headers(fields), "Content-Type: application/json\r\nAuthorization: Bearer t\r\n");
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"content-type", "application/json"},
+                                                                                    {"Accept", "*/*"},
+                                                                                    {"Traceparent", "00-1"},
+                                                                                    {"Tracestate", "a=b"},
+                                                                                    {"Retry-After", "1"},
+                                                                                    {"Cache-Control", "no-cache"},
+                                                                                    {"Authorization", "Bearer t"},
+                                                                                    {"Cookie", "a=b"},
+                                                                                    {"X-Api-Key", "k"},
+                                                                                    {"Set-Cookie", "a=b"},
+                                                                                    {"Server", "uvicorn"},
+                                                                                    {"Access-Control-Allow-Origin", "*"},
+                                                                                    {"Connection", "close, Accept"},
+                                                                                    {"Transfer-Encoding", "x"},
+                                                                                    {"Host", "a"},
+                                                                                    {"Content-Length", "3"},
+                                                                                    {"X-Windlass-Chain", "a:1"},
+                                                                                    {"X-Request-Id", "abc-1"}}) {
+    fields.insert(name, value);
+  }
+  EXPECT_EQ(headers_to_worker(fields), "content-type: application/json\r\nTraceparent: 00-1\r\nTracestate: a=b\r\n");
+  EXPECT_EQ(headers_to_client(fields), "content-type: application/json\r\nRetry-After: 1\r\nCache-Control: no-cache\r\n");
   EXPECT_EQ(request_id(fields), "abc-1");
   fields.set("X-Request-Id", "with space");
   EXPECT_NE(request_id(fields), "with space");
   EXPECT_EQ(request_id(fields).size(), 32U);
   EXPECT_NE(request_id(fields), request_id(fields));
 }
+
+// Given a name, expects the first digits of its SHA-256, as `printf %s ns/w | sha256sum` prints them.
+TEST(WorkerIds, AreOfNames) { EXPECT_EQ(worker_id("ns/w"), "9c8839f97d1970ea"); }
 
 }  // namespace
 }  // namespace windlass::gateway

@@ -11,9 +11,9 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 
-#include "gateway/net.h"
+#include "metrics/net/asio.h"
 
-namespace windlass::gateway {
+namespace windlass::net {
 
 namespace ssl = boost::asio::ssl;
 
@@ -74,4 +74,4 @@ class Stream {
   std::optional<beast::ssl_stream<beast::tcp_stream&>> tls_;
 };
 
-}  // namespace windlass::gateway
+}  // namespace windlass::net

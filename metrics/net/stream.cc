@@ -1,9 +1,9 @@
 // Handshakes and goodbyes.
-#include "gateway/net_stream.h"
+#include "metrics/net/stream.h"
 
 #include <boost/asio/ssl/host_name_verification.hpp>
 
-namespace windlass::gateway {
+namespace windlass::net {
 namespace {
 
 constexpr auto kHandshakeTimeout = std::chrono::seconds(10);
@@ -51,4 +51,4 @@ void Stream::close() {
   tls_.reset();
 }
 
-}  // namespace windlass::gateway
+}  // namespace windlass::net

@@ -1,0 +1,22 @@
+// Addresses as flags have them.
+#include "metrics/net/host_port.h"
+
+#include <gtest/gtest.h>
+
+namespace windlass::net {
+namespace {
+
+// Given addresses of each kind, expects them back as they were written; given what is none, an error.
+TEST(HostPorts, AreReadAndWritten) {
+  for (const char* text : {"127.0.0.1:8080", "[::1]:8080", "gateway.default:0"}) {
+    const auto parsed = parse_host_port(text);
+    ASSERT_TRUE(parsed.ok()) << text;
+    EXPECT_EQ(to_string(*parsed), text);
+  }
+  for (const char* text : {"", ":80", "a", "a:", "a:x", "a:65536", "a:-1", "::1:80", "[::1:80", "a b:1", "a/b:1"}) {
+    EXPECT_FALSE(parse_host_port(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::net
