@@ -3,6 +3,7 @@
 #include "gateway/openai.h"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,8 +14,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// More than any schema of a tool has. Bodies that are written anew are walked recursively, here and in most engines.
+// More than any schema of a tool has. Most engines walk bodies recursively.
 constexpr int kMaxDepth = 256;
+constexpr std::size_t kMaxOptionsBytes = 4096;
 
 std::string clipped(std::string_view text) { return std::string(text.substr(0, 64)) + (text.size() > 64 ? "..." : ""); }
 
@@ -147,8 +149,43 @@ Json model_json(const dispatch::ModelRoute& route) {
 // A name that is not UTF-8 must not end the program while it is quoted in an error.
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// The same body with stream_options.include_usage = true.
-std::string with_usage(std::string body, bool has_options) {
+struct Range {
+  std::size_t begin = 0, end = 0;
+};
+
+// Where the value of the last member of that name stands in the top level; empty where there is none.
+// REQUIRES: the body is a JSON object.
+Range last_value_of(std::string_view name, std::string_view body) {
+  Range found;
+  int depth = 0;
+  bool key_follows = false, named = false;
+  std::size_t value = 0;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const char c = body[i];
+    if (c == '"') {
+      const std::size_t begin = i++;
+      while (body[i] != '"') i += body[i] == '\\' ? 2 : 1;
+      if (depth != 1 || !std::exchange(key_follows, false)) continue;
+      const std::string_view key = body.substr(begin, i + 1 - begin);
+      // Each of its characters may be written as \uXXXX.
+      named = key.size() <= 6 * name.size() + 2 && Json::parse(key).get_ref<const std::string&>() == name;
+    } else if (c == ':' && depth == 1) {
+      value = i + 1;
+    } else if (c == '{' || c == '[') {
+      key_follows = ++depth == 1;
+    } else if (c == '}' || c == ']' || c == ',') {
+      if (c != ',') --depth;
+      if (depth > 1 || (depth == 1 && c != ',')) continue;
+      if (std::exchange(named, false)) found = {value, i};
+      key_follows = c == ',';
+    }
+  }
+  return found;
+}
+
+// The same body with stream_options.include_usage = true. Only the options are read and written: a body of megabytes would take
+// many times its size as values, and keep everybody waiting. nullopt: they are larger than any that mean something.
+std::optional<std::string> with_usage(std::string body, bool has_options) {
   if (!has_options) {
     const auto brace = body.find('{');
     const bool empty = body.find_first_not_of(" \t\r\n", brace + 1) == body.find('}', brace);
@@ -156,9 +193,13 @@ std::string with_usage(std::string body, bool has_options) {
                 empty ? R"("stream_options":{"include_usage":true})" : R"("stream_options":{"include_usage":true},)");
     return body;
   }
-  Json json = Json::parse(body, nullptr, false);
-  json["stream_options"]["include_usage"] = true;
-  return dump(json);
+  const Range at = last_value_of("stream_options", body);
+  const std::string_view text = std::string_view(body).substr(at.begin, at.end - at.begin);
+  if (text.size() > kMaxOptionsBytes) return std::nullopt;
+  Json options = Json::parse(text, nullptr, false);
+  options["include_usage"] = true;
+  body.replace(at.begin, text.size(), dump(options));
+  return body;
 }
 
 }  // namespace
@@ -209,7 +250,12 @@ Inspected inspect_request(std::string body) {
   head.include_usage = reader.include_usage.flag.value_or(false);
   head.upstream_body = std::move(body);
   if (head.stream && !head.include_usage) {
-    head.upstream_body = with_usage(std::move(head.upstream_body), !reader.stream_options.found.empty());
+    auto asks = with_usage(std::move(head.upstream_body), !reader.stream_options.found.empty());
+    if (!asks) {
+      return problem(fmt::format("'stream_options': found more than the {} bytes that are allowed.", kMaxOptionsBytes),
+                     "stream_options");
+    }
+    head.upstream_body = std::move(*asks);
   }
   return result;
 }

@@ -111,6 +111,30 @@ TEST(InspectRequest, MembersThatStandTwice) {
   EXPECT_EQ(Json::parse(again.head.upstream_body)["stream_options"]["include_usage"], true);
 }
 
+// Given options anywhere in a body, under an escaped name or beside members that look like them; they ask for usage and every
+// other byte of the body is as it was.
+TEST(InspectRequest, OnlyTheOptionsAreWritten) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"model":"a", "stream":true,"n" : 1.50,"stream_options" : {"x":[{}]} ,"t":"}{"})",
+       R"({"model":"a", "stream":true,"n" : 1.50,"stream_options" :{"include_usage":true,"x":[{}]},"t":"}{"})"},
+      {R"({"stream_options":{"include_usage":false},"x":{"stream_options":{"y":"\"stream_options\":{}"}},"model":"a","stream":true})",
+       R"({"stream_options":{"include_usage":true},"x":{"stream_options":{"y":"\"stream_options\":{}"}},"model":"a","stream":true})"},
+      {R"({"model":"a","stream":true,"stream\u005foptions":{}})",
+       R"({"model":"a","stream":true,"stream\u005foptions":{"include_usage":true}})"},
+      {R"({"model":"a","stream_options":{"x":1},"stream":true,"stream_options":{"z":"\\"}})",
+       R"({"model":"a","stream_options":{"x":1},"stream":true,"stream_options":{"include_usage":true,"z":"\\"}})"},
+      {R"({"model":"a","stream":true,"s":["stream_options",{"stream_options":2}],"stream_options":null})",
+       R"({"model":"a","stream":true,"s":["stream_options",{"stream_options":2}],"stream_options":{"include_usage":true}})"},
+  };
+  for (const auto& [body, sent] : cases) {
+    const auto inspected = inspect_request(body);
+    EXPECT_EQ(inspected.problem.message, "") << body;
+    EXPECT_EQ(inspected.head.upstream_body, sent);
+  }
+  const std::string large = R"({"model":"a","stream":true,"stream_options":{"x":")" + std::string(4096, 'x') + R"("}})";
+  EXPECT_THAT(inspect_request(large).problem.message, HasSubstr("'stream_options': found more than the 4096 bytes"));
+}
+
 // Given errors; the body is OpenAI's shape, with null where nothing is known, and bytes that are not UTF-8 do no harm.
 TEST(Errors, Bodies) {
   const Json error = Json::parse(error_body(400, "'model': bad \xff", "bad_request", "model"))["error"];
