@@ -15,12 +15,13 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "controller/app/clock.h"
 #include "controller/app/gateway_transport.h"
 #include "controller/app/http_server.h"
-#include "controller/app/lease_leadership.h"
+#include "controller/app/lease_thread.h"
 #include "controller/app/split_thread.h"
 #include "controller/kube/cluster.h"
 #include "controller/kube/curl_transport.h"
@@ -62,8 +63,9 @@ struct Parts {
 
 struct KubernetesParts final : Parts {
   std::unique_ptr<kube::Cluster> cluster;
+  std::unique_ptr<kube::Cluster> lease_cluster;  // a slow answer to another request does not hold up the lease
   std::unique_ptr<Leadership> leader;
-  LeaseLeadership* lease = nullptr;
+  LeaseThread* lease = nullptr;
   std::unique_ptr<KubernetesStore> store_;
   std::unique_ptr<KubernetesRuntime> runtime_;
 
@@ -108,14 +110,16 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   cluster_options.client.user_agent = "windlass-controller/" + identity;
   cluster_options.client.field_manager = "windlass-controller";
   cluster_options.client.timeout_s = kApiTimeoutS;
+  const kube::ClusterOptions lease_options = cluster_options;
   cluster_options.on_activity = [&waker] { waker.wake(); };
   auto parts = std::make_unique<KubernetesParts>();
   WINDLASS_ASSIGN_OR_RETURN(parts->cluster, kube::Cluster::connect(std::move(config), std::move(cluster_options)));
   kube::KubeClient& client = parts->cluster->client();
-  client.set_observer([&bundle](const std::string& verb, const std::string& resource, int status) {
+  const auto observer = [&bundle](const std::string& verb, const std::string& resource, int status) {
     const std::string code = status > 0 ? std::to_string(status) : verb == "watch" ? "opened" : "error";
     bundle.api_requests.with({{"verb", verb}, {"resource", resource}, {"code", code}}).add();
-  });
+  };
+  client.set_observer(observer);
   const std::uint64_t seed = std::random_device{}();
   if (options.leader_elect) {
     kube::LeaseOptions lease;
@@ -123,25 +127,23 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
     lease.name = kube::lease_name(options.instance);
     lease.identity = identity;
     lease.seed = seed;
-    auto leadership = std::make_unique<LeaseLeadership>(client, lease);
+    WINDLASS_ASSIGN_OR_RETURN(kube::ClusterConfig again, find_cluster(options));
+    WINDLASS_ASSIGN_OR_RETURN(parts->lease_cluster, kube::Cluster::connect(std::move(again), lease_options));
+    parts->lease_cluster->client().set_observer(observer);
+    auto leadership = std::make_unique<LeaseThread>(parts->lease_cluster->client(), lease, [&waker] { waker.wake(); });
+    // The fence: whatever else goes wrong, nothing is written after the renew deadline, or for a tenure that is over.
+    client.set_write_gate([leader = leadership.get()] { return leader->may_write(now().monotonic_s); });
     parts->lease = leadership.get();
     parts->leader = std::move(leadership);
     spdlog::info("competing for lease {}/{} as {}", lease.name_space, lease.name, identity);
   } else {
     parts->leader = std::make_unique<SoleLeader>(static_cast<std::int64_t>(now().wall_s));
   }
-  // The fence: whatever else goes wrong, nothing is written after the renew deadline. A step with many writes renews on its
-  // way.
-  client.set_write_gate([leader = parts->leader.get()] {
-    const Instant at = now();
-    if (leader->leading(at.monotonic_s) && at.monotonic_s >= leader->next_step_at()) leader->step(at);
-    return leader->leading(now().monotonic_s);
-  });
   parts->store_ = std::make_unique<KubernetesStore>(
       client, identity, seed + 1,
       StoreScope{options.instance, {options.watch_namespaces.begin(), options.watch_namespaces.end()}});
   parts->runtime_ = std::make_unique<KubernetesRuntime>(
-      client, PodDefaults{options.worker_image, options.fetch_image, options.instance}, seed + 3);
+      client, PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template}, seed + 3);
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
@@ -193,6 +195,7 @@ struct LocalParts final : Parts {
 
 Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   const fs::path directory = options.store_directory();
+  ::umask(077);  // what it writes is its user's alone
   auto parts = std::make_unique<LocalParts>();
   WINDLASS_ASSIGN_OR_RETURN(DirectoryStore store, DirectoryStore::open(directory));
   WINDLASS_ASSIGN_OR_RETURN(parts->lock, DirectoryLock::take(directory));

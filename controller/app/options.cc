@@ -108,6 +108,8 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   app.add_option("--identity", o.identity, "who we are in the Lease; a random part is added [the host's name]");
   app.add_flag("--leader-elect,!--no-leader-elect", o.leader_elect, "share the work with standbys through a Lease [on]");
   app.add_option("--worker-image", o.worker_image, "image of workers whose ModelService names none");
+  app.add_flag("--any-pod-template", o.any_pod_template,
+               "podTemplates may say anything, also what gives its author the node (docs/security.md)");
   app.add_option("--fetch-image", o.fetch_image, "image with the `hf` tool, which fetches hf:// models into worker pods");
   app.add_option("--worker-binary", o.worker_binary, "windlass-worker for --runtime local [the one beside this program]");
   app.add_option("--local-gpus", o.local_gpus, "accelerators that this machine offers, for --runtime local [its cores]")

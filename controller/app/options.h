@@ -40,6 +40,7 @@ struct AppOptions {
   std::vector<std::string> watch_namespaces;  // whose ModelServices are served; empty: all
   bool leader_elect = true;
   std::string worker_image;
+  bool any_pod_template = false;
   std::string fetch_image;
 
   // local

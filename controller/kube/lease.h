@@ -49,6 +49,11 @@ class LeaderElector {
     return leading_ && monotonic_s < last_renewal_s_ + options_.renew_deadline_s;
   }
 
+  // When leading() ends unless a renewal succeeds before; minus infinity: it has ended.
+  [[nodiscard]] double leading_until_s() const {
+    return leading_ ? last_renewal_s_ + options_.renew_deadline_s : -std::numeric_limits<double>::infinity();
+  }
+
   // leaseTransitions of our tenure: grows with every tenure of anyone. 0 before the first. Meaningful while leading.
   [[nodiscard]] std::int64_t term() const { return term_; }
 

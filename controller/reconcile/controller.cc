@@ -92,7 +92,7 @@ Outcome Controller::step(Instant now) {
   // Another step finds out what became of us.
   if (!keep_lead(now)) return RequeueAfter{0};
   const dispatch::TableVersion table =
-      publisher_.publish(routes(observation, state_, options_.max_queued), leadership_.term(), now.monotonic_s);
+      publisher_.publish(routes(observation, state_, options_.max_queued), term_, now.monotonic_s);
   const std::vector<GatewayPeer> gateways = publisher_.gateways(now.monotonic_s);
   const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMostApplyS, now)};
   Applied applied = apply(context, state_);
@@ -128,6 +128,7 @@ Outcome Controller::step(Instant now) {
 void Controller::take_lead(Instant now) {
   leading_ = true;
   term_ = leadership_.term();
+  leadership_.acts_for(term_);
   state_ = {};
   state_.leading_since_s = now.monotonic_s;
   // A standby may not have noticed yet that its watches are late or broken. What its predecessors did until now it must know,
@@ -135,7 +136,7 @@ void Controller::take_lead(Instant now) {
   store_.read_anew(now);
   runtime_.read_anew(now);
   signals_ = std::make_unique<Signals>(scraper_, metrics_, options_.signals);
-  spdlog::info("leading, term {}", leadership_.term());
+  spdlog::info("leading, term {}", term_);
 }
 
 void Controller::lose_lead() {

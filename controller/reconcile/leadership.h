@@ -17,6 +17,8 @@ class Leadership {
   [[nodiscard]] virtual std::int64_t term() const = 0;    // grows with every tenure of anyone
   [[nodiscard]] virtual double next_step_at() const = 0;  // monotonic; when step() wants to be called again
   [[nodiscard]] virtual std::string problem() const = 0;  // "" if there is none
+  // The loop has begun to act in this tenure.
+  virtual void acts_for(std::int64_t /*term*/) {}
 };
 
 // The only one there can be. `term` is given by whoever knows how often this has been said before.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/runtime/engine_args.h"
+#include "controller/runtime/pod_policy.h"
 #include "controller/runtime/pod_template.h"
 
 namespace windlass::controller {
@@ -77,7 +78,7 @@ json probe(const char* path, int period_s, int failures) {
 json empty_dir(const char* name) { return {{"name", name}, {"emptyDir", json::object()}}; }
 
 // No root, no way to become it, no write to the image. Whatever an image's own user is, a number is said, so that images that
-// would run as root (most engines' do) run without. spec.engine.podTemplate can say otherwise.
+// would run as root (most engines' do) run without.
 json container_security() {
   return {{"allowPrivilegeEscalation", false},
           {"readOnlyRootFilesystem", true},
@@ -209,7 +210,9 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
 
   const json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", metadata_of(spec, defaults)}, {"spec", pod_spec}};
   if (spec.pod_template_json.empty()) return pod;
-  return merge_pod_template(pod, json::parse(spec.pod_template_json, nullptr, false), spec);
+  WINDLASS_ASSIGN_OR_RETURN(json merged, merge_pod_template(pod, json::parse(spec.pod_template_json, nullptr, false), spec));
+  if (!defaults.any_pod_template) WINDLASS_RETURN_IF_ERROR(check_pod(merged, spec));
+  return merged;
 }
 
 }  // namespace windlass::controller

@@ -22,9 +22,11 @@ struct PodDefaults {
   std::string worker_image;                 // where spec.engine.image is empty
   std::string fetch_image;                  // runs `hf download` for hf:// models; empty: hf:// is refused
   std::string instance = kDefaultInstance;  // the installation that the pods belong to
+  bool any_pod_template = false;            // templates may say what pod_policy.h does not allow
 };
 
-// Error: the service asks for what a pod cannot be (file://, an engine without an image, a pod template that is no object).
+// Error: the service asks for what a pod cannot be (file://, an engine without an image, a pod template that is no object, or
+// says what pod_policy.h does not allow).
 [[nodiscard]] Result<nlohmann::json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults);
 
 // nullopt: not a worker of ours (no controller owner of kind ModelService, or labels missing).

@@ -203,7 +203,9 @@ TEST(PodTemplate, OursStaysOursAndTheRestIsTheUsers) {
                              "args": ["--threads=4", "--model=/elsewhere"],
                              "volumeMounts": [{"name": "logs", "mountPath": "/logs"}, {"name": "logs", "mountPath": "/tmp"}],
                              "env": [{"name": "A", "value": "b"}, {"name": "HOME", "value": "/logs"}]}]}})";
-  const auto made = pod_of(s, kDefaults);
+  PodDefaults any = kDefaults;
+  any.any_pod_template = true;
+  const auto made = pod_of(s, any);
   ASSERT_TRUE(made.ok()) << made.error().message;
   const json& pod = *made;
   EXPECT_EQ(pod["metadata"]["name"], "chat-h100-2-0");
@@ -245,6 +247,85 @@ TEST(PodTemplate, OursStaysOursAndTheRestIsTheUsers) {
   for (const json& one : worker["env"]) env[one["name"]] = one.value("value", "");
   EXPECT_EQ(env.at("A"), "b");
   EXPECT_EQ(env.at("HOME"), "/logs");
+}
+
+// Given: templates that would give their author the node, another account or somebody's Secret. Expected: each is refused by
+// the field, and allowed where an administrator says so.
+TEST(PodTemplate, RefusesWhatGivesTheNodeAway) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("hostNetwork": true)", "spec.hostNetwork: found true"},
+      {R"("hostPID": true)", "spec.hostPID: found true"},
+      {R"("hostIPC": true)", "spec.hostIPC: found true"},
+      {R"("nodeName": "n")", "spec: found 'nodeName'"},
+      {R"("serviceAccountName": "admin")", "spec: found 'serviceAccountName'"},
+      {R"("automountServiceAccountToken": true)", "spec.automountServiceAccountToken: found true"},
+      {R"("priorityClassName": "system-node-critical")", "spec.priorityClassName: found 'system-node-critical'"},
+      {R"("securityContext": {"runAsUser": 0})", "spec.securityContext.runAsUser: found 0"},
+      {R"("securityContext": {"runAsNonRoot": null})", "containers[1].securityContext"},
+      {R"("securityContext": {"seccompProfile": {"type": "Unconfined"}})", "seccompProfile.type: found \"Unconfined\""},
+      {R"("securityContext": {"sysctls": []})", "spec.securityContext: found 'sysctls'"},
+      {R"("volumes": [{"name": "v", "hostPath": {"path": "/"}}])", "found 'hostPath'"},
+      {R"("volumes": [{"name": "v", "secret": {"secretName": "s"}}])", "found 'secret'"},
+      {R"("volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {}}]}}])", "found 'serviceAccountToken'"},
+      {R"("volumes": [{"name": "v", "csi": {"driver": "d"}}])", "found 'csi'"},
+      {R"("ephemeralContainers": [])", "found 'ephemeralContainers'"},
+  };
+  const std::vector<std::pair<std::string, std::string>> of_worker = {
+      {R"("securityContext": {"privileged": true})", "securityContext.privileged: found true"},
+      {R"("securityContext": {"allowPrivilegeEscalation": true})", "allowPrivilegeEscalation: found true"},
+      {R"("securityContext": {"allowPrivilegeEscalation": null})", "allowPrivilegeEscalation: found nothing"},
+      {R"("securityContext": {"capabilities": {"drop": []}})", "capabilities.drop: found []"},
+      {R"("securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}})", "capabilities.add[0]: found \"SYS_ADMIN\""},
+      {R"("securityContext": {"procMount": "Unmasked"})", "procMount: found \"Unmasked\""},
+      {R"("env": [{"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}])", "env.S: found a Secret"},
+      {R"("envFrom": [{"secretRef": {"name": "s"}}])", "found 'secretRef'"},
+      {R"("ports": [{"containerPort": 1, "hostPort": 1}])", "found 'hostPort'"},
+      {R"("livenessProbe": {"httpGet": {"host": "10.0.0.1"}})", "found 'host'"},
+  };
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& [fields, message] : cases) all.emplace_back("{\"spec\": {" + fields + "}}", message);
+  for (const auto& [fields, message] : of_worker)
+    all.emplace_back(R"({"spec": {"containers": [{"name": "worker", )" + fields + "}]}}", message);
+  all.emplace_back(R"({"spec": {"containers": [{"name": "side", "image": "x"}]}})", "allowPrivilegeEscalation: found nothing");
+  all.emplace_back(R"({"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/worker": "unconfined"}}})",
+                   "metadata.annotations: found");
+  PodDefaults any = kDefaults;
+  any.any_pod_template = true;
+  for (const auto& [text, message] : all) {
+    WorkerSpec s = spec();
+    s.pod_template_json = text;
+    EXPECT_TRUE(pod_of(s, any).ok()) << text;
+    const auto made = pod_of(s, kDefaults);
+    if (text.find("runAsNonRoot") != std::string::npos) {
+      EXPECT_TRUE(made.ok()) << "the container says it, too";
+      continue;
+    }
+    ASSERT_FALSE(made.ok()) << text;
+    EXPECT_THAT(made.error().message, HasSubstr(message)) << text;
+    EXPECT_THAT(made.error().message, HasSubstr("--any-pod-template")) << text;
+  }
+}
+
+// Given: what templates are for. Expected: it needs nobody's leave.
+TEST(PodTemplate, AllowsWhatTemplatesAreFor) {
+  WorkerSpec s = spec();
+  s.env.push_back({"TOKEN", "", std::pair<std::string, std::string>{"hub", "token"}, std::nullopt});
+  s.pod_template_json = R"({
+    "metadata": {"labels": {"team": "a"}, "annotations": {"prometheus.io/scrape": "false"}},
+    "spec": {"schedulerName": "mine", "imagePullSecrets": [{"name": "registry"}], "priorityClassName": "high",
+             "tolerations": [{"key": "gpu", "operator": "Exists"}], "runtimeClassName": "nvidia",
+             "affinity": {"nodeAffinity": {}}, "securityContext": {"runAsUser": 7, "fsGroup": 7}, "hostNetwork": false,
+             "volumes": [{"name": "logs", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+             "initContainers": [{"name": "first", "image": "i", "securityContext": {"allowPrivilegeEscalation": false,
+                                 "capabilities": {"drop": ["ALL"]}}}],
+             "containers": [{"name": "worker", "livenessProbe": null, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+                             "securityContext": {"readOnlyRootFilesystem": false},
+                             "resources": {"limits": {"memory": "60Gi"}},
+                             "env": [{"name": "A", "value": "b"},
+                                     {"name": "B", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}],
+                             "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}]}})";
+  const auto made = pod_of(s, kDefaults);
+  EXPECT_TRUE(made.ok()) << made.error().message;
 }
 
 // Given: templates that a hurried user writes. Expected: each is refused with the field, what was found and what is allowed;

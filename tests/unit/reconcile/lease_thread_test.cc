@@ -1,0 +1,52 @@
+// The lease's own thread, on an API server at the wire that it alone uses.
+#include "controller/app/lease_thread.h"
+
+#include <atomic>
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "controller/app/clock.h"
+#include "controller/kube/credentials.h"
+#include "tests/fakes/fake_api_server.h"
+
+namespace windlass::controller {
+namespace {
+
+// Given a loop that is busy, and so asks for nothing, expects the lease to be renewed again and again, writes to be allowed for
+// the tenure that the loop knows of alone, and none once the lease is given back.
+TEST(LeaseThread, RenewsBesideABusyLoop) {
+  fakes::FakeApiServer api;
+  std::atomic<int> writes = 0;
+  std::promise<void> renewed;
+  api.on_write = [&](const fakes::WriteAttempt&) {
+    if (++writes == 20) renewed.set_value();
+  };
+  const auto wire = api.connect("controller");
+  const auto credentials = kube::no_credentials();
+  kube::KubeClient client{*wire, api.url(), *credentials};
+  kube::LeaseOptions options;
+  options.name_space = "default";
+  options.identity = "a";
+  options.retry_period_s = 0.001;
+  options.renew_deadline_s = 600;
+  options.lease_duration_s = 900;
+  std::atomic<int> changes = 0;
+  LeaseThread lease(client, options, [&] { ++changes; });
+  renewed.get_future().wait();
+  EXPECT_TRUE(lease.leading(now().monotonic_s));
+  EXPECT_FALSE(lease.leading(now().monotonic_s + options.renew_deadline_s + 1));
+  EXPECT_EQ(lease.term(), 1);
+  EXPECT_EQ(changes, 1);
+  EXPECT_FALSE(lease.may_write(now().monotonic_s)) << "the loop does not know of the tenure yet";
+  lease.acts_for(1);
+  EXPECT_TRUE(lease.may_write(now().monotonic_s));
+  lease.acts_for(2);
+  EXPECT_FALSE(lease.may_write(now().monotonic_s));
+  lease.acts_for(1);
+  EXPECT_TRUE(lease.release(now()).ok());
+  EXPECT_FALSE(lease.leading(now().monotonic_s) || lease.may_write(now().monotonic_s));
+}
+
+}  // namespace
+}  // namespace windlass::controller
