@@ -8,6 +8,8 @@
 namespace windlass::controller {
 namespace {
 
+constexpr std::size_t kMaxPagesBytes = std::size_t{128} << 20U;  // of all that is scraped at once
+
 constexpr std::string_view kHttp = "http://";
 
 // "http://HOST:PORT/path" -> "HOST:PORT"; empty for another scheme.
@@ -28,6 +30,7 @@ void GatewayTransport::follow_ca() {
   if (transport_ != nullptr && ca == ca_) return;
   ca_ = ca;
   kube::CurlOptions curl;
+  curl.max_responses_bytes = kMaxPagesBytes;
   if (ca_ != nullptr) curl.tls.ca_pem = *ca_;
   curl.tls.server_name = options_.server_name;
   transport_ = std::make_unique<kube::CurlTransport>(std::move(curl));

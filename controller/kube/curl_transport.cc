@@ -38,26 +38,33 @@ void init_curl_once() {
 // Collects the whole response of send().
 class WholeResponse final : public CurlTransfer::Receiver {
  public:
-  explicit WholeResponse(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+  // `left_for_all`: bytes that this and other responses may still take together; outlives this.
+  WholeResponse(std::size_t max_bytes, std::size_t& left_for_all) : max_bytes_(max_bytes), left_for_all_(left_for_all) {}
 
   void on_head(int status, std::map<std::string, std::string> headers) override {
     response.status = status;
     response.headers = std::move(headers);
   }
   Take on_bytes(const char* data, std::size_t size) override {
-    if (response.body.size() + size > max_bytes_) {
-      too_large = true;
+    const bool fits = response.body.size() + size <= max_bytes_;
+    if (!fits || size > left_for_all_) {
+      too_large = fits ? "no room is left for it: the responses together are too large"
+                       : fmt::format("the response has more than {} bytes", max_bytes_);
+      left_for_all_ += response.body.size();
+      response.body = {};
       return Take::kStop;
     }
+    left_for_all_ -= size;
     response.body.append(data, size);
     return Take::kTaken;
   }
 
   HttpResponse response;
-  bool too_large = false;
+  std::string too_large;  // why it is; empty: it is not
 
  private:
   std::size_t max_bytes_;
+  std::size_t& left_for_all_;
 };
 
 // What the I/O thread and the reader of one stream share.
@@ -222,12 +229,15 @@ std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vecto
   for (const HttpRequest& request : requests) origins.insert(origin_of(request.url));
   const bool keep = origins.size() <= kMaxIdleConnections;
   std::lock_guard lock(send_mutex_);
+  std::size_t left_for_all = options_.max_responses_bytes;
   std::map<CURL*, InFlight> in_flight;
   std::size_t next = 0;
   while (next < requests.size() || !in_flight.empty()) {
     while (next < requests.size() && in_flight.size() < std::max<std::size_t>(1, options_.max_parallel)) {
       std::size_t index = next++;
-      auto receiver = std::make_unique<WholeResponse>(options_.max_response_bytes);
+      const std::size_t own = requests[index].max_bytes;
+      const std::size_t most = own == 0 ? options_.max_response_bytes : std::min(own, options_.max_response_bytes);
+      auto receiver = std::make_unique<WholeResponse>(most, left_for_all);
       auto transfer = CurlTransfer::make(requests[index], options_, client, *receiver, false);
       if (!transfer.ok()) {
         results[index] = transfer.error();
@@ -255,10 +265,9 @@ std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vecto
       InFlight& ended = it->second;
       if (code == CURLE_OK) {
         results[ended.index] = std::move(ended.receiver->response);
-      } else if (ended.receiver->too_large) {
+      } else if (!ended.receiver->too_large.empty()) {
         results[ended.index] =
-            Error{ErrorCode::kResourceExhausted,
-                  fmt::format("{}: the response has more than {} bytes", ended.transfer->what(), options_.max_response_bytes)};
+            Error{ErrorCode::kResourceExhausted, fmt::format("{}: {}", ended.transfer->what(), ended.receiver->too_large)};
       } else {
         results[ended.index] = ended.transfer->failure(code);
       }

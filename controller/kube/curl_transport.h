@@ -27,7 +27,9 @@ struct CurlOptions {
   // some seconds ends the watch: all that ten thousand pods report during a step of many writes has to fit.
   std::size_t max_stream_buffer_bytes = std::size_t{32} << 20;
   std::size_t max_response_bytes = std::size_t{256} << 20;  // a larger body of send() is an error (kResourceExhausted)
-  std::size_t max_parallel = 64;                            // requests of one send_all() in flight at once
+  std::size_t max_responses_bytes = std::size_t{256}
+                                    << 20;  // of all bodies of one send_all(); those that come later fail alike
+  std::size_t max_parallel = 64;            // requests of one send_all() in flight at once
 
   // Called from the I/O thread, without a lock held, when a stream has something new to poll. Must be quick and must not call
   // the transport; an app's loop is woken with it.

@@ -5,6 +5,7 @@
 // runs. Streams are polled, never called back: the core stays single-threaded and can be simulated.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,6 +22,8 @@ struct HttpRequest {
   std::map<std::string, std::string> headers = {};
   std::string body = {};
   double timeout_s = 30;  // for the whole exchange; for a stream: to connect and to get the response's head
+  // Of the response's body; one of more is an error (kResourceExhausted). 0: as many as the transport takes. Not for streams.
+  std::size_t max_bytes = 0;
 };
 
 struct HttpResponse {

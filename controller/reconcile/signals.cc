@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 namespace windlass::controller {
 namespace {
@@ -14,10 +15,15 @@ using planner::Reading;
 
 constexpr double kWindowSteps = 30;  // readings that a long window keeps: it may begin by a thirtieth too early
 
-kube::HttpRequest get(std::string url, double timeout_s) {
+// A worker's page is some tens of kilobytes. A gateway's has some kilobytes for each model.
+constexpr std::size_t kMaxWorkerPageBytes = std::size_t{2} << 20U;
+constexpr std::size_t kMaxGatewayPageBytes = std::size_t{32} << 20U;
+
+kube::HttpRequest get(std::string url, double timeout_s, std::size_t max_bytes) {
   kube::HttpRequest request;
   request.url = std::move(url);
   request.timeout_s = timeout_s;
+  request.max_bytes = max_bytes;
   return request;
 }
 
@@ -82,7 +88,7 @@ Signals::Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& met
 void Signals::scrape(const ScrapeTargets& targets, double now_s) {
   std::vector<kube::HttpRequest> requests;
   for (const GatewayPeer& gateway : targets.gateways)
-    requests.push_back(get(fmt::format("http://{}/metrics", gateway.admin_address), options_.timeout_s));
+    requests.push_back(get(fmt::format("http://{}/metrics", gateway.admin_address), options_.timeout_s, kMaxGatewayPageBytes));
   std::set<std::string> there;
   for (const Worker& worker : targets.workers) there.insert(worker.uid);
   std::erase_if(asked_s_, [&](const auto& one) { return !there.contains(one.first); });
@@ -90,9 +96,10 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
   for (const Worker* worker : asked) {
     const auto engine = targets.engines.find(worker->service_uid);
     const std::string type = engine == targets.engines.end() ? "" : engine->second;
-    requests.push_back(get(workers_.url(worker->uid, worker->address, type), options_.timeout_s));
+    requests.push_back(get(workers_.url(worker->uid, worker->address, type), options_.timeout_s, kMaxWorkerPageBytes));
   }
   const auto answers = transport_.send_all(requests);
+  name_those_too_large(answers);
 
   std::map<std::string, Gateway> still_known;
   for (std::size_t i = 0; i < targets.gateways.size(); ++i) {
@@ -121,6 +128,18 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
     metrics_.broken_series.with({{"engine", engine}}).add(static_cast<double>(taken.broken.size()));
   }
   if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
+}
+
+// Each once, until its page is one again.
+void Signals::name_those_too_large(const std::vector<Result<kube::HttpResponse>>& answers) {
+  std::set<std::string> found;
+  for (const auto& answer : answers) {
+    if (!answer.ok() && answer.error().code == ErrorCode::kResourceExhausted) found.insert(answer.error().message);
+  }
+  for (const std::string& message : found) {
+    if (!too_large_.contains(message)) spdlog::warn("metrics are not read: {}", message);
+  }
+  too_large_ = std::move(found);
 }
 
 // Which workers are asked now.

@@ -82,6 +82,7 @@ class Signals {
 
   void read_gateway(Gateway& gateway, metrics::Exposition page, const std::vector<ServiceQuery>& models, double now_s);
   void retire(const Gateway& gateway);
+  void name_those_too_large(const std::vector<Result<kube::HttpResponse>>& answers);
   [[nodiscard]] planner::Demand scraped_demand(const ServiceQuery& query, double now_s) const;
 
   kube::HttpTransport& transport_;
@@ -94,6 +95,7 @@ class Signals {
   WorkerSignals workers_;
   std::map<std::string, double> asked_s_;  // when each worker was last asked, by uid
   std::optional<PromqlDemand> promql_;
+  std::set<std::string> too_large_;  // what was said of the last scrape's pages
 };
 
 }  // namespace windlass::controller

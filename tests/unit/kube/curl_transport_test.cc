@@ -115,6 +115,28 @@ TEST(CurlTransport, SendsAllAtOnce) {
   EXPECT_EQ(server.connections(), 3);
 }
 
+// Given bodies larger than their requests allow, or than all may be together, expects an error for these and the others whole.
+TEST(CurlTransport, BodiesAreBoundedEachAndTogether) {
+  TestHttpServer server(
+      [](const auto& request, auto& answer) { answer.send(200, std::string(std::stoul(request.target.substr(1)), 'x')); });
+  CurlOptions options;
+  options.max_responses_bytes = 500'000;
+  options.max_parallel = 1;
+  CurlTransport transport(options);
+  std::vector<HttpRequest> requests;
+  for (const char* bytes : {"200000", "200001", "200000", "150000", "100000"}) {
+    requests.push_back(get(server.url() + "/" + bytes));
+    requests.back().max_bytes = 200'000;
+  }
+  const auto responses = transport.send_all(requests);
+  for (std::size_t i : {0U, 2U, 4U}) EXPECT_TRUE(responses[i].ok()) << i;
+  ASSERT_FALSE(responses[1].ok() || responses[3].ok());
+  EXPECT_EQ(responses[1].error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(responses[1].error().message, HasSubstr("/200001: the response has more than 200000 bytes"));
+  EXPECT_EQ(responses[3].error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(responses[3].error().message, HasSubstr("/150000: no room is left for it"));
+}
+
 // Given an HTTP error status, expects a response, not an error.
 TEST(CurlTransport, AnErrorStatusIsAResponse) {
   TestHttpServer server([](const auto&, auto& answer) { answer.send(503, "later"); });
