@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "controller/cli/clock.h"
@@ -30,6 +31,8 @@ Result<void> make_folders(const std::string& directory) {
   for (const char* name : {"objects", "logs"}) {
     std::error_code error;
     fs::create_directories(fs::path(directory) / name, error);
+    // One that an earlier version made may be open to others.
+    if (!error) fs::permissions(fs::path(directory) / name, fs::perms::owner_all, error);
     if (error)
       return Error{ErrorCode::kPermissionDenied, fmt::format("--dir: cannot make {}/{}: {}", directory, name, error.message())};
   }
@@ -48,7 +51,9 @@ Result<void> place_objects(const LocalStackOptions& options) {
     const fs::path target = objects / name;
     if (fs::equivalent(file, target, error)) continue;  // `up -f .windlass/objects/tiny.yaml`: it is there already
     const fs::path draft = target.string() + ".new";
-    if (!fs::copy_file(file, draft, fs::copy_options::overwrite_existing, error) || (fs::rename(draft, target, error), error)) {
+    const bool copied = fs::copy_file(file, draft, fs::copy_options::overwrite_existing, error);
+    if (copied) fs::permissions(draft, fs::perms::owner_read | fs::perms::owner_write, error);
+    if (!copied || error || (fs::rename(draft, target, error), error)) {
       return Error{ErrorCode::kPermissionDenied,
                    fmt::format("{}: cannot be copied to {}: {}", file, target.string(), error.message())};
     }
@@ -93,6 +98,7 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   WINDLASS_ASSIGN_OR_RETURN(const std::string gateway, sibling_program("windlass-gateway"));
   WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
   WINDLASS_RETURN_IF_ERROR(check_listen(options.listen));
+  ::umask(077);  // objects hold what a service's env says, and logs what a model says: they are nobody else's
   WINDLASS_RETURN_IF_ERROR(make_folders(options.directory));
 
   std::unique_ptr<LocalStack> stack(new LocalStack);

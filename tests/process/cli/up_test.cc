@@ -1,4 +1,6 @@
 // `windlass up` from nothing to an answer and back to nothing.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -45,6 +47,12 @@ TEST(Up, ServesAndStopsCleanly) {
   EXPECT_EQ(windlass({"wait", "ms/tiny", "--workers", "1", "--timeout", "10s", "--dir", directory}).first, 0);
   const auto second = windlass({"up", "-f", directory + "/objects/tiny.yaml", "--dir", directory, "--listen", "127.0.0.1:1"});
   EXPECT_THAT(second.second, HasSubstr("another `windlass up` runs in " + directory));
+
+  // What a service's env says is in them.
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    const auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+    EXPECT_EQ(entry.status().permissions() & others, std::filesystem::perms::none) << entry.path();
+  }
 
   run.up().signal(SIGINT);
   ASSERT_TRUE(eventually(60, [&] { return run.up().ended().has_value(); })) << run.logs();
