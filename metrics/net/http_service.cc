@@ -317,23 +317,23 @@ class Writer {
         keep_alive = outbox_->keep_alive;
         if (bytes.empty() && !over) signal_->timer.expires_at(asio::steady_timer::time_point::max());
       }
-      for (std::size_t at = 0; at < bytes.size() && !gone_; at += kWriteBytes) {
+      bool written = true;
+      for (std::size_t at = 0; at < bytes.size() && written; at += kWriteBytes) {
         error_code error;
         stream_.expires_after(kWriteTimeout);
         co_await asio::async_write(stream_, asio::buffer(bytes.data() + at, std::min(kWriteBytes, bytes.size() - at)),
                                    to(error));
-        if (error) gone_ = true;
+        written = !error;
       }
       stream_.expires_never();
-      if (gone_ || broken) {
+      if (broken) {
         error_code ignored;
-        if (broken) stream_.socket().close(ignored);
-        co_return false;
+        stream_.socket().close(ignored);
       }
-      if (over) {
-        sent_ = true;
-        co_return keep_alive;
-      }
+      // A peer may leave as soon as it has the last byte.
+      sent_ = over && written && !broken;
+      if (sent_) co_return keep_alive && !gone_;
+      if (broken || gone_ || !written) co_return false;
       if (bytes.empty()) {
         error_code ignored;
         co_await signal_->timer.async_wait(to(ignored));
