@@ -113,7 +113,7 @@ class App {
   HttpServer::Options admin_options() {
     HttpServer::Options out;
     out.limits.body_bytes = kMaxAdminBodyBytes;
-    out.limits.connections = kMaxAdminConnections;
+    out.limits.connections = net::connections_within_file_limit(kMaxAdminConnections);
     out.limits.connections_per_peer = kMaxAdminConnections / 2;
     out.tls = context_of(secrets_.admin_tls);
     out.refusal_body = refusal_body;

@@ -10,7 +10,7 @@ constexpr auto kAdminTimeout = std::chrono::seconds(10);
 
 std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry, const Secrets& secrets,
                    bool open_metrics, const HttpRequest& request) {
-  const bool keep = request.keep_alive();
+  const bool keep = request.keep_alive() && request.method() != http::verb::head;  // whose answers have no body
   const std::string target(request.target());
   const std::string path = target.substr(0, target.find('?'));
   if (request.method() != http::verb::get)
@@ -42,7 +42,7 @@ asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const m
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
   stream.expires_never();
-  co_return request.keep_alive() && !error;
+  co_return request.keep_alive() && request.method() != http::verb::head && !error;
 }
 
 }  // namespace

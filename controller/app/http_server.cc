@@ -2,6 +2,8 @@
 #include "controller/app/http_server.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <mutex>
@@ -97,6 +99,7 @@ struct HttpServer::Impl {
     std::string gateway;
     dispatch::TableVersion after;
     double until_s = 0;  // monotonic
+    std::uint64_t id = 0;
   };
 
   void handle(const net::ServerCall& call) {
@@ -164,8 +167,18 @@ struct HttpServer::Impl {
       answer(call, 200, dispatch::to_json(*table), kJson);
     } else {
       waiting.until_s = now_s + wait_s;
-      const std::lock_guard lock(mutex);
-      waiters.push_back(std::move(waiting));
+      const std::uint64_t id = waiting.id = ++next_waiting;
+      {
+        const std::lock_guard lock(mutex);
+        waiters.push_back(std::move(waiting));
+      }
+      // Whoever leaves takes its request with it, or requests would pile up beyond what connections there may be.
+      call.on_left([this, id] {
+        std::list<Waiting> gone;  // let go after the lock
+        const std::lock_guard lock(mutex);
+        const auto found = std::find_if(waiters.begin(), waiters.end(), [id](const Waiting& one) { return one.id == id; });
+        if (found != waiters.end()) gone.splice(gone.end(), waiters, found);
+      });
     }
     if (publisher.stirred()) on_question();
   }
@@ -216,6 +229,7 @@ struct HttpServer::Impl {
   std::unique_ptr<net::HttpService> service;
   std::mutex mutex;
   std::list<Waiting> waiters;
+  std::atomic<std::uint64_t> next_waiting = 0;
   std::shared_ptr<const Decision> last;
   bool ready = false;
 };
@@ -236,6 +250,7 @@ Result<void> HttpServer::open(const std::string& address) {
   if (!where.ok()) return failed(where.error().message);
   net::HttpServer::Options options;
   options.limits = kLimits;
+  options.limits.connections = net::connections_within_file_limit(kLimits.connections);
   if (impl_->security.certificate != nullptr) options.tls = impl_->contexts();
   options.refusal_body = [](const net::Refusal& refused) { return error_json(refused.message); };
   impl_->service = std::make_unique<net::HttpService>(

@@ -34,12 +34,13 @@ void LeaseThread::run() {
     const Instant at = now();
     const double led_until_s = until_s_;
     const std::int64_t led_in = term_;
-    if (at.monotonic_s - alive_s_ < patience_s_) elector_.step(at);
+    const bool alive = at.monotonic_s - alive_s_ < patience_s_;
+    if (alive) elector_.step(at);
     // The term first: whoever sees that we lead sees of which tenure that is true.
     term_ = elector_.term();
     until_s_ = elector_.leading_until_s();
     const bool changed = term_ != led_in || (until_s_ == kNever) != (led_until_s == kNever);
-    const double wait_s = std::clamp(elector_.next_step_at() - now().monotonic_s, 0.0, kLongestSleepS);
+    const double wait_s = alive ? std::clamp(elector_.next_step_at() - now().monotonic_s, 0.0, kLongestSleepS) : kLongestSleepS;
     if (changed) on_change_();
     lock.lock();
     problem_ = elector_.last_error() ? elector_.last_error()->message : "";

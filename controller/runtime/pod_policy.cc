@@ -16,7 +16,8 @@ using nlohmann::json;
 
 // true: anything. An object: these fields. A list: elements that are all as its one. $in: one of these. $not: none of these.
 constexpr const char* kAllowed = R"({
-"apiVersion": true, "kind": true, "metadata": true,
+"apiVersion": true, "kind": true,
+"metadata": {"name": true, "namespace": true, "labels": true, "annotations": true, "ownerReferences": true},
 "spec": {
   "activeDeadlineSeconds": true, "affinity": true, "automountServiceAccountToken": {"$in": [false]}, "dnsConfig": true,
   "dnsPolicy": true, "enableServiceLinks": true, "hostAliases": true, "hostIPC": {"$in": [false]}, "hostNetwork": {"$in": [false]},
@@ -140,6 +141,10 @@ Result<void> check_container(const json& container, const json& pod, const std::
 
 Result<void> check_pod(const json& pod, const WorkerSpec& spec) {
   WINDLASS_RETURN_IF_ERROR(walk(pod, allowed(), ""));
+  // To Kubernetes, nothing said is true.
+  if (const json* mounts = at(pod, {"spec", "automountServiceAccountToken"}); mounts == nullptr || *mounts != false) {
+    return refused("spec.automountServiceAccountToken", "nothing", "false");
+  }
   if (const json* annotations = at(pod, {"metadata", "annotations"}); annotations != nullptr && annotations->is_object()) {
     for (const auto& [name, value] : annotations->items()) {
       // Security profiles as they were said before there were fields for them.

@@ -3,7 +3,7 @@
 // Whoever may create a ModelService need not be allowed to create pods, and the controller creates pods for them: what a
 // template may say is therefore named, field by field, and what is not named is refused. It keeps the Pod Security Standard
 // "restricted" (https://kubernetes.io/docs/concepts/security/pod-security-standards/), and gives no other service account, no
-// Secret that the service does not name in spec.engine.env, no node of one's own choice and no system priority.
+// Secret that the service does not name in spec.engine.env, no pod put on a node past the scheduler and no system priority.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -87,9 +87,8 @@ void HttpServer::stop_accepting() {
   stopping_ = true;
   error_code ignored;
   acceptor_.close(ignored);
-  for (Session* session : sessions_) {
-    if (session->idle) session->stream.socket().shutdown(tcp::socket::shutdown_receive, ignored);
-  }
+  // Those without a whole head.
+  for (Session* session : waiting_) session->stream.socket().shutdown(tcp::socket::shutdown_receive, ignored);
 }
 
 void HttpServer::warn(const std::string& text) {
@@ -164,11 +163,15 @@ asio::awaitable<void> HttpServer::serve(std::shared_ptr<Session> session) {
   ++of_peer_[session->peer];
   waits(*session);
   bool open = true;
-  if (options_.tls != nullptr) {
-    const error_code failed = co_await session->stream.accept_tls(options_.tls());
-    open = !failed;
+  try {
+    if (options_.tls != nullptr) {
+      const error_code failed = co_await session->stream.accept_tls(options_.tls());
+      open = !failed;
+    }
+    while (open && (!stopping_ || session->buffer.size() > 0)) open = co_await serve_one(*session);
+  } catch (const std::exception& e) {  // memory
+    warn(fmt::format("a connection failed: {}", e.what()));
   }
-  while (open && (!stopping_ || session->buffer.size() > 0)) open = co_await serve_one(*session);
   works(*session);
   session->idle = false;
   co_await session->stream.end_tls();
@@ -266,6 +269,7 @@ asio::awaitable<bool> HttpServer::serve_one(Session& session) {
   waits(session);
   Refusal refused;
   bool good = co_await read_head(session, refused);
+  if (!stream.socket().is_open()) co_return false;  // it made room for another while its head came in
   http::request_parser<http::string_body> parser;
   MemoryBudget::Part part(options_.memory);
   http::request_header<> head;

@@ -167,9 +167,14 @@ void Exchange::finish_whole(const TokenEvent* failed) {
   if (failed == nullptr) {
     // Log probabilities make a long body: it is written on another thread, since others wait for ours.
     parts_.call.post([self = shared_from_this(), choices = choices()] {
-      const std::string body = self->parts_.format.whole(choices);
-      const std::scoped_lock lock(self->mutex_);
-      self->send_whole(200, body);
+      try {
+        const std::string body = self->parts_.format.whole(choices);
+        const std::scoped_lock lock(self->mutex_);
+        self->send_whole(200, body);
+      } catch (...) {
+        self->parts_.call.break_off();
+        throw;
+      }
     });
     return;
   }

@@ -259,6 +259,7 @@ TEST(PodTemplate, RefusesWhatGivesTheNodeAway) {
       {R"("nodeName": "n")", "spec: found 'nodeName'"},
       {R"("serviceAccountName": "admin")", "spec: found 'serviceAccountName'"},
       {R"("automountServiceAccountToken": true)", "spec.automountServiceAccountToken: found true"},
+      {R"("automountServiceAccountToken": null)", "spec.automountServiceAccountToken: found nothing"},
       {R"("priorityClassName": "system-node-critical")", "spec.priorityClassName: found 'system-node-critical'"},
       {R"("securityContext": {"runAsUser": 0})", "spec.securityContext.runAsUser: found 0"},
       {R"("securityContext": {"runAsNonRoot": null})", "containers[1].securityContext"},
@@ -289,6 +290,7 @@ TEST(PodTemplate, RefusesWhatGivesTheNodeAway) {
   all.emplace_back(R"({"spec": {"containers": [{"name": "side", "image": "x"}]}})", "allowPrivilegeEscalation: found nothing");
   all.emplace_back(R"({"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/worker": "unconfined"}}})",
                    "metadata.annotations: found");
+  all.emplace_back(R"({"metadata": {"finalizers": ["a.b/c"]}})", "metadata: found 'finalizers'");
   PodDefaults any = kDefaults;
   any.any_pod_template = true;
   for (const auto& [text, message] : all) {
