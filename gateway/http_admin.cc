@@ -1,6 +1,7 @@
 // The three paths of the admin side, and what each of them answers.
 #include "gateway/http_admin.h"
 
+#include "gateway/http_text.h"
 #include "metrics/security/secrets.h"
 
 namespace windlass::gateway {
@@ -10,7 +11,7 @@ constexpr auto kAdminTimeout = std::chrono::seconds(10);
 
 std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry, const Secrets& secrets,
                    bool open_metrics, const HttpRequest& request) {
-  const bool keep = request.keep_alive() && request.method() != http::verb::head;  // whose answers have no body
+  const bool keep = stays_open(request);
   const std::string target(request.target());
   const std::string path = target.substr(0, target.find('?'));
   if (request.method() != http::verb::get)
@@ -42,7 +43,7 @@ asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const m
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
   stream.expires_never();
-  co_return request.keep_alive() && request.method() != http::verb::head && !error;
+  co_return stays_open(request) && !error;
 }
 
 }  // namespace

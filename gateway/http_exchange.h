@@ -34,8 +34,8 @@ struct Proxy {
   bool draining = false;                                           // no new requests
   std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
   KeyLimits limits = {};
-  // Of what is held for clients: the bodies of their requests, and answers that leave whole.
-  std::shared_ptr<net::MemoryBudget> memory = std::make_shared<net::MemoryBudget>(std::size_t{512} << 20U);
+  // Of what is held for clients: the bodies of their requests, and answers that leave whole. Set before the first request.
+  std::shared_ptr<net::MemoryBudget> memory = nullptr;
 };
 
 class Exchange {

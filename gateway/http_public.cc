@@ -106,8 +106,7 @@ asio::awaitable<bool> write_answer(Stream& stream, Answer answer, bool keep_aliv
 asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request) {
   const std::string target(view(request.target()));
   const std::string_view path = std::string_view(target).substr(0, target.find('?'));
-  // An answer to HEAD has a body here, which nobody expects: nothing comes after it.
-  const bool keep_alive = request.keep_alive() && request.method() != http::verb::head;
+  const bool keep_alive = stays_open(request);
   const std::string id = request_id(request);
   Answer answer;
   const auto keys = proxy.keys == nullptr ? nullptr : proxy.keys();

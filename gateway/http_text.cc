@@ -38,6 +38,8 @@ std::string headers_to_client(const http::fields& fields) {
   return passed(fields, {"Cache-Control", "Content-Type", "Retry-After"});
 }
 
+bool stays_open(const HttpRequest& request) { return request.keep_alive() && request.method() != http::verb::head; }
+
 std::string request_id(const http::fields& fields) {
   const auto found = fields.find("X-Request-Id");
   if (found != fields.end()) {

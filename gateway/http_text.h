@@ -14,6 +14,9 @@ namespace windlass::gateway {
 [[nodiscard]] std::string headers_to_worker(const http::fields& fields);
 [[nodiscard]] std::string headers_to_client(const http::fields& fields);
 
+// Whether the connection may stay open after the answer: not after HEAD, to which our answers have a body that nobody expects.
+[[nodiscard]] bool stays_open(const HttpRequest& request);
+
 // The client's X-Request-Id if it may stand in a header and a log (1 to 128 letters, digits and "-_.:"); else a new one.
 [[nodiscard]] std::string request_id(const http::fields& fields);
 

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/percent.h"
+
 namespace windlass::metrics {
 namespace {
 
@@ -19,16 +21,6 @@ constexpr std::size_t kMessageMost = 200;  // characters of a foreign text that 
 std::string shortened(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kMessageMost)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  return out;
-}
-
-std::string percent_encoded(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-                       c == '.' || c == '~';
-    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "controller/kube/http_text.h"
+#include "planner/base/percent.h"
 
 namespace windlass::kube {
 namespace {
@@ -35,8 +36,8 @@ Result<void> check_name(const std::string& verb, const Resource& resource, const
 }
 
 void add_selectors(std::vector<std::string>& query, const std::string& labels, const std::string& fields) {
-  if (!labels.empty()) query.push_back("labelSelector=" + percent_encode(labels));
-  if (!fields.empty()) query.push_back("fieldSelector=" + percent_encode(fields));
+  if (!labels.empty()) query.push_back("labelSelector=" + percent_encoded(labels));
+  if (!fields.empty()) query.push_back("fieldSelector=" + percent_encoded(fields));
 }
 
 json with_type(const Resource& resource, json object) {
@@ -78,10 +79,10 @@ KubeClient::KubeClient(HttpTransport& transport, std::string server, CredentialS
 std::string KubeClient::url(const Resource& resource, const std::string& name_space, const std::string& name,
                             const std::string& subresource, const std::vector<std::string>& query) const {
   std::string out = server_ + (resource.group.empty() ? "/api/" : "/apis/" + resource.group + "/") + resource.version;
-  if (resource.namespaced && !name_space.empty()) out += "/namespaces/" + percent_encode(name_space);
+  if (resource.namespaced && !name_space.empty()) out += "/namespaces/" + percent_encoded(name_space);
   out += "/" + resource.plural;
-  if (!name.empty()) out += "/" + percent_encode(name);
-  if (!subresource.empty()) out += "/" + percent_encode(subresource);
+  if (!name.empty()) out += "/" + percent_encoded(name);
+  if (!subresource.empty()) out += "/" + percent_encoded(subresource);
   char separator = '?';
   for (const auto& part : query) {
     out += separator + part;
@@ -93,7 +94,7 @@ std::string KubeClient::url(const Resource& resource, const std::string& name_sp
 std::string KubeClient::watch_url(const Resource& resource, const std::string& name_space, const WatchOptions& options) const {
   std::vector<std::string> query{"watch=true"};
   if (options.bookmarks) query.emplace_back("allowWatchBookmarks=true");
-  if (!options.resource_version.empty()) query.push_back("resourceVersion=" + percent_encode(options.resource_version));
+  if (!options.resource_version.empty()) query.push_back("resourceVersion=" + percent_encoded(options.resource_version));
   if (options.timeout_s > 0) query.push_back(fmt::format("timeoutSeconds={}", static_cast<long>(options.timeout_s)));
   add_selectors(query, options.label_selector, options.field_selector);
   return url(resource, name_space, "", "", query);
@@ -156,7 +157,7 @@ ApiResult<json> KubeClient::perform_for_object(const Call& call) {
 std::vector<std::string> KubeClient::write_query(const WriteOptions& options, bool apply) const {
   std::vector<std::string> query;
   query.push_back("fieldManager=" +
-                  percent_encode(options.field_manager.empty() ? options_.field_manager : options.field_manager));
+                  percent_encoded(options.field_manager.empty() ? options_.field_manager : options.field_manager));
   query.emplace_back(options.strict ? "fieldValidation=Strict" : "fieldValidation=Warn");
   if (options.dry_run) query.emplace_back("dryRun=All");
   if (apply) query.emplace_back(options.force ? "force=true" : "force=false");
@@ -184,9 +185,9 @@ ApiResult<ObjectList> KubeClient::list(const Resource& resource, const std::stri
     add_selectors(query, options.label_selector, options.field_selector);
     if (page_size > 0) query.push_back(fmt::format("limit={}", page_size));
     if (!next.empty()) {
-      query.push_back("continue=" + percent_encode(next));
+      query.push_back("continue=" + percent_encoded(next));
     } else if (!options.resource_version.empty()) {
-      query.push_back("resourceVersion=" + percent_encode(options.resource_version));
+      query.push_back("resourceVersion=" + percent_encoded(options.resource_version));
     }
     call.url = url(resource, name_space, "", "", query);
     ApiResult<json> page = perform_for_object(call);

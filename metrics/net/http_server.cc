@@ -54,7 +54,6 @@ struct HttpServer::Session {
   Stream stream;
   const std::string peer;
   beast::flat_buffer buffer;
-  bool idle = true;  // between two requests
   Sessions::iterator in_sessions;
   std::optional<Sessions::iterator> in_waiting;
 };
@@ -173,7 +172,6 @@ asio::awaitable<void> HttpServer::serve(std::shared_ptr<Session> session) {
     warn(fmt::format("a connection failed: {}", e.what()));
   }
   works(*session);
-  session->idle = false;
   co_await session->stream.end_tls();
   error_code ignored;
   session->stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -183,7 +181,6 @@ asio::awaitable<void> HttpServer::serve(std::shared_ptr<Session> session) {
 
 // Answers, then reads on for a moment: closing with unread bytes would reset the connection, and the answer with it.
 asio::awaitable<void> HttpServer::refuse(Session& session, const Refusal& refused) {
-  if (options_.refused) options_.refused(refused.status);
   Stream& stream = session.stream;
   const std::string text = simple_response(refused.status, kJson, options_.refusal_body(refused), false, refused.headers);
   stream.expires_after(kLingerTimeout);
@@ -201,8 +198,8 @@ asio::awaitable<bool> HttpServer::read_head(Session& session, Refusal& refused) 
   Stream& stream = session.stream;
   beast::flat_buffer& buffer = session.buffer;
   const std::size_t max_bytes = options_.limits.head_bytes;
-  session.idle = buffer.size() == 0;
-  stream.expires_after(session.idle ? options_.limits.idle_time : options_.limits.head_time);
+  bool idle = buffer.size() == 0;  // between two requests
+  stream.expires_after(idle ? options_.limits.idle_time : options_.limits.head_time);
   while (true) {
     while (text_in(buffer).substr(0, 2) == "\r\n") buffer.consume(2);  // between requests (RFC 9112, 2.2)
     const std::string_view text = text_in(buffer);
@@ -230,7 +227,7 @@ asio::awaitable<bool> HttpServer::read_head(Session& session, Refusal& refused) 
     if (error) co_return false;
     buffer.commit(n);
     // Being idle and being slow have different limits.
-    if (std::exchange(session.idle, false)) stream.expires_after(options_.limits.head_time);
+    if (std::exchange(idle, false)) stream.expires_after(options_.limits.head_time);
   }
 }
 

@@ -50,8 +50,6 @@ class HttpServer {
     std::function<std::size_t(const http::request_header<>& head)> max_body = nullptr;
     // The JSON that says why a request is refused.
     std::function<std::string(const Refusal& refusal)> refusal_body;
-    // A request was refused with this status before a handler saw it.
-    std::function<void(int status)> refused = nullptr;
   };
 
   HttpServer(asio::io_context& io, Handler handler, Options options);

@@ -2,7 +2,6 @@
 #include "metrics/net/http_service.h"
 
 #include <algorithm>
-#include <deque>
 #include <mutex>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include <spdlog/spdlog.h>
 
 #include "metrics/net/peer_watch.h"
+#include "planner/base/percent.h"
 
 namespace windlass::net {
 namespace {
@@ -21,12 +21,6 @@ constexpr std::size_t kMaxUnsentBytes = std::size_t{64} << 20U;
 constexpr std::size_t kWriteBytes = 256U << 10U;  // at a time, each within kWriteTimeout
 constexpr auto kWriteTimeout = std::chrono::seconds(60);
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 // One call fails, and answers when it is let go; the program goes on.
 void run_guarded(const std::function<void()>& work) {
@@ -56,22 +50,6 @@ std::string lines_of(const std::vector<std::pair<std::string, std::string>>& hea
 }
 
 }  // namespace
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-    if (high < 0 || low < 0) return std::nullopt;
-    out += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return out;
-}
 
 // Where threads leave work for the service as long as it is there.
 struct ServiceCore {
@@ -127,6 +105,14 @@ struct Outbox {
   bool has_left = false;
   std::function<void()> wake;
 
+  // Whether this is the one answer; takes `done` with it.
+  [[nodiscard]] bool take(const HttpResponse& response, ServerCall::Done& on_end) {
+    if (answered || over) return false;
+    answered = true;
+    keep_alive = keep_alive && std::none_of(response.headers.begin(), response.headers.end(), is_close);
+    done = std::exchange(on_end, nullptr);
+    return true;
+  }
   void put(std::string_view piece) {
     if (no_body || piece.empty()) return;
     if (chunked) {
@@ -154,7 +140,7 @@ struct ServerCall::Request {
   std::shared_ptr<ServiceCore> core;
   std::shared_ptr<Outbox> outbox;
   HttpRequest http;
-  std::string method, target, path, body;
+  std::string method, target, path;
 
   ~Request() {
     // Everybody has let it go: without an answer, or in the middle of one.
@@ -175,7 +161,7 @@ struct ServerCall::Request {
 const std::string& ServerCall::method() const { return request_->method; }
 const std::string& ServerCall::target() const { return request_->target; }
 const std::string& ServerCall::path() const { return request_->path; }
-std::string& ServerCall::body() const { return request_->body; }
+std::string& ServerCall::body() const { return request_->http.body(); }
 
 std::string ServerCall::header(std::string_view name) const {
   const auto found = request_->http.find({name.data(), name.size()});
@@ -199,10 +185,7 @@ void ServerCall::answer(HttpResponse response, Done done) const {
   Outbox& outbox = *request_->outbox;
   {
     const std::scoped_lock lock(outbox.mutex);
-    if (!outbox.answered && !outbox.over) {
-      outbox.answered = true;
-      outbox.keep_alive = outbox.keep_alive && std::none_of(response.headers.begin(), response.headers.end(), is_close);
-      outbox.done = std::exchange(done, nullptr);
+    if (outbox.take(response, done)) {
       const bool bodyless = response.status == 304 || response.status == 204;
       outbox.bytes = bodyless ? fmt::format("HTTP/1.1 {} {}\r\n{}{}\r\n", response.status, reason_phrase(response.status),
                                             outbox.keep_alive ? "" : "Connection: close\r\n", lines_of(response.headers))
@@ -219,11 +202,9 @@ void ServerCall::begin(HttpResponse response, Done done) const {
   Outbox& outbox = *request_->outbox;
   {
     const std::scoped_lock lock(outbox.mutex);
-    if (!outbox.answered && !outbox.over) {
-      outbox.answered = outbox.streaming = true;
-      outbox.done = std::exchange(done, nullptr);
-      outbox.keep_alive =
-          outbox.keep_alive && outbox.chunked && std::none_of(response.headers.begin(), response.headers.end(), is_close);
+    if (outbox.take(response, done)) {
+      outbox.streaming = true;
+      outbox.keep_alive = outbox.keep_alive && outbox.chunked;
       outbox.bytes =
           fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n{}{}{}\r\n", response.status, reason_phrase(response.status),
                       response.content_type, outbox.chunked ? "Transfer-Encoding: chunked\r\n" : "",
@@ -380,7 +361,6 @@ HttpService::HttpService(HttpServer::Options options, Handler handler, int threa
       request->method = std::string(http.method_string());
       request->target = std::string(http.target());
       request->path = request->target.substr(0, request->target.find('?'));
-      request->body = std::move(http.body());
       request->http = std::move(http);
       core_->on_pool([this, call = ServerCall(std::move(request))] { run_guarded([&] { handler_(call); }); });
     }

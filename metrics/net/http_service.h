@@ -9,7 +9,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -67,9 +66,6 @@ class ServerCall {
   explicit ServerCall(std::shared_ptr<Request> request) : request_(std::move(request)) {}
   std::shared_ptr<Request> request_;
 };
-
-// "%41" is "A"; nullopt where a percent sign begins no byte.
-[[nodiscard]] std::optional<std::string> percent_decoded(std::string_view text);
 
 class HttpService {
  public:

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/base/foreign_text.h"
+
 namespace windlass::net {
 namespace {
 
@@ -35,14 +37,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// For a message: no byte of it can do harm in a log or a terminal.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMostShown = 40;
-  std::string out;
-  for (const char c : text.substr(0, kMostShown)) out += is_visible(c) || c == ' ' ? c : '?';
-  return out + (text.size() > kMostShown ? "..." : "");
-}
-
 HeadProblem bad(std::string message) { return {400, std::move(message)}; }
 
 // What the fields that frame a message say, as far as they have been read.
@@ -57,17 +51,17 @@ std::optional<HeadProblem> check_request_line(std::string_view line, Framing& fr
   const std::size_t first = line.find(' ');
   const std::size_t last = line.rfind(' ');
   if (first == std::string_view::npos || first == last || !is_token(line.substr(0, first))) {
-    return bad(fmt::format("request line: found '{}', allowed is METHOD TARGET HTTP/1.1", shown(line)));
+    return bad(fmt::format("request line: found '{}', allowed is METHOD TARGET HTTP/1.1", shown_text(line)));
   }
   const std::string_view target = line.substr(first + 1, last - first - 1);
   const std::string_view version = line.substr(last + 1);
   if (!std::all_of(target.begin(), target.end(), is_visible) || target.empty()) {
-    return bad(fmt::format("target: found '{}', allowed are visible ASCII characters", shown(target)));
+    return bad(fmt::format("target: found '{}', allowed are visible ASCII characters", shown_text(target)));
   }
   if (version != "HTTP/1.1" && version != "HTTP/1.0") {
     const bool other = version.substr(0, 5) == "HTTP/";
     return HeadProblem{other ? 505 : 400,
-                       fmt::format("version: found '{}', allowed are HTTP/1.1 and HTTP/1.0", shown(version))};
+                       fmt::format("version: found '{}', allowed are HTTP/1.1 and HTTP/1.0", shown_text(version))};
   }
   framing.http11 = version.back() == '1';
   return std::nullopt;
@@ -78,26 +72,26 @@ std::optional<HeadProblem> check_field(std::string_view line, Framing& framing) 
   const std::size_t colon = line.find(':');
   const std::string_view name = line.substr(0, std::min(colon, line.size()));
   if (colon == std::string_view::npos || !is_token(name)) {
-    return bad(fmt::format("header: found '{}', allowed is NAME: VALUE without a space before the colon", shown(line)));
+    return bad(fmt::format("header: found '{}', allowed is NAME: VALUE without a space before the colon", shown_text(line)));
   }
   const std::string_view value = trimmed(line.substr(colon + 1));
   if (!std::all_of(value.begin(), value.end(), is_value_char)) {
-    return bad(fmt::format("header {}: its value holds control characters", shown(name)));
+    return bad(fmt::format("header {}: its value holds control characters", shown_text(name)));
   }
   if (same_name(name, "host")) {
     ++framing.hosts;
     if (value.find_first_of(" \t,/@") != std::string_view::npos) {
-      return bad(fmt::format("Host: found '{}', allowed is HOST or HOST:PORT", shown(value)));
+      return bad(fmt::format("Host: found '{}', allowed is HOST or HOST:PORT", shown_text(value)));
     }
   } else if (same_name(name, "content-length")) {
     ++framing.lengths;
     if (value.empty() || value.size() > kMaxLengthDigits || !std::all_of(value.begin(), value.end(), is_digit)) {
-      return bad(fmt::format("Content-Length: found '{}', allowed is a number of bytes", shown(value)));
+      return bad(fmt::format("Content-Length: found '{}', allowed is a number of bytes", shown_text(value)));
     }
   } else if (same_name(name, "transfer-encoding")) {
     ++framing.encodings;
     if (!same_name(value, "chunked")) {
-      return bad(fmt::format("Transfer-Encoding: found '{}', allowed is chunked", shown(value)));
+      return bad(fmt::format("Transfer-Encoding: found '{}', allowed is chunked", shown_text(value)));
     }
   }
   return std::nullopt;

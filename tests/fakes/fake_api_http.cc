@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "controller/kube/http_text.h"
+#include "planner/base/percent.h"
 #include "tests/fakes/fake_api_internal.h"
 #include "tests/fakes/selectors.h"
 
@@ -34,6 +35,11 @@ HttpResponse refusal_response(const Refusal& refusal) {
 }
 
 namespace {
+
+// A broken escape stays as it is.
+std::string decoded(const std::string& text, bool plus_is_space = false) {
+  return percent_decoded(text, plus_is_space).value_or(text);
+}
 
 constexpr std::size_t kMaxPages = 64;
 
@@ -140,12 +146,12 @@ std::optional<FakeApiServer::Route> FakeApiServer::parse(const std::string& url)
     for (const std::string& part : split(rest.substr(question + 1), '&')) {
       std::size_t equals = std::min(part.find('='), part.size());
       std::string value = equals < part.size() ? part.substr(equals + 1) : "";
-      route.query[kube::percent_decode(part.substr(0, equals), true)] = kube::percent_decode(value, true);
+      route.query[decoded(part.substr(0, equals), true)] = decoded(value, true);
     }
     rest.resize(question);
   }
   std::vector<std::string> parts = split(rest, '/');
-  for (std::string& part : parts) part = kube::percent_decode(part);
+  for (std::string& part : parts) part = decoded(part);
   kube::Resource wanted;
   std::size_t at = 0;
   if (parts.size() >= 3 && parts[0] == "api") {

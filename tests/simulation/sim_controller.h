@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "controller/app/lease_leadership.h"
 #include "controller/kube/credentials.h"
 #include "controller/reconcile/controller.h"
 #include "controller/runtime/kubernetes_runtime.h"
@@ -16,6 +15,7 @@
 #include "planner/base/rng.h"
 #include "tests/fakes/fake_api_server.h"
 #include "tests/simulation/journal.h"
+#include "tests/simulation/lease_leadership.h"
 #include "tests/simulation/sim_gateway.h"
 #include "tests/simulation/timeline.h"
 

@@ -15,6 +15,7 @@
 #include "metrics/net/http_service.h"
 #include "metrics/security/files.h"
 #include "metrics/security/secrets.h"
+#include "planner/base/percent.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 #include "worker/parallel/chain_steps.h"
@@ -278,7 +279,7 @@ void HttpServer::Impl::route(const net::ServerCall& call, std::string body, cons
     return send_response(call, 200, printed(all), "application/json", {}, token);
   }
   if (model) {
-    const std::string name = net::percent_decoded(std::string_view(path).substr(kModelPath.size())).value_or("");
+    const std::string name = percent_decoded(std::string_view(path).substr(kModelPath.size())).value_or("");
     if (name == options.served_name) return send_response(call, 200, printed(model_entry()), "application/json", {}, token);
     return refuse(call,
                   {404, fmt::format("model: found '{}', this worker serves '{}'", name.substr(0, 200), options.served_name),

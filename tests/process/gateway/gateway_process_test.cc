@@ -424,8 +424,8 @@ TEST(Gateway, BodiesAreBounded) {
   EXPECT_EQ(ask(gateway.port(), large)->status(), 200);
 }
 
-// Given an answer that leaves whole and is larger than the memory for bodies and answers; the client is told, and what was held
-// for it is free again.
+// Given an answer that leaves whole and is larger than the memory for bodies and answers; the client gets an error that says
+// so, and what was held is free again.
 TEST(Gateway, AnswersAreBounded) {
   FakeServer worker([](Connection& connection, const Message& request) {
     const bool large = request.body.find("large") != std::string::npos;

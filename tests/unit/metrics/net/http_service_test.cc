@@ -164,8 +164,8 @@ TEST(HttpService, AnswersThatNeverBecomeWhole) {
   EXPECT_EQ(ask(served.port(), get("/"))->body, "ok");
 }
 
-// Given clients that leave: before an answer has begun, in the middle of a stream, and with a reset; who answers is told, and
-// writing on does no harm.
+// Given clients that leave: before an answer has begun, in the middle of a stream, and with a reset; who answers hears of it,
+// and writing on does no harm.
 TEST(HttpService, TellsWhoLeaves) {
   for (const bool streams : {false, true}) {
     for (const bool resets : {false, true}) {
@@ -245,7 +245,7 @@ TEST(HttpService, RefusesBeforeTheHandler) {
   EXPECT_EQ(ask(served.port(), post("/large", std::string(1500, 'b'), key))->status(), 200);
 }
 
-// Given more memory wanted for bodies than there is; who asks for it is refused, and holds none while it reads its answer.
+// Given bodies that want more memory than there is; the last is refused, and holds none while its client reads the answer.
 TEST(HttpService, BodiesHaveOneBudget) {
   std::promise<ServerCall> first;
   std::atomic<int> calls = 0;
