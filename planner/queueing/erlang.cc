@@ -1,4 +1,4 @@
-// Erlang B by its recursion, Erlang C and the waiting time from it.
+// Erlang B by the sum of its inverse, Erlang C and the waiting time from it.
 #include "planner/queueing/erlang.h"
 
 #include <cassert>
@@ -6,18 +6,29 @@
 #include <limits>
 
 namespace windlass::planner {
+namespace {
 
-double erlang_b(std::int64_t servers, double offered) {
+constexpr double kNegligible = 1e-17;  // of a sum: it would not change a double
+
+}  // namespace
+
+ErlangB erlang_b_counted(std::int64_t servers, double offered) {
   assert(servers >= 0 && offered >= 0);
-  if (offered == 0) return servers == 0 ? 1 : 0;
-  // 1/B(c) = 1 + (c / a) / B(c - 1). It only grows; once it is beyond doubles, B is 0.
-  double inverse = 1;
-  for (std::int64_t c = 1; c <= servers; ++c) {
-    inverse = 1 + inverse * (static_cast<double>(c) / offered);
-    if (!std::isfinite(inverse)) return 0;
+  if (offered == 0) return {servers == 0 ? 1.0 : 0.0, 0};
+  // 1/B(c) = 1 + c/a + c(c-1)/a^2 + ... + c!/a^c. Terms grow while the factor c - k exceeds a, then fall faster and faster:
+  // what is left is below a geometric series. Once the sum is beyond doubles, B is 0.
+  double sum = 1, term = 1;
+  for (std::int64_t k = 0; k < servers; ++k) {
+    const double factor = static_cast<double>(servers - k) / offered;
+    term *= factor;
+    sum += term;
+    if (!std::isfinite(sum)) return {0, k + 1};
+    if (factor < 1 && term * factor < (1 - factor) * sum * kNegligible) return {1 / sum, k + 1};
   }
-  return 1 / inverse;
+  return {1 / sum, servers};
 }
+
+double erlang_b(std::int64_t servers, double offered) { return erlang_b_counted(servers, offered).blocked; }
 
 double erlang_c(std::int64_t servers, double offered) {
   const auto c = static_cast<double>(servers);

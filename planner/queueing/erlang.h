@@ -2,7 +2,9 @@
 //
 // Workers with equal slots behind a central first-come-first-served queue (JFFC with one service rate) are exactly such a
 // queue, with c the slots of all workers, when arrivals are Poisson and service times exponential. Stable for any c: the
-// recursion runs on the inverse of Erlang B and never forms a factorial. Time O(c).
+// inverse of Erlang B is summed from its largest powers down, without a factorial. With c servers and a load of a erlangs that
+// takes at most about 50 sqrt(a) terms, and at most 1420 / ln(c / a): whoever asks for a million requests a second costs no more
+// than others.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,13 @@ namespace windlass::planner {
 // Share of requests that find all servers busy when nothing may wait. offered = arrival rate / service rate of one server.
 // REQUIRES: servers >= 0, offered >= 0.
 [[nodiscard]] double erlang_b(std::int64_t servers, double offered);
+
+// The same, and how many terms it took.
+struct ErlangB {
+  double blocked = 1;
+  std::int64_t terms = 0;
+};
+[[nodiscard]] ErlangB erlang_b_counted(std::int64_t servers, double offered);
 
 // Share of requests that must wait. 1 when offered >= servers.
 [[nodiscard]] double erlang_c(std::int64_t servers, double offered);

@@ -50,6 +50,28 @@ TEST(Erlang, IsStableForManyServers) {
   EXPECT_LT(erlang_c(100'500, 99'800), near);
 }
 
+// Given any number of servers, expect the recursion's answer, 1/B(c) = 1 + c / (a B(c - 1)), from some 50 sqrt(a) terms; with a
+// load well below the servers, from some hundreds or thousands whatever their number.
+TEST(Erlang, TakesFewTermsForAnyNumberOfServers) {
+  for (double a : {0.3, 7.0, 1e3, 1e5, 1e7, 1e10}) {
+    for (double deviations : {-5.0, 0.5, 2.0, 8.0, 36.0, 45.0}) {
+      const auto c = static_cast<std::int64_t>(std::ceil(std::max(1.0, a + deviations * std::sqrt(a))));
+      const ErlangB got = erlang_b_counted(c, a);
+      EXPECT_LE(static_cast<double>(got.terms), 50 * std::sqrt(a) + 50) << c << " servers, load " << a;
+      if (c > 2'000'000) continue;
+      double inverse = 1;
+      for (std::int64_t k = 1; k <= c; ++k) inverse = 1 + inverse * (static_cast<double>(k) / a);
+      if (std::isfinite(inverse)) {
+        EXPECT_NEAR(got.blocked * inverse, 1, 1e-9) << c << " servers, load " << a;
+      }
+    }
+    for (double utilisation : {0.1, 0.8, 0.97}) {
+      const std::int64_t terms = erlang_b_counted(static_cast<std::int64_t>(std::ceil(a / utilisation)), a).terms;
+      EXPECT_LE(static_cast<double>(terms), 1420 / std::log(1 / utilisation) + 50) << utilisation << " busy, load " << a;
+    }
+  }
+}
+
 // Given a queue that cannot keep up, expect an infinite wait; given no arrivals, none.
 TEST(Erlang, Extremes) {
   const MmcQueue overloaded{4, 5, 1};
