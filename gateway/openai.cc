@@ -206,6 +206,10 @@ std::optional<std::string> with_usage(std::string body, bool has_options) {
 
 Inspected inspect_request(std::string body) {
   HeadReader reader;
+  // nlohmann takes a zero byte for the end, and whatever follows for nothing; no JSON has one.
+  if (const auto zero = body.find('\0'); zero != std::string::npos) {
+    return problem(fmt::format("The request's body is not JSON at byte {}: found a zero byte.", zero + 1), "");
+  }
   const bool parsed = Json::sax_parse(body, &reader);
   if (!parsed) {
     if (reader.too_deep) {

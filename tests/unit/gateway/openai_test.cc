@@ -135,6 +135,14 @@ TEST(InspectRequest, OnlyTheOptionsAreWritten) {
   EXPECT_THAT(inspect_request(large).problem.message, HasSubstr("'stream_options': found more than the 4096 bytes"));
 }
 
+// Given a body with a zero byte behind its object, where nlohmann stops reading; it is refused, and nothing behind it is read.
+TEST(InspectRequest, AZeroByteIsNoEnd) {
+  std::string body = R"({"model":"a","stream":true,"stream_options":{}})";
+  EXPECT_EQ(inspect_request(body).problem.message, "");
+  body += std::string(3, '\0') + R"("{)";
+  EXPECT_THAT(inspect_request(body).problem.message, HasSubstr("not JSON at byte 48: found a zero byte"));
+}
+
 // Given errors; the body is OpenAI's shape, with null where nothing is known, and bytes that are not UTF-8 do no harm.
 TEST(Errors, Bodies) {
   const Json error = Json::parse(error_body(400, "'model': bad \xff", "bad_request", "model"))["error"];
