@@ -99,9 +99,14 @@ class Run:
         cold = {"release": (480, 150), "asan": (480, 240), "tsan": (240, 90)}
         for preset, labels in self.labels.items():
             plan += [(f"build {preset}", cold[preset][0]), (f"test {preset}", cold[preset][1])]
+        if self._fuzzes():
+            plan.append(("fuzz", 300))
         if self._waiting():
             plan.append(("process and cluster tests", 30))
         return plan
+
+    def _fuzzes(self):
+        return self.all and not self.options.preset and self.options.effort == "full"
 
     def _wants(self, label):
         return any(label in labels for labels in self.labels.values())
@@ -167,12 +172,24 @@ class Run:
             self.background = Background(self.runner, waiting, self.jobs + 3)
         self.outcomes += self.runner.run([test for test in tests if test.label not in WAITING], nice=self.nice())
 
+    def fuzz(self):
+        """Ten seconds for each target; another compiler's build of its own, which CI has no time for."""
+        if not self._fuzzes():
+            return
+        self.stages.begin("fuzz")
+        began = time.monotonic()
+        done = subprocess.run(["scripts/fuzz", "--seconds", "10"], capture_output=True, text=True, errors="replace")
+        test = registry.Test("scripts/fuzz", "fuzz", "unit", "", (), "", 0)
+        self.outcomes.append(runner.Outcome(test, "passed" if done.returncode == 0 else "failed", time.monotonic() - began,
+                                            done.stdout + done.stderr))
+
     def main(self):
         self.setup()
         self.check()
         self.control_plane()
         for preset in self.labels:
             self.one_preset(preset)
+        self.fuzz()
         if self.background:
             self.stages.begin("process and cluster tests")
             self.outcomes += self.background.join()
