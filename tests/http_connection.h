@@ -10,7 +10,7 @@
 
 namespace windlass::test_client {
 
-inline constexpr double kDeadlineS = 20;
+inline constexpr double kDeadlineS = 180;
 
 // Polls until true; false when the deadline passes.
 [[nodiscard]] bool wait_until(const std::function<bool()>& condition, double deadline_s = kDeadlineS);

@@ -77,6 +77,7 @@ class Results:
 
     def __init__(self, key):
         self.path, self.lock, self.new = STORE / f"{key}.json", threading.Lock(), {}
+        self.names = set()  # of the tests of this run
 
     def add(self, outcome):
         with self.lock:
@@ -95,15 +96,19 @@ class Results:
             return {}
 
     def save(self):
-        kept = self.load()
-        for name, one in self.new.items():
-            if name in kept:
-                old = kept[name]
-                one = {key: old[key] + one[key] for key in ("runs", "failures", "seconds", "skipped")} | {
-                    "first_failure": old["first_failure"] or one["first_failure"]}
-            kept[name] = one
-        STORE.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(kept, indent=1))
+        """Adds what is new to the file, which other runs may have written meanwhile."""
+        with self.lock:
+            kept = self.load()
+            for name, one in self.new.items():
+                self.names.add(name)
+                if name in kept:
+                    old = kept[name]
+                    one = {key: old[key] + one[key] for key in ("runs", "failures", "seconds", "skipped")} | {
+                        "first_failure": old["first_failure"] or one["first_failure"]}
+                kept[name] = one
+            self.new = {}
+            STORE.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(json.dumps(kept, indent=1))
         return kept
 
 
@@ -138,10 +143,13 @@ def run_all(tests, options, results):
             if all(outcome.status == "skipped" for outcome in outcomes):
                 break
             spent = time.monotonic() - since
+            if spent / count >= SHORT:
+                results.save()  # a long run may be ended before its time
             if spent / count < SHORT and count >= options.times:
                 break
             if spent / count >= SHORT and count >= min(LONG_RUNS, options.times) and spent >= LONG_SPAN * options.times / 200:
                 break
+        results.save()
         with lock:
             done[0] += 1
             if time.monotonic() - spoke[0] > 15 or done[0] == len(tests):
@@ -177,7 +185,7 @@ def main():
             run_all(tests, options, results)
     finally:
         kept = results.save()
-    failing = report({name: one for name, one in kept.items() if name in results.new})
+    failing = report({name: one for name, one in kept.items() if name in results.names})
     print(f"took {stages.clock(time.monotonic() - started)}; kept in {results.path}")
     return 1 if failing else 0
 

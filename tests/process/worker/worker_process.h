@@ -37,7 +37,7 @@ namespace windlass::worker::testing {
 using std::chrono::steady_clock;
 
 // Asks until the condition holds or the deadline passes.
-inline bool eventually(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(60)) {
+inline bool eventually(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(180)) {
   const auto deadline = steady_clock::now() + limit;
   while (!condition()) {
     if (steady_clock::now() > deadline) return false;
@@ -75,7 +75,7 @@ class Process {
   void signal(int number) const { ::kill(pid_, number); }
 
   // The exit code once it has ended; 128 + signal if it was killed; -1 when it does not end.
-  int wait(std::chrono::seconds limit = std::chrono::seconds(60)) {
+  int wait(std::chrono::seconds limit = std::chrono::seconds(180)) {
     eventually([&] { return ended(); }, limit);
     if (!status_) return -1;
     return WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
@@ -150,7 +150,7 @@ class Connection {
   }
 
   // Reads until the text has come or the peer closed; true when it has come.
-  bool read_until(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(60)) {
+  bool read_until(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(180)) {
     const auto deadline = steady_clock::now() + limit;
     while (received_.find(text) == std::string::npos) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
