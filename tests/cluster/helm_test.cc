@@ -92,7 +92,7 @@ TEST_F(HelmTest, LintsStrictly) {
 // token and certificate; the upgrade of the custom resources keeps the objects; and uninstalling both leaves custom resources
 // and services.
 TEST_F(HelmTest, InstallUpgradeUninstall) {
-  ok(chart("install", {"--set", "networkPolicy.enabled=true,networkPolicy.workerNamespaces={" + name_space() + "}"}));
+  ok(chart("install", {"--set", "networkPolicy.workerNamespaces={" + name_space() + "}"}));
   for (const char* name : {"windlass-controller", "windlass-gateway"}) {
     const json made = deployment(name);
     ASSERT_TRUE(made.is_object()) << name;
