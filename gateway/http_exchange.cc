@@ -135,17 +135,21 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   }
 }
 
-// What makes a step of the request: the body is the same.
+// What makes a step of the request, and that it comes from us: the body is the same.
 std::string Exchange::step_headers(const Dispatch& to_chain) const {
+  std::string headers;
+  if (!to_chain.token.empty()) headers = fmt::format("Authorization: Bearer {}\r\n", to_chain.token);
   switch (to_chain.step) {
     case Step::kWhole:
-      return to_chain.next_hops.empty() ? std::string() : fmt::format("X-Windlass-Chain: {}\r\n", to_chain.next_hops);
-    case Step::kPrefill: return "X-Windlass-Phase: prefill\r\n";
+      if (!to_chain.next_hops.empty()) headers += fmt::format("X-Windlass-Chain: {}\r\n", to_chain.next_hops);
+      break;
+    case Step::kPrefill: headers += "X-Windlass-Phase: prefill\r\n"; break;
     case Step::kDecode:
-      return fmt::format("X-Windlass-Prefilled: {}\r\nX-Windlass-Prefill-Address: {}\r\n", prefill_->value(),
-                         to_chain.prefill_address);
+      headers += fmt::format("X-Windlass-Prefilled: {}\r\nX-Windlass-Prefill-Address: {}\r\n", prefill_->value(),
+                             to_chain.prefill_address);
+      break;
   }
-  return {};
+  return headers;
 }
 
 // The head of a first step's answer is there: its connection stays, and the request waits for the second step.

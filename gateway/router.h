@@ -76,6 +76,7 @@ struct Dispatch {
   Step step = Step::kWhole;
   std::string prefill_address;  // of the worker that was given its first step; kDecode alone
   std::string next_hops;        // of a chain of several workers those after the first, "host:port,host:port"; else empty
+  std::string token;            // the bearer token that these workers want; empty: none
 };
 
 // Answer the request with an error: nothing has been sent to the client yet, and no worker holds it any more (a Cancel went

@@ -119,7 +119,7 @@ void Router::send(double now_s, Model& model, const SlotPtr& slot, RequestId id,
   }
   if (step == Step::kPrefill) request.prefill_address = slot->address;
   actions.push_back(Dispatch{id, slot->id, slot->address, step, step == Step::kDecode ? request.prefill_address : std::string(),
-                             slot->next_hops});
+                             slot->next_hops, slot->token});
 }
 
 void Router::set_deadline(RequestId id, Request& request, double deadline_s) {

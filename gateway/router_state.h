@@ -95,6 +95,7 @@ struct Router::ChainSlot {
   std::string id;
   std::string address;
   std::string next_hops;  // of the workers after that one: "host:port,host:port"
+  std::string token;      // what its workers want to be shown; empty: nothing
   dispatch::Role role = dispatch::Role::kUnified;
   std::uint64_t key = 0;  // a policy's name of it
   double service_rate_per_s = 0;

@@ -78,6 +78,7 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
       slot->key = ++last_key_;
     }
     slot->next_hops = fmt::format("{}", fmt::join(chain.hops.begin() + 1, chain.hops.end(), ","));
+    slot->token = chain.token;
     slot->role = chain.role;
     slot->service_rate_per_s = chain.service_rate_per_s;
     slot->capacity = chain.capacity;

@@ -102,7 +102,7 @@ Result<kube::ClusterConfig> find_cluster(const AppOptions& options) {
 }
 
 Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker& waker,
-                                                const metrics::ControllerMetrics& bundle) {
+                                                const metrics::ControllerMetrics& bundle, std::function<std::string()> token) {
   WINDLASS_ASSIGN_OR_RETURN(kube::ClusterConfig config, find_cluster(options));
   const std::string identity =
       fmt::format("{}_{:08x}", options.identity.empty() ? host_name() : options.identity, std::random_device{}());
@@ -143,7 +143,9 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
       client, identity, seed + 1,
       StoreScope{options.instance, {options.watch_namespaces.begin(), options.watch_namespaces.end()}});
   parts->runtime_ = std::make_unique<KubernetesRuntime>(
-      client, PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template}, seed + 3);
+      client,
+      PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)},
+      seed + 3);
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
@@ -283,10 +285,13 @@ struct Secrets {
 Result<void> run(const AppOptions& options, Waker& waker) {
   metrics::Registry registry;
   metrics::ControllerMetrics bundle(registry);
-  WINDLASS_ASSIGN_OR_RETURN(const std::unique_ptr<Parts> parts,
-                            options.store_is_directory() ? local_parts(options) : kubernetes_parts(options, waker, bundle));
-  RoutingPublisher publisher;
   WINDLASS_ASSIGN_OR_RETURN(Secrets secrets, Secrets::load(options));
+  std::function<std::string()> token;
+  if (secrets.token != nullptr) token = [token = secrets.token] { return *token->current(); };
+  WINDLASS_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Parts> parts,
+      options.store_is_directory() ? local_parts(options) : kubernetes_parts(options, waker, bundle, std::move(token)));
+  RoutingPublisher publisher;
   HttpServer server(publisher, registry, {secrets.certificate, secrets.token, options.open_metrics},
                     [&waker] { waker.wake(); });
   WINDLASS_RETURN_IF_ERROR(server.open(options.listen));

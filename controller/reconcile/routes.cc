@@ -25,6 +25,7 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   dispatch::Chain chain;
   chain.id = chain_id(worker);
   chain.hops = {worker.address};
+  chain.token = worker.token;
   chain.role = role_of(worker);
   chain.draining = worker.draining_since_s.has_value() || worker.terminating;
   chain.capacity = worker.max_concurrency;

@@ -10,6 +10,7 @@
 #include "controller/runtime/engine_args.h"
 #include "controller/runtime/pod_policy.h"
 #include "controller/runtime/pod_template.h"
+#include "metrics/security/secrets.h"
 
 namespace windlass::controller {
 namespace {
@@ -95,7 +96,7 @@ json pod_security() {
 json environment(const WorkerSpec& spec) {
   json env = {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}};
   for (const WorkerEnv& one : spec.env) {
-    if (one.name == "POD_IP") continue;
+    if (one.name == "POD_IP" || one.name == kWorkerToken) continue;
     json variable = {{"name", one.name}};
     if (one.secret) {
       variable["valueFrom"]["secretKeyRef"] = {{"name", one.secret->first}, {"key", one.secret->second}};
@@ -176,6 +177,11 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
                       {{"name", "tmp"}, {"mountPath", "/tmp"}},
                       {{"name", "shm"}, {"mountPath", "/dev/shm"}}}}};
   container["resources"]["requests"].update(units);
+  if (windlass && defaults.token) {
+    // Of one service alone: what its namespace's people can read opens nobody else's workers.
+    const std::string token = security::derived_secret(defaults.token(), "worker of ModelService " + spec.service_uid);
+    container["env"].push_back({{"name", kWorkerToken}, {"value", token}});
+  }
   if (!command.program.empty()) container["command"] = command.program;
   // Between processes of one worker NCCL and the engines pass tensors through shared memory; the container's own is 64 MiB.
   const json shm = {{"name", "shm"},

@@ -1,6 +1,7 @@
 // A worker as a Kubernetes pod, and a pod as a worker. Pure: JSON in, JSON out.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@ namespace windlass::controller {
 inline constexpr int kWorkerPort = 8000;
 using kube::kDefaultInstance;
 using kube::kInstanceLabel;
+// The worker's environment: the token without which it takes no calls (docs/security.md).
+inline constexpr const char* kWorkerToken = "WINDLASS_WORKER_TOKEN";
 inline constexpr const char* kDrainFinalizer = "windlass.dev/drain";
 inline constexpr const char* kDrainingSince = "windlass.dev/draining-since";  // annotation: Unix seconds
 
@@ -23,6 +26,8 @@ struct PodDefaults {
   std::string fetch_image;                  // runs `hf download` for hf:// models; empty: hf:// is refused
   std::string instance = kDefaultInstance;  // the installation that the pods belong to
   bool any_pod_template = false;            // templates may say what pod_policy.h does not allow
+  std::function<std::string()> token =
+      {};  // the installation's, from which each service's workers have theirs; null: they have none
 };
 
 // Error: the service asks for what a pod cannot be (file://, an engine without an image, a pod template that is no object, or

@@ -12,6 +12,7 @@
 
 #include "controller/runtime/pod.h"
 #include "controller/runtime/pod_json.h"
+#include "controller/runtime/pod_template.h"
 
 namespace windlass::controller {
 namespace {
@@ -174,6 +175,16 @@ void read_status(const json& pod, Worker& worker) {
   worker.message = std::move(found.message);
 }
 
+std::string token_of(const json& pod) {
+  for (const json& container : list_at(pod, {"spec", "containers"})) {
+    if (text_at(container, {"name"}) != kWorkerContainer) continue;
+    for (const json& variable : list_at(container, {"env"})) {
+      if (text_at(variable, {"name"}) == kWorkerToken) return text_at(variable, {"value"});
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 double unix_seconds(const std::string& rfc3339) {
@@ -205,6 +216,7 @@ std::optional<Worker> worker_of(const json& pod) {
   worker.gpus = number(text_at(pod, {"metadata", "annotations", "windlass.dev/gpus"}), 1);
   worker.max_concurrency = number(text_at(pod, {"metadata", "annotations", "windlass.dev/max-concurrency"}), 1);
   worker.spec_hash = text_at(pod, {"metadata", "annotations", "windlass.dev/spec-hash"});
+  worker.token = token_of(pod);
   worker.node = text_at(pod, {"spec", "nodeName"});
   worker.uid = text_at(pod, {"metadata", "uid"});
   worker.resource_version = text_at(pod, {"metadata", "resourceVersion"});

@@ -80,6 +80,7 @@ struct Worker {
   std::string spec_hash;
 
   std::string address;  // "host:port", empty until it is known
+  std::string token;    // what it wants from whoever calls it; empty: nothing. Never to be logged
   bool ready = false;
   bool failed = false;                     // it ended or crashes again and again; see message
   bool unschedulable = false;              // no node has room for it

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 
 namespace windlass::security {
@@ -18,6 +20,12 @@ std::array<unsigned char, SHA256_DIGEST_LENGTH> digest(std::string_view text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> out{};
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data());
   return out;
+}
+
+std::string hex_of(const std::array<unsigned char, SHA256_DIGEST_LENGTH>& bytes) {
+  std::string hex;
+  for (const unsigned char byte : bytes) hex += fmt::format("{:02x}", byte);
+  return hex;
 }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -35,10 +43,13 @@ Result<std::string> parse_token(std::string_view text) {
                            text.size(), visible ? "" : ", some not visible ASCII", kMinTokenChars, kMaxTokenChars)};
 }
 
-std::string sha256_hex(std::string_view text) {
-  std::string hex;
-  for (const unsigned char byte : digest(text)) hex += fmt::format("{:02x}", byte);
-  return hex;
+std::string sha256_hex(std::string_view text) { return hex_of(digest(text)); }
+
+std::string derived_secret(std::string_view secret, std::string_view purpose) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> out{};
+  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(purpose.data()),
+       purpose.size(), out.data(), nullptr);
+  return hex_of(out);
 }
 
 bool same_secret(std::string_view a, std::string_view b) {

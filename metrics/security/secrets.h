@@ -14,6 +14,10 @@ namespace windlass::security {
 // 64 lower-case hexadecimal digits.
 [[nodiscard]] std::string sha256_hex(std::string_view text);
 
+// A secret for one purpose, from which neither `secret` nor those for other purposes can be told: HMAC-SHA256 (RFC 2104), 64
+// hexadecimal digits.
+[[nodiscard]] std::string derived_secret(std::string_view secret, std::string_view purpose);
+
 // Takes the same time whatever differs, length included.
 [[nodiscard]] bool same_secret(std::string_view a, std::string_view b);
 

@@ -25,6 +25,7 @@ json chain_to_json(const Chain& chain) {
              {"capacity", chain.capacity},
              {"draining", chain.draining}};
   if (chain.latency >= 0) value["latency"] = chain.latency;
+  if (!chain.token.empty()) value["token"] = chain.token;
   if (chain.share != 1) value["share"] = json_number(chain.share);
   for (const DecodeWeight& one : chain.decode_weights) {
     value["decodeWeights"].push_back({{"chain", one.chain}, {"weight", json_number(one.weight)}});
@@ -83,6 +84,7 @@ Result<Chain> chain_from_json(const json& value, const std::string& path) {
   chain.draining = reader.boolean("draining");
   if (reader.has("latency")) chain.latency = reader.int32("latency", 0, kLargestCount);
   if (reader.has("share")) chain.share = amount(reader, "share");
+  if (reader.has("token")) chain.token = reader.string("token");
   if (reader.has("decodeWeights")) {
     reader.list("decodeWeights", [&](const json& weight, const std::string& weight_path) {
       JsonReader one(weight, weight_path);

@@ -46,6 +46,8 @@ struct Chain {
   // Of a prefill chain: how its requests' second steps are spread while slots are free, and by their sum how many requests it
   // begins among equals. A decode chain that is not here has a weight of 0. Empty: no preference.
   std::vector<DecodeWeight> decode_weights = {};
+  std::string token =
+      {};  // its workers take requests with this bearer token alone; empty: they ask for none. Never to be logged
 
   bool operator==(const Chain&) const = default;
 };

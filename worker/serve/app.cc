@@ -23,6 +23,7 @@
 
 #include "metrics/bundles.h"
 #include "metrics/security/files.h"
+#include "metrics/security/secrets.h"
 #include "worker/engine/clock.h"
 #include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
@@ -35,6 +36,8 @@
 namespace windlass::worker {
 namespace {
 
+// The environment's, so that the token stands in no list of processes (docs/security.md).
+constexpr const char* kTokenVariable = "WINDLASS_WORKER_TOKEN";
 constexpr int kTickMs = 100;
 // A request may be on its way while the signal comes in: it still meets an open port and is told to go elsewhere.
 constexpr double kLingerSeconds = 0.3;
@@ -318,6 +321,16 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     spdlog::error("--token-file: {}", file.error().message);
     return 1;
   }
+  const char* const variable = std::getenv(kTokenVariable);
+  std::string caller_token;
+  if (variable != nullptr) {
+    auto token = security::parse_token(variable);
+    if (!token.ok()) {
+      spdlog::error("{}: {}", kTokenVariable, token.error().message);
+      return 1;
+    }
+    caller_token = std::move(*token);
+  }
   const auto started = start_ranks(flags, arguments);  // first: they inherit what is open
   if (!started.ok()) {
     spdlog::error("{}", started.error().message);
@@ -337,7 +350,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
   LoadProgress progress;
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file,
-                     flags.blocks.has_value(), fixed_blocks(flags), &progress},
+                     caller_token, flags.blocks.has_value(), fixed_blocks(flags), &progress},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     if (ranks.processes != nullptr) ranks.processes->kill();  // they load for nobody
@@ -347,7 +360,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
 
   KvStreamClient streams;
-  const auto calls = std::make_shared<HttpClient>();
+  const auto calls = std::make_shared<HttpClient>(caller_token);
   ChainStepClient steps(call_over_http(calls));
   const OtherWorkers others{ask_over_http(calls),
                             [](const KvQuestion& last, const Error& why) {

@@ -116,7 +116,8 @@ std::string HttpAnswer::header(std::string_view name) const {
 
 class HttpClient::Io {
  public:
-  Io() : look_(io_), work_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {}
+  explicit Io(std::string token)
+      : token_(std::move(token)), look_(io_), work_(asio::make_work_guard(io_)), thread_([this] { io_.run(); }) {}
   ~Io() {
     io_.stop();
     thread_.join();
@@ -215,10 +216,11 @@ class HttpClient::Io {
     co_return resolving->error;
   }
 
-  static asio::awaitable<Exchanged> exchange(KeptConnection& connection, const HttpCall& call, Micros patience) {
+  asio::awaitable<Exchanged> exchange(KeptConnection& connection, const HttpCall& call, Micros patience) {
     beast::http::request<beast::http::string_body> request(beast::http::string_to_verb(call.method), call.target, 11,
                                                            call.body);
     request.set(beast::http::field::host, call.address);
+    if (!token_.empty()) request.set(beast::http::field::authorization, "Bearer " + token_);
     if (!call.body.empty()) request.set(beast::http::field::content_type, "application/octet-stream");
     request.prepare_payload();
     beast::http::request_serializer<beast::http::string_body> serializer(request);
@@ -314,6 +316,7 @@ class HttpClient::Io {
     looking_ = false;
   }
 
+  const std::string token_;
   asio::io_context io_;
   std::map<std::string, std::vector<ConnectionPtr>> idle_;  // by address
   asio::steady_timer look_;
@@ -322,9 +325,9 @@ class HttpClient::Io {
   std::thread thread_;
 };
 
-HttpClient::HttpClient() {
+HttpClient::HttpClient(std::string token) {
   limit_task_threads();
-  io_ = std::make_unique<Io>();
+  io_ = std::make_unique<Io>(std::move(token));
 }
 
 HttpClient::~HttpClient() { end(); }

@@ -40,7 +40,8 @@ using HttpAnswered = std::function<void(Result<HttpAnswer> answer)>;
 
 class HttpClient {
  public:
-  HttpClient();
+  // `token`: shown to every worker that is called; empty: none is.
+  explicit HttpClient(std::string token = {});
   ~HttpClient();  // end()
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;

@@ -135,6 +135,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
 
   [[nodiscard]] net::HttpServer::Options service_options();
   [[nodiscard]] std::size_t max_body(std::string_view target) const;
+  [[nodiscard]] std::optional<net::Refusal> admit(const net::http::request_header<>& head) const;
   void handle(const net::ServerCall& call);
   void route(const net::ServerCall& call, std::string body, const Token& token);
   void generate(const net::ServerCall& call, Endpoint endpoint, const std::string& body, const Token& token);
@@ -192,6 +193,23 @@ std::size_t HttpServer::Impl::max_body(std::string_view target) const {
   return lease && lease->blocks ? std::max(kMaxBodyBytes, most_step_bytes(lease->blocks->config.hidden_size)) : kMaxBodyBytes;
 }
 
+// Before a byte of the body is read. Who may change role or blocks is asked later, and for more.
+std::optional<net::Refusal> HttpServer::Impl::admit(const net::http::request_header<>& head) const {
+  if (options.caller_token.empty()) return std::nullopt;
+  const std::string_view target(head.target().data(), head.target().size());
+  const std::string_view path = target.substr(0, target.find('?'));
+  for (const std::string_view open : {"/health", "/ready", "/metrics", "/role", "/blocks"}) {
+    if (path == open) return std::nullopt;
+  }
+  const auto shown = head[net::http::field::authorization];
+  if (security::same_secret(security::bearer({shown.data(), shown.size()}), options.caller_token)) return std::nullopt;
+  net::Refusal refused;
+  refused.status = 401;
+  refused.code = "unauthorized";
+  refused.message = "Authorization: found no token or another; allowed is this worker's, which gateways have";
+  return refused;
+}
+
 net::HttpServer::Options HttpServer::Impl::service_options() {
   net::HttpServer::Options out;
   out.limits = kLimits;
@@ -200,6 +218,7 @@ net::HttpServer::Options HttpServer::Impl::service_options() {
   out.max_body = [this](const net::http::request_header<>& head) {
     return max_body({head.target().data(), head.target().size()});
   };
+  out.admit = [this](const net::http::request_header<>& head) { return admit(head); };
   out.refusal_body = [](const net::Refusal& refused) {
     return error_body(
         {refused.status, refused.message, refused.status < 500 ? "invalid_request_error" : "server_error", "", refused.code});

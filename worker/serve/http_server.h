@@ -29,6 +29,7 @@ struct HttpServerOptions {
   double request_timeout_s = 0;  // 0: none
   Role role = Role::kUnified;    // at the start
   std::string token_file;        // read at each change of role or blocks; empty: there are none
+  std::string caller_token;      // what all but probes and scrapers must show; empty: nothing
   bool some_blocks = false;      // it begins with some of the model's blocks alone; a worker that has these has no other role
   std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change, where nothing else forbids it
   const LoadProgress* progress = nullptr;        // for /ready until serve(); outlives the server; null: it does not say

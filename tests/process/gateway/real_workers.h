@@ -2,6 +2,7 @@
 // worker alone gives.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -21,6 +22,7 @@ namespace windlass::gateway::testing {
 class RealWorkers : public worker::testing::Worker {
  protected:
   static constexpr const char* kCompletions = "/v1/completions";
+  static constexpr const char* kToken = "token-of-these-workers";
 
   // Of several lengths, some longer than an iteration takes.
   static nlohmann::json request_of(int i, int tokens) {
@@ -37,8 +39,14 @@ class RealWorkers : public worker::testing::Worker {
     for (const std::string& each : requests_) {
       expected_.push_back(text_of(worker::testing::ask(alone.port, "POST", kCompletions, each).body));
     }
+    ::setenv("WINDLASS_WORKER_TOKEN", kToken, 1);  // of workers from here on: gateway and workers have to show it
+  }
+  void TearDown() override {
+    ::unsetenv("WINDLASS_WORKER_TOKEN");
+    Worker::TearDown();
   }
   void start_gateway(std::vector<dispatch::Chain> chains) {
+    for (dispatch::Chain& each : chains) each.token = kToken;
     controller_.set_table(table(1, std::move(chains)));
     gateway_ = std::make_unique<GatewayProcess>(std::vector<std::string>{controller_.url()});
     ASSERT_TRUE(gateway_->obeys({1, 1}));

@@ -390,6 +390,37 @@ TEST_F(Worker, AnswersBadRequests) {
   EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(2, false)).status, 200);
 }
 
+// Given a worker that was started with a token, who does not show it is refused before a body is read, whatever is asked for
+// but probes and metrics; who does is answered. A token that is none ends the worker, which names the variable and not the
+// token.
+TEST_F(Worker, TokenIsWanted) {
+  ::setenv("WINDLASS_WORKER_TOKEN", "a-token-of-the-service", 1);
+  const auto worker = start();
+  const std::string good = "Authorization: Bearer a-token-of-the-service\r\n";
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/chain/reserve",
+                           "/chain/step", "/chain/release", "/unknown"}) {
+    for (const char* shown : {"", "Authorization: Bearer another-token-altogether\r\n", "Authorization: Bearer \r\n"}) {
+      EXPECT_EQ(ask(port_, "POST", path, "{}", shown).status, 401) << path << ' ' << shown;
+    }
+    EXPECT_NE(ask(port_, "POST", path, "{}", good).status, 401) << path;
+  }
+  for (const char* path : {"/v1/models", "/kv/0123456789abcdef0123456789abcdef?piece=0&prompt=0", "//health", "/health/"}) {
+    EXPECT_EQ(ask(port_, "GET", path).status, 401) << path;
+  }
+  for (const char* path : {"/health", "/ready", "/metrics"}) EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
+  EXPECT_EQ(ask(port_, "POST", "/role", R"({"role": "decode"})", good).status, 403) << "that needs --token-file";
+  EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(3, false), good).status, 200);
+  Connection announced(port_);
+  announced.send("PUT", "/v1/completions", "", "Content-Length: 4000000\r\n");  // no method is looked at either
+  EXPECT_TRUE(announced.read_until("401")) << "without the body";
+
+  ::setenv("WINDLASS_WORKER_TOKEN", "too short", 1);
+  Process refused({kProgram, "--model", model().string(), "--port", std::to_string(free_port())}, folder_ / "refused.log");
+  EXPECT_EQ(refused.wait(), 1);
+  EXPECT_THAT(refused.log(), ::testing::AllOf(HasSubstr("WINDLASS_WORKER_TOKEN"), Not(HasSubstr("too short"))));
+  ::unsetenv("WINDLASS_WORKER_TOKEN");
+}
+
 // Given a model folder that lacks a tensor, the worker exits 1 and names the file, the tensor, what was found and expected.
 TEST_F(Worker, MissingTensorIsNamed) {
   make_model();

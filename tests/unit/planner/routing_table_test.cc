@@ -28,6 +28,7 @@ RoutingTable example() {
                   Chain{"default/chat-p-0", {"10.0.0.2:8000", "10.0.0.3:8000"}, Role::kPrefill, 0.1, 0, true},
                   Chain{"default/chat-d-0", {"10.0.0.4:8000"}, Role::kDecode, 0.1, 4}};
   route.chains[1].decode_weights = {{2, 0.0375}};
+  route.chains[1].token = "what its workers want";
   route.latencies = {{1.25e-4, 0.012, 3.5e-8, 2e-5, 0.0075, 123456, 16, 64}};
   table.models = {route, ModelRoute{}};
   return table;

@@ -55,7 +55,28 @@ TEST(Pod, SaysWhatTheWorkerIs) {
                                            std::string("--max-context-tokens=8192")}));
 }
 
-// Given: that pod as the API server gives it back, ready. Expected: the same worker, ready at its address.
+// Given: an installation with a token. Expected: a service's pods have one that says nothing of it, the same for each of them
+// and another for another service, whatever the user's own variables say; it is read back; other engines and installations
+// without a token have none.
+TEST(Pod, ServicesHaveTokensOfTheirOwn) {
+  PodDefaults defaults = kDefaults;
+  defaults.token = [] { return std::string("the installation's token"); };
+  const auto token = [](const WorkerSpec& of, const PodDefaults& with) { return worker_of(*pod_of(of, with))->token; };
+  WorkerSpec one = spec(), other = spec(), engine = spec();
+  const std::string of_one = token(one, defaults);
+  EXPECT_EQ(of_one.size(), 64U);
+  one.name = "chat-h100-2-1";
+  one.env = {{"WINDLASS_WORKER_TOKEN", "the user's own", {}, {}}};
+  EXPECT_EQ(token(one, defaults), of_one);
+  other.service_uid = "u-2";
+  EXPECT_NE(token(other, defaults), of_one);
+  engine.engine = "VLLM";
+  engine.image = "vllm:1";
+  EXPECT_EQ(token(engine, defaults), "");
+  EXPECT_EQ(token(spec(), kDefaults), "");
+}
+
+// Given: the first pod as the API server gives it back, ready. Expected: the same worker, ready at its address.
 TEST(Pod, IsReadBackAsTheSameWorker) {
   json pod = *pod_of(spec(), kDefaults);
   pod["metadata"]["uid"] = "p-1";

@@ -46,13 +46,15 @@ class RoutesTest : public ::testing::Test {
   ControllerState state;
 };
 
-// Given workers of two pools in any order; each chain points to its pool's latency, and each latency is told once.
+// Given workers of two pools in any order; each chain points to its pool's latency and has its
+// worker's token, and each latency is told once.
 TEST_F(RoutesTest, AChainSaysWhichLatencyItHas) {
   add_pool("a100-1", 2e-4);
   add_pool("h100-1", 1e-4);
   add_worker("w2", "h100-1");
   add_worker("w1", "a100-1");
   add_worker("w3", "h100-1");
+  observation.workers["u"][0].token = "of w2";
   const dispatch::ModelRoute told = route();
   ASSERT_EQ(told.latencies.size(), 2U);
   ASSERT_EQ(told.chains.size(), 3U);
@@ -62,6 +64,8 @@ TEST_F(RoutesTest, AChainSaysWhichLatencyItHas) {
   EXPECT_EQ(prefill_of(0), 2e-4);
   EXPECT_EQ(prefill_of(1), 1e-4);
   EXPECT_EQ(prefill_of(2), 1e-4);
+  EXPECT_EQ(told.chains[1].token, "of w2");
+  EXPECT_EQ(told.chains[0].token, "");
   std::swap(observation.workers["u"][0], observation.workers["u"][1]);
   EXPECT_EQ(route(), told) << "the order in which workers are seen makes no new table";
 }

@@ -60,6 +60,14 @@ TEST(Token, BearerAndComparison) {
 // Given FIPS 180-4's example; its digest.
 TEST(Token, Sha256) { EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"); }
 
+// Given RFC 4231's second test case, expect its HMAC-SHA256; given another purpose or secret, expect another one.
+TEST(Token, DerivedSecrets) {
+  EXPECT_EQ(derived_secret("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_NE(derived_secret("one", "purpose"), derived_secret("one", "another"));
+  EXPECT_NE(derived_secret("one", "purpose"), derived_secret("two", "purpose"));
+}
+
 // Given a certificate with its key, with another's key, with text that is no PEM, and an authority's text without one; only the
 // first is good, and no error quotes a key.
 TEST(Tls, Certificates) {
