@@ -298,6 +298,7 @@ asio::awaitable<bool> HttpServer::serve_one(Session& session) {
   }
   stream.expires_never();
   HttpRequest request(std::move(head), std::move(parser.get().body()));
+  request.memory = std::move(part);
   const std::string_view target(request.target().data(), request.target().size());
   if (const std::string_view origin = origin_form(target); origin.size() != target.size()) {
     const std::string kept(origin);

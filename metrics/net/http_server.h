@@ -23,7 +23,11 @@
 
 namespace windlass::net {
 
-using HttpRequest = http::request<http::string_body>;
+// With what its body holds of the server's memory, wherever it is moved.
+struct HttpRequest : http::request<http::string_body> {
+  using http::request<http::string_body>::request;
+  MemoryBudget::Part memory;
+};
 
 // An answer to what never becomes a request. Status 0: the connection is closed without one.
 struct Refusal {

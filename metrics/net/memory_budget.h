@@ -1,7 +1,8 @@
-// MemoryBudget: how much many parts may hold together. One thread. It outlives its parts, which may stand in coroutines that
-// are never resumed: therefore it is shared.
+// MemoryBudget: how much many parts may hold together. Any thread: a part is given back where its memory is. It outlives its
+// parts, which may stand in coroutines that are never resumed: therefore it is shared.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -15,17 +16,27 @@ class MemoryBudget {
   [[nodiscard]] std::size_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::size_t max_bytes() const { return max_bytes_; }
 
+  // Of one owner at a time.
   class Part {
    public:
+    Part() = default;  // holds nothing, of no budget
     explicit Part(std::shared_ptr<MemoryBudget> all) : all_(std::move(all)) {}
-    ~Part() { all_->held_bytes_ -= bytes_; }
-    Part(const Part&) = delete;
-    Part& operator=(const Part&) = delete;
+    ~Part() {
+      if (all_ != nullptr) all_->held_bytes_ -= bytes_;
+    }
+    Part(Part&& other) noexcept : all_(std::move(other.all_)), bytes_(std::exchange(other.bytes_, 0)) {}
+    Part& operator=(Part&& other) noexcept {
+      std::swap(all_, other.all_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
 
-    // False, and nothing changed: it does not fit. Shrinking always does.
+    // False, and nothing changed: it does not fit. Shrinking always does. REQUIRES: a budget.
     [[nodiscard]] bool resize(std::size_t bytes) {
-      if (bytes > bytes_ && all_->held_bytes_ + (bytes - bytes_) > all_->max_bytes_) return false;
-      all_->held_bytes_ += bytes - bytes_;
+      std::size_t held = all_->held_bytes_;
+      do {
+        if (bytes > bytes_ && held + (bytes - bytes_) > all_->max_bytes_) return false;
+      } while (!all_->held_bytes_.compare_exchange_weak(held, held + bytes - bytes_));
       bytes_ = bytes;
       return true;
     }
@@ -37,7 +48,7 @@ class MemoryBudget {
 
  private:
   const std::size_t max_bytes_;
-  std::size_t held_bytes_ = 0;
+  std::atomic<std::size_t> held_bytes_ = 0;
 };
 
 }  // namespace windlass::net

@@ -251,6 +251,7 @@ TEST(HttpService, BodiesHaveOneBudget) {
   std::atomic<int> calls = 0;
   HttpServer::Options options = options_with();
   options.memory = std::make_shared<MemoryBudget>(150'000);
+  const auto memory = options.memory;
   Served served(
       [&](const ServerCall& call) {
         if (++calls == 1) return first.set_value(call);
@@ -260,7 +261,7 @@ TEST(HttpService, BodiesHaveOneBudget) {
   ASSERT_TRUE(served.opened);
   auto holds = Connection::connect(served.port());
   ASSERT_TRUE(holds && holds->write(post("/", std::string(100'000, 'a'))));
-  const ServerCall held = first.get_future().get();
+  std::optional<ServerCall> held = first.get_future().get();
   auto refused = Connection::connect(served.port());
   ASSERT_TRUE(refused && refused->write(post("/", std::string(100'000, 'b'))));
   const auto answer = read_message(*refused);
@@ -268,9 +269,59 @@ TEST(HttpService, BodiesHaveOneBudget) {
   EXPECT_EQ(answer->status(), 503);
   EXPECT_EQ(answer->header("retry-after"), "1");
   EXPECT_EQ(ask(served.port(), post("/", std::string(40'000, 'c')))->status(), 200);
-  held.answer({200, "", "text/plain", {}});
+  held->answer({200, "", "text/plain", {}});
   EXPECT_EQ(read_message(*holds)->status(), 200);
+  held.reset();
+  EXPECT_TRUE(wait_until([&] { return memory->held_bytes() == 0; }));
   EXPECT_EQ(ask(served.port(), post("/", std::string(100'000, 'd')))->status(), 200);
+}
+
+// Given clients that send bodies and leave while no handler has run yet, expects the budget to count each body until its call
+// is let go.
+TEST(HttpService, ABodyCountsForAsLongAsItIsHeld) {
+  constexpr std::size_t kClients = 3;
+  constexpr std::size_t kBodyBytes = 40'000;
+  HttpLimits limits;
+  limits.connections = kClients;
+  HttpServer::Options options = options_with(limits);
+  options.admit = [](const http::request_header<>& head) -> std::optional<Refusal> {
+    if (head.target() != "/refused") return std::nullopt;
+    return Refusal{401, "", "", ""};
+  };
+  const auto memory = options.memory;
+  std::atomic<int> handled = 0;
+  std::shared_future<void> may_run;
+  Served served(
+      [&](const ServerCall&) {
+        may_run.wait();
+        ++handled;
+      },
+      std::move(options));
+  ASSERT_TRUE(served.opened);
+  std::promise<void> run;  // goes before the service, whose handlers wait for it
+  may_run = run.get_future().share();
+  std::vector<Connection> clients;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    clients.push_back(Connection::connect(served.port()).value());
+    ASSERT_TRUE(clients.back().write(post("/", std::string(kBodyBytes, 'a'))));
+  }
+  ASSERT_TRUE(wait_until([&] { return memory->held_bytes() == kClients * kBodyBytes; }));
+  clients.clear();
+  // The server knows that they have left when it lets as many others in.
+  ASSERT_TRUE(wait_until([&] {
+    clients.clear();
+    bool all_in = true;
+    for (std::size_t i = 0; i < kClients; ++i) {
+      clients.push_back(Connection::connect(served.port()).value());
+      all_in = all_in && clients.back().write(get("/refused")) && read_message(clients.back());
+    }
+    return all_in;
+  }));
+  EXPECT_EQ(handled, 0);
+  EXPECT_EQ(memory->held_bytes(), kClients * kBodyBytes);
+  run.set_value();
+  EXPECT_TRUE(wait_until([&] { return memory->held_bytes() == 0; }));
+  EXPECT_EQ(handled, 3);
 }
 
 // Given as many connections as are allowed, of which some ask for nothing; a new one is served and the one that waited longest
