@@ -3,8 +3,8 @@
 // Workers with equal slots behind a central first-come-first-served queue (JFFC with one service rate) are exactly such a
 // queue, with c the slots of all workers, when arrivals are Poisson and service times exponential. Stable for any c: the
 // inverse of Erlang B is summed from its largest powers down, without a factorial. With c servers and a load of a erlangs that
-// takes at most about 50 sqrt(a) terms, and at most 1420 / ln(c / a): whoever asks for a million requests a second costs no more
-// than others.
+// takes at most about 50 sqrt(a) terms, and at most 1420 / ln(c / a): whoever asks for a million requests a second costs no
+// more than others.
 #pragma once
 
 #include <cstdint>
