@@ -131,10 +131,9 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   EXPECT_THAT(hooks.out, HasSubstr(fmt::format("https://windlass-controller.{}.svc:9401/healthz", name_space())));
   apply(kService);
 
-  ok(chart(
-      "upgrade",
-      {"--set",
-       "gateway.replicas=3,controller.tick=2s,controller.watchNamespaces={team-a,team-b},acceleratorClasses.nvidia-l4=null"}));
+  ok(chart("upgrade", {"--set",
+                       "gateway.replicas=3,networkPolicy.enabled=false,controller.tick=2s,controller.watchNamespaces={team-a,"
+                       "team-b},acceleratorClasses.nvidia-l4=null"}));
   EXPECT_EQ(deployment("windlass-gateway")["spec"]["replicas"], 3);
   const std::string upgraded = deployment("windlass-controller").dump();
   for (const char* flag : {"--tick=2s", "--instance=windlass", "--watch-namespaces=team-a,team-b"}) {
