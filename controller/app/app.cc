@@ -139,13 +139,12 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   } else {
     parts->leader = std::make_unique<SoleLeader>(static_cast<std::int64_t>(now().wall_s));
   }
-  parts->store_ = std::make_unique<KubernetesStore>(
-      client, identity, seed + 1,
-      StoreScope{options.instance, {options.watch_namespaces.begin(), options.watch_namespaces.end()}});
+  const std::set<std::string> namespaces(options.watch_namespaces.begin(), options.watch_namespaces.end());
+  parts->store_ = std::make_unique<KubernetesStore>(client, identity, seed + 1, StoreScope{options.instance, namespaces});
   parts->runtime_ = std::make_unique<KubernetesRuntime>(
       client,
       PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)},
-      seed + 3);
+      seed + 3, namespaces);
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "controller/api/duration.h"
 
@@ -91,20 +92,24 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   app.add_option("--kubeconfig", o.kubeconfig, "kubeconfig file [KUBECONFIG; in a pod, its service account; ~/.kube/config]");
   app.add_option("--context", o.context, "context of the kubeconfig [its current-context]");
   app.add_option("--namespace", o.name_space, "namespace of the leader-election Lease [the kubeconfig's or the pod's]");
-  const auto dns_label = [](const std::string& text) -> std::string {
-    const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-    const bool ok = !text.empty() && text.size() <= 40 && text.front() != '-' && text.back() != '-' &&
-                    std::all_of(text.begin(), text.end(), fits);
-    return ok ? "" : "found '" + text + "', allowed are at most 40 lower-case letters, digits and - in between";
+  const auto dns_label = [](std::size_t most) {
+    return [most](const std::string& text) -> std::string {
+      const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+      const bool ok = !text.empty() && text.size() <= most && text.front() != '-' && text.back() != '-' &&
+                      std::all_of(text.begin(), text.end(), fits);
+      return ok ? ""
+                : fmt::format("found '{}', allowed are at most {} lower-case letters, digits and - in between", text, most);
+    };
   };
   app.add_option("--instance", o.instance,
                  "this installation's name where a cluster has several; it serves ModelServices with the label "
                  "windlass.dev/instance of that value, the one called windlass also those without the label")
-      ->check(dns_label)
+      ->check(dns_label(40))
       ->capture_default_str();
   app.add_option("--watch-namespaces", o.watch_namespaces,
-                 "namespaces whose ModelServices are served, separated by commas [all]")
-      ->delimiter(',');
+                 "namespaces whose ModelServices are served, separated by commas; rights to write are needed there alone [all]")
+      ->delimiter(',')
+      ->check(dns_label(63));
   app.add_option("--identity", o.identity, "who we are in the Lease; a random part is added [the host's name]");
   app.add_flag("--leader-elect,!--no-leader-elect", o.leader_elect, "share the work with standbys through a Lease [on]");
   app.add_option("--worker-image", o.worker_image, "image of workers whose ModelService names none");

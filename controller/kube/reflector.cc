@@ -65,7 +65,7 @@ std::string object_key(const json& object) {
 Reflector::Reflector(KubeClient& client, ReflectorOptions options)
     : client_(client),
       options_(std::move(options)),
-      random_(options_.seed, "reflector " + options_.resource.plural),
+      random_(options_.seed, "reflector " + options_.resource.plural + options_.name_space),
       last_sync_s_(-std::numeric_limits<double>::infinity()),
       last_heard_s_(-std::numeric_limits<double>::infinity()),
       next_step_at_(-std::numeric_limits<double>::infinity()) {}

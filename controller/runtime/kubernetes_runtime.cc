@@ -65,22 +65,30 @@ Error with_quota_named(const Error& refusal, const std::string& name_space) {
 
 }  // namespace
 
-KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed)
+KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed,
+                                     std::set<std::string> namespaces)
     : client_(client),
       defaults_(std::move(defaults)),
+      namespaces_(std::move(namespaces)),
       pods_(client, kube::options_of(kube::resources::kPods, seed)),
       nodes_(client, kube::options_of(kube::resources::kNodes, seed + 1)),
-      budgets_(client, [&] {
-        kube::ReflectorOptions options = kube::options_of(kube::resources::kPodDisruptionBudgets, seed + 2);
-        options.label_selector = fmt::format("{}={}", kInstanceLabel, defaults_.instance);
-        return options;
-      }()) {}
+      budgets_(
+          client,
+          [&] {
+            kube::ReflectorOptions options = kube::options_of(kube::resources::kPodDisruptionBudgets, seed + 2);
+            options.label_selector = fmt::format("{}={}", kInstanceLabel, defaults_.instance);
+            return options;
+          }(),
+          namespaces_) {}
 
-KubernetesRuntime::PodView KubernetesRuntime::view_of_pod(const json& pod, const std::string& instance) {
+KubernetesRuntime::PodView KubernetesRuntime::view_of_pod(const json& pod) const {
   PodView view;
   view.node = text_at(pod, {"spec", "nodeName"});
   view.worker = worker_of(pod);
-  if (view.worker && view.worker->instance != instance) view.worker.reset();
+  const auto ours = [&](const Worker& worker) {
+    return worker.instance == defaults_.instance && (namespaces_.empty() || namespaces_.contains(worker.name_space));
+  };
+  if (view.worker && !ours(*view.worker)) view.worker.reset();
   if (!view.worker && holds_resources(pod)) view.held = held_by(pod);
   return view;
 }
@@ -120,7 +128,7 @@ void KubernetesRuntime::read_anew(Instant now) {
 }
 
 void KubernetesRuntime::refresh() const {
-  const bool pods = pod_views_.update(pods_, [&](const json& pod) { return view_of_pod(pod, defaults_.instance); });
+  const bool pods = pod_views_.update(pods_, [&](const json& pod) { return view_of_pod(pod); });
   const bool nodes = node_views_.update(nodes_, view_of_node);
   outdated_ = outdated_ || pods || nodes;
 }
@@ -150,8 +158,8 @@ void KubernetesRuntime::look_for_missing_nodes() {
 }
 
 std::string KubernetesRuntime::problem() const {
-  std::string all;
-  for (const kube::Reflector* cache : {&pods_, &nodes_, &budgets_}) {
+  std::string all = budgets_.problem();
+  for (const kube::Reflector* cache : {&pods_, &nodes_}) {
     if (cache->last_error()) all += (all.empty() ? "" : "\n") + cache->last_error()->message;
   }
   return all;
@@ -245,10 +253,10 @@ bool KubernetesRuntime::name_taken(const std::string& name_space, const std::str
 }
 
 Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) {
-  if (!budgets_.synced()) return {};  // never a reason to hold up anything else
   Result<void> first;
   int written = 0;
   for (const DisruptionBudget& budget : budgets) {
+    if (!budgets_.synced(budget.name_space)) continue;  // never a reason to hold up anything else
     const std::string key = budget.name_space + "/" + budget_name(budget.service);
     const json* stored = budgets_.find(budget.name_space, budget_name(budget.service));
     const bool holds = stored == nullptr ? budget.min_available == 0 : budget_holds(*stored, budget);

@@ -5,7 +5,9 @@
 // only while draining, so that whoever deletes a draining pod cannot make it vanish before we have seen its end. A pod is
 // removed without its kubelet's word only when its node is no more.
 //
-// Pods and nodes are read once for each version (parsed_objects.h), and workers() is put together only when one has changed.
+// Pods and nodes of the whole cluster are read, since what others hold counts too; once for each version (parsed_objects.h),
+// and workers() is put together only when one has changed. Its own workers and disruption budgets are in the namespaces that it
+// is given.
 #pragma once
 
 #include <set>
@@ -13,7 +15,7 @@
 
 #include "controller/kube/kube_client.h"
 #include "controller/kube/parsed_objects.h"
-#include "controller/kube/reflector.h"
+#include "controller/kube/reflector_set.h"
 #include "controller/runtime/pod.h"
 #include "controller/runtime/worker_runtime.h"
 
@@ -21,8 +23,8 @@ namespace windlass::controller {
 
 class KubernetesRuntime final : public WorkerRuntime {
  public:
-  // `client` outlives this.
-  KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed);
+  // `client` outlives this. `namespaces`: where its workers are; empty: anywhere.
+  KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed, std::set<std::string> namespaces = {});
 
   void step(Instant now) override;
   void read_anew(Instant now) override;
@@ -56,7 +58,7 @@ class KubernetesRuntime final : public WorkerRuntime {
     bool usable = false;
   };
 
-  [[nodiscard]] static PodView view_of_pod(const nlohmann::json& pod, const std::string& instance);
+  [[nodiscard]] PodView view_of_pod(const nlohmann::json& pod) const;
   [[nodiscard]] static NodeView view_of_node(const nlohmann::json& node);
   void refresh() const;       // the views
   void put_together() const;  // what comes from them
@@ -68,9 +70,10 @@ class KubernetesRuntime final : public WorkerRuntime {
 
   kube::KubeClient& client_;
   PodDefaults defaults_;
+  std::set<std::string> namespaces_;
   kube::Reflector pods_;  // of all namespaces and owners: what others use counts too
   kube::Reflector nodes_;
-  kube::Reflector budgets_;  // disruption budgets of this installation
+  kube::ReflectorSet budgets_;  // disruption budgets of this installation
   Instant now_;
   double not_before_s_ = 0;
   std::map<std::string, double> budget_retry_s_;  // by "namespace/name": not to be tried before; monotonic

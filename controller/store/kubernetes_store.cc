@@ -28,7 +28,7 @@ std::int64_t observed_generation(const nlohmann::json& object) {
 // `manager`: whose fields these are from then on; empty: the client's own. Nobody else writes our status: what is there was
 // written by an older version of us.
 Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resource, const api::ObjectMeta& meta,
-                          nlohmann::json status, kube::Reflector& cache, const std::string& manager = {}) {
+                          nlohmann::json status, kube::ReflectorSet& cache, const std::string& manager = {}) {
   nlohmann::json object = identity(resource, meta);
   // Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
   if (const nlohmann::json* known = cache.find(meta.name_space, meta.name))
@@ -48,9 +48,9 @@ Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resour
 
 KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope)
     : client_(client),
-      service_cache_(client, kube::options_of(kube::resources::kModelServices, seed)),
+      service_cache_(client, kube::options_of(kube::resources::kModelServices, seed), scope.namespaces),
       class_cache_(client, kube::options_of(kube::resources::kAcceleratorClasses, seed + 1)),
-      profile_cache_(client, kube::options_of(kube::resources::kPerformanceProfiles, seed + 2)),
+      profile_cache_(client, kube::options_of(kube::resources::kPerformanceProfiles, seed + 2), scope.namespaces),
       events_(client,
               [&] {
                 kube::EventOptions options;
@@ -61,28 +61,20 @@ KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& in
 
 bool KubernetesStore::synced() const { return service_cache_.synced() && class_cache_.synced(); }
 
-// Whether the scope lets us see this object at all.
-template <class Object>
-bool KubernetesStore::serves(const std::string& key) const {
-  if (!std::is_same_v<Object, api::ModelService> || scope_.namespaces.empty()) return true;
-  return scope_.namespaces.contains(key.substr(0, key.find('/')));
-}
-
 template <class Object, class Parse>
-bool KubernetesStore::read_changed(const kube::Reflector& cache, Kind<Object>& kind, Parse parse) {
+bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>& kind, Parse parse) {
   if (kind.generation == cache.generation()) return false;
   kind.generation = cache.generation();
   // A list may come from a server that was set back to a backup, where a version can stand for another state.
-  const bool trusted = kind.lists == cache.counters().lists;
-  kind.lists = cache.counters().lists;
+  const bool trusted = kind.lists == cache.lists();
+  kind.lists = cache.lists();
   Kind<Object> fresh;
-  fresh.objects.reserve(cache.objects().size());
+  fresh.objects.reserve(kind.objects.size());
   const auto keep = [&](auto& entry, Object&& object) {
     entry.index = fresh.objects.size();
     fresh.objects.push_back(std::move(object));
   };
-  for (const auto& [key, json] : cache.objects()) {
-    if (!serves<Object>(key)) continue;
+  cache.visit([&](const std::string& key, const nlohmann::json& json) {
     auto& entry = fresh.entries.emplace_hint(fresh.entries.end(), key, typename Kind<Object>::Entry{})->second;
     entry.version = kube::version_key(json);
     const auto before = kind.entries.find(key);
@@ -92,16 +84,16 @@ bool KubernetesStore::read_changed(const kube::Reflector& cache, Kind<Object>& k
       entry.broken = std::move(before->second.broken);
       entry.foreign_uid = std::move(before->second.foreign_uid);
       if (last_good != nullptr) keep(entry, std::move(*last_good));
-      continue;
+      return;
     }
     if (std::is_same_v<Object, api::ModelService> && kube::instance_of(json) != scope_.instance) {
       entry.foreign_uid = json.at("metadata").value("uid", "");
-      continue;
+      return;
     }
     auto object = parse(json);
     if (object.ok()) {
       keep(entry, std::move(*object));
-      continue;
+      return;
     }
     // What is behind metadata may be anything, and so may parts of it.
     const nlohmann::json& meta = json.at("metadata");
@@ -118,7 +110,7 @@ bool KubernetesStore::read_changed(const kube::Reflector& cache, Kind<Object>& k
                       last_good->metadata.generation >= observed_generation(json);
     entry.broken = std::move(broken);
     if (ours) keep(entry, std::move(*last_good));
-  }
+  });
   kind.objects = std::move(fresh.objects);
   kind.entries = std::move(fresh.entries);
   return true;
@@ -144,23 +136,43 @@ void KubernetesStore::sum_up() {
 }
 
 void KubernetesStore::step(Instant now) {
-  for (kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->step(now.monotonic_s);
+  for (kube::ReflectorSet* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->step(now.monotonic_s);
   const bool services = read_changed(service_cache_, services_, api::model_service_from_json);
   const bool classes = read_changed(class_cache_, classes_, api::accelerator_class_from_json);
   const bool profiles = read_changed(profile_cache_, profiles_, api::performance_profile_from_json);
   if (services || classes || profiles) sum_up();
   forget_old_look_ups(now);
+  look_for_namespaces(now);
   problem_.clear();
   const auto tell = [&](const std::string& what) { problem_ += (problem_.empty() ? "" : "\n") + what; };
   for (const BrokenObject& broken : broken_) tell(broken.message);
-  for (const kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) {
-    if (cache->last_error()) tell(cache->last_error()->message);
+  for (const std::string& name : missing_namespaces_) {
+    tell(fmt::format("--watch-namespaces: must be namespaces that exist (got {})", name));
+  }
+  for (const kube::ReflectorSet* cache : {&service_cache_, &class_cache_, &profile_cache_}) {
+    if (const std::string trouble = cache->problem(); !trouble.empty()) tell(trouble);
   }
 }
 
 void KubernetesStore::read_anew(Instant now) {
-  for (kube::Reflector* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->list_anew(now.monotonic_s);
+  for (kube::ReflectorSet* cache : {&service_cache_, &class_cache_, &profile_cache_}) cache->list_anew(now.monotonic_s);
   step(now);
+}
+
+// To a token that may read everything, a namespace that does not exist looks like an empty one.
+void KubernetesStore::look_for_namespaces(Instant now) {
+  if (now.monotonic_s < next_namespaces_s_ || !service_cache_.synced()) return;
+  next_namespaces_s_ = now.monotonic_s + kLookUpTtlS;
+  for (const std::string& name : scope_.namespaces) {
+    const auto found = client_.get(kube::resources::kNamespaces, "", name);
+    const auto failed = [&](ErrorCode code) { return !found.ok() && found.error().code == code; };
+    if (failed(ErrorCode::kUnavailable) || failed(ErrorCode::kDeadlineExceeded)) return;  // nor would the others be answered
+    if (failed(ErrorCode::kNotFound)) {
+      missing_namespaces_.insert(name);
+    } else {
+      missing_namespaces_.erase(name);  // where it may not be read, the caches say so
+    }
+  }
 }
 
 void KubernetesStore::forget_old_look_ups(Instant now) {
@@ -191,7 +203,7 @@ Result<void> KubernetesStore::write_condition(const BrokenObject& object, const 
   const kube::Resource& resource = is_service ? kube::resources::kModelServices
                                    : is_class ? kube::resources::kAcceleratorClasses
                                               : kube::resources::kPerformanceProfiles;
-  kube::Reflector& cache = is_service ? service_cache_ : is_class ? class_cache_ : profile_cache_;
+  kube::ReflectorSet& cache = is_service ? service_cache_ : is_class ? class_cache_ : profile_cache_;
   api::ObjectMeta meta;
   meta.name_space = object.name_space;
   meta.name = object.name;

@@ -1,5 +1,5 @@
-// KubernetesStore: an ObjectStore that is the Kubernetes API, by list and watch. Status is written by server-side apply on the
-// status subresource, so that it holds exactly what we say and nothing stale.
+// KubernetesStore: an ObjectStore that is the Kubernetes API, by list and watch, in the namespaces of its scope alone. Status
+// is written by server-side apply on the status subresource, so that it holds exactly what we say and nothing stale.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 #include "controller/kube/events.h"
 #include "controller/kube/instance.h"
 #include "controller/kube/kube_client.h"
-#include "controller/kube/reflector.h"
+#include "controller/kube/reflector_set.h"
 #include "controller/store/object_store.h"
 
 namespace windlass::controller {
@@ -17,7 +17,7 @@ namespace windlass::controller {
 // written by the one whose label they carry.
 struct StoreScope {
   std::string instance = kube::kDefaultInstance;
-  std::set<std::string> namespaces;  // whose ModelServices are served; empty: all
+  std::set<std::string> namespaces;  // whose objects are read and served; empty: all
 };
 
 class KubernetesStore final : public ObjectStore {
@@ -50,7 +50,7 @@ class KubernetesStore final : public ObjectStore {
 
  private:
   static constexpr double kLookUpRetryS = 5;
-  static constexpr double kLookUpTtlS = 60;    // ConfigMaps and PriorityClasses are read again after this
+  static constexpr double kLookUpTtlS = 60;    // ConfigMaps, PriorityClasses and Namespaces are read again after this
   static constexpr double kLookUpKeepS = 600;  // and forgotten when nobody has asked for so long
 
   // Answers from the cache; reads anew where that is due. A failed read leaves the last good value in force and is soon
@@ -80,16 +80,15 @@ class KubernetesStore final : public ObjectStore {
     std::uint64_t lists = 0;
   };
   template <class Object, class Parse>
-  [[nodiscard]] bool read_changed(const kube::Reflector& cache, Kind<Object>& kind, Parse parse);
-  template <class Object>
-  [[nodiscard]] bool serves(const std::string& key) const;
+  [[nodiscard]] bool read_changed(const kube::ReflectorSet& cache, Kind<Object>& kind, Parse parse);
   void sum_up();
+  void look_for_namespaces(Instant now);
   void forget_old_look_ups(Instant now);
 
   kube::KubeClient& client_;
-  kube::Reflector service_cache_;
-  kube::Reflector class_cache_;
-  kube::Reflector profile_cache_;
+  kube::ReflectorSet service_cache_;
+  kube::ReflectorSet class_cache_;
+  kube::ReflectorSet profile_cache_;
   kube::EventRecorder events_;
   Kind<api::ModelService> services_;
   Kind<api::AcceleratorClass> classes_;
@@ -97,6 +96,8 @@ class KubernetesStore final : public ObjectStore {
   std::vector<BrokenObject> broken_;  // of all kinds
   std::map<std::string, LookUp> look_ups_;
   double next_forget_s_ = 0;
+  std::set<std::string> missing_namespaces_;  // of the scope
+  double next_namespaces_s_ = 0;
   std::string problem_;
   std::set<std::string> unreadable_uids_;
   std::set<std::string> foreign_uids_;

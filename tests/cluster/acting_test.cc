@@ -1,5 +1,6 @@
 // What the real API server and its controllers make of how we act: a refused pod template, a quota that is used up, disruption
-// budgets that the eviction API obeys, and a change of the worker's spec that is rolled out under load.
+// budgets that the eviction API obeys, a change of the worker's spec that is rolled out under load, rights that end at a
+// namespace, and the Pod Security Standard restricted.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -15,16 +16,7 @@ using ::testing::HasSubstr;
 
 class ActingTest : public ControllerTest {
  protected:
-  [[nodiscard]] json able_to_scale() const {
-    const json object = service();
-    if (!object.is_object()) return json::object();
-    const json status = object.value("status", json::object());
-    const json conditions = status.value("conditions", json::array());
-    for (const json& one : conditions) {
-      if (one["type"] == "AbleToScale") return one;
-    }
-    return json::object();
-  }
+  [[nodiscard]] json able_to_scale() const { return condition_object(service(), "AbleToScale"); }
   void serve(int workers) {
     json object = model_service();
     object["spec"]["scaling"]["minWorkers"] = workers;
@@ -39,6 +31,17 @@ class ActingTest : public ControllerTest {
     options.threads = 1;
     options.pause_s = 0.5;
     return options;
+  }
+  // Asks the API server as whoever holds the controllers' token does; the status.
+  [[nodiscard]] static long ask(const std::string& token, const std::string& path, const json& body = nullptr) {
+    HttpCall call;
+    call.method = body.is_null() ? "GET" : "POST";
+    call.url = plane().url() + path;
+    call.headers = {"Content-Type: application/json"};
+    if (!body.is_null()) call.body = body.dump();
+    call.tls.ca_path = plane().admin().ca_path;
+    call.tls.bearer_token = token;
+    return http(call).status;
   }
   // As many workers as before serve, and none of them was there before.
   [[nodiscard]] bool replaced(const std::map<std::string, std::string>& before) const {
@@ -157,6 +160,90 @@ TEST_F(ActingTest, EvictionsKeepTheBudget) {
   EXPECT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
   ASSERT_TRUE(plane().kubectl({"delete", "ms", "chat", "-n", name_space(), "--wait=false"}).ok());
   EXPECT_TRUE(eventually(kPatience, [&] { return plane().get(path).status == 404; }));
+}
+
+// Given the chart's rights for one namespace and a controller that is told to watch that one and one which does not exist: the
+// service gets its workers, budget and status, and only what is asked of the other is refused, which the log names. With the
+// token no pod can be made and no ModelService read elsewhere.
+TEST_F(ActingTest, RightsEndAtTheWatchedNamespaces) {
+  narrow_rights();
+  const Controller controller =
+      start_controller("controller-a", kWorkerImage, {"--watch-namespaces=" + name_space() + ",not-there"});
+  serve(2);
+  if (HasFatalFailure()) return;
+  const std::string budget = fmt::format("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/windlass-chat", name_space());
+  EXPECT_TRUE(eventually(kPatience, [&] {
+    return able_to_scale().value("status", "") == "True" && plane().get(budget).status == 200;
+  })) << describe_state();
+  for (const AuditEvent& refused : refusals()) {
+    EXPECT_EQ(refused.name_space, "not-there") << refused.verb << " " << refused.resource << " " << refused.name;
+  }
+  EXPECT_THAT(read_text_file(log_of("controller-a")), HasSubstr("namespace not-there: must exist"));
+
+  const std::string token = controller_token();
+  const json pod = {{"metadata", {{"name", "mine"}}},
+                    {"spec", {{"containers", json::array({{{"name", "main"}, {"image", kShellImage}}})}}}};
+  const auto pods = [](const std::string& name_space) { return fmt::format("/api/v1/namespaces/{}/pods", name_space); };
+  EXPECT_EQ(ask(token, pods(name_space()) + "?dryRun=All", pod), 201);
+  for (const char* other : {"default", "kube-system", "windlass-system"}) EXPECT_EQ(ask(token, pods(other), pod), 403) << other;
+  const std::string services = "/apis/windlass.dev/v1alpha1";
+  EXPECT_EQ(ask(token, services + "/namespaces/" + name_space() + "/modelservices"), 200);
+  EXPECT_EQ(ask(token, services + "/namespaces/default/modelservices"), 403);
+  EXPECT_EQ(ask(token, services + "/modelservices"), 403);
+}
+
+// Given pod templates that would hand over the node: the API server takes each ModelService, but the controller asks for no pod
+// and the condition names the field. In a namespace that enforces the Pod Security Standard restricted, and refuses even the
+// administrator such a pod, workers are then admitted, also one that fetches its model.
+TEST_F(ActingTest, WorkersKeepToThePodSecurityStandard) {
+  const Controller controller = start_controller("controller-a", kWorkerImage, {fmt::format("--fetch-image={}", kShellImage)});
+  const json privileged = {{"name", "worker"}, {"image", kWorkerImage}, {"securityContext", {{"privileged", true}}}};
+  const std::vector<std::pair<std::string, json>> table = {
+      {"securityContext.privileged", {{"containers", json::array({privileged})}}},
+      {"hostPath", {{"volumes", json::array({{{"name", "root"}, {"hostPath", {{"path", "/"}}}}})}}},
+      {"spec.hostPID", {{"hostPID", true}}},
+      {"serviceAccountName", {{"serviceAccountName", "default"}}},
+  };
+  const auto named = [&](const std::string& name) {
+    json object = model_service();
+    object["metadata"]["name"] = object["spec"]["model"]["servedName"] = name;
+    return object;
+  };
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    json object = named(fmt::format("bad-{}", i));
+    object["spec"]["engine"]["podTemplate"]["spec"] = table[i].second;
+    apply_object(object);
+  }
+  const std::string services = fmt::format("/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices", name_space());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    json said;
+    EXPECT_TRUE(eventually(kPatience, [&] {
+      said = condition_object(plane().get(fmt::format("{}/bad-{}", services, i)).json(), "AbleToScale");
+      return said.value("status", "") == "False" && said.value("reason", "") == "PodTemplateInvalid";
+    })) << said;
+    EXPECT_THAT(said.value("message", ""), HasSubstr(table[i].first));
+  }
+  for (const AuditEvent& asked : requests()) EXPECT_FALSE(asked.verb == "create" && asked.resource == "pods") << asked.name;
+
+  ASSERT_TRUE(plane().kubectl({"label", "namespace", name_space(), "pod-security.kubernetes.io/enforce=restricted"}).ok());
+  const json pod = {{"metadata", {{"name", "mine"}}},
+                    {"spec", {{"hostPID", true}, {"containers", json::array({{{"name", "main"}, {"image", kShellImage}}})}}}};
+  HttpAnswer refusal;
+  EXPECT_TRUE(eventually(kPatience, [&] {
+    refusal = plane().send("POST", pods_path() + "?dryRun=All", pod);
+    return refusal.status == 403;
+  })) << refusal.describe();
+  EXPECT_THAT(refusal.body, HasSubstr("violates PodSecurity"));
+  apply_object(model_service());
+  EXPECT_TRUE(eventually(kPatience, [&] { return ready_workers() == 1; })) << describe_state();
+  json fetching = named("fetching");
+  fetching["spec"]["model"]["uri"] = "hf://example/tiny";
+  apply_object(fetching);
+  EXPECT_TRUE(eventually(kPatience, [&] {
+    const std::vector<json> made = plane().list(pods_path() + "?labelSelector=windlass.dev%2Fservice%3Dfetching");
+    return made.size() == 1 && made[0]["spec"].value("initContainers", json::array()).size() == 1;
+  })) << describe_state();
+  EXPECT_TRUE(refusals().empty());
 }
 
 }  // namespace

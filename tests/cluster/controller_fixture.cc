@@ -115,6 +115,7 @@ void ControllerTest::SetUp() {
     install(plane());
     if (HasFatalFailure()) return;
   }
+  account_ = installed().account;
   started_at_ = now_rfc3339();
   apply(fmt::format(kAcceleratorClass, kGpuResource, kGpusOfNode));
   apply(fmt::format(R"yaml(
@@ -157,22 +158,41 @@ void ControllerTest::TearDown() {
   (void)plane().kubectl({"delete", "persistentvolume", name_space() + "-models", "--wait=false"});
 }
 
-ControllerTest::Controller ControllerTest::start_controller(const std::string& name, const std::string& worker_image) {
+void ControllerTest::narrow_rights() {
+  const CommandResult rights =
+      plane().helm({"template", "narrow", source_path("/charts/windlass"), "--namespace", kSystemNamespace, "--show-only",
+                    "templates/controller-rbac.yaml", "--set", "controller.watchNamespaces={" + name_space() + "}"});
+  ASSERT_TRUE(rights.ok()) << rights.describe();
+  const CommandResult applied = plane().kubectl({"apply", "--server-side", "-f", "-"}, rights.out);
+  ASSERT_TRUE(applied.ok()) << applied.describe();
+  account_ = "narrow-windlass-controller";
+}
+
+std::string ControllerTest::controller_token() const {
+  const auto token = plane().token(kSystemNamespace, account_);
+  EXPECT_TRUE(token.ok()) << token.error().message;
+  return token.ok() ? *token : "";
+}
+
+ControllerTest::Controller ControllerTest::start_controller(const std::string& name, const std::string& worker_image,
+                                                            const std::vector<std::string>& flags) {
   Controller controller;
-  const auto token = plane().token(kSystemNamespace, installed().account);
-  if (!token.ok()) {
-    ADD_FAILURE() << token.error().message;
-    return controller;
-  }
+  const std::string token = controller_token();
+  if (token.empty()) return controller;
   const int port = free_port();
   controller.name = name;
   controller.url = fmt::format("http://127.0.0.1:{}", port);
-  controller.credential = credential_of(*token);
-  controller.process = start_program(
-      name, {build_path("/windlass-controller"), "--store=kubernetes", "--runtime=kubernetes",
-             fmt::format("--listen=127.0.0.1:{}", port),
-             "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, *token),
-             fmt::format("--namespace={}", kSystemNamespace), "--identity=" + name, "--worker-image=" + worker_image});
+  controller.credential = credential_of(token);
+  std::vector<std::string> argv = {build_path("/windlass-controller"),
+                                   "--store=kubernetes",
+                                   "--runtime=kubernetes",
+                                   fmt::format("--listen=127.0.0.1:{}", port),
+                                   "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, token),
+                                   fmt::format("--namespace={}", kSystemNamespace),
+                                   "--identity=" + name,
+                                   "--worker-image=" + worker_image};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  controller.process = start_program(name, std::move(argv));
   EXPECT_TRUE(eventually(kPatience, [&] { return http_get(controller.url + "/healthz").status == 200; }))
       << tail_of_file(log_of(name), 20);
   return controller;
@@ -261,12 +281,18 @@ std::string ControllerTest::describe_state() const {
                      plane().kubectl({"get", "pods", "-n", name_space(), "-o", "wide"}).out);
 }
 
-std::vector<AuditEvent> ControllerTest::refusals() const {
+std::vector<AuditEvent> ControllerTest::requests() const {
   std::vector<AuditEvent> result;
-  const std::string user = fmt::format("system:serviceaccount:{}:{}", kSystemNamespace, installed().account);
+  const std::string user = fmt::format("system:serviceaccount:{}:{}", kSystemNamespace, account_);
   for (AuditEvent& event : plane().audit_log()) {
-    if (event.user == user && event.code == 403 && event.received >= started_at_) result.push_back(std::move(event));
+    if (event.user == user && event.received >= started_at_) result.push_back(std::move(event));
   }
+  return result;
+}
+
+std::vector<AuditEvent> ControllerTest::refusals() const {
+  std::vector<AuditEvent> result = requests();
+  std::erase_if(result, [](const AuditEvent& event) { return event.code != 403; });
   return result;
 }
 

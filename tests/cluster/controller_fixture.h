@@ -31,8 +31,14 @@ class ControllerTest : public ClusterTest {
   void SetUp() override;
   void TearDown() override;
 
+  // Renders the chart's rights for a controller that watches this test's namespace alone and has the controllers that are
+  // started from here on act under them.
+  void narrow_rights();
+  // A new token of the ServiceAccount that controllers run under.
+  [[nodiscard]] std::string controller_token() const;
   // Starts a controller under the chart's ServiceAccount and waits until it answers /healthz.
-  [[nodiscard]] Controller start_controller(const std::string& name, const std::string& worker_image = kWorkerImage);
+  [[nodiscard]] Controller start_controller(const std::string& name, const std::string& worker_image = kWorkerImage,
+                                            const std::vector<std::string>& flags = {});
   // Starts a gateway that polls those controllers; returns its public address.
   [[nodiscard]] std::string start_gateway(const std::vector<const Controller*>& controllers);
 
@@ -53,10 +59,13 @@ class ControllerTest : public ClusterTest {
   void expect_no_duplicates() const;
   [[nodiscard]] std::string describe_state() const;
 
-  // Every refusal (403) that the chart's ServiceAccount got in this test.
+  // What the API server was asked in this test by the ServiceAccount that controllers run under.
+  [[nodiscard]] std::vector<AuditEvent> requests() const;
+  // Those of them that it refused (403).
   [[nodiscard]] std::vector<AuditEvent> refusals() const;
 
  private:
+  std::string account_;     // that controllers run under
   std::string started_at_;  // RFC 3339; audit events before it belong to other tests
   std::unique_ptr<Process> gateway_;
 };

@@ -84,13 +84,14 @@ TEST_F(HelmTest, LintsStrictly) {
   ok(plane().helm({"lint", "--strict", kChart, "--set",
                    "networkPolicy.enabled=true,networkPolicy.workerNamespaces={team-a,team-b},monitoring.openMetrics=false,"
                    "monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true,security.tls.enabled=false,"
+                   "controller.watchNamespaces={team-a,team-b},"
                    "gateway.tls.existingSecret=public,gateway.apiKeys.existingSecret=keys,controller.replicas=1"}));
 }
 
 // Given an empty cluster, the chart installs what it says: two controllers and two gateways with a budget each and spread over
-// nodes, the catalog, the dashboards, a token and a certificate, and a test; an upgrade changes what was asked for and keeps
-// token and certificate; the upgrade of the custom resources keeps the objects; and uninstalling both leaves custom resources
-// and services.
+// nodes, the catalog, the dashboards, a token and a certificate, and a test; an upgrade changes what was asked for, such as
+// rights in the watched namespaces instead of the whole cluster, and keeps token and certificate; the upgrade of the custom
+// resources keeps the objects; and uninstalling both leaves custom resources and services.
 TEST_F(HelmTest, InstallUpgradeUninstall) {
   ok(chart("install", {"--set", "networkPolicy.workerNamespaces={" + name_space() + "}"}));
   for (const char* name : {"windlass-controller", "windlass-gateway"}) {
@@ -131,14 +132,20 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   EXPECT_THAT(hooks.out, HasSubstr(fmt::format("https://windlass-controller.{}.svc:9401/healthz", name_space())));
   apply(kService);
 
-  ok(chart("upgrade", {"--set",
-                       "gateway.replicas=3,networkPolicy.enabled=false,controller.tick=2s,controller.watchNamespaces={team-a,"
-                       "team-b},acceleratorClasses.nvidia-l4=null"}));
+  ok(chart("upgrade",
+           {"--set", "gateway.replicas=3,networkPolicy.enabled=false,controller.tick=2s,controller.watchNamespaces={default," +
+                         name_space() + "},acceleratorClasses.nvidia-l4=null"}));
   EXPECT_EQ(deployment("windlass-gateway")["spec"]["replicas"], 3);
   const std::string upgraded = deployment("windlass-controller").dump();
-  for (const char* flag : {"--tick=2s", "--instance=windlass", "--watch-namespaces=team-a,team-b"}) {
+  for (const std::string& flag :
+       {std::string("--tick=2s"), std::string("--instance=windlass"), "--watch-namespaces=default," + name_space()}) {
     EXPECT_THAT(upgraded, HasSubstr(flag));
   }
+  const std::string rbac = "/apis/rbac.authorization.k8s.io/v1";
+  EXPECT_EQ(plane().get(rbac + "/clusterroles/windlass-controller").status, 404);
+  EXPECT_EQ(plane().get(rbac + "/namespaces/default/roles/windlass-controller-services").status, 200);
+  EXPECT_EQ(names("roles"), (std::set<std::string>{"role.rbac.authorization.k8s.io/windlass-controller",
+                                                   "role.rbac.authorization.k8s.io/windlass-controller-services"}));
   EXPECT_TRUE(names("networkpolicies").empty()) << "what is switched off goes";
   EXPECT_EQ(plane().get("/apis/windlass.dev/v1alpha1/acceleratorclasses/nvidia-l4").status, 404);
   EXPECT_EQ(secret("windlass-token"), token);
@@ -149,6 +156,7 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   ok(helm({"uninstall", "windlass", "--namespace", name_space()}));
   EXPECT_TRUE(names("deployments,services,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets").empty());
   const std::string cluster_wide = "clusterroles,clusterrolebindings,acceleratorclasses";
+  EXPECT_EQ(plane().get(rbac + "/namespaces/default/roles/windlass-controller-services").status, 404);
   EXPECT_EQ(plane().kubectl({"get", cluster_wide, "-l", "app.kubernetes.io/instance=windlass", "-o", "name"}).out, "");
   ok(helm({"uninstall", "windlass-crds", "--namespace", "default"}));
   EXPECT_EQ(plane().get(service_path()).status, 200) << "a ModelService went with the custom resources' release";

@@ -165,6 +165,37 @@ TEST(Charts, RenderAsTheyDid) {
   EXPECT_EQ(classes, 6);
 }
 
+// Given the real helm and namespaces to watch, one of them named twice, the chart is expected to grant each a Role, and nothing
+// that writes in the whole cluster but for the status of AcceleratorClasses; no ModelService may be read elsewhere.
+TEST(Charts, RightsEndAtTheWatchedNamespaces) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto documents =
+      parse_yaml(run(program + " template windlass " + source_path("/charts/windlass") +
+                     " --namespace windlass-system --set 'controller.watchNamespaces={team-a,team-b,team-a}'"),
+                 "chart");
+  ASSERT_TRUE(documents.ok()) << documents.error().message;
+  std::vector<std::string> bound_cluster_wide, roles;
+  for (const YamlDocument& document : *documents) {
+    const json object = json::parse(document.json);
+    const std::string name = object["metadata"]["name"];
+    if (object["kind"] == "ClusterRoleBinding") bound_cluster_wide.push_back(object["roleRef"]["name"]);
+    if (object["kind"] == "Role") roles.push_back(object["metadata"]["namespace"].get<std::string>() + "/" + name);
+    if (object["kind"] != "ClusterRole") continue;
+    for (const json& rule : object["rules"]) {
+      for (const json& resource : rule["resources"]) {
+        EXPECT_NE(resource, "modelservices") << name;
+        if (resource == "acceleratorclasses/status") continue;
+        for (const json& verb : rule["verbs"]) EXPECT_TRUE(verb == "get" || verb == "list" || verb == "watch") << name << rule;
+      }
+    }
+  }
+  EXPECT_EQ(bound_cluster_wide, (std::vector<std::string>{"windlass-controller-cluster", "windlass-controller-class-status"}));
+  std::sort(roles.begin(), roles.end());
+  EXPECT_EQ(roles, (std::vector<std::string>{"team-a/windlass-controller-services", "team-b/windlass-controller-services",
+                                             "windlass-system/windlass-controller"}));
+}
+
 // Given the real helm, both charts are expected to pass its strict lint, and a value that is not listed to be refused.
 TEST(Charts, PassHelmsLint) {
   const std::string program = helm();

@@ -28,11 +28,11 @@ json service(const std::string& name_space, const std::string& name, const std::
 }
 
 struct Installation {
-  Installation(fakes::FakeApiServer& server, const std::string& instance, std::set<std::string> namespaces = {})
+  Installation(fakes::FakeApiServer& server, const std::string& instance, const std::set<std::string>& namespaces = {})
       : api(server),
         wire(server.connect(instance)),
-        store(client, instance, 1, StoreScope{instance, std::move(namespaces)}),
-        runtime(client, PodDefaults{"worker:1", "", instance}, 2) {}
+        store(client, instance, 1, StoreScope{instance, namespaces}),
+        runtime(client, PodDefaults{"worker:1", "", instance}, 2, namespaces) {}
 
   Observation observe() {
     const Instant now{api.wall_now(), api.now()};
@@ -60,6 +60,34 @@ struct Installation {
   Signals signals{*wire, bundle, {}};
 };
 
+// The service default/chat with a worker that runs on a GPU of n1.
+WorkerSpec running_worker(Installation& by) {
+  by.api.seed_object(
+      {{"apiVersion", "v1"},
+       {"kind", "Node"},
+       {"metadata", {{"name", "n1"}}},
+       {"status", {{"allocatable", {{"nvidia.com/gpu", "8"}}}, {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
+  by.api.seed_object(
+      json::parse(R"({"apiVersion": "windlass.dev/v1alpha1", "kind": "AcceleratorClass", "metadata": {"name": "h100"},
+    "spec": {"resourceName": "nvidia.com/gpu", "memory": "80Gi", "peakFlopsPerSecond": {"bf16": "989T"},
+             "memoryBandwidthBytesPerSecond": "3350G", "gpusPerNode": 8}})"));
+  const json stored = by.api.seed_object(service("default", "chat", ""));
+  (void)by.observe();
+  WorkerSpec spec;
+  spec.name = "chat-h100-1-0";
+  spec.name_space = "default";
+  spec.service = "chat";
+  spec.service_uid = stored["metadata"]["uid"];
+  spec.pool = "h100-1";
+  spec.accelerator = "h100";
+  spec.resource_name = "nvidia.com/gpu";
+  spec.engine = "Windlass";
+  spec.model_uri = "pvc://models/llama";
+  EXPECT_TRUE(by.runtime.create(spec).ok());
+  by.api.kubelet_set("default", spec.name, {.phase = "Running", .ready = true, .pod_ip = "10.0.0.1", .node = "n1"});
+  return spec;
+}
+
 // Given: services with no label, with each installation's, and in two namespaces. Expected: each is served by exactly one, and
 // a narrower scope leaves the rest out.
 TEST(Instances, EachServiceBelongsToOne) {
@@ -72,6 +100,27 @@ TEST(Instances, EachServiceBelongsToOne) {
   EXPECT_THAT(Installation(api, "windlass", {"team"}).served(), ElementsAre("named"));
   EXPECT_EQ(kube::lease_name("windlass"), "windlass-controller");
   EXPECT_EQ(kube::lease_name("blue"), "blue-controller");
+}
+
+// Given: one namespace to watch, and a worker and its service in another. Expected: services, profiles and budgets are read in
+// that namespace alone, the worker's GPU is in others' hands, and a budget is written there and not elsewhere.
+TEST(Instances, NothingIsWrittenOutsideTheScope) {
+  fakes::FakeApiServer api;
+  Installation wide(api, "windlass"), narrow(api, "windlass", {"team"});
+  const WorkerSpec spec = running_worker(wide);
+  const Observation seen = narrow.observe();
+  EXPECT_TRUE(seen.strays.empty() && seen.orphans.empty());
+  EXPECT_EQ(seen.capacity.at("h100").used_by_others, 1);
+  EXPECT_TRUE(
+      narrow.runtime.set_disruption_budgets({{"default", "chat", spec.service_uid, 1}, {"team", "chat", "uid", 1}}).ok());
+  EXPECT_FALSE(api.object(kube::resources::kPodDisruptionBudgets, "default", "windlass-chat"));
+  EXPECT_TRUE(api.object(kube::resources::kPodDisruptionBudgets, "team", "windlass-chat"));
+  for (const auto& sent : narrow.wire->log()) {
+    for (const char* read_there : {"/modelservices", "/performanceprofiles", "/poddisruptionbudgets"}) {
+      EXPECT_TRUE(sent.url.find(read_there) == std::string::npos || sent.url.find("/namespaces/team/") != std::string::npos)
+          << sent.url;
+    }
+  }
 }
 
 // Given: one served name in two installations. Expected: both serve theirs; names are taken within one alone.
@@ -88,30 +137,8 @@ TEST(Instances, ServedNamesAreEachOnesOwn) {
 // which lets go of it, and nobody's in the second, which counts its GPU as in use.
 TEST(Instances, AServiceThatChangesHandsIsLetGo) {
   fakes::FakeApiServer api;
-  api.seed_object(
-      {{"apiVersion", "v1"},
-       {"kind", "Node"},
-       {"metadata", {{"name", "n1"}}},
-       {"status", {{"allocatable", {{"nvidia.com/gpu", "8"}}}, {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
-  api.seed_object(
-      json::parse(R"({"apiVersion": "windlass.dev/v1alpha1", "kind": "AcceleratorClass", "metadata": {"name": "h100"},
-    "spec": {"resourceName": "nvidia.com/gpu", "memory": "80Gi", "peakFlopsPerSecond": {"bf16": "989T"},
-             "memoryBandwidthBytesPerSecond": "3350G", "gpusPerNode": 8}})"));
-  const json stored = api.seed_object(service("default", "chat", ""));
   Installation first(api, "windlass"), second(api, "blue");
-  (void)first.observe();
-  WorkerSpec spec;
-  spec.name = "chat-h100-1-0";
-  spec.name_space = "default";
-  spec.service = "chat";
-  spec.service_uid = stored["metadata"]["uid"];
-  spec.pool = "h100-1";
-  spec.accelerator = "h100";
-  spec.resource_name = "nvidia.com/gpu";
-  spec.engine = "Windlass";
-  spec.model_uri = "pvc://models/llama";
-  ASSERT_TRUE(first.runtime.create(spec).ok());
-  api.kubelet_set("default", spec.name, {.phase = "Running", .ready = true, .pod_ip = "10.0.0.1", .node = "n1"});
+  const WorkerSpec spec = running_worker(first);
   const Observation mine = first.observe();
   EXPECT_EQ(mine.workers.at(spec.service_uid).size(), 1U);
 

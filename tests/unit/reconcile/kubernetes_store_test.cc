@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 json service(const std::string& name, int workers = 1) {
@@ -28,12 +29,15 @@ json service(const std::string& name, int workers = 1) {
 }
 
 struct Stored {
+  explicit Stored(std::set<std::string> namespaces = {})
+      : store(client, "test", 1, StoreScope{kube::kDefaultInstance, std::move(namespaces)}) {}
+
   void step() {
     api.set_now(api.now() + 1);
     store.step({api.wall_now(), api.now()});
   }
-  void settle() {
-    for (int i = 0; i < 3; ++i) step();
+  void settle(int seconds = 3) {
+    for (int i = 0; i < seconds; ++i) step();
   }
   void edit(const std::string& name, const std::function<void(json&)>& change) {
     ASSERT_TRUE(api.edit(kube::resources::kModelServices, "default", name, change));
@@ -56,7 +60,7 @@ struct Stored {
   std::unique_ptr<fakes::FakeConnection> wire = api.connect("controller");
   std::unique_ptr<kube::CredentialSource> credentials = kube::no_credentials();
   kube::KubeClient client{*wire, api.url(), *credentials};
-  KubernetesStore store{client, "test", 1};
+  KubernetesStore store;
 };
 
 // Given services of which one breaks, another never was readable and a third goes to another installation, each while others
@@ -147,6 +151,35 @@ TEST(KubernetesStore, AConditionIsBoundToAVersion) {
   EXPECT_TRUE(w.store.write_condition(broken, condition).ok());
   EXPECT_TRUE(w.store.write_condition(broken, condition).ok()) << "our own write is no stranger's";
   EXPECT_THAT(versioned, ElementsAre(true, true));
+}
+
+// Given namespaces to watch of which one does not exist and one is refused, expects the third to be served and written as ever,
+// the two to be named, and both to be served once they can be.
+TEST(KubernetesStore, ANamespaceThatCannotBeReadIsNamed) {
+  Stored w({"default", "nowhere", "refused"});
+  for (const char* name : {"default", "refused"}) {
+    w.api.seed_object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name}}}});
+  }
+  const std::string refused = w.api.url() + "/apis/windlass.dev/v1alpha1/namespaces/refused/";
+  w.wire->route(refused, [](const kube::HttpRequest&) { return kube::HttpResponse{403, {}, R"({"message": "forbidden"})"}; });
+  json elsewhere = service("elsewhere"), later = service("later");
+  elsewhere["metadata"]["namespace"] = "other";
+  later["metadata"]["namespace"] = "refused";
+  for (const json& one : {service("a"), elsewhere, later}) w.api.seed_object(one);
+  w.step();
+  EXPECT_FALSE(w.store.synced()) << "one refusal may be a server's that has just started";
+  w.settle(20);
+  EXPECT_TRUE(w.store.synced());
+  EXPECT_THAT(w.services(), ElementsAre("a=1"));
+  EXPECT_THAT(w.store.problem(), HasSubstr("--watch-namespaces: must be namespaces that exist (got nowhere)"));
+  EXPECT_THAT(w.store.problem(), HasSubstr("namespace refused: must exist and have a Role and RoleBinding"));
+  EXPECT_TRUE(w.store.write_status(w.store.model_services().front(), {}).ok());
+
+  w.api.seed_object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", "nowhere"}}}});
+  w.wire->unroute(refused);
+  w.settle(90);
+  EXPECT_THAT(w.services(), ElementsAre("a=1", "later=1"));
+  EXPECT_EQ(w.store.problem(), "");
 }
 
 // Given hundreds of seeded changes (new, edited, broken, mended, deleted, made anew under the old name); expects after each the
