@@ -186,6 +186,26 @@ Findings registry_hosts(const SourceFile& file) {
   return findings;
 }
 
+Findings pinned_wheels(const SourceFile& file) {
+  Findings findings;
+  const auto lines = lines_of(file.text);
+  if (ends_with(file.path, "requirements.txt")) {
+    static const std::regex kPin("#.*|[a-z0-9.-]+==[^ ]+ --hash=sha256:[0-9a-f]{64}");
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (!std::regex_match(lines[i], kPin))
+        findings.push_back(at(file, i, "must be NAME==VERSION --hash=sha256:... (scripts/pip-lock)"));
+    }
+  }
+  // Written in halves, or this file would be the first finding.
+  static const std::regex kInstall(std::string("\\bpip[0-9.]*\"? ins") + "tall\\b");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].find(std::string("ins") + "tall") == std::string::npos || !std::regex_search(lines[i], kInstall)) continue;
+    if (lines[i].find("--require-hashes") == std::string::npos)
+      findings.push_back(at(file, i, "pip must be called with --require-hashes and a requirements file"));
+  }
+  return findings;
+}
+
 Findings unfinished(const SourceFile& file) {
   Findings findings;
   if (!is_source(file.path)) return findings;
@@ -244,7 +264,7 @@ Findings docs_rules(const SourceFile& file, const std::vector<SourceFile>& tree,
   static const std::set<std::string> kPrograms = {"windlass", "windlass-controller", "windlass-gateway", "windlass-worker"};
   static const std::set<std::string> kPresets = {"release", "debug", "asan", "tsan"};
   static const std::regex kLink("\\]\\(([^)#\\s]+)(#[^)]*)?\\)");
-  static const std::regex kScript("(^|[\\s`(])(\\./)?(scripts/[A-Za-z0-9_-]+)");
+  static const std::regex kScript("(^|[\\s`(])(\\./)?(scripts/[A-Za-z0-9_/-]+)");
   static const std::regex kBuilt("\\bbuild/([a-z]+)/([a-z][a-z_-]*)");
   const auto here = std::filesystem::path(file.path).parent_path();
   const auto lines = lines_of(file.text);
@@ -261,7 +281,11 @@ Findings docs_rules(const SourceFile& file, const std::vector<SourceFile>& tree,
     if (lines[i].find("scripts/") == std::string::npos && lines[i].find("build/") == std::string::npos) continue;
     for (const auto& match : each(lines[i], kScript)) {
       const std::string script = match[3];
-      const bool known = std::any_of(tree.begin(), tree.end(), [&](const SourceFile& f) { return f.path == script; });
+      // A file, a folder, or a file's name up to the dot.
+      const bool known = std::any_of(tree.begin(), tree.end(), [&](const SourceFile& f) {
+        return starts_with(f.path + "/", script) &&
+               (ends_with(script, "/") || (f.path + "/").find_first_of("/.", script.size()) == script.size());
+      });
       if (!known) findings.push_back(at(file, i, "names " + script + ", which does not exist"));
     }
     for (const auto& match : each(lines[i], kBuilt)) {

@@ -29,6 +29,9 @@ Findings file_size(const SourceFile& file);
 // No package or image registry is named: mirrors come from the machine's own configuration.
 Findings registry_hosts(const SourceFile& file);
 
+// pip installs nothing but the versions and hashes of a requirements file, and such a file has both on each line.
+Findings pinned_wheels(const SourceFile& file);
+
 // No marks of unfinished work.
 Findings unfinished(const SourceFile& file);
 

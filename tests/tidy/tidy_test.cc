@@ -61,6 +61,20 @@ TEST(TidyRules, RegistryHostsAreSeen) {
   EXPECT_TRUE(registry_hosts({"README.md", "see windlass.dev/v1alpha1 and k8s.io/api\n"}).empty());
 }
 
+// Given calls of pip and requirements files, expects findings where a call takes wheels without hashes, and where a line has
+// none.
+TEST(TidyRules, PinnedWheelsAreSeen) {
+  const std::string call = std::string("V/bin/pip\" ins") + "tall ";
+  EXPECT_EQ(pinned_wheels({"scripts/x", call + "numpy\n" + call + "--quiet -r some.txt\n"}).size(), 2u);
+  EXPECT_EQ(pinned_wheels({"a.py", std::string("python3 -m pip ins") + "tall numpy==1\n"}).size(), 1u);
+  EXPECT_TRUE(pinned_wheels({"scripts/x", call + "--require-hashes -r some.txt\nnvcc is installed through pip\n"}).empty());
+  const std::string hash(64, 'a');
+  EXPECT_TRUE(pinned_wheels({"requirements.txt", "#= a\na==1.0 --hash=sha256:" + hash + "\n"}).empty());
+  for (const char* line : {"a", "a==1.0", "a>=1.0 --hash=sha256:", "--index-url x"}) {
+    EXPECT_EQ(pinned_wheels({"tests/requirements.txt", line + hash + "\n"}).size(), 1u) << line;
+  }
+}
+
 // Given marks of unfinished work: found in comments too, and not inside of other words.
 TEST(TidyRules, UnfinishedWorkIsSeen) {
   EXPECT_EQ(unfinished({"gateway/a.cc", std::string("// TO") + "DO: later\n"}).size(), 1u);
@@ -80,12 +94,13 @@ TEST(TidyRules, TestMannersAreSeen) {
 
 // Given a document with a link and commands, some of which do not exist: those alone are found.
 TEST(TidyRules, DocsRulesAreSeen) {
-  const std::vector<SourceFile> files = {{"scripts/test", ""}};
+  const std::vector<SourceFile> files = {{"scripts/test", ""}, {"scripts/images/README.md", ""}};
   const SourceFile doc{
       "README.md",
       "[a](tests/CMakeLists.txt) [b](no/such.md) [c](https://example.com)\n    scripts/test\n    scripts/nothing\n"
+      "scripts/images, scripts/images/ and scripts/images/README.md, scripts/tes, scripts/images/none\n"
       "build/release/windlass plan\nbuild/release/windlas plan\n"};
-  EXPECT_EQ(docs_rules(doc, files, source_path()).size(), 3u);
+  EXPECT_EQ(docs_rules(doc, files, source_path()).size(), 5u);
 }
 
 // Given two folders of which one has a README.md: the other is found.
@@ -112,8 +127,8 @@ TEST(Tidy, TheTreeKeepsEveryRule) {
   const std::vector<SourceFile> tree = read_tree(source_path());
   ASSERT_GT(tree.size(), 20u) << "the tree was not found under " << source_path();
   for (const SourceFile& file : tree) {
-    for (const auto rule :
-         {include_directions, planner_purity, header_paragraph, file_size, registry_hosts, unfinished, test_manners}) {
+    for (const auto rule : {include_directions, planner_purity, header_paragraph, file_size, registry_hosts, pinned_wheels,
+                            unfinished, test_manners}) {
       for (const std::string& finding : rule(file)) ADD_FAILURE() << finding;
     }
     for (const std::string& finding : docs_rules(file, tree, source_path())) ADD_FAILURE() << finding;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden texts of chat templates, for tests/unit/worker/jinja_golden_test.cc.
 
-    python3 -m venv venv && venv/bin/pip install transformers==5.23.0 jinja2==3.1.6
+    python3 -m venv venv && venv/bin/pip install --require-hashes -r tests/golden/requirements.txt
     venv/bin/python tests/golden/chat_templates/make_chat_templates.py
 
 writes templates.json and expressions.json beside this file. Templates are rendered by transformers' own environment; they are

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden logits of Hugging Face transformers, for tests/unit/worker/parity_test.cc.
 
-    python3 -m venv V && V/bin/pip install torch transformers && V/bin/python tests/golden/parity/make_parity.py [NAME...]
+    python3 -m venv V && V/bin/pip install --require-hashes -r tests/golden/parity/requirements.txt && V/bin/python tests/golden/parity/make_parity.py [NAME...]
 
 For each architecture, or for those named, a small random model in FP32: logits after a prompt and after each of 64 greedy tokens.
 Weights are a function of the tensor's name in the file that transformers saves and the element's index alone (values()), so that only

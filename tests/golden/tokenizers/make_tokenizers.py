@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden token ids of Hugging Face tokenizers, for tests/unit/worker/tokenizer_golden_test.cc.
 
-    python3 -m venv V && V/bin/pip install tokenizers && V/bin/python tests/golden/tokenizers/make_tokenizers.py
+    python3 -m venv V && V/bin/pip install --require-hashes -r tests/golden/requirements.txt && V/bin/python tests/golden/tokenizers/make_tokenizers.py
 
 Trains a small tokenizer of each kind on seeded words of many scripts and encodes 100,000 seeded strings with it. The strings are
 text(i), a function of the index alone, written out again in the test. Written beside this file: NAME/tokenizer.json and
