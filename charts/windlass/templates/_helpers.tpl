@@ -13,14 +13,29 @@
 {{- divf $ms 1000 | ceil | int }}
 {{- end }}
 
-{{- /* dict "root" . "image" .Values.controller.image. A digest wins over a tag. */ -}}
+{{- /* dict "root" . "component" "controller". A digest wins over a tag. A tag that is moved would let two pods of one Deployment differ. */ -}}
 {{- define "windlass.image" -}}
-{{ with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}
-{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- $image := (get .root.Values .component).image }}
+{{- $shared := .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- $tag := $image.tag | default $shared }}
+{{- if and (not $image.digest) (eq $tag "latest") }}
+{{- fail (printf "%s: must be a tag that is never moved, or %s.image.digest must be set (got latest)" (ternary (printf "%s.image.tag" .component) "image.tag" (eq $image.tag "latest")) .component) }}
+{{- end }}
+{{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $tag }}{{ end }}
+{{- end }}
+
+{{- /* dict "field" "controller.fetchImage" "image" REFERENCE: the reference, which has a digest or a tag that is not latest. */ -}}
+{{- define "windlass.reference" -}}
+{{- if or (hasSuffix ":latest" .image) (not (regexMatch "(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9._-]*)$" .image)) }}
+{{- fail (printf "%s: must end with a digest or with a tag that is never moved (got %s)" .field .image) }}
+{{- end }}
+{{- .image }}
 {{- end }}
 
 {{- define "windlass.workerImage" -}}
-{{ .Values.controller.workerImage | default (include "windlass.image" (dict "root" . "image" .Values.worker.image)) }}
+{{- if .Values.controller.workerImage }}{{ include "windlass.reference" (dict "field" "controller.workerImage" "image" .Values.controller.workerImage) }}
+{{- else }}{{ include "windlass.image" (dict "root" . "component" "worker") }}{{ end }}
 {{- end }}
 
 {{- define "windlass.selector" -}}

@@ -207,6 +207,40 @@ TEST(Charts, PassHelmsLint) {
   EXPECT_NE(bad.find("'replica' not allowed"), std::string::npos) << bad;
 }
 
+// Given images whose tag is moved (latest, or none, which means latest), expects the chart to be refused with the field, what
+// is allowed and what was found; given a digest beside it, or a tag of a version, expects it to render.
+TEST(Charts, MovingTagsAreRefused) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto rendered = [&](const std::string& values) {
+    return run("(" + program + " template x " + source_path("/charts/windlass --set ") + values + " 2>&1)");
+  };
+  const std::string digest = "sha256:" + std::string(64, 'a');
+  const std::string tag = "must be a tag that is never moved, or ";
+  const std::string reference = "must end with a digest or with a tag that is never moved (got ";
+  for (const auto& [values, message] : std::vector<std::pair<std::string, std::string>>{
+           {"image.tag=latest", "image.tag: " + tag + "controller.image.digest must be set (got latest)"},
+           {"controller.image.tag=latest", "controller.image.tag: " + tag + "controller.image.digest must be set (got latest)"},
+           {"gateway.image.tag=latest", "gateway.image.tag: " + tag + "gateway.image.digest must be set (got latest)"},
+           {"worker.image.tag=latest", "worker.image.tag: " + tag + "worker.image.digest must be set (got latest)"},
+           {"image.tag=latest,controller.image.digest=" + digest + ",worker.image.digest=" + digest,
+            "image.tag: " + tag + "gateway.image.digest must be set (got latest)"},
+           {"controller.workerImage=registry:5000/worker", "controller.workerImage: " + reference + "registry:5000/worker)"},
+           {"controller.workerImage=worker:latest", "controller.workerImage: " + reference + "worker:latest)"},
+           {"controller.fetchImage=fetch", "controller.fetchImage: " + reference + "fetch)"},
+           {"controller.fetchImage=a/fetch:latest", "controller.fetchImage: " + reference + "a/fetch:latest)"}}) {
+    const std::string text = rendered(values);
+    EXPECT_NE(text.find(message), std::string::npos) << values << ": " << text;
+  }
+  for (const auto& [values, line] : std::vector<std::pair<std::string, std::string>>{
+           {"gateway.image.tag=latest,gateway.image.digest=" + digest, "image: windlass/gateway@" + digest + "\n"},
+           {"controller.workerImage=registry:5000/worker:v1", "--worker-image=registry:5000/worker:v1\n"},
+           {"controller.fetchImage=fetch:latest@" + digest, "--fetch-image=fetch:latest@" + digest + "\n"}}) {
+    const std::string text = rendered(values);
+    EXPECT_NE(text.find(line), std::string::npos) << values << ": " << text.substr(0, 200);
+  }
+}
+
 // Given the real helm, the CRD chart is expected to render the files of crds/ with the annotation that keeps them.
 TEST(Charts, RenderTheCrdsToBeKept) {
   const std::string program = helm();
