@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 
 #include "tests/cluster/harness/process.h"
 #include "tests/paths.h"
+#include "tests/process/images/dockerfiles.h"
 
 namespace windlass::testing {
 namespace {
@@ -20,53 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const std::string kImages = source_path("/scripts/images");
 // In every Debian base image: nothing runs without them.
 const std::set<std::string> kOfTheBase = {"libc6", "libgcc-s1"};
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-std::set<std::string> dockerfiles() {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kImages)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("Dockerfile.", 0) == 0) names.insert(name.substr(11));
-  }
-  return names;
-}
-
-std::string dockerfile(const std::string& image) { return read_text_file(fmt::format("{}/Dockerfile.{}", kImages, image)); }
-
-// What stands between the quotes of ARG RUNTIME_PACKAGES="...".
-std::set<std::string> runtime_packages(const std::string& text) {
-  const std::string begin = "ARG RUNTIME_PACKAGES=\"";
-  const std::size_t at = text.find(begin);
-  if (at == std::string::npos) return {};
-  const std::size_t from = at + begin.size();
-  const std::vector<std::string> words = words_of(text.substr(from, text.find('"', from) - from));
-  return {words.begin(), words.end()};
-}
-
-// The programs that the last stage copies from /build.
-std::vector<std::string> programs(const std::string& text) {
-  std::vector<std::string> result;
-  for (const std::string& word : words_of(text)) {
-    if (word.rfind("/build/", 0) == 0) result.push_back(word.substr(7));
-  }
-  return result;
-}
 
 // Library -> the file that the loader takes for it here.
 std::map<std::string, std::string> loaded_by(const std::string& program) {
@@ -169,9 +124,9 @@ TEST_F(ImagesTest, RunAsTheChartRunsThem) {
 
 // Given the script that installs packages into an image, it is sound shell.
 TEST_F(ImagesTest, InstallerIsShell) {
-  const CommandResult checked = run_command({"sh", "-n", std::string(kImages) + "/apt-install"});
+  const CommandResult checked = run_command({"sh", "-n", kImages + "/apt-install"});
   EXPECT_TRUE(checked.ok()) << checked.describe();
-  EXPECT_NE(run_command({"sh", std::string(kImages) + "/apt-install"}).exit_status, 0) << "it wants arguments";
+  EXPECT_NE(run_command({"sh", kImages + "/apt-install"}).exit_status, 0) << "it wants arguments";
 }
 
 }  // namespace
