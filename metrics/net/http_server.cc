@@ -188,6 +188,7 @@ asio::awaitable<void> HttpServer::refuse(Session& session, const Refusal& refuse
   co_await asio::async_write(stream, asio::buffer(text), to(error));
   if (error) co_return;
   stream.socket().shutdown(tcp::socket::shutdown_send, error);
+  waits(session);
   std::array<char, 8192> scrap;
   std::size_t total = 0;
   while (!error && total < kMaxLingerBytes) total += co_await stream.async_read_some(asio::buffer(scrap), to(error));

@@ -41,7 +41,7 @@ const std::vector<Direction>& directions() {
       {"controller/runtime/", {"planner/", "controller/api/", "controller/kube/", "metrics/host/", "metrics/security/"}},
       {"controller/reconcile/",
        {"planner/", "metrics/", "controller/api/", "controller/kube/", "controller/store/", "controller/runtime/"}},
-      {"controller/cli/load/", {"planner/base/"}},
+      {"controller/cli/load/", {"planner/base/", "metrics/net/"}},
       {"controller/", {"planner/", "metrics/", "controller/"}},
       {"tests/", {"planner/", "metrics/", "gateway/", "worker/", "controller/"}},
   };
@@ -98,6 +98,16 @@ Findings include_directions(const SourceFile& file) {
     for (const char* prefix : direction->may_see) list += std::string(", ") + prefix;
     findings.push_back(at(file, i, fmt::format("includes \"{}\"; {} may include from: {}", target, direction->from, list)));
   }
+  return findings;
+}
+
+Findings beast_parser(const SourceFile& file) {
+  Findings findings;
+  if (!is_cpp(file.path) || file.path == "metrics/net/beast_parser.h") return findings;
+  static const std::regex kHeaders(
+      "#\\s*include\\s*<boost/beast(\\.hpp|/http\\.hpp|/http/(basic_)?parser\\.hpp|/http/read\\.hpp)>");
+  find_lines(file, code_only(file.text), {"boost/beast"}, kHeaders, "Beast's parser comes from metrics/net/beast_parser.h",
+             findings);
   return findings;
 }
 

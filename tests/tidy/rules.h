@@ -17,6 +17,9 @@ using Findings = std::vector<std::string>;
 // the upper.
 Findings include_directions(const SourceFile& file);
 
+// Beast's parser is included without its assertions, by everybody.
+Findings beast_parser(const SourceFile& file);
+
 // planner/ is pure: no clock, thread, file, socket, environment or logger.
 Findings planner_purity(const SourceFile& file);
 

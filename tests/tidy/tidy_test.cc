@@ -52,6 +52,13 @@ TEST(TidyRules, FileSizeIsSeen) {
   EXPECT_TRUE(file_size({"gateway/a.cc", lines(800)}).empty());
 }
 
+// Given an include of Beast's parser, expects a finding, but in the one header that may.
+TEST(TidyRules, BeastsParserIsSeen) {
+  const std::string text = "#include <boost/beast/core/string.hpp>\n#include <boost/beast/http/read.hpp>\n";
+  EXPECT_EQ(beast_parser({"gateway/a.cc", text}).size(), 1u);
+  EXPECT_TRUE(beast_parser({"metrics/net/beast_parser.h", text}).empty());
+}
+
 // Given texts that name a registry's host and one that does not: the first are found with their line.
 TEST(TidyRules, RegistryHostsAreSeen) {
   const std::string host = std::string("pypi") + ".org";
@@ -127,8 +134,8 @@ TEST(Tidy, TheTreeKeepsEveryRule) {
   const std::vector<SourceFile> tree = read_tree(source_path());
   ASSERT_GT(tree.size(), 20u) << "the tree was not found under " << source_path();
   for (const SourceFile& file : tree) {
-    for (const auto rule : {include_directions, planner_purity, header_paragraph, file_size, registry_hosts, pinned_wheels,
-                            unfinished, test_manners}) {
+    for (const auto rule : {include_directions, beast_parser, planner_purity, header_paragraph, file_size, registry_hosts,
+                            pinned_wheels, unfinished, test_manners}) {
       for (const std::string& finding : rule(file)) ADD_FAILURE() << finding;
     }
     for (const std::string& finding : docs_rules(file, tree, source_path())) ADD_FAILURE() << finding;

@@ -24,8 +24,6 @@
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/error.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/serializer.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
@@ -34,6 +32,7 @@
 #include <pplx/threadpool.h>
 #include <sys/socket.h>
 
+#include "metrics/net/beast_parser.h"
 #include "worker/parallel/tcp.h"
 
 namespace windlass::worker {

@@ -12,10 +12,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "metrics/net/beast_parser.h"
 
 namespace windlass::testing {
 namespace {

@@ -9,25 +9,12 @@
 #include <limits>
 #include <mutex>
 #include <thread>
-#include <utility>  // Asio 1.18's awaitable.h uses std::exchange without it
+#include <utility>
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/buffer_body.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "metrics/net/asio.h"
 
 namespace windlass::testing {
 namespace {
