@@ -82,6 +82,8 @@ Result<std::pair<std::string, ApiKey>> key_from_json(const json& value, const st
       reader.take(bad(model_path, fmt::format("found {}, allowed is the served name of a model", model.dump())));
     } else if (model == "*") {
       key.all_models = true;
+    } else if (const std::string name = model; name.ends_with("/*")) {
+      key.prefixes.push_back(name.substr(0, name.size() - 1));
     } else {
       key.models.insert(model.get<std::string>());
     }
@@ -91,7 +93,7 @@ Result<std::pair<std::string, ApiKey>> key_from_json(const json& value, const st
   key.tokens_per_minute = limit_at(reader, "tokensPerMinute", kMaxPerMinute);
   // A limit that is misspelt would be no limit: unknown fields are mistakes here.
   WINDLASS_RETURN_IF_ERROR(reader.finish());
-  if (!key.all_models && key.models.empty()) {
+  if (!key.all_models && key.models.empty() && key.prefixes.empty()) {
     return bad(path + ".models",
                fmt::format("key '{}': found [], allowed is a list of served names, or [\"*\"] for all", key.id));
   }

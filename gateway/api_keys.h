@@ -3,6 +3,7 @@
 // The file's format stands in docs/security.md. Limits hold for this gateway by itself.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/base/result.h"
 
@@ -21,8 +23,12 @@ struct ApiKey {
   std::set<std::string> models;
   // No value: no limit.
   std::optional<int> requests_per_minute, concurrent_requests, tokens_per_minute;
+  std::vector<std::string> prefixes = {};  // each ends with "/": all models that are called so, as those of a namespace are
 
-  [[nodiscard]] bool may_use(const std::string& model) const { return all_models || models.contains(model); }
+  [[nodiscard]] bool may_use(const std::string& model) const {
+    return all_models || models.contains(model) ||
+           std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& one) { return model.starts_with(one); });
+  }
   bool operator==(const ApiKey&) const = default;
 };
 

@@ -297,6 +297,7 @@ PlanStatus read_plan(const FieldReader& in) {
 ModelServiceStatus read_service_status(const FieldReader& in) {
   ModelServiceStatus status;
   status.observed_generation = in.integer("observedGeneration").value_or(0);
+  status.served_name = in.text("servedName");
   status.selector = in.text("selector");
   status.plan = read_plan(in.child("plan"));
   const FieldReader workers = in.child("workers");

@@ -209,6 +209,7 @@ json to_json(const ModelServiceStatus& status) {
                 {"starting", status.workers.starting},
                 {"draining", status.workers.draining}}},
               {"gpus", status.gpus}};
+  put(out, "servedName", status.served_name);
   put(out, "selector", status.selector);
   put_object(out, "plan", plan_json(status.plan));
   put_rounded(out, "costPerHour", status.cost_per_hour);

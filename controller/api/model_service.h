@@ -36,7 +36,7 @@ struct KeyRef {
 };
 
 struct ModelSpec {
-  std::string served_name;         // as given; ModelService::served_name() fills in the default
+  std::string served_name;         // as given; ModelService::model_name() fills in the default
   std::string uri;                 // hf://, file:// or pvc://
   std::string architecture;        // a name in the planner's catalog
   std::string config_inline_json;  // spec.model.config.inline as JSON text: a Hugging Face config.json
@@ -196,7 +196,8 @@ inline constexpr const char* kAbleToScale = "AbleToScale";
 
 struct ModelServiceStatus {
   std::int64_t observed_generation = 0;
-  std::string selector;  // label selector of the workers, for the scale subresource
+  std::string served_name;  // what clients put in "model"
+  std::string selector;     // label selector of the workers, for the scale subresource
   PlanStatus plan;
   WorkersStatus workers;
   std::int64_t gpus = 0;
@@ -216,9 +217,16 @@ struct ModelService {
   ModelServiceSpec spec;
   ModelServiceStatus status;
 
-  // The name that clients put in "model": spec.model.servedName, or the object's name.
-  [[nodiscard]] const std::string& served_name() const {
+  // Whether the name that clients put in "model" begins with the namespace. Not in the object: its reader knows.
+  bool name_with_namespace = false;
+
+  // spec.model.servedName, or the object's name.
+  [[nodiscard]] const std::string& model_name() const {
     return spec.model.served_name.empty() ? metadata.name : spec.model.served_name;
+  }
+  // The name that clients put in "model".
+  [[nodiscard]] std::string served_name() const {
+    return name_with_namespace ? metadata.name_space + "/" + model_name() : model_name();
   }
 
   bool operator==(const ModelService&) const = default;

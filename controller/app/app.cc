@@ -140,7 +140,9 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
     parts->leader = std::make_unique<SoleLeader>(static_cast<std::int64_t>(now().wall_s));
   }
   const std::set<std::string> namespaces(options.watch_namespaces.begin(), options.watch_namespaces.end());
-  parts->store_ = std::make_unique<KubernetesStore>(client, identity, seed + 1, StoreScope{options.instance, namespaces});
+  parts->store_ = std::make_unique<KubernetesStore>(
+      client, identity, seed + 1,
+      StoreScope{options.instance, namespaces, {options.plain_names.begin(), options.plain_names.end()}});
   parts->runtime_ = std::make_unique<KubernetesRuntime>(
       client,
       PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)},

@@ -110,6 +110,12 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
                  "namespaces whose ModelServices are served, separated by commas; rights to write are needed there alone [all]")
       ->delimiter(',')
       ->check(dns_label(63));
+  app.add_option("--plain-names", o.plain_names,
+                 "namespaces whose models are called by their names alone, separated by commas; those of others are called "
+                 "NAMESPACE/NAME; * for all, - for none")
+      ->delimiter(',')
+      ->check([label = dns_label(63)](const std::string& text) { return text == "-" || text == "*" ? "" : label(text); })
+      ->capture_default_str();
   app.add_option("--identity", o.identity, "who we are in the Lease; a random part is added [the host's name]");
   app.add_flag("--leader-elect,!--no-leader-elect", o.leader_elect, "share the work with standbys through a Lease [on]");
   app.add_option("--worker-image", o.worker_image, "image of workers whose ModelService names none");

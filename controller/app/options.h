@@ -38,6 +38,7 @@ struct AppOptions {
   std::string identity;                       // empty: the host's name; a random part is always added
   std::string instance = "windlass";          // this installation's name: of its Lease, its pods and the services it serves
   std::vector<std::string> watch_namespaces;  // whose ModelServices are served; empty: all
+  std::vector<std::string> plain_names = {"default"};  // namespaces whose served names stand without them; "*": all
   bool leader_elect = true;
   std::string worker_image;
   bool any_pod_template = false;

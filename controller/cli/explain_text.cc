@@ -172,7 +172,8 @@ std::string explanation(const planner::Snapshot& snapshot, const planner::Plan& 
 std::string explanation(const api::ModelService& service) {
   const api::ModelServiceStatus& status = service.status;
   std::string text = fmt::format("ModelService {}/{} (\"{}\"), mode {}\n", service.metadata.name_space, service.metadata.name,
-                                 service.served_name(), api::to_string(service.spec.scaling.mode));
+                                 status.served_name.empty() ? service.model_name() : status.served_name,
+                                 api::to_string(service.spec.scaling.mode));
   const api::SloSpec& slo = service.spec.slo;
   text += objective(slo.time_to_first_token_s, slo.time_per_output_token_s, slo.percentile, slo.window_s);
   if (status.observed_generation == 0) return text + "\nNo controller has taken it up yet.\n";

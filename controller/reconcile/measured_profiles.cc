@@ -21,7 +21,7 @@ std::string class_of(const api::PerformanceProfile& profile, const std::set<std:
 }  // namespace
 
 std::string profile_model(const api::ModelService& service) {
-  return service.spec.model.architecture.empty() ? service.served_name() : service.spec.model.architecture;
+  return service.spec.model.architecture.empty() ? service.model_name() : service.spec.model.architecture;
 }
 
 MeasuredProfiles::MeasuredProfiles(const std::vector<api::PerformanceProfile>& profiles,
@@ -35,7 +35,7 @@ MeasuredProfiles::MeasuredProfiles(const std::vector<api::PerformanceProfile>& p
 
 std::vector<MeasuredWorker> MeasuredProfiles::of(const api::ModelService& service) const {
   std::vector<MeasuredWorker> out;
-  for (const std::string& model : std::set<std::string>{profile_model(service), service.served_name()}) {
+  for (const std::string& model : std::set<std::string>{profile_model(service), service.model_name()}) {
     if (const auto found = by_model_.find({service.metadata.name_space, model}); found != by_model_.end())
       out.insert(out.end(), found->second.begin(), found->second.end());
   }

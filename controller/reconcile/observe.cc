@@ -66,11 +66,12 @@ planner::Demand on_plan_clock(planner::Demand demand, double by_s) {
   return demand;
 }
 
-// Of services with one served name the oldest keeps it; of equally old ones the first by namespace and name.
+// Of services with one served name one has it: first any that has it without its namespace, since that may be anything, then
+// the oldest; of equally old ones the first by namespace and name.
 std::map<std::string, std::string> names_taken(const std::vector<api::ModelService>& services) {
   std::map<std::string, const api::ModelService*> holders;
   const auto key = [](const api::ModelService& one) {
-    return std::tie(one.metadata.creation_timestamp, one.metadata.name_space, one.metadata.name);
+    return std::tie(one.name_with_namespace, one.metadata.creation_timestamp, one.metadata.name_space, one.metadata.name);
   };
   for (const api::ModelService& service : services) {
     if (!service.metadata.deletion_timestamp.empty()) continue;

@@ -106,6 +106,7 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
                                   const std::string& now_rfc3339) {
   api::ModelServiceStatus out;
   out.observed_generation = service.metadata.generation;
+  out.served_name = service.served_name();
   out.selector = fmt::format("app.kubernetes.io/component=worker,windlass.dev/service={}", service.metadata.name);
 
   out.plan.strategy = to_api(plan.strategy);
@@ -168,11 +169,11 @@ api::ModelServiceStatus name_taken_status(const api::ModelService& service, cons
   out.conditions = service.status.conditions;
   api::set_condition(
       out.conditions,
-      condition(service, api::kReady,
-                {planner::Truth::kFalse, "NameTaken",
-                 fmt::format("spec.model.servedName: '{}' is already served by {}, which is older; allowed is a name "
-                             "that no other ModelService has",
-                             service.served_name(), holder)}),
+      condition(
+          service, api::kReady,
+          {planner::Truth::kFalse, "NameTaken",
+           fmt::format("spec.model.servedName: '{}' is already served by {}; allowed is a name that no other ModelService has",
+                       service.served_name(), holder)}),
       now_rfc3339);
   return out;
 }

@@ -92,6 +92,10 @@ bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>
     }
     auto object = parse(json);
     if (object.ok()) {
+      if constexpr (std::is_same_v<Object, api::ModelService>) {
+        object->name_with_namespace =
+            !scope_.plain_names.contains("*") && !scope_.plain_names.contains(object->metadata.name_space);
+      }
       keep(entry, std::move(*object));
       return;
     }

@@ -17,7 +17,8 @@ namespace windlass::controller {
 // written by the one whose label they carry.
 struct StoreScope {
   std::string instance = kube::kDefaultInstance;
-  std::set<std::string> namespaces;  // whose objects are read and served; empty: all
+  std::set<std::string> namespaces;           // whose objects are read and served; empty: all
+  std::set<std::string> plain_names = {"*"};  // namespaces whose served names stand without them; "*": all
 };
 
 class KubernetesStore final : public ObjectStore {

@@ -217,7 +217,7 @@ json ControllerTest::model_service() const {
           {"metadata", {{"name", "chat"}, {"namespace", name_space()}}},
           {"spec",
            {{"model",
-             {{"servedName", served_name()},
+             {{"servedName", "chat"},
               {"uri", "pvc://models/tiny"},
               {"config", {{"inline", json::parse(read_text_file(installed().model_dir + "/config.json"))}}},
               {"maxContextTokens", 256},

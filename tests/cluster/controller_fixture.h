@@ -44,7 +44,8 @@ class ControllerTest : public ClusterTest {
 
   // The ModelService that the tests apply, named "chat"; change it before applying it.
   [[nodiscard]] nlohmann::json model_service() const;
-  [[nodiscard]] std::string served_name() const { return "chat"; }
+  // What clients call it.
+  [[nodiscard]] std::string served_name() const { return name_space() + "/chat"; }
   void apply_object(const nlohmann::json& object);
   // A merge patch to the spec of "chat".
   void patch_spec(const nlohmann::json& spec);

@@ -120,7 +120,7 @@ TEST_F(LoopTest, ExampleServes) {
   call.method = "POST";
   call.url = gateway + "/v1/chat/completions";
   call.headers = {"Content-Type: application/json"};
-  call.body = json{{"model", "tiny"},
+  call.body = json{{"model", name_space() + "/tiny"},
                    {"stream", true},
                    {"max_tokens", 1900},
                    {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}}

@@ -256,6 +256,7 @@ Result<Program> KwokCluster::start_controller(const std::string& name, const std
                                    "--kubeconfig=" + plane_->write_kubeconfig(name, token),
                                    fmt::format("--namespace={}", kSystemNamespace),
                                    "--identity=" + name,
+                                   "--plain-names=*",
                                    "--worker-image=windlass-worker:simulated",
                                    "--fetch-image=fetch:simulated"};
   argv.insert(argv.end(), more.begin(), more.end());

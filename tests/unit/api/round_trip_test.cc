@@ -139,6 +139,7 @@ class Maker {
   ModelServiceStatus status() {
     ModelServiceStatus out;
     out.observed_generation = below(9);
+    out.served_name = "team-a/chat";
     out.selector = "windlass.dev/service=a";
     out.plan.strategy = Strategy::kReplicated;
     out.plan.pools = {{"main", PoolRole::kUnified, "h100", 2, below(9), ""}, {"p", PoolRole::kPrefill, "a100", 1, 1, "0-15"}};

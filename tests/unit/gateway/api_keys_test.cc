@@ -22,16 +22,19 @@ const std::string kKey = "wl-0123456789abcdef";
 // Given a file with a key by its digest and one in the open, with and without limits; both are found by digest.
 TEST(ApiKeys, File) {
   const std::string digest = security::sha256_hex("another key of team a");
-  const auto file = key_file_from_json(R"({"keys": [{"id": "team-a", "sha256": ")" + digest +
-                                       R"(", "models": ["tiny", "big"], "requestsPerMinute": 60, "concurrentRequests": 2,
+  const auto file =
+      key_file_from_json(R"({"keys": [{"id": "team-a", "sha256": ")" + digest +
+                         R"(", "models": ["tiny", "big", "team-a/*"], "requestsPerMinute": 60, "concurrentRequests": 2,
                                             "tokensPerMinute": 1000},
                                            {"id": "ops", "key": ")" +
-                                       kKey + R"(", "models": ["*"]}]})");
+                         kKey + R"(", "models": ["*"]}]})");
   ASSERT_TRUE(file.ok()) << file.error().message;
   const ApiKey& a = file->by_digest.at(digest);
-  EXPECT_EQ(a, (ApiKey{"team-a", false, {"tiny", "big"}, 60, 2, 1000}));
+  EXPECT_EQ(a, (ApiKey{"team-a", false, {"big", "tiny"}, 60, 2, 1000, {"team-a/"}}));
   EXPECT_TRUE(a.may_use("tiny"));
+  EXPECT_TRUE(a.may_use("team-a/huge"));
   EXPECT_FALSE(a.may_use("huge"));
+  EXPECT_FALSE(a.may_use("team-ab/huge"));
   const ApiKey& ops = file->by_digest.at(security::sha256_hex(kKey));
   EXPECT_TRUE(ops.may_use("huge"));
   EXPECT_FALSE(ops.requests_per_minute.has_value());

@@ -5,6 +5,7 @@
 
 #include "controller/kube/credentials.h"
 #include "controller/reconcile/observe.h"
+#include "controller/reconcile/routes.h"
 #include "controller/runtime/kubernetes_runtime.h"
 #include "controller/store/kubernetes_store.h"
 #include "metrics/bundles.h"
@@ -28,10 +29,11 @@ json service(const std::string& name_space, const std::string& name, const std::
 }
 
 struct Installation {
-  Installation(fakes::FakeApiServer& server, const std::string& instance, const std::set<std::string>& namespaces = {})
+  Installation(fakes::FakeApiServer& server, const std::string& instance, const std::set<std::string>& namespaces = {},
+               const std::set<std::string>& plain_names = {"*"})
       : api(server),
         wire(server.connect(instance)),
-        store(client, instance, 1, StoreScope{instance, namespaces}),
+        store(client, instance, 1, StoreScope{instance, namespaces, plain_names}),
         runtime(client, PodDefaults{"worker:1", "", instance}, 2, namespaces) {}
 
   Observation observe() {
@@ -46,6 +48,15 @@ struct Installation {
     const Observation observation = observe();
     for (const api::ModelService* one : observation.services) names.push_back(one->metadata.name);
     return names;
+  }
+
+  // "MODEL: NAMESPACE" of each model that clients can ask for.
+  std::vector<std::string> models() {
+    (void)observe();  // what has changed is asked for now and read at the next step
+    std::vector<std::string> all;
+    for (const dispatch::ModelRoute& one : routes(observe(), state, 100))
+      all.push_back(one.served_name + ": " + one.name_space);
+    return all;
   }
 
   fakes::FakeApiServer& api;
@@ -131,6 +142,37 @@ TEST(Instances, ServedNamesAreEachOnesOwn) {
   api.seed_object(other);
   EXPECT_THAT(Installation(api, "windlass").served(), ElementsAre("chat"));
   EXPECT_THAT(Installation(api, "blue").served(), ElementsAre("chat"));
+}
+
+// Given a tenant who asks for the name of another's model, also by spelling out its namespace, expects each to be called by its
+// own namespace, and nobody to have the owner's name while the owner is deleted and made anew.
+TEST(Instances, AServedNameBelongsToItsNamespace) {
+  fakes::FakeApiServer api;
+  api.seed_object(service("owner", "chat", ""));
+  api.seed_object(service("tenant", "chat", ""));
+  json spelled = service("tenant", "other", "");
+  spelled["spec"]["model"]["servedName"] = "owner/chat";
+  api.seed_object(spelled);
+  Installation installation(api, "windlass", {}, {"default"});
+  EXPECT_THAT(installation.models(), ElementsAre("owner/chat: owner", "tenant/chat: tenant", "tenant/owner/chat: tenant"));
+  ASSERT_TRUE(api.delete_object(kube::resources::kModelServices, "owner", "chat"));
+  EXPECT_THAT(installation.models(), ElementsAre("tenant/chat: tenant", "tenant/owner/chat: tenant"));
+  api.seed_object(service("owner", "chat", ""));
+  EXPECT_THAT(installation.models(), ElementsAre("owner/chat: owner", "tenant/chat: tenant", "tenant/owner/chat: tenant"));
+}
+
+// Given a namespace of plain names, where a name may hold a slash, and a namespace whose model makes the same text, expects the
+// plain one to have it, though it is younger.
+TEST(Instances, APlainNameWins) {
+  fakes::FakeApiServer api;
+  api.seed_object(service("meta-llama", "llama-3", ""));
+  Installation installation(api, "windlass", {}, {"default"});
+  EXPECT_THAT(installation.models(), ElementsAre("meta-llama/llama-3: meta-llama"));
+  api.set_now(api.now() + 60);
+  json plain = service("default", "llama", "");
+  plain["spec"]["model"]["servedName"] = "meta-llama/llama-3";
+  api.seed_object(plain);
+  EXPECT_THAT(installation.models(), ElementsAre("meta-llama/llama-3: default"));
 }
 
 // Given: a service with a worker, whose label then names another installation. Expected: the worker is an orphan of the first,
