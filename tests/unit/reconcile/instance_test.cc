@@ -52,7 +52,7 @@ struct Installation {
 
   // "MODEL: NAMESPACE" of each model that clients can ask for.
   std::vector<std::string> models() {
-    (void)observe();  // what has changed is asked for now and read at the next step
+    (void)observe();  // asks for what has changed, which the next step reads
     std::vector<std::string> all;
     for (const dispatch::ModelRoute& one : routes(observe(), state, 100))
       all.push_back(one.served_name + ": " + one.name_space);
