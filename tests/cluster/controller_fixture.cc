@@ -16,6 +16,7 @@ using nlohmann::json;
 using std::chrono::seconds;
 
 constexpr const char* kSystemNamespace = "windlass-system";
+constexpr const char* kToken = "token-of-this-installation";
 constexpr const char* kServicesPath = "/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices";
 
 // What the charts brought, once per program.
@@ -190,6 +191,8 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
                                    "--kubeconfig=" + plane().write_kubeconfig(name_space() + "-" + name, token),
                                    fmt::format("--namespace={}", kSystemNamespace),
                                    "--identity=" + name,
+                                   "--token-file=" + token_file(),
+                                   "--open-metrics",
                                    "--worker-image=" + worker_image};
   argv.insert(argv.end(), flags.begin(), flags.end());
   controller.process = start_program(name, std::move(argv));
@@ -198,11 +201,28 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
   return controller;
 }
 
+HttpAnswer ControllerTest::ask(const Controller& controller, const std::string& target) {
+  HttpCall call;
+  call.url = controller.url + target;
+  call.headers = {fmt::format("Authorization: Bearer {}", kToken)};
+  return http(call);
+}
+
+std::string ControllerTest::token_file() const {
+  const std::string path = plane().folder() + "/token";
+  write_text_file(path, kToken);
+  return path;
+}
+
 std::string ControllerTest::start_gateway(const std::vector<const Controller*>& controllers) {
   const int port = free_port();
   const int admin_port = free_port();
-  std::vector<std::string> argv = {build_path("/windlass-gateway"), fmt::format("--listen=127.0.0.1:{}", port),
-                                   fmt::format("--admin-listen=127.0.0.1:{}", admin_port), "--id=gateway-of-" + name_space()};
+  std::vector<std::string> argv = {build_path("/windlass-gateway"),
+                                   fmt::format("--listen=127.0.0.1:{}", port),
+                                   fmt::format("--admin-listen=127.0.0.1:{}", admin_port),
+                                   "--id=gateway-of-" + name_space(),
+                                   "--token-file=" + token_file(),
+                                   "--open-metrics"};
   for (const Controller* controller : controllers) argv.push_back("--controller=" + controller->url);
   gateway_ = start_program("gateway", argv);
   EXPECT_TRUE(eventually(kPatience, [&] {

@@ -39,6 +39,8 @@ class ControllerTest : public ClusterTest {
   // Starts a controller under the chart's ServiceAccount and waits until it answers /healthz.
   [[nodiscard]] Controller start_controller(const std::string& name, const std::string& worker_image = kWorkerImage,
                                             const std::vector<std::string>& flags = {});
+  // What a controller answers to whoever has the installation's token.
+  [[nodiscard]] static HttpAnswer ask(const Controller& controller, const std::string& target);
   // Starts a gateway that polls those controllers; returns its public address.
   [[nodiscard]] std::string start_gateway(const std::vector<const Controller*>& controllers);
 
@@ -66,6 +68,9 @@ class ControllerTest : public ClusterTest {
   [[nodiscard]] std::vector<AuditEvent> refusals() const;
 
  private:
+  // Writes the installation's token, with which controllers and gateways run, and says where.
+  [[nodiscard]] std::string token_file() const;
+
   std::string account_;     // that controllers run under
   std::string started_at_;  // RFC 3339; audit events before it belong to other tests
   std::unique_ptr<Process> gateway_;

@@ -42,7 +42,7 @@ TEST_F(LeadershipTest, StandbyTakesOver) {
   const std::map<std::string, std::string> before = worker_uids();
   auto [leader, standby] = leader_and_standby(a, b);
   EXPECT_FALSE(standby->leads());
-  EXPECT_EQ(http_get(standby->url + "/v1/routing-table?gateway=x&admin=127.0.0.1:1&wait=1s").status, 503);
+  EXPECT_EQ(ask(*standby, "/v1/routing-table?gateway=x&admin=127.0.0.1:1&wait=1s").status, 503);
 
   leader->process->signal(SIGKILL);
   patch_spec({{"scaling", {{"minWorkers", 3}}}});

@@ -31,9 +31,9 @@ class LoopTest : public ControllerTest {
 // A ctest of its own: it takes as long as the others together.
 class ScalingLoopTest : public LoopTest {};
 
-// Given a ModelService applied with kubectl under the chart's RBAC, a worker pod answers a chat request through the gateway; a
-// higher load brings more workers, a lower one fewer, no request is lost; after deletion Kubernetes' garbage collection leaves
-// nothing.
+// Given a ModelService applied with kubectl under the chart's RBAC, a worker pod answers a chat request through the gateway,
+// and nobody without a token; a higher load brings more workers, a lower one fewer, no request is lost; after deletion
+// Kubernetes' garbage collection leaves nothing.
 TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
@@ -45,6 +45,10 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
       {{"model", served_name()}, {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}, {"max_tokens", 8}});
   ASSERT_EQ(answer.status, 200) << answer.describe();
   EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 8) << answer.body;
+  // Who comes by the pod's address has no token, and gets no answer.
+  const std::string worker = fmt::format("http://{}:8000", workers().at(0)["status"].value("podIP", ""));
+  EXPECT_EQ(http_post_json(worker + "/v1/completions", {{"model", served_name()}, {"prompt", "hello"}}).status, 401);
+  EXPECT_EQ(http_get(worker + "/metrics").status, 200);
   EXPECT_EQ(answer.headers.at("x-windlass-worker"), gateway::worker_id(name_space() + "/" + worker_uids().begin()->first));
   ASSERT_TRUE(eventually(kPatience, [&] { return condition_of(service(), "Ready") == "True"; })) << describe_state();
 
@@ -56,7 +60,7 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   load.stream = true;
   Load high(load);
   ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() >= 3; }))
-      << describe_state() << high.report().describe() << http_get(controller.url + "/v1/plan").body;
+      << describe_state() << high.report().describe() << ask(controller, "/v1/plan").body;
   expect_no_duplicates();
   ASSERT_TRUE(eventually(kPatience, [&] { return service()["status"]["workers"].value("ready", 0) >= 3; })) << describe_state();
   const CommandResult shown = plane().kubectl({"get", "ms", "-n", name_space()});
