@@ -10,6 +10,9 @@
 namespace windlass::planner {
 namespace {
 
+// Growth of one claim is weighed at most so often: what wants more grows by several workers at a time.
+constexpr int kMostWeighed = 128;
+
 class Arbiter {
  public:
   Arbiter(const std::vector<Claim>& claims, std::map<std::string, int> free_gpus)
@@ -64,11 +67,14 @@ class Arbiter {
     }
   }
 
-  // What one more worker saves, per GPU.
-  [[nodiscard]] double gain(std::size_t i) const {
+  // Workers that claim `i` grows by at a time: one, unless it would take more than kMostWeighed times to reach what it wants.
+  [[nodiscard]] int stride(std::size_t i) const { return (claims_[i].wanted + kMostWeighed - 1) / kMostWeighed; }
+
+  // What so many more workers save, per GPU.
+  [[nodiscard]] double gain(std::size_t i, int more) const {
     const Claim& claim = claims_[i];
-    const double saved =
-        claim.loss ? claim.loss(granted_[i]) - claim.loss(granted_[i] + 1) : static_cast<double>(claim.wanted - granted_[i]);
+    const double saved = claim.loss ? (claim.loss(granted_[i]) - claim.loss(granted_[i] + more)) / more
+                                    : static_cast<double>(claim.wanted - granted_[i]);
     return saved / std::max(1, claim.gpus_per_worker);
   }
 
@@ -76,14 +82,15 @@ class Arbiter {
   void grow(Iterator begin, Iterator end, Most most) {
     // The largest gain first, then the claim listed first: hence the position's complement.
     std::priority_queue<std::tuple<double, std::size_t>> heap;
+    const auto more_of = [&](std::size_t i) { return std::min(stride(i), most(i) - granted_[i]); };
     const auto offer = [&](std::size_t i) {
-      if (granted_[i] < most(i)) heap.emplace(gain(i), claims_.size() - i);
+      if (const int more = more_of(i); more > 0) heap.emplace(gain(i, more), claims_.size() - i);
     };
     for (auto i = begin; i != end; ++i) offer(*i);
     while (!heap.empty()) {
       const std::size_t i = claims_.size() - std::get<1>(heap.top());
       heap.pop();
-      if (raise(i, granted_[i] + 1)) offer(i);
+      if (raise(i, granted_[i] + more_of(i))) offer(i);
     }
   }
 

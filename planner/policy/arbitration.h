@@ -34,7 +34,8 @@ struct Claim {
 };
 
 // Workers granted to each claim, in order; never above `wanted`, and per accelerator never above `gpus`. Ties go to the claim
-// listed first. O(claims log claims + granted log claims), and only claims on a class that is short are weighed.
+// listed first. However much a claim wants, it is weighed some 128 times at most, and only on a class that is short: beyond 128
+// workers it grows by several at a time. O(claims log claims).
 [[nodiscard]] std::vector<int> arbitrate(const std::vector<Claim>& claims, std::map<std::string, int> gpus);
 
 // Of what arbitrate() granted with the GPUs that are coming free among its own: what may be there today. What a claim has

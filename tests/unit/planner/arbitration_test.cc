@@ -39,6 +39,26 @@ TEST(Arbitration, FloorsOfEqualsKeepWhatRuns) {
   EXPECT_EQ(arbitrate({{1, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 4}}), (std::vector<int>{4, 0}));
 }
 
+// Given sixteen claims that together want sixteen times what there is, a hundred or a hundred thousand workers each, the class
+// full in the end and every share as its loss asks for to within a step; expect as much work either way.
+TEST(Arbitration, WorkDoesNotGrowWithWhatIsWanted) {
+  for (const int wanted : {100, 100'000}) {
+    int weighed = 0;
+    std::vector<Claim> claims;
+    for (int i = 0; i < 16; ++i) {
+      claims.push_back({0, "a", 1, 0, 0, wanted, false, [&weighed, wanted](int workers) {
+                          ++weighed;
+                          const double missing = 1 - static_cast<double>(workers) / wanted;
+                          return missing * missing;
+                        }});
+    }
+    const std::vector<int> granted = arbitrate(claims, {{"a", wanted}});
+    EXPECT_EQ(std::accumulate(granted.begin(), granted.end(), 0), wanted);
+    for (const int one : granted) EXPECT_NEAR(one, wanted / 16.0, wanted / 100.0);
+    EXPECT_LE(weighed, 400) << wanted;
+  }
+}
+
 // Given a wide worker that does not fit, expect the narrow one to get the rest; given an unknown class or less than nothing,
 // expect nothing.
 TEST(Arbitration, NoRoom) {
