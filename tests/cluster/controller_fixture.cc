@@ -16,7 +16,6 @@ using nlohmann::json;
 using std::chrono::seconds;
 
 constexpr const char* kSystemNamespace = "windlass-system";
-constexpr const char* kToken = "token-of-this-installation";
 constexpr const char* kServicesPath = "/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices";
 
 // What the charts brought, once per program.
@@ -118,6 +117,7 @@ void ControllerTest::SetUp() {
   }
   account_ = installed().account;
   started_at_ = now_rfc3339();
+  set_token("token-of-this-installation");
   apply(fmt::format(kAcceleratorClass, kGpuResource, kGpusOfNode));
   apply(fmt::format(R"yaml(
 apiVersion: v1
@@ -201,18 +201,16 @@ ControllerTest::Controller ControllerTest::start_controller(const std::string& n
   return controller;
 }
 
-HttpAnswer ControllerTest::ask(const Controller& controller, const std::string& target) {
+HttpAnswer ControllerTest::ask(const Controller& controller, const std::string& target) const {
   HttpCall call;
   call.url = controller.url + target;
-  call.headers = {fmt::format("Authorization: Bearer {}", kToken)};
+  call.headers = {"Authorization: Bearer " + read_text_file(token_file())};
   return http(call);
 }
 
-std::string ControllerTest::token_file() const {
-  const std::string path = plane().folder() + "/token";
-  write_text_file(path, kToken);
-  return path;
-}
+std::string ControllerTest::token_file() const { return plane().folder() + "/token-" + name_space(); }
+
+void ControllerTest::set_token(const std::string& token) const { write_text_file(token_file(), token); }
 
 std::string ControllerTest::start_gateway(const std::vector<const Controller*>& controllers) {
   const int port = free_port();

@@ -40,7 +40,9 @@ class ControllerTest : public ClusterTest {
   [[nodiscard]] Controller start_controller(const std::string& name, const std::string& worker_image = kWorkerImage,
                                             const std::vector<std::string>& flags = {});
   // What a controller answers to whoever has the installation's token.
-  [[nodiscard]] static HttpAnswer ask(const Controller& controller, const std::string& target);
+  [[nodiscard]] HttpAnswer ask(const Controller& controller, const std::string& target) const;
+  // Gives the installation another token; controllers and gateways read it again by themselves.
+  void set_token(const std::string& token) const;
   // Starts a gateway that polls those controllers; returns its public address.
   [[nodiscard]] std::string start_gateway(const std::vector<const Controller*>& controllers);
 
@@ -68,7 +70,7 @@ class ControllerTest : public ClusterTest {
   [[nodiscard]] std::vector<AuditEvent> refusals() const;
 
  private:
-  // Writes the installation's token, with which controllers and gateways run, and says where.
+  // With the installation's token, which controllers and gateways have.
   [[nodiscard]] std::string token_file() const;
 
   std::string account_;     // that controllers run under

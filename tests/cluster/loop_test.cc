@@ -2,6 +2,7 @@
 // and down, and leaves nothing behind; and the same while the API server is restarted.
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -25,6 +26,13 @@ class LoopTest : public ControllerTest {
       text += fmt::format("{} {}/{} {}/{}\n", event.verb, event.resource, event.subresource, event.name_space, event.name);
     }
     return text;
+  }
+
+  static std::string token_of_worker(const json& pod) {
+    for (const json& variable : pod["spec"]["containers"].at(0)["env"]) {
+      if (variable.value("name", "") == "WINDLASS_WORKER_TOKEN") return variable.value("value", "");
+    }
+    return "";
   }
 };
 
@@ -52,6 +60,11 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   EXPECT_EQ(answer.headers.at("x-windlass-worker"), gateway::worker_id(name_space() + "/" + worker_uids().begin()->first));
   ASSERT_TRUE(eventually(kPatience, [&] { return condition_of(service(), "Ready") == "True"; })) << describe_state();
 
+  const std::string first_token = token_of_worker(workers().at(0));
+  set_token("another-token-of-this-installation");
+  ASSERT_TRUE(eventually(kPatience, [&] { return ask(controller, "/v1/plan").status == 200; }))
+      << tail_of_file(log_of(controller.name), 20);
+
   LoadOptions load;
   load.url = gateway;
   load.model = served_name();
@@ -62,6 +75,10 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() >= 3; }))
       << describe_state() << high.report().describe() << ask(controller, "/v1/plan").body;
   expect_no_duplicates();
+  std::set<std::string> tokens;
+  for (const json& pod : workers()) tokens.insert(token_of_worker(pod));
+  EXPECT_EQ(tokens.size(), 2U) << "old workers keep theirs, new ones have one of the new token";
+  EXPECT_TRUE(tokens.contains(first_token));
   ASSERT_TRUE(eventually(kPatience, [&] { return service()["status"]["workers"].value("ready", 0) >= 3; })) << describe_state();
   const CommandResult shown = plane().kubectl({"get", "ms", "-n", name_space()});
   ASSERT_TRUE(shown.ok()) << shown.describe();
