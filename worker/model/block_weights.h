@@ -10,8 +10,8 @@
 
 #include "planner/base/result.h"
 #include "worker/model/config.h"
-#include "worker/model/safetensors.h"
 #include "worker/model/tensor_slice.h"
+#include "worker/model/tensor_store.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker {

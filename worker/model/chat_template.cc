@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/model/files.h"
+#include "worker/model/gguf_model.h"
+#include "worker/model/gguf_tokenizer.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
@@ -52,6 +54,23 @@ jinja::Variables special_tokens_of(const ordered_json& config) {
   return tokens;
 }
 
+// What tokenizer_config.json says; an empty object without one.
+Result<ordered_json> config_of_folder(const std::filesystem::path& path) {
+  const auto text = read_text_file(path);
+  if (!text.ok()) {
+    return text.error().code == ErrorCode::kNotFound ? Result<ordered_json>(ordered_json::object()) : text.error();
+  }
+  auto parsed = parse_json<ordered_json>(*text);
+  if (!parsed.ok()) return parsed.error().within(path.string());
+  if (!parsed->is_object()) return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no JSON object", path.string())};
+  return parsed;
+}
+
+Result<ordered_json> config_of_gguf(const std::filesystem::path& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::open({path}));
+  return tokenizer_config_of(model.gguf);
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, jinja::Template source, std::string name)
@@ -82,24 +101,19 @@ ChatTemplate ChatTemplate::of_tokens(const Tokenizer& tokenizer) {
   return chat;
 }
 
-Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::filesystem::path& folder,
+Result<ChatTemplate> ChatTemplate::load(const Tokenizer& tokenizer, const std::filesystem::path& model,
                                         const std::string& file) {
-  ordered_json config = ordered_json::object();
-  const auto config_path = folder / "tokenizer_config.json";
-  if (const auto text = read_text_file(config_path); text.ok()) {
-    auto parsed = parse_json<ordered_json>(*text);
-    if (!parsed.ok()) return parsed.error().within(config_path.string());
-    config = std::move(parsed).value();
-    if (!config.is_object())
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no JSON object", config_path.string())};
-  } else if (text.error().code != ErrorCode::kNotFound) {
-    return text.error();
+  WINDLASS_ASSIGN_OR_RETURN(const auto parts, gguf_files_of(model));
+  const std::filesystem::path config_path = parts.empty() ? model / "tokenizer_config.json" : parts.front();
+  WINDLASS_ASSIGN_OR_RETURN(const ordered_json config,
+                            parts.empty() ? config_of_folder(config_path) : config_of_gguf(config_path));
+  if (parts.empty() || !file.empty()) {
+    const std::filesystem::path own = file.empty() ? model / "chat_template.jinja" : std::filesystem::path(file);
+    const auto source = read_text_file(own);
+    if (source.ok()) return parse(tokenizer, *source, own.string(), special_tokens_of(config));
+    if (!file.empty()) return source.error().within("--chat-template");
+    if (source.error().code != ErrorCode::kNotFound) return source.error();
   }
-  const std::filesystem::path own = file.empty() ? folder / "chat_template.jinja" : std::filesystem::path(file);
-  const auto source = read_text_file(own);
-  if (source.ok()) return parse(tokenizer, *source, own.string(), special_tokens_of(config));
-  if (!file.empty()) return source.error().within("--chat-template");
-  if (source.error().code != ErrorCode::kNotFound) return source.error();
   WINDLASS_ASSIGN_OR_RETURN(const std::string in_config, template_of(config, config_path.string()));
   if (in_config.empty()) return of_tokens(tokenizer);
   return parse(tokenizer, in_config, config_path.string() + ": 'chat_template'", special_tokens_of(config));

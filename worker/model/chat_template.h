@@ -30,9 +30,9 @@ struct ChatMessage {
 
 class ChatTemplate {
  public:
-  // Of a model folder, or the template in `file` where it is not empty. Errors name the file, the line, found and allowed.
-  // REQUIRES, for this and all below: the tokenizer outlives the template.
-  [[nodiscard]] static Result<ChatTemplate> load(const Tokenizer& tokenizer, const std::filesystem::path& folder,
+  // Of a model folder or a GGUF file, or the template in `file` where it is not empty. Errors name the file, the line, found
+  // and allowed. REQUIRES, for this and all below: the tokenizer outlives the template.
+  [[nodiscard]] static Result<ChatTemplate> load(const Tokenizer& tokenizer, const std::filesystem::path& model,
                                                  const std::string& file);
   // `name`: of the file, for messages. `special_tokens`: bos_token and the like, as text.
   [[nodiscard]] static Result<ChatTemplate> parse(const Tokenizer& tokenizer, std::string_view source, const std::string& name,

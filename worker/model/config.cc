@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/model/files.h"
+#include "worker/model/gguf_model.h"
 #include "worker/model/json_input.h"
 #include "worker/model/shown.h"
 
@@ -381,10 +382,15 @@ Result<GenerationConfig> parse_generation_config(std::string_view text, const st
 }
 
 Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto parts, gguf_files_of(folder));
+  if (!parts.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::open(parts));
+    return model_config_of(model.gguf);
+  }
   std::error_code failure;
   if (!std::filesystem::is_directory(folder, failure)) {
-    return Error{ErrorCode::kNotFound, fmt::format("{}: no such model folder; it must hold config.json, model.safetensors and "
-                                                   "tokenizer.json",
+    return Error{ErrorCode::kNotFound, fmt::format("{}: no such model; it must be a GGUF file, or a folder with config.json, "
+                                                   "model.safetensors and tokenizer.json",
                                                    folder.string())};
   }
   const auto config_path = folder / "config.json";

@@ -22,12 +22,13 @@ namespace windlass::worker {
 
 // How rotary frequencies are stretched beyond the trained context.
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3 };
+  enum class Kind { kNone, kLinear, kLlama3, kFactors };
   Kind kind = Kind::kNone;
   double factor = 1;
   double low_freq_factor = 1;         // kLlama3 alone
   double high_freq_factor = 4;        // kLlama3 alone
   double original_max_tokens = 8192;  // kLlama3 alone
+  std::vector<float> factors;         // kFactors alone, GGUF's: (head_dim / 2), each frequency is divided by its own
 };
 
 // Consecutive transformer blocks: first, first + 1, ... end - 1, counted from 0.
@@ -140,7 +141,7 @@ struct GenerationConfig {
 };
 [[nodiscard]] Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file);
 
-// Reads folder/config.json and, where it exists, folder/generation_config.json.
-[[nodiscard]] Result<ModelConfig> load_model_config(const std::filesystem::path& folder);
+// Reads a GGUF file; or folder/config.json and, where it exists, folder/generation_config.json.
+[[nodiscard]] Result<ModelConfig> load_model_config(const std::filesystem::path& model);
 
 }  // namespace windlass::worker

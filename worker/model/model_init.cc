@@ -12,8 +12,8 @@
 
 #include "planner/base/rng.h"
 #include "worker/model/files.h"
+#include "worker/model/ggml_blocks.h"
 #include "worker/model/pretokenizer.h"
-#include "worker/model/safetensors.h"
 #include "worker/model/tokenizer.h"
 #include "worker/model/vocabulary_init.h"
 

@@ -15,6 +15,8 @@
 #include <unicode/utf8.h>
 
 #include "worker/model/files.h"
+#include "worker/model/gguf_model.h"
+#include "worker/model/gguf_tokenizer.h"
 #include "worker/model/pretokenizer.h"
 #include "worker/model/tokenizer_json.h"
 
@@ -297,8 +299,14 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
   return Tokenizer(std::move(impl));
 }
 
-Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  const auto path = folder / "tokenizer.json";
+Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto parts, gguf_files_of(model));
+  if (!parts.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(const GgufModel gguf, GgufModel::open({parts.front()}));
+    WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json json, tokenizer_json_of(gguf.gguf));
+    return parse(json.dump(), parts.front().string() + ": as tokenizer.json");
+  }
+  const auto path = model / "tokenizer.json";
   WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
   return parse(text, path.string());
 }

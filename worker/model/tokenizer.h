@@ -29,7 +29,8 @@ class Tokenizer {
  public:
   // `file` is only named in messages.
   [[nodiscard]] static Result<Tokenizer> parse(std::string_view json, const std::string& file);
-  [[nodiscard]] static Result<Tokenizer> load(const std::filesystem::path& folder);
+  // Of a model folder or a GGUF file.
+  [[nodiscard]] static Result<Tokenizer> load(const std::filesystem::path& model);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

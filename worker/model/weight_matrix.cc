@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 
 namespace windlass::worker {
 namespace {

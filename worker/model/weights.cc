@@ -19,7 +19,10 @@ enum class Reading { kNumbers, kShapesAlone };
 
 constexpr std::int64_t kCopiedAtOnce = 16LL << 20U;  // numbers: so often somebody is told how far it is
 
-std::int64_t bytes_per_number(const TensorView& tensor) { return tensor.dtype == Dtype::kF32 ? 4 : 2; }
+// Of so many numbers in the file.
+std::int64_t file_bytes_of(const TensorView& tensor, std::int64_t count) {
+  return count * tensor.numbers->block_bytes / tensor.numbers->block_numbers;
+}
 
 // Copies tensors that are as they should be, or counts what that would be, and remembers those that are not.
 class TensorCopier {
@@ -68,9 +71,9 @@ class TensorCopier {
     } else if (tensor->shape != expected) {
       complain(fmt::format("{}: tensor '{}': found shape {}, expected {}", tensor->file, name, shape_text(tensor->shape),
                            shape_text(expected)));
-    } else if (tensor->dtype == Dtype::kOther) {
-      complain(fmt::format("{}: tensor '{}': found dtype {}, allowed are F32, F16 and BF16", tensor->file, name,
-                           tensor->dtype_name));
+    } else if (tensor->numbers == nullptr) {
+      complain(fmt::format("{}: tensor '{}': found type {}, allowed are {}", tensor->file, name, tensor->dtype_name,
+                           tensor->file.ends_with(".gguf") ? known_ggml_types() : "F32, F16 and BF16"));
     } else {
       return tensor;
     }
@@ -80,7 +83,7 @@ class TensorCopier {
   void append_floats(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
     if (reading_ == Reading::kNumbers) return copy(tensor, first, count, to);
     sizes_.other_numbers += count;
-    sizes_.file_bytes += count * bytes_per_number(tensor);
+    sizes_.file_bytes += file_bytes_of(tensor, count);
   }
 
   void append_part(WeightMatrix& to, const std::string& name, const std::vector<std::int64_t>& expected, std::int64_t first_row,
@@ -89,7 +92,7 @@ class TensorCopier {
     if (tensor == nullptr) return;
     if (reading_ == Reading::kShapesAlone) {
       const std::int64_t rows = end_row - first_row, numbers = rows * (end_column - first_column);
-      sizes_ += {numbers, rows, 0, numbers * bytes_per_number(*tensor)};
+      sizes_ += {numbers, rows, 0, file_bytes_of(*tensor, numbers)};
       return;
     }
     if (to.format == WeightFormat::kFp32) {  // straight to its place, and at once where rows are whole
@@ -100,7 +103,7 @@ class TensorCopier {
       }
       return;
     }
-    const bool as_it_is = to.format == WeightFormat::kBf16 && tensor->dtype == Dtype::kBf16;
+    const bool as_it_is = to.format == WeightFormat::kBf16 && tensor->is(GgmlType::kBf16) && tensor->rotary_pairs == 0;
     const auto append = [&](auto& row, const auto& copy_row, std::int64_t index) {
       row.resize(static_cast<std::size_t>(expected[1]));
       copy_row(*tensor, row, index * expected[1]);
@@ -108,7 +111,7 @@ class TensorCopier {
     };
     for (std::int64_t row = first_row; row < end_row; ++row) {
       if (as_it_is ? append(halves_, copy_bf16, row) : append(floats_, copy_as_float, row)) {
-        tell((end_column - first_column) * bytes_per_number(*tensor));
+        tell(file_bytes_of(*tensor, end_column - first_column));
         continue;
       }
       return complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
@@ -123,7 +126,7 @@ class TensorCopier {
       const std::size_t before = to.size();
       to.resize(before + static_cast<std::size_t>(piece));
       copy_as_float(tensor, std::span<float>(to).subspan(before), first + copied);
-      tell(piece * bytes_per_number(tensor));
+      tell(file_bytes_of(tensor, piece));
     }
   }
 

@@ -11,8 +11,8 @@
 #include "planner/base/result.h"
 #include "worker/model/config.h"
 #include "worker/model/load_progress.h"
-#include "worker/model/safetensors.h"
 #include "worker/model/tensor_slice.h"
+#include "worker/model/tensor_store.h"
 #include "worker/model/weight_matrix.h"
 
 namespace windlass::worker {

@@ -148,6 +148,7 @@ ChainModel chain_model(const ModelConfig& config, std::uint64_t weights) {
       config.rope_theta, config.rope_scaling.kind, config.rope_scaling.factor, config.rope_scaling.low_freq_factor,
       config.rope_scaling.high_freq_factor, config.rope_scaling.original_max_tokens, config.qkv_bias, config.attention_out_bias,
       config.qk_norm, config.tie_word_embeddings);
+  for (const float factor : config.rope_scaling.factors) mix(factor);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::int64_t window = config.window_of(layer);
     const bool has_experts = config.has_experts(layer);

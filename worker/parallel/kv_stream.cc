@@ -16,7 +16,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 #include "worker/model/shown.h"
 #include "worker/parallel/kv_wire.h"
 

@@ -92,7 +92,7 @@ Result<void> read_activations(ServeFlags& flags, const RawServe& raw) {
 }
 
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
-  if (flags.model_folder.empty()) return bad("--model: found nothing, allowed is a model folder (see --help)");
+  if (flags.model_folder.empty()) return bad("--model: found nothing, allowed is a model folder or a GGUF file (see --help)");
   if (raw.listen.empty() && raw.port < 0) return bad("--port: found nothing, allowed is --port N or --listen HOST:PORT");
   if (raw.port >= 0 || raw.listen.empty()) {
     WINDLASS_RETURN_IF_ERROR(in_range("--port", raw.port, 1, 65535));
@@ -202,7 +202,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.require_subcommand(0, 1);
   ServeFlags serve;
   RawServe raw;
-  app.add_option("--model", serve.model_folder, "model folder: config.json, model.safetensors, tokenizer.json");
+  app.add_option("--model", serve.model_folder, "GGUF file, or a model folder: config.json, model.safetensors, tokenizer.json");
   app.add_option("--port", raw.port, "listen on 127.0.0.1:PORT");
   app.add_option("--listen", raw.listen, "listen on HOST:PORT");
   app.add_option("--name", serve.served_name, "the model's name in the API (default: the folder's last component)");

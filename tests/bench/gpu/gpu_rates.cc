@@ -10,7 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "worker/backend/cuda/cuda_device.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 
 namespace windlass::bench {
 namespace {

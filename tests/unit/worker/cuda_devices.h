@@ -14,7 +14,7 @@
 #include "worker/backend/cuda/cuda_device.h"
 #include "worker/backend/cuda/device.h"
 #include "worker/backend/cuda/emulation/emulated_device.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 
 namespace windlass::worker::testing {
 

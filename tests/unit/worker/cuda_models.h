@@ -7,7 +7,7 @@
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cuda/cuda_backend.h"
 #include "worker/model/config.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker::testing {

@@ -10,7 +10,7 @@
 #include "worker/backend/cuda/device_weights.h"
 #include "worker/backend/cuda/emulation/emulated_device.h"
 #include "worker/model/model_init.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor_store.h"
 
 namespace windlass::worker {
 namespace {

@@ -20,7 +20,7 @@
 #include "tests/unit/worker/model_files.h"
 #include "worker/backend/backend.h"
 #include "worker/model/config.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/tensor_store.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker::testing {

@@ -22,7 +22,7 @@
 
 #include "metrics/bundles.h"
 #include "planner/base/rng.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 
 namespace windlass::worker {
 namespace {

@@ -1,5 +1,6 @@
 // Safetensors and weight loading: number formats, shards, and every way in which a file can be broken.
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
+#include "worker/model/tensor_store.h"
 
 #include <bit>
 #include <cmath>
@@ -271,7 +272,7 @@ TEST_F(Weights, NamesMissingAndMisshapenTensors) {
 // Given a tensor in a number format that is not supported, the error names the format and the allowed ones.
 TEST_F(Weights, NamesUnsupportedDtype) {
   edit_header([](json& header) { header["model.norm.weight"]["dtype"] = "F8_E4M3"; });
-  EXPECT_THAT(load_error(), HasSubstr("tensor 'model.norm.weight': found dtype F8_E4M3, allowed are F32, F16 and BF16"));
+  EXPECT_THAT(load_error(), HasSubstr("tensor 'model.norm.weight': found type F8_E4M3, allowed are F32, F16 and BF16"));
 }
 
 // Given a model whose lm_head is tied, no lm_head is needed and the embedding serves for both.

@@ -10,7 +10,7 @@
 #include "planner/base/rng.h"
 #include "tests/unit/worker/random_model.h"
 #include "tests/unit/worker/reference_model.h"
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 
 namespace windlass::worker {
 namespace {

@@ -115,6 +115,9 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
         std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
   }
   const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.kind == RopeScaling::Kind::kFactors) {
+    for (std::size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= static_cast<double>(scaling.factors[i]);
+  }
   for (double& frequency : frequencies) {
     if (scaling.kind == RopeScaling::Kind::kLinear) {
       frequency /= scaling.factor;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "worker/model/safetensors.h"
+#include "worker/model/ggml_blocks.h"
 
 namespace windlass::worker::cuda {
 namespace {
