@@ -5,6 +5,7 @@
 
 #include "gateway/http_text.h"
 #include "metrics/security/secrets.h"
+#include "planner/base/foreign_text.h"
 
 namespace windlass::gateway {
 namespace {
@@ -24,7 +25,8 @@ Answer error_answer(int status, const std::string& message, std::string_view cod
 
 Answer wrong_method(std::string_view method, std::string_view path, std::string_view allowed) {
   Answer answer =
-      error_answer(405, fmt::format("{}: found method {}, allowed is {}.", path, method, allowed), "method_not_allowed");
+      error_answer(405, fmt::format("{}: found method {}, allowed is {}.", shown_text(path), shown_text(method), allowed),
+                   "method_not_allowed");
   answer.extra = fmt::format("Allow: {}\r\n", allowed);
   return answer;
 }
@@ -48,14 +50,14 @@ Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::strin
     const std::string name(path.substr(kModels.size() + 1));
     std::string body = may_use(name) ? model_object(proxy.dispatcher.router().table(), name) : std::string();
     if (!body.empty()) return Answer{200, std::move(body), {}, false};
-    return error_answer(404, fmt::format("The model '{}' does not exist.", name), "model_not_found", "model");
+    return error_answer(404, fmt::format("The model '{}' does not exist.", shown_text(name)), "model_not_found", "model");
   }
   if (is_completion(path)) return wrong_method(method, path, "POST");
   return error_answer(
       404,
       fmt::format("Found path {}, allowed are POST /v1/chat/completions, POST /v1/completions, GET /v1/models and "
                   "GET /v1/models/{{model}}.",
-                  path.substr(0, 200)),
+                  shown_text(path)),
       "unknown_path");
 }
 

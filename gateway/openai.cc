@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/foreign_text.h"
+
 namespace windlass::gateway {
 namespace {
 
@@ -18,15 +20,14 @@ using Json = nlohmann::json;
 constexpr int kMaxDepth = 256;
 constexpr std::size_t kMaxOptionsBytes = 4096;
 
-std::string clipped(std::string_view text) { return std::string(text.substr(0, 64)) + (text.size() > 64 ? "..." : ""); }
-
 // What stands at the few members that matter: a description for errors, and the value where it is of use. Of a member that
 // stands twice the last one counts.
 struct Member {
-  std::string found;  // "a number", "null", "'text'"; empty: not there
-  std::optional<std::string> text;
+  std::string found;                // "a number", "null", "'text'"; empty: not there
+  std::optional<std::string> text;  // empty where it is longer than a model's name may be
   std::optional<bool> flag;
   bool object = false;
+  std::size_t text_bytes = 0;
 };
 
 class HeadReader final : public Json::json_sax_t {
@@ -49,7 +50,10 @@ class HeadReader final : public Json::json_sax_t {
   bool number_float(double, const std::string&) override { return value("a number"); }
   bool string(std::string& text) override {
     value("a string");
-    if (Member* member = target()) member->text = text;
+    if (Member* member = target()) {
+      member->text = text.size() > kMaxModelBytes ? std::string() : text;
+      member->text_bytes = text.size();
+    }
     return true;
   }
   bool binary(Json::binary_t&) override { return value("bytes"); }
@@ -81,7 +85,7 @@ class HeadReader final : public Json::json_sax_t {
   }
   bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception& error) override {
     parse_byte = byte;
-    parse_message = error.what();
+    parse_message = shown_text(error.what());
     return false;
   }
 
@@ -100,7 +104,8 @@ class HeadReader final : public Json::json_sax_t {
     if (depth_ == 0) top_found = found;
     Member* const member = target();
     if (member == nullptr) return true;
-    *member = Member{found, std::nullopt, std::nullopt, false};
+    *member = {};
+    member->found = found;
     if (member == &stream_options) include_usage = {};
     return true;
   }
@@ -218,11 +223,15 @@ Inspected inspect_request(std::string body) {
                      "");
     }
     if (body.empty()) return problem("The request's body: found nothing, allowed is a JSON object.", "");
-    return problem(
-        fmt::format("The request's body is not JSON at byte {}: {}", reader.parse_byte, clipped(reader.parse_message)), "");
+    return problem(fmt::format("The request's body is not JSON at byte {}: {}", reader.parse_byte, reader.parse_message), "");
   }
   if (!reader.is_object)
     return problem(fmt::format("The request's body: found {}, allowed is a JSON object.", reader.top_found), "");
+  if (reader.model.text_bytes > kMaxModelBytes) {
+    return problem(
+        fmt::format("'model': found a name of {} bytes, allowed are at most {}.", reader.model.text_bytes, kMaxModelBytes),
+        "model");
+  }
   if (!reader.model.text.has_value() || reader.model.text->empty()) {
     const std::string found = reader.model.found.empty()      ? "nothing"
                               : reader.model.text.has_value() ? "an empty string"

@@ -2,6 +2,7 @@
 // models. Pure. Everything else in a request is the worker's to judge.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,10 @@
 #include "planner/dispatch/routing_table.h"
 
 namespace windlass::gateway {
+
+// The longest that a ModelService may have are 192: names stand in error messages and in the router, whose memory nothing
+// counts.
+inline constexpr std::size_t kMaxModelBytes = 256;
 
 struct RequestHead {
   std::string model;

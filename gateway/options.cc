@@ -21,6 +21,13 @@ struct Unit {
   std::string_view name;
   double seconds;
 };
+// As the controller takes it.
+bool is_id(std::string_view text) {
+  return text.size() <= 253 && std::all_of(text.begin(), text.end(), [](char c) {
+           return c > ' ' && c <= '~' && std::string_view("&?#%/").find(c) == std::string_view::npos;
+         });
+}
+
 constexpr Unit kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
 
 }  // namespace
@@ -165,8 +172,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     problem = fmt::format("--max-body-memory: found {} bytes, allowed are {} (one body) or more", options.max_body_bytes,
                           kMaxBodyBytes);
   }
-  if (problem.empty() && options.id.find_first_of(" \t\r\n&?#%/") != std::string::npos) {
-    problem = fmt::format("--id: found '{}', allowed is a name without spaces and the characters &?#%/", options.id);
+  if (problem.empty() && !is_id(options.id)) {
+    problem = fmt::format("--id: found '{}', allowed are at most 253 visible ASCII characters without &?#%/", options.id);
   }
   const auto together = [&problem](const char* one, const std::string& first, const char* other, const std::string& second) {
     if (!problem.empty() || first.empty() == second.empty()) return;

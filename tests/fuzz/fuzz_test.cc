@@ -40,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Each, Corpus,
                          ::testing::Values(Named{"http_head", http_head}, Named{"completion_request", completion_request},
                                            Named{"event_stream", event_stream}, Named{"chat_request", chat_request},
                                            Named{"chain_frames", chain_frames}, Named{"kv_frames", kv_frames},
-                                           Named{"metrics_page", metrics_page}, Named{"routing_table", routing_table}),
+                                           Named{"gguf_file", gguf_file}, Named{"metrics_page", metrics_page},
+                                           Named{"routing_table", routing_table}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

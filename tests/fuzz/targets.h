@@ -14,6 +14,7 @@ void event_stream(std::string_view bytes);        // a worker's answer through t
 void chat_request(std::string_view bytes);        // as the worker reads it
 void chain_frames(std::string_view bytes);        // what workers of a chain say to each other
 void kv_frames(std::string_view bytes);           // what prefill and decode workers say to each other
+void gguf_file(std::string_view bytes);           // a model file's fields, tokenizer and tensors
 void metrics_page(std::string_view bytes);
 void routing_table(std::string_view bytes);
 

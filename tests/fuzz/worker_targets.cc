@@ -1,11 +1,16 @@
 // What a worker reads.
+#include <algorithm>
+#include <span>
 #include <vector>
 
+#include "planner/base/gguf_config.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/unit/worker/model_files.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/model/gguf_model.h"
+#include "worker/model/gguf_tokenizer.h"
 #include "worker/parallel/chain_wire.h"
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/openai_api.h"
@@ -50,6 +55,29 @@ void chat_request(std::string_view bytes) {
       static_cast<void>(error_body(*error));
     }
   }
+}
+
+void gguf_file(std::string_view bytes) {
+  const std::span<const std::byte> file(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+  const auto gguf = Gguf::parse(file, "m.gguf");
+  if (!gguf.ok()) {
+    require(gguf.error().message.starts_with("m.gguf: "));
+    return;
+  }
+  static_cast<void>(bits_of(*gguf));
+  static_cast<void>(model_config_of(*gguf));
+  if (const auto tensors = tensors_of(*gguf); tensors.ok()) {
+    for (const TensorView& tensor : *tensors) {
+      if (tensor.numbers == nullptr || tensor.bytes.empty()) continue;
+      std::vector<float> first(static_cast<std::size_t>(std::min<std::int64_t>(tensor.elements(), 300)));
+      copy_as_float(tensor, first);
+      copy_as_float(tensor, first, tensor.elements() - std::ssize(first));
+    }
+  }
+  if (const auto tokenizer = tokenizer_json_of(*gguf); tokenizer.ok()) {
+    static_cast<void>(Tokenizer::parse(tokenizer->dump(), "m.gguf"));
+  }
+  static_cast<void>(tokenizer_config_of(*gguf));
 }
 
 void chain_frames(std::string_view bytes) {

@@ -28,7 +28,7 @@ struct RopeScaling {
   double low_freq_factor = 1;         // kLlama3 alone
   double high_freq_factor = 4;        // kLlama3 alone
   double original_max_tokens = 8192;  // kLlama3 alone
-  std::vector<float> factors;         // kFactors alone, GGUF's: (head_dim / 2), each frequency is divided by its own
+  std::vector<float> factors = {};    // kFactors alone, GGUF's: (head_dim / 2), each frequency is divided by its own
 };
 
 // Consecutive transformer blocks: first, first + 1, ... end - 1, counted from 0.

@@ -1,6 +1,7 @@
 // What the gateway reads of a request, and the bodies that it writes itself.
 #include "gateway/openai.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -68,6 +69,33 @@ TEST(InspectRequest, BadOnes) {
     const auto inspected = inspect_request(body);
     EXPECT_THAT(inspected.problem.message, HasSubstr(message)) << body;
     EXPECT_EQ(inspected.problem.param, param) << body;
+  }
+}
+
+// Given names of models up to the longest that is read, and one of 16 MB; the latter is refused by its length, and neither the
+// head nor the message holds anything of it.
+TEST(InspectRequest, LongNames) {
+  const auto named = [](std::size_t bytes) {
+    return inspect_request(R"({"model":")" + std::string(bytes, 'm') + R"(","messages":[]})");
+  };
+  EXPECT_EQ(named(kMaxModelBytes).head.model, std::string(kMaxModelBytes, 'm'));
+  for (const std::size_t bytes : {kMaxModelBytes + 1, std::size_t{16} << 20U}) {
+    const auto refused = named(bytes);
+    EXPECT_EQ(refused.problem.message, fmt::format("'model': found a name of {} bytes, allowed are at most 256.", bytes));
+    EXPECT_EQ(refused.problem.param, "model");
+    EXPECT_EQ(refused.head.model, "");
+    EXPECT_EQ(refused.head.upstream_body, "");
+  }
+  EXPECT_EQ(inspect_request(R"({"model":")" + std::string(300, 'm') + R"(","model":"a"})").head.model, "a");
+}
+
+// Given numbers of a million digits and keys of a million bytes where no JSON is; the message shows the beginning alone.
+TEST(InspectRequest, MessagesAreShort) {
+  for (const std::string& body : {R"({"model":"a","seed":)" + std::string(1000000, '9') + "e999999}",
+                                  R"({"model":"a",")" + std::string(1000000, 'k') + "\x01\":1}"}) {
+    const auto refused = inspect_request(body);
+    EXPECT_THAT(refused.problem.message, HasSubstr("The request's body is not JSON at byte 10000"));
+    EXPECT_LT(refused.problem.message.size(), 200U);
   }
 }
 

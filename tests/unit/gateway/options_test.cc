@@ -75,6 +75,7 @@ TEST(CommandLine, AllFlags) {
 
 // Given bad flags; one line names the flag, what was found and what is allowed, and the exit code is 2.
 TEST(CommandLine, BadFlags) {
+  const std::string too_long(254, 'a');
   const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
       {{}, "--controller"},
       {{"--controller", "a:1"}, "--controller: found 'a:1', allowed is http://HOST:PORT or https://HOST:PORT"},
@@ -98,6 +99,8 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--max-body-memory", "lots"}, "--max-body-memory"},
       {{"--controller", "http://a", "--max-body-memory", "-32MiB"}, "--max-body-memory"},
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
+      {{"--controller", "http://a", "--id", "a\x01"}, "--id"},
+      {{"--controller", "http://a", "--id", too_long.c_str()}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
        "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin, "
