@@ -444,7 +444,7 @@ TEST_F(Worker, UnusableArguments) {
   const std::string port = std::to_string(testing::free_port());
   Process absent({kProgram, "--model", "/nowhere", "--port", port}, folder_ / "absent.log");
   EXPECT_EQ(absent.wait(), 1);
-  EXPECT_THAT(absent.log(), HasSubstr("/nowhere: no such model folder"));
+  EXPECT_THAT(absent.log(), HasSubstr("/nowhere: no such model; it must be"));
   Process flag({kProgram, "--model", "/nowhere", "--port", "x"}, folder_ / "flag.log");
   EXPECT_EQ(flag.wait(), 2);
   Process token({kProgram, "--model", "/nowhere", "--port", port, "--token-file", "/no/token"}, folder_ / "token.log");

@@ -345,7 +345,7 @@ TEST(Config, RefusesWhatIsNoConfig) {
   const auto absent = load_model_config("/nowhere/at/all");
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(absent.error().message, HasSubstr("/nowhere/at/all: no such model folder"));
+  EXPECT_THAT(absent.error().message, HasSubstr("/nowhere/at/all: no such model; it must be a GGUF file, or a folder"));
 }
 
 // Given a generation_config.json beside it, its end-of-sequence ids win and its sampling holds; what is out of bounds is named.
