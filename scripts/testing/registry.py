@@ -19,7 +19,7 @@ class Test:
     name: str  # as ctest has it: program.Suite.Case
     preset: str
     label: str  # unit, long, simulation, process or cluster
-    program: str  # path of the executable
+    program: str  # path of the executable; empty for what is no program of its own, as the check of the format
     arguments: tuple
     filter: str  # the GoogleTest filter of a single case; empty where the entry is a suite or no GoogleTest program
     timeout: float  # seconds without an end until it counts as hung

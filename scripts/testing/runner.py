@@ -240,10 +240,10 @@ class Runner:
         return outcomes
 
     def again(self, outcomes):
-        """Runs each failed test once more, by itself. What passes then is flaky: it counts as passed, and is named."""
+        """Runs each failed program once more, by itself. What passes then is flaky: it counts as passed, and is named."""
         result = []
         for outcome in outcomes:
-            if outcome.status == "failed":
+            if outcome.status == "failed" and outcome.test.program:
                 second = self.run([outcome.test], jobs=1, progress=False)
                 if all(one.status != "failed" for one in second):
                     result += [replace(one, first_failure=outcome.log) for one in second]

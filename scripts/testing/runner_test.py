@@ -84,6 +84,10 @@ class RunnerTest(unittest.TestCase):
         self.assertIn("once", got["Flakes"].first_failure)
         self.assertEqual(got["Passes"].first_failure, "")
 
+    def test_what_is_no_program_stays_failed(self):
+        test = registry.Test("clang-format", "tree", "style", "", (), "", 0)
+        self.assertEqual([o.status for o in self.runner.again([runner.Outcome(test, "failed", 1, "ill formed")])], ["failed"])
+
     def test_an_entry_of_several_cases_counts_them(self):
         test = registry.Test("a_test", "release", "process", self.program, ("--gtest_filter=S.Passes1:S.Passes2:S.Skips",), "", 3)
         got = sorted((o.status, o.test.name, o.cases, o.reason) for o in self.runner.run([test], progress=False))

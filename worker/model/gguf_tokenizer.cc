@@ -32,8 +32,8 @@ constexpr const char* kLlama3Pattern =
 constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kTekkenPattern = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-                                R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-                                R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+                                       R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                       R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 struct PreTokenizer {
   const char* name;
@@ -41,12 +41,13 @@ struct PreTokenizer {
   const char* second;  // null: there is one alone
   bool ignore_merges = false;
 };
-constexpr PreTokenizer kPreTokenizers[] = {{"gpt-2", kGpt2Pattern, nullptr},          {"smollm", R"(\p{N})", kGpt2Pattern},
-                                           {"starcoder", R"(\p{N})", kGpt2Pattern},   {"refact", R"(\p{N})", kGpt2Pattern},
-                                           {"command-r", R"(\p{N})", kGpt2Pattern},   {"llama-bpe", kLlama3Pattern, nullptr, true},
-                                           {"llama3", kLlama3Pattern, nullptr, true}, {"llama-v3", kLlama3Pattern, nullptr, true},
-                                           {"qwen2", kQwen2Pattern, nullptr},         {"deepseek-r1-qwen", kQwen2Pattern, nullptr},
-                                           {"tekken", kTekkenPattern, nullptr, true}};
+constexpr PreTokenizer kPreTokenizers[] = {
+    {"gpt-2", kGpt2Pattern, nullptr},          {"smollm", R"(\p{N})", kGpt2Pattern},
+    {"starcoder", R"(\p{N})", kGpt2Pattern},   {"refact", R"(\p{N})", kGpt2Pattern},
+    {"command-r", R"(\p{N})", kGpt2Pattern},   {"llama-bpe", kLlama3Pattern, nullptr, true},
+    {"llama3", kLlama3Pattern, nullptr, true}, {"llama-v3", kLlama3Pattern, nullptr, true},
+    {"qwen2", kQwen2Pattern, nullptr},         {"deepseek-r1-qwen", kQwen2Pattern, nullptr},
+    {"tekken", kTekkenPattern, nullptr, true}};
 
 bool is_utf8(std::string_view text) {
   const auto length = static_cast<std::int32_t>(text.size());

@@ -1,7 +1,4 @@
 // Safetensors and weight loading: number formats, shards, and every way in which a file can be broken.
-#include "worker/model/ggml_blocks.h"
-#include "worker/model/tensor_store.h"
-
 #include <bit>
 #include <cmath>
 
@@ -14,7 +11,9 @@
 #include "tests/unit/worker/model_files.h"
 #include "tests/unit/worker/reference_model.h"
 #include "worker/model/block_weights.h"
+#include "worker/model/ggml_blocks.h"
 #include "worker/model/load_progress.h"
+#include "worker/model/tensor_store.h"
 #include "worker/model/weights.h"
 
 namespace windlass::worker {
