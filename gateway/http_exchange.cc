@@ -15,7 +15,6 @@
 namespace windlass::gateway {
 namespace {
 
-constexpr std::size_t kMaxWholeAnswerBytes = 64U << 20U;
 constexpr std::uint32_t kMaxResponseHeadBytes = 64U << 10U;
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 constexpr auto kFinalWriteTimeout = std::chrono::seconds(60);
@@ -256,9 +255,9 @@ asio::awaitable<bool> Exchange::pass_whole(AnswerParser& parser) {
       failed("no_memory", "The gateway has no memory left for the answer (--max-body-memory).", false);
       co_return false;
     }
-    if (answer.size() > kMaxWholeAnswerBytes) {
+    if (answer.size() > net::kMaxAnswerBytes) {
       failed("too_large",
-             fmt::format("The answer of the worker {} is larger than {} bytes.", worker_id(chain_), kMaxWholeAnswerBytes),
+             fmt::format("The answer of the worker {} is larger than {} bytes.", worker_id(chain_), net::kMaxAnswerBytes),
              false);
       co_return false;
     }

@@ -1,7 +1,9 @@
 // Text to objects. Every document is looked at before anything is given back, so that one reading shows all mistakes.
 #include "controller/api/load.h"
 
+#include <algorithm>
 #include <map>
+#include <span>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,8 @@ namespace windlass::api {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kErrorsListed = 100;  // of one object; nobody reads on
 
 std::string text_of(const json& object, const char* key) {
   if (!object.is_object()) return "";
@@ -70,8 +74,12 @@ void load_text(const std::string& source, std::string_view text, const std::stri
       object["metadata"]["namespace"] = default_namespace;
     }
     const std::vector<FieldError> found = validate(object);
-    for (const FieldError& error : found) {
+    for (const FieldError& error : std::span(found).first(std::min(found.size(), kErrorsListed))) {
       errors->push_back(fmt::format("{}:{}: {}: {}", source, line_of(document, error.path), title_of(object), error.text()));
+    }
+    if (found.size() > kErrorsListed) {
+      errors->push_back(
+          fmt::format("{}:{}: {}: {} more errors", source, document.line, title_of(object), found.size() - kErrorsListed));
     }
     if (!found.empty()) continue;
     Result<Object> converted = convert(with_defaults(std::move(object)), source, document.line);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include "controller/api/cel/evaluator.h"
 #include "controller/api/metadata_rules.h"
 #include "controller/api/schema.h"
+#include "planner/base/foreign_text.h"
 
 namespace windlass::api {
 namespace {
@@ -21,13 +24,17 @@ constexpr std::size_t kLongestForPattern = 4096;  // beyond it a string breaks i
 
 std::string join(const std::string& path, const std::string& child) { return path.empty() ? child : path + "." + child; }
 
+std::string shortened(const json& value) {
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() > 120) text = text.substr(0, 117) + "...";
+  return text;
+}
+
 // How a value is shown. What stands in an environment may be a secret and is never shown.
 std::string found(const json& value, const std::string& path) {
   if (value.is_structured()) return fmt::format("found a {}", value.is_object() ? "map" : "list");
   if (path.find(".env[") != std::string::npos) return fmt::format("found a {} (not shown)", value.type_name());
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (text.size() > 120) text = text.substr(0, 117) + "...";
-  return "found " + text;
+  return "found " + shortened(value);
 }
 
 std::int64_t characters(const std::string& text) {
@@ -57,7 +64,7 @@ class Validator {
       } else if (!schema.preserve_unknown_fields) {
         std::string names;
         for (const auto& [name, _] : schema.properties) names += (names.empty() ? "" : ", ") + name;
-        add(join(path, key), FieldErrorClass::kUnknownField,
+        add(join(path, shown_text(key)), FieldErrorClass::kUnknownField,
             names.empty() ? "no field is allowed here" : "allowed are " + names);
       }
     }
@@ -128,8 +135,12 @@ class Validator {
     }
   }
 
+  // As the API server sees it: a number with a point counts as far as doubles hold every integer.
   static bool whole(const json& value) {
-    return value.is_number_integer() || (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
+    if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX);
+    if (!value.is_number_float()) return value.is_number_integer();
+    const double number = value.get<double>();
+    return number == std::floor(number) && std::abs(number) <= 9007199254740991.0;
   }
 
   static bool type_fits(const Schema& schema, const json& value) {
@@ -224,19 +235,17 @@ class Validator {
   }
 
   void duplicates(const Schema& schema, const json& value, const std::string& path) {
-    std::vector<json> seen;
+    std::set<json> seen;
     for (std::size_t i = 0; i < value.size(); ++i) {
       if (!value[i].is_object()) continue;
       json key = json::object();
       for (const std::string& name : schema.list_map_keys) {
         if (value[i].contains(name)) key[name] = value[i][name];
       }
-      if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
-        add(fmt::format("{}[{}]", path, i), FieldErrorClass::kDuplicate,
-            fmt::format("found {} a second time, allowed is one item for each", key.dump()));
-      } else {
-        seen.push_back(std::move(key));
-      }
+      const auto [first, is_new] = seen.insert(std::move(key));
+      if (is_new) continue;
+      add(fmt::format("{}[{}]", path, i), FieldErrorClass::kDuplicate,
+          fmt::format("found {} a second time, allowed is one item for each", shortened(*first)));
     }
   }
 

@@ -18,6 +18,7 @@
 #include "controller/app/clock.h"
 #include "metrics/net/http_service.h"
 #include "metrics/security/secrets.h"
+#include "planner/base/foreign_text.h"
 #include "planner/policy/json.h"
 
 namespace windlass::controller {
@@ -27,9 +28,10 @@ constexpr double kLongestWaitS = 60;
 constexpr double kCloseS = 2;  // for answers that are on their way
 constexpr int kThreads = 2;
 constexpr const char* kJson = "application/json";
-// A gateway waits with one connection, and says in the head what it holds of each model.
+// A gateway waits with one connection, and says in the head what it holds of each model, in 8,000 bytes (load_report.h).
+constexpr std::size_t kMaxGatewayName = 253;  // of a pod
 constexpr net::HttpLimits kLimits{
-    .head_bytes = 64U << 10U, .body_bytes = 64U << 10U, .connections = 2048, .connections_per_peer = 512};
+    .head_bytes = 16U << 10U, .body_bytes = 64U << 10U, .connections = 2048, .connections_per_peer = 512};
 
 void answer(const net::ServerCall& call, int status, const std::string& body,
             const std::string& type = "text/plain; charset=utf-8") {
@@ -147,6 +149,14 @@ struct HttpServer::Impl {
     for (const auto& [name, value] : {std::pair{"gateway", waiting.gateway}, std::pair{"admin", admin}}) {
       if (value.empty()) return refuse(call, 400, fmt::format("query {}: nothing found; allowed is a value", name));
     }
+    if (waiting.gateway.size() > kMaxGatewayName) {
+      return refuse(call, 400,
+                    fmt::format("query gateway: found a name of {} bytes; allowed are at most {}", waiting.gateway.size(),
+                                kMaxGatewayName));
+    }
+    if (const auto where = net::parse_host_port(admin); !where.ok()) {
+      return refuse(call, 400, "query admin: " + where.error().message);
+    }
     if (const std::string after = parameter("after"); !after.empty()) {
       const auto version = dispatch::table_version_from_string(after);
       if (!version.ok()) return refuse(call, 400, "query after: " + version.error().message);
@@ -163,6 +173,11 @@ struct HttpServer::Impl {
     // A standby notes who asks, too: should it lead next, it knows from its first table on among whom slots are shared.
     const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(call), over_share_of(call)}, now_s);
     if (!publisher.serving()) return refuse(call, 503, "this controller does not lead");
+    if (!publisher.knows(waiting.gateway)) {
+      return refuse(call, 503,
+                    fmt::format("gateway {}: found {} others that ask; allowed are at most {} at a time",
+                                shown_text(waiting.gateway), RoutingPublisher::kMaxGateways, RoutingPublisher::kMaxGateways));
+    }
     if (table.has_value()) {
       answer(call, 200, dispatch::to_json(*table), kJson);
     } else {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/api/yaml.h"
+#include "controller/cli/chain_choice.h"
 #include "controller/cli/commands.h"
 #include "controller/cli/object_files.h"
 #include "controller/cli/plan_text.h"
@@ -80,7 +81,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
       ->check(CLI::IsMember({"table", "json", "yaml"}))
       ->capture_default_str();
   command->add_option("--rate", options->rate_per_s, "Requests per second to plan for, in place of what the files assume")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(number_between(0, 1e9));
   std::vector<std::string> names;
   for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
   for (const hetero::NamedClusterStrategy& strategy : hetero::cluster_strategies()) names.emplace_back(strategy.name);

@@ -10,8 +10,10 @@ namespace windlass::controller {
 
 std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const GatewayQuestion& question, double now_s) {
   const std::lock_guard lock(mutex_);
-  if (!serving_) forget_silent(now_s);  // else publish() does
   const bool known = gateways_.contains(question.id);
+  const bool full = !known && gateways_.size() >= kMaxGateways;
+  if (!serving_ || full) forget_silent(now_s);  // else publish() does
+  if (full && gateways_.size() >= kMaxGateways) return std::nullopt;
   Gateway& gateway = gateways_[question.id];
   stirred_ = stirred_ || !known || !is_sharing(question.id) || gateway.peer.acknowledged != question.after;
   gateway.peer = {question.id, question.admin_address, question.admin_tls, question.after, now_s};
@@ -23,6 +25,11 @@ std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const GatewayQuestio
   // A gateway that has no share waits for the next publish(), which gives it one.
   if (!serving_ || !is_sharing(question.id) || table_.version <= question.after) return std::nullopt;
   return table_of(question.id);
+}
+
+bool RoutingPublisher::knows(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  return gateways_.contains(id);
 }
 
 std::optional<dispatch::RoutingTable> RoutingPublisher::newer(const std::string& id, dispatch::TableVersion after,

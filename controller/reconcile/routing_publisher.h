@@ -52,16 +52,21 @@ class RoutingPublisher {
  public:
   // Several of a gateway's polls (2 s; those of older gateways, 20 s, count as seen while they wait).
   static constexpr double kGatewayTimeoutS = 10;
+  // More than share any service's slots in earnest; whoever may ask could else fill the memory with names.
+  static constexpr std::size_t kMaxGateways = 256;
 
   // A gateway asks. Notes it, and returns its table if that is newer than `after`; nullopt if it has to wait. While nothing is
-  // served it is noted all the same: who leads next shares slots with those who asked him before.
+  // served it is noted all the same: who leads next shares slots with those who asked him before. One beyond kMaxGateways is
+  // not noted; it gets nullopt, and knows() says so.
   [[nodiscard]] std::optional<dispatch::RoutingTable> ask(const GatewayQuestion& question, double now_s);
   [[nodiscard]] std::optional<dispatch::RoutingTable> ask(const std::string& id, const std::string& admin_address,
                                                           dispatch::TableVersion after, double now_s) {
     return ask(GatewayQuestion{id, admin_address, false, after, {}}, now_s);
   }
 
-  // The same for a gateway that is waiting, without noting anything of it but that it is alive.
+  [[nodiscard]] bool knows(const std::string& id) const;
+
+  // The same as ask() for a gateway that is waiting, without noting anything of it but that it is alive.
   [[nodiscard]] std::optional<dispatch::RoutingTable> newer(const std::string& id, dispatch::TableVersion after, double now_s);
 
   // Whether this controller leads and has a table.

@@ -8,6 +8,7 @@
 namespace windlass::net {
 
 inline constexpr std::size_t kMaxBodyBytes = std::size_t{16} << 20U;
+inline constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;  // of a completion that is not streamed
 inline constexpr std::size_t kMaxConnections = 16384;
 inline constexpr std::size_t kMaxConnectionsPerPeer = 8192;
 

@@ -57,11 +57,10 @@ bool is_printable(std::string_view text) {
   return true;
 }
 
-std::string shown_text(std::string_view text) {
-  constexpr std::size_t kLongest = 60;
+std::string shown_text(std::string_view text, std::size_t most) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
-    if (shown.size() >= kLongest) return shown + "...";
+    if (shown.size() >= most) return shown + "...";
     const std::size_t length = utf8_length(text, at);
     const bool good = length > 0 && !is_control(text.substr(at, length));
     shown += good ? text.substr(at, length) : "?";

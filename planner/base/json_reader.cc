@@ -1,18 +1,13 @@
 // Reading JSON objects with the path of every mistake.
 #include "planner/base/json_reader.h"
 
+#include "planner/base/foreign_text.h"
+#include "planner/base/shown_json.h"
+
 namespace windlass {
 namespace {
 
 const nlohmann::json kNull;
-
-// What was found, short enough for a message.
-std::string describe(const nlohmann::json& value) {
-  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  constexpr std::size_t kLongest = 60;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return text;
-}
 
 }  // namespace
 
@@ -20,7 +15,8 @@ Result<nlohmann::json> parse_json(std::string_view text, std::string_view what) 
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: not valid JSON: {}", what, e.what())};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: not valid JSON: {}", what, shown_text(e.what(), kLongestReason))};
   }
 }
 
@@ -32,7 +28,7 @@ nlohmann::json json_number(double value) {
 
 JsonReader::JsonReader(const nlohmann::json& value, std::string path) : value_(value), path_(std::move(path)) {
   if (!value_.is_object()) {
-    error_.message = fmt::format("{}: found {}, must be an object", path_.empty() ? "the document" : path_, describe(value_));
+    error_.message = fmt::format("{}: found {}, must be an object", path_.empty() ? "the document" : path_, shown(value_));
   }
 }
 
@@ -57,7 +53,7 @@ const nlohmann::json& JsonReader::require(const char* key) {
 }
 
 void JsonReader::fail(const char* key, const nlohmann::json& found, std::string_view allowed) {
-  if (error_.message.empty()) error_.message = fmt::format("{}: found {}, must be {}", path_of(key), describe(found), allowed);
+  if (error_.message.empty()) error_.message = fmt::format("{}: found {}, must be {}", path_of(key), shown(found), allowed);
 }
 
 std::string JsonReader::string(const char* key) {

@@ -4,11 +4,11 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/shown_json.h"
 #include "worker/model/files.h"
 #include "worker/model/gguf_model.h"
 #include "worker/model/gguf_tokenizer.h"
 #include "worker/model/json_input.h"
-#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {

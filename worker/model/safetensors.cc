@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/shown_json.h"
 #include "worker/model/files.h"
 #include "worker/model/json_input.h"
-#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {

@@ -4,9 +4,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/shown_json.h"
 #include "worker/model/json_input.h"
 #include "worker/model/pretokenizer.h"
-#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {

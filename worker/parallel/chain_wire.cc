@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/fnv.h"
+#include "planner/base/shown_json.h"
 #include "worker/model/json_input.h"
-#include "worker/model/shown.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {
@@ -170,7 +170,7 @@ std::string to_json(const ChainReservation& reservation) {
 }
 
 Result<ChainReservation> reservation_from_json(std::string_view text) {
-  const auto parsed = parse_json(text);
+  const auto parsed = parse_json(text, kMostRequestParts);
   if (!parsed.ok() || !parsed->is_object()) {
     return wrong(fmt::format("reservation: found {}, allowed is a JSON object", parsed.ok() ? shown(*parsed) : "no JSON"));
   }

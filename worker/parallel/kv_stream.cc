@@ -16,8 +16,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "planner/base/shown_json.h"
 #include "worker/model/ggml_blocks.h"
-#include "worker/model/shown.h"
 #include "worker/parallel/kv_wire.h"
 
 namespace windlass::worker {

@@ -2,6 +2,7 @@
 #include "worker/serve/exchange.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/core.h>
@@ -14,6 +15,13 @@ namespace {
 constexpr double kQuietSeconds = 1;
 // And from then on.
 constexpr double kProbeSeconds = 0.2;
+
+std::size_t bytes_of(const LikelyToken& token) { return 50 + 5 * token.bytes.size(); }
+
+std::size_t bytes_of(const TokenLogprobs& token) {
+  return std::accumulate(token.top.begin(), token.top.end(), bytes_of(token.token),
+                         [](std::size_t sum, const LikelyToken& likely) { return sum + bytes_of(likely); });
+}
 
 }  // namespace
 
@@ -104,8 +112,10 @@ bool Exchange::take(int index, const TokenEvent& event) {
     if (event.logprobs) answer.offset += characters_of(event.logprobs->token);
   }
   if (!parts_.stream) {
+    held_bytes_ += event.text.size() + (event.logprobs ? bytes_of(*event.logprobs) : 0);
     answer.choice.text += event.text;
     if (event.logprobs) answer.choice.logprobs.push_back(*event.logprobs);
+    if (too_long()) return true;
   }
   if (!event.finish) return false;
   answer.choice.last = event;
@@ -133,8 +143,8 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     } else {
       finish_whole(failed ? &event : nullptr);
     }
-    cancel = std::exchange(cancel_, nullptr);  // it keeps the engine
-    if (!failed || answers_.size() == 1) cancel = nullptr;
+    cancel = std::exchange(cancel_, nullptr);                                 // it keeps the engine
+    if (!failed || (answers_.size() == 1 && event.finish)) cancel = nullptr;  // the engine has ended them
   }
   if (cancel) cancel();
 }
@@ -146,6 +156,10 @@ std::vector<Choice> Exchange::choices() {
 }
 
 ApiError Exchange::failure(const TokenEvent& event) const {
+  if (too_long()) {
+    return {400, fmt::format("the answer is larger than {} bytes; ask for fewer tokens, choices or logprobs, or for a stream",
+                             parts_.max_answer_bytes)};
+  }
   if (!timed_out_) return failure_of(event);
   return {504, fmt::format("the request took longer than the {:g} s that --request-timeout allows", parts_.timeout_s),
           "server_error", "", "timeout"};

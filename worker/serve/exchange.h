@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/net/http_limits.h"
 #include "metrics/net/http_service.h"
 #include "worker/serve/openai_api.h"
 
@@ -38,8 +39,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     // Of a prefill for another worker the header of its answer, which is neither streamed nor tells anything else; else empty.
     std::string prefilled;
     double started_s = 0;
-    double timeout_s = 0;         // from there until it is ended; 0: never
-    std::shared_ptr<void> token;  // held until the answer is out
+    double timeout_s = 0;                                 // from there until it is ended; 0: never
+    std::shared_ptr<void> token;                          // held until the answer is out
+    std::size_t max_answer_bytes = net::kMaxAnswerBytes;  // of one that is not streamed, and is held until it is whole
   };
   explicit Exchange(Parts parts)
       : parts_(std::move(parts)), last_write_s_(parts_.started_s), answers_(static_cast<std::size_t>(parts_.choices)) {}
@@ -51,9 +53,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // A choice's first iteration is about to begin. Of a prefill for another worker status and headers leave with the first one.
   void begun();
 
-  // Of the choice with this index. A choice that fails ends the whole answer and cancels the others; of a prefill for another
-  // worker, which can do without, it ends alone.
-  // REQUIRES: called in order; nothing of a choice after its event with `finish`.
+  // Of the choice with this index. A choice that fails, or an answer that grows too long, ends all of it and cancels the rest;
+  // of a prefill for another worker, which can do without, it ends alone. REQUIRES: called in order; nothing of a choice after
+  // its event with `finish`.
   void on_event(int index, const TokenEvent& event);
 
   // Writes to a connection that has been quiet for a second, and ends what takes longer than it may.
@@ -76,6 +78,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void finish_whole(const TokenEvent* failed);
   void finish_prefill(const TokenEvent& last);
   void break_off();
+  [[nodiscard]] bool too_long() const { return held_bytes_ > parts_.max_answer_bytes; }
   [[nodiscard]] bool is_prefill() const { return !parts_.prefilled.empty(); }
   void send_whole(int status, const std::string& body);
   void answer(net::HttpResponse response);
@@ -91,8 +94,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::optional<double> left_since_s_;  // as tick() saw it
   bool finished_ = false;
   bool timed_out_ = false;
-  bool failed_ = false;  // a choice did, and the others are to end
-  bool told_ = false;    // something of an answer is out
+  std::size_t held_bytes_ = 0;  // of the answers that are not streamed, about as JSON has them
+  bool failed_ = false;         // a choice did, and the others are to end
+  bool told_ = false;           // something of an answer is out
   double last_write_s_;
   bool wrote_ = false;
   std::vector<Answer> answers_;

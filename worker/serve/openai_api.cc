@@ -10,8 +10,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "metrics/net/http_limits.h"
+#include "planner/base/shown_json.h"
 #include "worker/model/json_input.h"
-#include "worker/model/shown.h"
 
 namespace windlass::worker {
 namespace {
@@ -25,6 +26,8 @@ constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxBiases = 1024;
 constexpr std::size_t kMaxTemplateVariables = 64;
+constexpr int kLeastChatLogprobBytes = 42;  // {"token":"a","logprob":-1.0,"bytes":[97]},
+constexpr int kLeastLogprobBytes = 9;       // "a":-1.0,
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
@@ -94,7 +97,7 @@ std::vector<std::pair<std::int32_t, float>> biases_of(const json& body, std::int
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     const bool whole = error == std::errc() && end == key.data() + key.size() && key == std::to_string(id);  // and no "07"
     if (!whole || id < 0 || id >= vocab_size) {
-      refuse("logit_bias", shown(key), fmt::format("token ids from 0 to {}", vocab_size - 1));
+      refuse("logit_bias", shown(json(key)), fmt::format("token ids from 0 to {}", vocab_size - 1));
     }
     if (!value.is_number() || !(std::abs(value.get<double>()) <= 100)) {
       refuse("logit_bias." + key, shown(value), "a number from -100 to 100");
@@ -202,11 +205,17 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
       refuse("chat_template_kwargs", shown(given),
              fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
     }
-    const auto ordered = parse_json<OrderedInput>(text);  // once more: json sorts
+    const auto ordered = parse_json<OrderedInput>(text, kMostRequestParts);  // once more: json sorts
     variables = ordered->at("chat_template_kwargs");
   }
   auto ids = model.chat.render(messages_of(body), variables, model.unix_s);
-  if (!ids.ok()) throw ApiError{400, ids.error().message, "invalid_request_error", "messages", ""};
+  if (!ids.ok()) {
+    const char* param = variables.empty() ? "messages" : "chat_template_kwargs";
+    throw ApiError{400,
+                   fmt::format("{}: the model's chat template refuses {}: {}", param,
+                               variables.empty() ? "them" : "them or the messages", ids.error().message),
+                   "invalid_request_error", param, ""};
+  }
   return std::move(ids).value();
 }
 
@@ -267,7 +276,7 @@ std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t roo
 }
 
 json body_of(std::string_view text) {
-  auto body = parse_json(text);
+  auto body = parse_json(text, kMostRequestParts);
   if (!body.ok()) throw ApiError{400, "the body: " + body.error().message, "invalid_request_error", "", "invalid_json"};
   if (!body->is_object()) refuse("body", shown(*body), "a JSON object");
   return std::move(body).value();
@@ -279,6 +288,21 @@ void check_model(const json& body, const ApiModel& model) {
     throw ApiError{404, fmt::format("model: found {}, this worker serves '{}'", shown(body.at("model")), model.served_name),
                    "invalid_request_error", "model", "model_not_found"};
   }
+}
+
+// Log probabilities that no gateway would pass on, before minutes are spent on them. Without max_tokens an answer ends when the
+// model ends it, and Exchange sees what it comes to.
+void check_answer(Endpoint endpoint, const json& body, const ApiRequest& request) {
+  if (!request.generation.sampling.logprobs || request.stream) return;
+  const bool chat = endpoint == Endpoint::kChatCompletions;
+  if (chat && !has(body, "max_completion_tokens") && !has(body, "max_tokens")) return;
+  const std::int64_t most = request.generation.max_tokens;
+  const double least_bytes = static_cast<double>(most) * request.choices * (1 + *request.generation.sampling.logprobs) *
+                             static_cast<double>(chat ? kLeastChatLogprobBytes : kLeastLogprobBytes);
+  if (least_bytes <= static_cast<double>(net::kMaxAnswerBytes)) return;
+  refuse(chat ? "top_logprobs" : "logprobs",
+         fmt::format("{} for each of {} choices of {} tokens", *request.generation.sampling.logprobs, request.choices, most),
+         fmt::format("what makes an answer of at most {} bytes; a stream has no such limit", net::kMaxAnswerBytes));
 }
 
 ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model, std::uint64_t seed) {
@@ -322,6 +346,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
     }
     if (i > 0) request.further.insert(request.further.begin(), {generation.prompt, generation.max_tokens});
   }
+  check_answer(endpoint, body, request);
   return request;
 }
 

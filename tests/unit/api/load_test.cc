@@ -97,6 +97,21 @@ spec:
       "(Between two tokens of an answer on average, for example 50ms.)");
 }
 
+// Given an object with 150 unknown fields, one of a long name; expects a hundred errors, the long name cut, and the count of
+// the rest.
+TEST(Load, ListsAHundredErrorsOfOneObject) {
+  std::string yaml = "apiVersion: windlass.dev/v1alpha1\nkind: ModelService\nmetadata: {name: chat}\nspec:\n";
+  yaml += "  " + std::string(900, 'a') + ": 1\n";
+  for (int i = 1; i < 150; ++i) yaml += "  b" + std::to_string(i) + ": 1\n";
+  const auto objects = load_objects(yaml, "many.yaml");
+  ASSERT_FALSE(objects.ok());
+  const std::string& message = objects.error().message;
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 100) << message.substr(0, 1000);
+  EXPECT_NE(message.find("many.yaml:1: ModelService default/chat: 52 more errors"), std::string::npos)
+      << message.substr(message.size() - 300);
+  EXPECT_EQ(message.find(std::string(100, 'a')), std::string::npos);
+}
+
 // Given one object in two files, an error that names both places is expected.
 TEST(Load, RefusesOneObjectTwice) {
   const auto objects = load_objects({{"a.yaml", kTwoObjects}, {"b.yaml", kTwoObjects}});

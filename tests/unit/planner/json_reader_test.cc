@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/base/shown_json.h"
+
 namespace windlass {
 namespace {
 
@@ -50,6 +52,18 @@ TEST(JsonReader, RefusesWhatIsNotJson) {
   const auto result = parse_json("{", "routing table");
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().message, HasSubstr("routing table: not valid JSON"));
+}
+
+// Given values of all kinds, expects JSON; given large ones, the beginning in whole characters, of which no more was written.
+TEST(ShownJson, IsShort) {
+  EXPECT_EQ(shown(nlohmann::json::parse(R"({"b":[1,null,"x\ny"],"a":{}})")), R"({"a":{},"b":[1,null,"x\ny"]})");
+  EXPECT_EQ(shown(nlohmann::json(std::string(58, 'a'))), '"' + std::string(58, 'a') + '"');
+  EXPECT_EQ(shown(nlohmann::json(std::string(59, 'a'))), '"' + std::string(56, 'a') + "...");
+  std::string wide;
+  for (int i = 0; i < 1000; ++i) wide += "\u00e9";
+  EXPECT_EQ(shown(nlohmann::json(wide)), '"' + wide.substr(0, 56) + "...");
+  EXPECT_EQ(shown(nlohmann::json(std::vector<int>(1'000'000, 0))).size(), 60U);
+  EXPECT_EQ(shown(nlohmann::json("\xff")), "\"\xEF\xBF\xBD\"");
 }
 
 // Given a number that JSON lacks, expect it back from its name.

@@ -35,5 +35,34 @@ TEST(ControllerHttp, AStandbyKnowsTheGatewaysBeforeItLeads) {
   EXPECT_EQ(table->models.at(0).chains.at(0).capacity, 4);
 }
 
+// Given names of gateways without end, as whoever has the token may send them; expects that the controller keeps as many as it
+// allows, says so to the others, goes on to answer those it knows, and refuses names that no pod has.
+TEST(ControllerHttp, KeepsAsManyGatewaysAsItAllows) {
+  RoutingPublisher publisher;
+  (void)publisher.publish({}, 1, now().monotonic_s);
+  metrics::Registry registry;
+  HttpServer server(publisher, registry, {}, [] {});
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  ASSERT_TRUE(server.open(address).ok());
+  kube::CurlTransport client{kube::CurlOptions{}};
+  const auto ask = [&](const std::string& id, const std::string& admin) {
+    const auto answer =
+        client.send({"GET", "http://" + address + "/v1/routing-table?gateway=" + id + "&admin=" + admin + "&wait=0s", {}, ""});
+    return answer.ok() ? std::to_string(answer->status) + " " + answer->body : answer.error().message;
+  };
+  const double now_s = now().monotonic_s;
+  for (std::size_t i = 0; i < RoutingPublisher::kMaxGateways; ++i) {
+    (void)publisher.ask("g" + std::to_string(i), "127.0.0.1:1", {}, now_s);
+  }
+  (void)publisher.publish({}, 1, now_s);
+  EXPECT_EQ(ask("one-more", "127.0.0.1:1"),
+            "503 {\"error\":\"gateway one-more: found 256 others that ask; allowed are at most 256 at a time\"}\n");
+  EXPECT_EQ(ask("g0", "127.0.0.1:1").substr(0, 4), "200 ");
+  EXPECT_EQ(publisher.gateways(now().monotonic_s).size(), RoutingPublisher::kMaxGateways);
+  EXPECT_EQ(ask(std::string(254, 'a'), "127.0.0.1:1"),
+            "400 {\"error\":\"query gateway: found a name of 254 bytes; allowed are at most 253\"}\n");
+  EXPECT_EQ(ask("a", "nowhere").substr(0, 30), "400 {\"error\":\"query admin: fou");
+}
+
 }  // namespace
 }  // namespace windlass::controller

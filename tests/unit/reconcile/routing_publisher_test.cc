@@ -314,5 +314,18 @@ TEST(RoutingPublisher, AskedFromManyThreads) {
   b.join();
 }
 
+// Given as many gateways as are allowed; expects that another one is let in only after one of them has been silent for long.
+TEST(RoutingPublisher, MakesRoomWhenAGatewayFallsSilent) {
+  RoutingPublisher publisher;
+  (void)publisher.publish({}, 1, 0);
+  for (std::size_t i = 0; i < RoutingPublisher::kMaxGateways; ++i)
+    (void)publisher.ask("g" + std::to_string(i), "h:1", {}, i == 0 ? 0 : 5);
+  (void)publisher.ask("late", "h:1", {}, 10);
+  EXPECT_FALSE(publisher.knows("late"));
+  (void)publisher.ask("late", "h:1", {}, 11);
+  EXPECT_TRUE(publisher.knows("late"));
+  EXPECT_FALSE(publisher.knows("g0"));
+}
+
 }  // namespace
 }  // namespace windlass::controller

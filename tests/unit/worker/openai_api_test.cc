@@ -91,15 +91,16 @@ TEST_F(Api, TooManyValuesForATemplate) {
   ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
   EXPECT_EQ(std::get<ApiError>(parsed).status, 400);
   EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("a list or dict would hold more than 1000000 values"));
+  EXPECT_EQ(std::get<ApiError>(parsed).param, "chat_template_kwargs");
 }
 
-// Given a body with hundreds of thousands of keys beside such variables, it is read in one look at each (a look at all before
-// it would take minutes); of a key that comes twice the last value counts, at the first one's place.
+// Given a body with almost as many keys as are allowed beside such variables, it is read in one look at each; of a key that
+// comes twice the last value counts, at the first one's place.
 TEST_F(Api, ManyKeysAreReadOnce) {
   const auto shows = ChatTemplate::parse(tokenizer_, "{{ filter | tojson }}", "t", {});
   ASSERT_TRUE(shows.ok());
   std::string many;
-  for (int i = 0; i < 300000; ++i) many += (i > 0 ? ",\"k" : "\"k") + std::to_string(i) + "\":0";
+  for (int i = 0; i < 99'000; ++i) many += (i > 0 ? ",\"k" : "\"k") + std::to_string(i) + "\":0";
   const std::string body = R"({"model":"m","messages":[{"role":"user","content":"hi"}],"metadata":{)" + many +
                            R"(},"chat_template_kwargs":{"filter":{"b":1,"a":2,"b":3}}})";
   const auto parsed = parse_request(Endpoint::kChatCompletions, body, {name_, tokenizer_, *shows, options_, config_}, 99);
@@ -248,12 +249,59 @@ TEST_F(Api, DeepNestingIsRefused) {
   }
 }
 
-// Given a body of a million small objects, it is read at once (a look at all that stand before each would take hours).
-TEST_F(Api, ManyObjectsAreReadOnce) {
-  std::string many = "[{}";
-  for (int i = 0; i < 1'000'000; ++i) many += ",{}";
-  const auto parsed = parse_text(R"({"model":"m","prompt":"hi","metadata":)" + many + "]}", Endpoint::kCompletions);
-  ASSERT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << std::get<ApiError>(parsed).message;
+// Given bodies of almost a hundred thousand small values, they are read; given more, of which each would cost a hundred bytes,
+// they are refused before any is built.
+TEST_F(Api, ManyValuesAreRefusedUnbuilt) {
+  for (const std::string value : {"{}", "[]"}) {
+    for (const int count : {99'000, 1'000'000}) {
+      std::string many = "[" + value;
+      for (int i = 1; i < count; ++i) many += "," + value;
+      const auto parsed = parse_text(R"({"model":"m","prompt":"hi","metadata":)" + many + "]}", Endpoint::kCompletions);
+      if (count < 100'000) {
+        EXPECT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << std::get<ApiError>(parsed).message;
+      } else {
+        ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
+        EXPECT_EQ(std::get<ApiError>(parsed).message, "the body: found more than 100000 objects, lists and fields");
+      }
+    }
+  }
+}
+
+// Given megabytes where something short is allowed, or that are no JSON, expects a short refusal.
+TEST_F(Api, RefusalsStayShort) {
+  const std::string long_text(1'000'000, '1');
+  for (const std::string& body :
+       {R"({"model":"m","prompt":"hi","n":")" + long_text + "\"}", R"({"model":"m","prompt":"hi","n":)" + long_text + "}",
+        R"({"model":"m","prompt":"hi","n":[)" + long_text.substr(1) + R"(")" + long_text + "\"]}", "{" + long_text,
+        R"({"model":"m","prompt":"hi","stop":{"a":[1,2,")" + long_text + R"("]}})"}) {
+    const auto parsed = parse_text(body, Endpoint::kCompletions);
+    ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
+    EXPECT_LT(std::get<ApiError>(parsed).message.size(), 400U);
+  }
+}
+
+// Given a request for more log probabilities than any gateway would pass on, expects a refusal that says what is allowed; a
+// stream of them, and an answer that may end before its context does, are taken.
+TEST_F(Api, AnswersThatNobodyPassesOnAreRefused) {
+  EngineOptions options;
+  options.max_context_tokens = 4096;
+  options.max_running = 128;
+  const ApiModel model{name_, tokenizer_, chat_, options, config_};
+  json body = chat();
+  body.update(json{{"n", 128}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 4000}});
+  const auto refused = parse_request(Endpoint::kChatCompletions, body.dump(), model, 1);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
+  EXPECT_EQ(
+      std::get<ApiError>(refused).message,
+      "top_logprobs: found 20 for each of 128 choices of 4000 tokens, allowed is what makes an answer of at most 67108864 "
+      "bytes; a stream has no such limit");
+  for (const json& change :
+       {json{{"stream", true}}, json{{"n", 16}}, json{{"max_tokens", nullptr}}, json{{"top_logprobs", 0}}}) {
+    json other = body;
+    other.update(change);
+    const auto taken = parse_request(Endpoint::kChatCompletions, other.dump(), model, 1);
+    EXPECT_TRUE(std::holds_alternative<ApiRequest>(taken)) << std::get<ApiError>(taken).message;
+  }
 }
 
 // Given another model's name, the answer is 404 with OpenAI's code.
