@@ -214,7 +214,14 @@ Result<std::vector<TensorView>> tensors_of(const Gguf& gguf) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string_view architecture, gguf.text("general.architecture"));
   if (architecture == "llama") reader.rows_in_pairs(config["head_dim"].get<std::int64_t>());
   for (const GgufTensor& tensor : gguf.tensors()) reader.read(tensor);
-  return reader.take();
+  std::vector<TensorView> tensors = reader.take();
+  for (const TensorView& tensor : tensors) {
+    if (tensor.rotary_pairs == 0 || (tensor.rotary_pairs % 2 == 0 && tensor.shape.front() % tensor.rotary_pairs == 0)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: tensor '{}': found {} rows for heads of {}, allowed are whole heads of an even size",
+                             gguf.file(), tensor.name, tensor.shape.front(), tensor.rotary_pairs)};
+  }
+  return tensors;
 }
 
 }  // namespace windlass::worker
