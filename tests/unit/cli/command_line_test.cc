@@ -37,6 +37,8 @@ TEST(CommandLine, WrongUseIsExplained) {
       {{"up", "-f", "x.yaml", "--gpus", "0"}, "--gpus"},
       {{"model"}, "windlass model: "},
       {{"model", "describe"}, "windlass model describe: DIR"},
+      {{"model", "fetch"}, "windlass model fetch: NAME"},
+      {{"model", "fetch", "gpt-9"}, "smollm2-135m"},
       {{"explain"}, "windlass explain: SERVICE"},
       {{"explain", "pod/x"}, "found 'pod/x', allowed are"},
       {{"explain", "ms/x", "--dir", "a", "--url", "http://b"}, "--url"},
