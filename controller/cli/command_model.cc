@@ -1,7 +1,9 @@
 // `windlass model init` makes a small random model (windlass-worker does it), `windlass model fetch` gets a real one from a
 // package, `windlass model describe` prints the stanza that tells the planner a model's shape.
 #include <algorithm>
+#include <filesystem>
 #include <ostream>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include "controller/cli/model_fetch.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/text_table.h"
+#include "controller/kube/subprocess.h"
 #include "planner/catalog/model_shape.h"
 
 namespace windlass::cli {
@@ -25,14 +28,29 @@ Result<int> model_init(const std::vector<std::string>& arguments) {
   return run_program(argv);
 }
 
+constexpr double kConfigTimeoutS = 60;
+
 struct Description {
   nlohmann::json config;
   planner::ModelShape shape;
 };
 
-Result<Description> describe(const std::string& directory) {
-  const std::string path = directory + "/config.json";
-  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "a folder with a Hugging Face config.json"));
+// Folders are read here; what GGUF files say, windlass-worker puts into the same words.
+Result<std::string> config_text(const std::filesystem::path& model) {
+  const std::filesystem::path config = model / "config.json";
+  std::error_code failure;
+  const bool maybe_gguf = std::filesystem::exists(model, failure) && !std::filesystem::exists(config, failure);
+  if (!maybe_gguf) return read_text_file(config.string(), "a folder with a Hugging Face config.json, or a GGUF file");
+  WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
+  WINDLASS_ASSIGN_OR_RETURN(const kube::ProgramRun run,
+                            kube::run_program(worker, {"model", "config", model.string()}, {}, false, kConfigTimeoutS));
+  if (run.exit_code == 0) return run.out;
+  const std::string_view words = run.err;
+  return Error{ErrorCode::kInvalidArgument, std::string(words.substr(0, words.find_last_not_of('\n') + 1))};
+}
+
+Result<Description> describe(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string text, config_text(path));
   const auto shape = planner::model_shape_from_config_json(text);
   if (!shape.ok()) return shape.error().within(path);
   return Description{nlohmann::json::parse(text), *shape};
@@ -114,11 +132,11 @@ void add_model(CLI::App& app, CommandContext& context) {
 
   add_fetch(*model, context);
 
-  auto* describe_command = model->add_subcommand("describe", "Print the spec.model.config stanza of a model folder");
-  auto directory = std::make_shared<std::string>();
-  describe_command->add_option("DIR", *directory, "Folder with a Hugging Face config.json")->required();
-  describe_command->callback([&context, directory] {
-    const auto description = describe(*directory);
+  auto* describe_command = model->add_subcommand("describe", "Print the spec.model.config stanza of a model");
+  auto path = std::make_shared<std::string>();
+  describe_command->add_option("MODEL", *path, "Folder with a Hugging Face config.json, or a GGUF file")->required();
+  describe_command->callback([&context, path] {
+    const auto description = describe(*path);
     if (!description.ok()) {
       context.console.err << "windlass model describe: " << description.error().message << "\n";
       context.exit_code = kFailed;

@@ -63,7 +63,7 @@ Result<planner::ModelShape> model_shape_of(const api::ModelServiceSpec& spec,
     }
     return Error{
         ErrorCode::kFailedPrecondition,
-        "the model's shape is not known: set spec.model.architecture or spec.model.config (windlass model describe DIR "
+        "the model's shape is not known: set spec.model.architecture or spec.model.config (windlass model describe MODEL "
         "prints it)"};
   }();
   if (shape.ok() && spec.model.dtype) shape->dtype = to_planner(*spec.model.dtype);

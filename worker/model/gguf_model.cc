@@ -14,6 +14,7 @@
 
 #include "planner/base/foreign_text.h"
 #include "planner/base/gguf_config.h"
+#include "worker/model/files.h"
 
 namespace windlass::worker {
 namespace {
@@ -206,6 +207,14 @@ Result<ModelConfig> model_config_of(const Gguf& gguf) {
                              gguf.file())};
   }
   return config;
+}
+
+Result<std::string> config_text_of(const fs::path& model) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, gguf_files_of(model));
+  if (files.empty()) return read_text_file(model / "config.json");
+  WINDLASS_ASSIGN_OR_RETURN(const GgufModel gguf, GgufModel::open(files));
+  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json json, config_json_of(gguf.gguf));
+  return json.dump(2);
 }
 
 Result<std::vector<TensorView>> tensors_of(const Gguf& gguf) {

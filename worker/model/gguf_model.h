@@ -33,6 +33,9 @@ struct GgufModel {
 // Error: kInvalidArgument naming file and field.
 [[nodiscard]] Result<ModelConfig> model_config_of(const Gguf& gguf);
 
+// The text of a folder's config.json, or of one that says what GGUF files do. Errors: those of reading them.
+[[nodiscard]] Result<std::string> config_text_of(const std::filesystem::path& model);
+
 // Those that have no name at Hugging Face keep their own.
 [[nodiscard]] Result<std::vector<TensorView>> tensors_of(const Gguf& gguf);
 

@@ -261,7 +261,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
 
   ModelInitFlags init;
   std::string architecture = to_string(init.shape.architecture);
-  CLI::App* model = app.add_subcommand("model", "work on model folders");
+  CLI::App* model = app.add_subcommand("model", "work on models");
   model->require_subcommand(1);
   CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
   make->add_option("--architecture", architecture, "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe or opt")
@@ -280,6 +280,10 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
       ->capture_default_str();
   make->add_flag("--overwrite", init.overwrite, "in place of a model that is there already");
   make->add_option("folder", init.folder, "where to write")->required();
+  ModelConfigFlags config;
+  CLI::App* print_config =
+      model->add_subcommand("config", "print the model's config.json, or what a GGUF file says in its words");
+  print_config->add_option("model", config.model, "model folder or GGUF file")->required();
 
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants a vector
@@ -306,6 +310,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
     if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
     return Command(init);
   }
+  if (print_config->parsed()) return Command(config);
   WINDLASS_ASSIGN_OR_RETURN(ServeFlags flags, checked(std::move(serve), raw));
   return Command(std::move(flags));
 }

@@ -51,12 +51,17 @@ struct ModelInitFlags {
   bool overwrite = false;  // a model that is there already
 };
 
+// Print the model's config.json, or what a GGUF file says in its words.
+struct ModelConfigFlags {
+  std::string model;
+};
+
 // --help or --version: text for stdout, exit 0.
 struct PrintAndExit {
   std::string text;
 };
 
-using Command = std::variant<ServeFlags, ModelInitFlags, PrintAndExit>;
+using Command = std::variant<ServeFlags, ModelInitFlags, ModelConfigFlags, PrintAndExit>;
 
 // arguments: without the program's name. Error: kInvalidArgument, one line that names flag, found and allowed.
 [[nodiscard]] Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text);

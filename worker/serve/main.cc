@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "worker/backend/cuda/cuda_device.h"
+#include "worker/model/gguf_model.h"
 #include "worker/model/model_init.h"
 #include "worker/serve/app.h"
 #include "worker/serve/flags.h"
@@ -41,6 +42,15 @@ int main(int argc, char** argv) {
       return 1;
     }
     fmt::print("{}\n", init->folder);
+    return 0;
+  }
+  if (const auto* wanted = std::get_if<ModelConfigFlags>(&*command)) {
+    const auto config = config_text_of(wanted->model);
+    if (!config.ok()) {
+      fmt::print(stderr, "windlass-worker: {}\n", config.error().message);
+      return 1;
+    }
+    fmt::print("{}\n", *config);
     return 0;
   }
   const auto& flags = std::get<ServeFlags>(*command);

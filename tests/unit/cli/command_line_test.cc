@@ -36,7 +36,7 @@ TEST(CommandLine, WrongUseIsExplained) {
       {{"up"}, "windlass up: --file"},
       {{"up", "-f", "x.yaml", "--gpus", "0"}, "--gpus"},
       {{"model"}, "windlass model: "},
-      {{"model", "describe"}, "windlass model describe: DIR"},
+      {{"model", "describe"}, "windlass model describe: MODEL"},
       {{"model", "fetch"}, "windlass model fetch: NAME"},
       {{"model", "fetch", "gpt-9"}, "smollm2-135m"},
       {{"explain"}, "windlass explain: SERVICE"},

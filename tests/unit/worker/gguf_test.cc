@@ -304,6 +304,18 @@ TEST(GgufModel, RefusesWhatIsNotComputed) {
   EXPECT_THAT(error(small_llama().floats("rope_freqs.weight", {2}, {1, 0})), HasSubstr("allowed is above 0"));
 }
 
+// Given a GGUF file and a folder; expects the text of a config.json that says the file's shape, and the folder's own.
+TEST(GgufModel, HasTheTextOfAConfig) {
+  const auto text = config_text_of(golden("tiny.gguf"));
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  const auto config = parse_model_config(*text, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->layers, GgufModel::open({golden("tiny.gguf")}).value().gguf.whole("llama.block_count", 1, 1000).value());
+  const auto nothing = config_text_of(golden("nothing"));
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_THAT(nothing.error().message, HasSubstr("nothing/config.json"));
+}
+
 // Given Llama 3's factors of frequencies, they are the config's; given experts in one tensor, each is there by its name.
 TEST(GgufModel, FactorsAndExperts) {
   const std::string bytes = small_llama()
