@@ -98,7 +98,9 @@ const std::vector<std::string>& byte_alphabet() {
 
 struct Tokenizer::Impl {
   Symbols symbols = Symbols::kBytes;
-  std::array<std::int32_t, 256> byte_ids{};
+  std::array<std::int32_t, 256> byte_ids{};  // -1: the vocabulary has no token for it
+  std::int32_t unknown = -1;                 // the token of such a byte; -1: it is left out
+  bool fuse_unknown = false;
   std::unordered_map<std::string, std::int32_t> characters;  // SentencePiece's tokens of one character
   std::unordered_map<std::uint64_t, Merge> merges;
   std::unordered_map<std::string, std::int32_t> whole_pieces;  // as pieces are; filled when ignore_merges
@@ -127,18 +129,25 @@ struct Tokenizer::Impl {
 std::vector<std::int32_t> Tokenizer::Impl::symbols_of(std::string_view piece) const {
   std::vector<std::int32_t> ids;
   ids.reserve(piece.size());
+  bool after_unknown = false;
+  const auto take_byte = [&](char c) {
+    const std::int32_t id = byte_ids[static_cast<unsigned char>(c)];
+    if (id < 0 && unknown < 0) return;
+    if (id >= 0 || !after_unknown || !fuse_unknown) ids.push_back(id >= 0 ? id : unknown);
+    after_unknown = id < 0;
+  };
   for (std::size_t at = 0; at < piece.size();) {
     if (symbols == Symbols::kCharacters) {
       const std::string character(piece.substr(at, character_bytes(piece.substr(at))));
       if (const auto found = characters.find(character); found != characters.end()) {
         ids.push_back(found->second);
+        after_unknown = false;
         at += character.size();
         continue;
       }
-      for (std::size_t rest = character.size() - 1; rest > 0; --rest)
-        ids.push_back(byte_ids[static_cast<unsigned char>(piece[at++])]);
+      for (std::size_t rest = character.size() - 1; rest > 0; --rest) take_byte(piece[at++]);
     }
-    ids.push_back(byte_ids[static_cast<unsigned char>(piece[at++])]);
+    take_byte(piece[at++]);
   }
   return ids;
 }
@@ -210,7 +219,7 @@ void Tokenizer::Impl::encode_plain(std::string_view text, bool first, std::vecto
   for (const std::string_view piece : pretokenizer->split(nfc ? std::string_view(normal) : text)) encode_piece(piece, out);
 }
 
-// What each token of the vocabulary stands for, and the 256 bytes, which must all be there.
+// What each token of the vocabulary stands for, and the bytes; of SentencePiece all 256 must be there.
 Result<void> Tokenizer::Impl::take_vocab(const TokenizerSpec& spec, std::unordered_map<std::string, std::int32_t>& by_text) {
   const auto complaint = [&](std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; };
   std::unordered_set<std::string_view> is_added;
@@ -231,10 +240,17 @@ Result<void> Tokenizer::Impl::take_vocab(const TokenizerSpec& spec, std::unorder
   }
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const auto it = by_text.find(symbols == Symbols::kBytes ? byte_alphabet()[byte] : fmt::format("<0x{:02X}>", byte));
-    if (it == by_text.end())
+    if (it == by_text.end() && symbols == Symbols::kCharacters)
       return complaint(fmt::format("model.vocab: found no token for byte 0x{:02x}, expected all 256", byte));
-    byte_ids[byte] = it->second;
+    byte_ids[byte] = it == by_text.end() ? -1 : it->second;
   }
+  fuse_unknown = spec.fuse_unknown;
+  if (spec.unknown.empty() || symbols == Symbols::kCharacters) return {};
+  const auto found =
+      std::find_if(spec.vocab.begin(), spec.vocab.end(), [&](const auto& each) { return each.first == spec.unknown; });
+  if (found == spec.vocab.end())
+    return complaint(fmt::format("model.unk_token: found '{}', allowed is a token of model.vocab", spec.unknown));
+  unknown = found->second;
   return {};
 }
 
@@ -382,7 +398,9 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view content) con
 const std::vector<std::int32_t>& Tokenizer::prefix() const { return impl_->prefix; }
 
 std::int64_t Tokenizer::least_tokens(std::size_t bytes) const {
-  if (impl_->nfc || impl_->longest == 0) return 0;  // composed, a text may be much shorter
+  // Composed, a text may be much shorter; and bytes without a token may be left out.
+  const bool partial = std::any_of(impl_->byte_ids.begin(), impl_->byte_ids.end(), [](std::int32_t id) { return id < 0; });
+  if (impl_->nfc || partial || impl_->longest == 0) return 0;
   return static_cast<std::int64_t>(bytes / impl_->longest);
 }
 

@@ -59,6 +59,8 @@ void read_model(const json& root, TokenizerSpec& spec) {
     }
   }
   spec.ignore_merges = flag(model, "ignore_merges", false);
+  if (model.contains("unk_token") && !model.at("unk_token").is_null()) spec.unknown = text_of(model, "model", "unk_token");
+  spec.fuse_unknown = flag(model, "fuse_unk", false);
   const json& vocab = child(model, "model", "vocab", "an object of token to id");
   if (!vocab.is_object()) complain("model.vocab", shown(vocab), "an object of token to id");
   spec.vocab.reserve(vocab.size());
@@ -195,8 +197,10 @@ void read_pretokenizer(const json& value, const std::string& where, TokenizerSpe
     if (behavior != "Isolated") complain(where + ".behavior", "\"" + behavior + "\"", "\"Isolated\"");
     if (flag(value, "invert", false)) complain(where + ".invert", "true", "false");
     spec.patterns.push_back(regex);
+  } else if (type == "Digits") {
+    spec.patterns.emplace_back(flag(value, "individual_digits", false) ? "\\p{N}" : "\\p{N}+");
   } else {
-    complain(where + ".type", "\"" + type + "\"", "\"ByteLevel\", \"Split\" or \"Sequence\"");
+    complain(where + ".type", "\"" + type + "\"", "\"ByteLevel\", \"Digits\", \"Split\" or \"Sequence\"");
   }
 }
 

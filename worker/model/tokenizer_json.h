@@ -38,6 +38,8 @@ struct TokenizerSpec {
   std::vector<std::pair<std::string, std::int32_t>> vocab;  // text in the byte alphabet or with U+2581, id
   std::vector<std::pair<std::string, std::string>> merges;  // best first
   bool ignore_merges = false;                               // a piece that is a token is that token
+  std::string unknown;        // the token of what the vocabulary lacks; empty: such text is left out
+  bool fuse_unknown = false;  // of several in a row there is one
   std::vector<AddedToken> added;
   bool nfc = false;
   std::vector<std::string> patterns;  // of the pretokenizer, in order

@@ -407,6 +407,33 @@ TEST(GgufTokenizer, IsTheSameAsTokenizerJson) {
   }
 }
 
+// Given SmolLM2's kind, whose vocabulary lacks some bytes and which cuts out digits, texts have the ids that its tokenizer.json
+// gives them.
+TEST(GgufTokenizer, SmollmLacksBytesAndCutsOutDigits) {
+  json root = json::parse(read_bytes(source_path("/tests/golden/tokenizers/gpt2/tokenizer.json")));
+  json& vocab = root["model"]["vocab"];
+  const std::string byte = byte_alphabet()[4];
+  vocab[byte + byte] = vocab[byte];
+  vocab.erase(byte);
+  const TemporaryFolder folder;
+  write_bytes(folder.path() / "t.gguf", as_metadata(root, "gpt2", "smollm").bytes());
+  root["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers",
+                            {{{"type", "Digits"}, {"individual_digits", true}},
+                             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}}}};
+  const auto expected = Tokenizer::parse(root.dump(), "tokenizer.json");
+  ASSERT_TRUE(expected.ok()) << expected.error().message;
+  const auto found = Tokenizer::load(folder.path() / "t.gguf");
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  for (const char* words : {"the anchor 12345 x7",
+                            "a\x04"
+                            "b",
+                            "\x04", " 1 22\n\n333"}) {
+    EXPECT_EQ(found->encode(words, SpecialText::kParse), expected->encode(words, SpecialText::kParse)) << words;
+  }
+  EXPECT_THAT(found->encode("\x04", SpecialText::kParse), ElementsAre());
+}
+
 // Given a vocabulary that is not understood, the error names the field, what was found and what is allowed.
 TEST(GgufTokenizer, NamesWhatIsWrong) {
   const auto error = [](const GgufWriter& writer) {

@@ -120,6 +120,34 @@ TEST(Tokenizer, IgnoreMergesTakesWholePieces) {
   EXPECT_THAT(make(root).encode(" hi", SpecialText::kParse), ElementsAre(300));
 }
 
+// Given a vocabulary without tokens for "x" and "y", they are left out before merging; with an unknown token they are that
+// token, each or, fused, all in a row. What Hugging Face's tokenizers 0.23 makes of the same file.
+TEST(Tokenizer, BytesWithoutATokenAreUnknownOrLeftOut) {
+  json root = tokenizer_json({{"a", "b"}}, true);
+  root["model"]["vocab"].erase("x");
+  root["model"]["vocab"].erase("y");
+  EXPECT_THAT(make(root).encode("axxb", SpecialText::kParse), ElementsAre(256));
+  EXPECT_THAT(make(root).encode("x", SpecialText::kParse), ElementsAre());
+  EXPECT_EQ(make(root).least_tokens(1000), 0);
+  root["model"]["vocab"]["<unk>"] = 300;
+  root["model"]["unk_token"] = "<unk>";
+  EXPECT_THAT(make(root).encode("xyab", SpecialText::kParse), ElementsAre(300, 300, 256));
+  root["model"]["fuse_unk"] = true;
+  EXPECT_THAT(make(root).encode("xyabx", SpecialText::kParse), ElementsAre(300, 256, 300));
+}
+
+// Given Digits, numbers are cut out of their words: each digit, or all in a row.
+TEST(Tokenizer, DigitsAreCutOut) {
+  json root = tokenizer_json({{"1", "2"}, {"a", "1"}, {"2", "b"}}, true);
+  root["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Digits"}, {"individual_digits", true}}, {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}};
+  EXPECT_THAT(make(root).encode("a12b", SpecialText::kParse), ElementsAre('a', '1', '2', 'b'));
+  root["pre_tokenizer"]["pretokenizers"][0]["individual_digits"] = false;
+  EXPECT_THAT(make(root).encode("a12b", SpecialText::kParse), ElementsAre('a', 256, 'b'));
+}
+
 // Given GPT-2's and Llama 3's expressions, text is cut as their papers' tokenizers cut it.
 TEST(Pretokenizer, CutsLikeGpt2AndLlama3) {
   const auto gpt2 = Pretokenizer::make({std::string(kGpt2Pattern)});
@@ -201,8 +229,8 @@ TEST(Tokenizer, RefusesWhatItCannotDo) {
   root["model"]["type"] = "Unigram";
   EXPECT_THAT(error_of(root), HasSubstr("m/tokenizer.json: field 'model.type': found \"Unigram\", allowed is \"BPE\""));
   root = tokenizer_json({}, false);
-  root["model"]["vocab"].erase("a");
-  EXPECT_THAT(error_of(root), HasSubstr("found no token for byte 0x61"));
+  root["model"]["unk_token"] = "<nope>";
+  EXPECT_THAT(error_of(root), HasSubstr("model.unk_token: found '<nope>', allowed is a token of model.vocab"));
   root = tokenizer_json({}, false);
   root["model"]["merges"] = {"a"};
   EXPECT_THAT(error_of(root), HasSubstr("'model.merges[0]': found \"a\""));
