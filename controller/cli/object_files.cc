@@ -2,12 +2,12 @@
 #include "controller/cli/object_files.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "controller/cli/text_file.h"
 #include "controller/reconcile/spec.h"
+#include "controller/runtime/local_model.h"
 
 namespace windlass::cli {
 namespace {
@@ -66,31 +66,13 @@ Result<void> check_references(const std::vector<api::Object>& objects) {
   return as_result(mistakes);
 }
 
-Result<std::string> model_folder(const std::string& uri) {
-  static constexpr std::string_view kScheme = "file://";
-  if (uri.compare(0, kScheme.size(), kScheme) != 0 || uri.size() == kScheme.size()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed on one machine is file://FOLDER", uri)};
-  }
-  return uri.substr(kScheme.size());
-}
-
-Result<void> check_model_folders(const std::vector<api::Object>& objects) {
+Result<void> check_models(const std::vector<api::Object>& objects) {
   std::string mistakes;
   for (const auto& object : objects) {
     const auto* service = std::get_if<api::ModelService>(&object.value);
     if (!service) continue;
-    const auto folder = model_folder(service->spec.model.uri);
-    if (!folder.ok()) {
-      add_line(mistakes, fmt::format("{}: spec.model.uri: {}", place(object), folder.error().message));
-      continue;
-    }
-    std::error_code error;
-    if (!std::filesystem::exists(std::filesystem::path(*folder) / "config.json", error)) {
-      add_line(mistakes,
-               fmt::format("{}: spec.model.uri: found no model in {} (no config.json there); make a small random one with: "
-                           "windlass model init {}",
-                           place(object), *folder, *folder));
-    }
+    const auto model = controller::local_model(service->spec.model.uri, "");
+    if (!model.ok()) add_line(mistakes, fmt::format("{}: {}", place(object), model.error().message));
   }
   return as_result(mistakes);
 }

@@ -17,11 +17,8 @@ namespace windlass::cli {
 // a class that is named and not among them. A line for every mistake.
 [[nodiscard]] Result<void> check_references(const std::vector<api::Object>& objects);
 
-// What `windlass up` needs of each model: a file:// folder that is there and has a config.json. The error says how to make one.
-[[nodiscard]] Result<void> check_model_folders(const std::vector<api::Object>& objects);
-
-// The folder of a file:// URI; an error for another scheme. "file://models/tiny" is relative to where windlass runs.
-[[nodiscard]] Result<std::string> model_folder(const std::string& uri);
+// What `windlass up` needs of each model: that it is on this machine. The error says how to get one.
+[[nodiscard]] Result<void> check_models(const std::vector<api::Object>& objects);
 
 // The services as new and without load but what spec.workload assumes; the classes with what their specs promise.
 [[nodiscard]] planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects);

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "controller/runtime/engine_args.h"
+#include "controller/runtime/local_model.h"
 #include "metrics/host/held_port.h"
 
 namespace windlass::controller {
@@ -22,26 +22,6 @@ namespace {
 
 constexpr double kStopGraceS = 5;  // at our own end
 constexpr const char* kLoopback = "127.0.0.1";
-
-// "file:///a/b" is absolute, "file://a/b" and "file://./a/b" are below `root`.
-Result<std::string> model_folder(const std::string& uri, const std::string& root) {
-  constexpr std::string_view kScheme = "file://";
-  if (uri.rfind(kScheme, 0) != 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.model.uri: found '{}'; processes on this machine can only load file:// folders", uri)};
-  }
-  std::string path = uri.substr(kScheme.size());
-  if (path.empty() || path.front() != '/') path = root.empty() ? path : root + "/" + path;
-  struct stat info {};
-  if (::stat((path + "/config.json").c_str(), &info) != 0) {
-    return Error{
-        ErrorCode::kNotFound,
-        fmt::format("spec.model.uri: found '{}', but {} is not there; allowed is a Hugging Face model folder (windlass "
-                    "model init makes a small one)",
-                    uri, path + "/config.json")};
-  }
-  return path;
-}
 
 // What an engine of our own is told, as a pod of it would be, but for devices: a process has none to itself, so that a GPU is
 // for spec.engine.args to ask for.
@@ -210,7 +190,7 @@ Result<void> LocalRuntime::create(const WorkerSpec& spec) {
 
 Result<void> LocalRuntime::start(Process& process) {
   const WorkerSpec& spec = process.spec;
-  WINDLASS_ASSIGN_OR_RETURN(const std::string folder, model_folder(spec.model_uri, options_.model_root));
+  WINDLASS_ASSIGN_OR_RETURN(const std::string folder, local_model(spec.model_uri, options_.model_root));
   WINDLASS_ASSIGN_OR_RETURN(process.port, HeldPort::take());
   const int port = process.port.number();
   WINDLASS_ASSIGN_OR_RETURN(process.command, command_of(spec, options_.worker_binary, folder, port));

@@ -51,21 +51,25 @@ TEST(ObjectFiles, NothingToRunIsSaid) {
   EXPECT_THAT(checked.error().message, HasSubstr("found no AcceleratorClass"));
 }
 
-// Given a model folder that is not there, one that is, and a model of another scheme: the first names the command that makes
-// it.
+// Given models that are there, in a folder or as a GGUF file, one that is not, and one of another scheme: the error names the
+// commands that get one.
 TEST(ObjectFiles, ModelFoldersAreChecked) {
   const TempFolder folder;
   const auto check = [&](const std::string& uri) {
     const auto objects =
         read_object_files({folder.file("tiny.yaml", replaced(kTinyYaml, "file:///nonexistent/windlass-model", uri))});
     EXPECT_TRUE(objects.ok()) << objects.error().message;
-    const auto checked = check_model_folders(*objects);
+    const auto checked = check_models(*objects);
     return checked.ok() ? std::string() : checked.error().message;
   };
   EXPECT_THAT(check("file:///nonexistent/m"), HasSubstr("windlass model init /nonexistent/m"));
-  EXPECT_THAT(check("hf://org/model"), HasSubstr("found 'hf://org/model', allowed on one machine is file://FOLDER"));
+  EXPECT_THAT(check("hf://org/model"), HasSubstr("found 'hf://org/model', allowed on one machine is file://PATH"));
   folder.file("model/config.json", "{}");
   EXPECT_EQ(check("file://" + (folder.path() / "model").string()), "");
+  EXPECT_EQ(check("file://" + folder.file("blocks/m.gguf", "")), "");
+  EXPECT_EQ(check("file://" + (folder.path() / "blocks").string()), "");
+  EXPECT_THAT(check("file://" + folder.file("text/m.txt", "")), HasSubstr("found no model at"));
+  EXPECT_THAT(check("file://" + (folder.path() / "text").string()), HasSubstr("found no model at"));
 }
 
 // Given good objects: the quiet snapshot has the service with its shape and load, and the class with one node's capacity.
