@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "controller/api/yaml.h"
@@ -38,7 +39,8 @@ Result<bool> wants_strategy(const PlanOptions& options) {
   return !objects;
 }
 
-Result<planner::Snapshot> snapshot_of(const PlanOptions& options) {
+// `notes`: what a reader of the plan should know of what it was made from.
+Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& notes) {
   if (!options.snapshot.empty()) {
     WINDLASS_ASSIGN_OR_RETURN(const std::string text,
                               read_text_file(options.snapshot, "a file with a controller's /v1/snapshot"));
@@ -47,12 +49,16 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options) {
     return snapshot;
   }
   WINDLASS_ASSIGN_OR_RETURN(const auto objects, read_object_files(options.files));
-  WINDLASS_RETURN_IF_ERROR(check_references(objects));
-  return quiet_snapshot(objects);
+  WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfCatalogToo));
+  planner::Snapshot snapshot = quiet_snapshot(objects);
+  for (const std::string& name : add_catalog_classes(snapshot)) {
+    notes << fmt::format("AcceleratorClass {}: not in the files; its figures are the catalog's (docs/catalog.md)\n", name);
+  }
+  return snapshot;
 }
 
-Result<std::string> plan_text(const PlanOptions& options) {
-  WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options));
+Result<std::string> plan_text(const PlanOptions& options, std::ostream& notes) {
+  WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, notes));
   if (options.rate_per_s >= 0) {
     for (auto& service : snapshot.services) {
       service.workload.requests_per_s = options.rate_per_s;
@@ -116,7 +122,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
       context.exit_code = plan_by_strategy(asked, context.console);
       return;
     }
-    const auto text = plan_text(*options);
+    const auto text = plan_text(*options, context.console.err);
     if (!text.ok()) {
       context.console.err << text.error().message << "\n";
       context.exit_code = kFailed;

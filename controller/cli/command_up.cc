@@ -96,7 +96,7 @@ int up(const LocalStackOptions& options, Console& console) {
   };
   const auto objects = read_object_files(options.files);
   if (!objects.ok()) return refuse(objects.error());
-  if (const auto checked = check_references(*objects); !checked.ok()) return refuse(checked.error());
+  if (const auto checked = check_references(*objects, Classes::kOfFiles); !checked.ok()) return refuse(checked.error());
   if (const auto checked = check_models(*objects); !checked.ok()) return refuse(checked.error());
 
   const EndSignals signals;

@@ -2,15 +2,21 @@
 #include "controller/cli/object_files.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "controller/cli/text_file.h"
 #include "controller/reconcile/spec.h"
 #include "controller/runtime/local_model.h"
+#include "planner/catalog/accelerators_by_name.h"
 
 namespace windlass::cli {
 namespace {
+
+constexpr int kManyGpus = 4096;  // where nobody says how many
 
 void add_line(std::string& lines, const std::string& line) { lines += (lines.empty() ? "" : "\n") + line; }
 
@@ -20,6 +26,16 @@ Result<void> as_result(const std::string& mistakes) {
 }
 
 std::string place(const api::Object& object) { return fmt::format("{}:{}: {}", object.source, object.line, object.title()); }
+
+// Nothing where the catalog does not know it.
+std::optional<planner::AcceleratorSpec> catalog_class(const std::string& name) {
+  const std::size_t vendor = name.find('-');
+  auto spec = planner::accelerator_by_name(name);
+  if (!spec.ok() && vendor != std::string::npos) spec = planner::accelerator_by_name(name.substr(vendor + 1));
+  if (!spec.ok()) return std::nullopt;
+  spec->name = name;
+  return *spec;
+}
 
 }  // namespace
 
@@ -38,29 +54,38 @@ Result<std::vector<api::Object>> read_object_files(const std::vector<std::string
   return api::load_objects(sources);
 }
 
-Result<void> check_references(const std::vector<api::Object>& objects) {
+Result<void> check_references(const std::vector<api::Object>& objects, Classes allowed_classes) {
+  const auto in_catalog = [&](const std::string& name) {
+    return allowed_classes == Classes::kOfCatalogToo && catalog_class(name).has_value();
+  };
   std::vector<std::string> classes;
+  bool named = false;
   bool services = false;
   for (const auto& object : objects) {
     if (const auto* accelerator = std::get_if<api::AcceleratorClass>(&object.value))
       classes.push_back(accelerator->metadata.name);
-    services = services || std::holds_alternative<api::ModelService>(object.value);
+    if (const auto* service = std::get_if<api::ModelService>(&object.value)) {
+      services = true;
+      named = named || !service->spec.accelerators.empty();
+    }
   }
+  const bool may_lack = allowed_classes == Classes::kOfCatalogToo && named;
   std::string mistakes;
   if (!services) add_line(mistakes, "found no ModelService in the files; needed is at least one");
-  if (classes.empty())
+  if (classes.empty() && !may_lack)
     add_line(mistakes, "found no AcceleratorClass in the files; needed is at least one: what the workers run on");
   for (const auto& object : objects) {
     const auto* service = std::get_if<api::ModelService>(&object.value);
-    if (!service || classes.empty()) continue;
+    if (!service || (classes.empty() && !may_lack)) continue;
     for (std::size_t i = 0; i < service->spec.accelerators.size(); ++i) {
       const std::string& name = service->spec.accelerators[i].accelerator_class;
-      if (std::find(classes.begin(), classes.end(), name) != classes.end()) continue;
+      if (std::find(classes.begin(), classes.end(), name) != classes.end() || in_catalog(name)) continue;
       std::string allowed;
       for (const auto& known : classes) allowed += (allowed.empty() ? "" : ", ") + known;
       add_line(mistakes,
-               fmt::format("{}: spec.accelerators[{}].class: found '{}', allowed are the files' AcceleratorClasses: {}",
-                           place(object), i, name, allowed));
+               fmt::format("{}: spec.accelerators[{}].class: found '{}', allowed are the files' AcceleratorClasses{}{}{}",
+                           place(object), i, name, allowed.empty() ? "" : ": ", allowed,
+                           may_lack ? " and those of docs/catalog.md" : ""));
     }
   }
   return as_result(mistakes);
@@ -87,6 +112,29 @@ planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects) {
     }
   }
   return snapshot;
+}
+
+std::vector<std::string> add_catalog_classes(planner::Snapshot& snapshot) {
+  std::map<std::string, int> gpus;
+  for (const planner::Service& service : snapshot.services) {
+    for (const planner::AllowedAccelerator& allowed : service.accelerators) {
+      const bool there = std::any_of(snapshot.accelerators.begin(), snapshot.accelerators.end(),
+                                     [&](const auto& state) { return state.spec.name == allowed.accelerator; });
+      if (!there) gpus[allowed.accelerator] += allowed.max_gpus.value_or(kManyGpus);
+    }
+  }
+  std::vector<std::string> added;
+  for (const auto& [name, most] : gpus) {
+    auto spec = catalog_class(name);
+    if (!spec) continue;
+    planner::AcceleratorState state;
+    state.spec = std::move(*spec);
+    state.mode = planner::CapacityMode::kElastic;
+    state.max_gpus = most;
+    snapshot.accelerators.push_back(std::move(state));
+    added.push_back(name);
+  }
+  return added;
 }
 
 }  // namespace windlass::cli

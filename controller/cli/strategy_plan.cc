@@ -19,7 +19,6 @@
 #include "controller/cli/thread_executor.h"
 #include "controller/reconcile/measured_profiles.h"
 #include "planner/base/yaml_reader.h"
-#include "planner/catalog/accelerators_by_name.h"
 #include "planner/hetero/strategies.h"
 #include "planner/search/plan_scenario.h"
 #include "planner/search/service_problem.h"
@@ -74,21 +73,7 @@ Result<Asked> read_service(const StrategyFlags& flags) {
   }
   planner::Service& service = snapshot.services.front();
   if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
-  // A class that no file holds but the catalog knows, by its own name or the chart's (nvidia-h100-80gb): as many GPUs as are
-  // asked for.
-  for (const planner::AllowedAccelerator& allowed : service.accelerators) {
-    const std::size_t vendor = allowed.accelerator.find('-');
-    auto spec = planner::accelerator_by_name(allowed.accelerator);
-    if (!spec.ok() && vendor != std::string::npos) spec = planner::accelerator_by_name(allowed.accelerator.substr(vendor + 1));
-    const bool there = std::any_of(snapshot.accelerators.begin(), snapshot.accelerators.end(),
-                                   [&](const auto& state) { return state.spec.name == allowed.accelerator; });
-    if (there || !spec.ok()) continue;
-    planner::AcceleratorState state;
-    state.spec = *spec;
-    state.spec.name = allowed.accelerator;
-    state.mode = planner::CapacityMode::kElastic;
-    snapshot.accelerators.push_back(std::move(state));
-  }
+  add_catalog_classes(snapshot);
   take_transfers(objects, snapshot.accelerators, service);
   Asked asked;
   WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));

@@ -26,7 +26,7 @@ TEST(ObjectFiles, GoodFilePasses) {
   const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
   ASSERT_TRUE(objects.ok()) << objects.error().message;
   EXPECT_EQ(objects->size(), 2u);
-  EXPECT_TRUE(check_references(*objects).ok());
+  EXPECT_TRUE(check_references(*objects, Classes::kOfFiles).ok());
 }
 
 // Given a service that names a class which is not there: the error has file, object, field, what was found and what is allowed.
@@ -35,7 +35,7 @@ TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
   const auto objects =
       read_object_files({folder.file("tiny.yaml", replaced(kTinyYaml, "{class: local-cpu}", "{class: h100}"))});
   ASSERT_TRUE(objects.ok()) << objects.error().message;
-  const auto checked = check_references(*objects);
+  const auto checked = check_references(*objects, Classes::kOfFiles);
   ASSERT_FALSE(checked.ok());
   EXPECT_THAT(checked.error().message, HasSubstr("tiny.yaml:"));
   EXPECT_THAT(checked.error().message,
@@ -45,10 +45,36 @@ TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
 
 // Given an empty file: both things that are missing are said.
 TEST(ObjectFiles, NothingToRunIsSaid) {
-  const auto checked = check_references({});
+  const auto checked = check_references({}, Classes::kOfFiles);
   ASSERT_FALSE(checked.ok());
   EXPECT_THAT(checked.error().message, HasSubstr("found no ModelService"));
   EXPECT_THAT(checked.error().message, HasSubstr("found no AcceleratorClass"));
+}
+
+// Given a service on classes that no file has; a plan takes those that the catalog knows, by its own names and the chart's,
+// with the GPUs that the service may hold; others are refused, and a run takes none.
+TEST(ObjectFiles, PlansTakeClassesOfTheCatalog) {
+  const TempFolder folder;
+  const std::string service = std::string(kTinyYaml).substr(std::string(kTinyYaml).find("---\n"));
+  const auto with = [&](const std::string& classes) {
+    auto objects = read_object_files({folder.file("s.yaml", replaced(service, "[{class: local-cpu}]", classes))});
+    EXPECT_TRUE(objects.ok()) << objects.error().message;
+    return std::move(objects).value();
+  };
+  const auto known = with("[{class: nvidia-h100-80gb, maxGPUs: 3}, {class: l4}]");
+  EXPECT_TRUE(check_references(known, Classes::kOfCatalogToo).ok());
+  EXPECT_FALSE(check_references(known, Classes::kOfFiles).ok());
+  planner::Snapshot snapshot = quiet_snapshot(known);
+  EXPECT_EQ(add_catalog_classes(snapshot), (std::vector<std::string>{"l4", "nvidia-h100-80gb"}));
+  ASSERT_EQ(snapshot.accelerators.size(), 2u);
+  EXPECT_EQ(snapshot.accelerators[1].spec.name, "nvidia-h100-80gb");
+  EXPECT_EQ(snapshot.accelerators[1].max_gpus, 3);
+  EXPECT_EQ(add_catalog_classes(snapshot), std::vector<std::string>());
+  const auto checked = check_references(with("[{class: nvidia-h100-80gb}, {class: tpu}]"), Classes::kOfCatalogToo);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("spec.accelerators[1].class: found 'tpu', allowed are the files' AcceleratorClasses and "
+                        "those of docs/catalog.md"));
 }
 
 // Given models that are there, in a folder or as a GGUF file, one that is not, and one of another scheme: the error names the
