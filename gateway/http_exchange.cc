@@ -4,6 +4,7 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include <boost/beast/http/chunk_encode.hpp>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "gateway/http_text.h"
 #include "gateway/worker_id.h"
 #include "metrics/net/peer_watch.h"
+#include "planner/base/foreign_text.h"
 
 namespace windlass::gateway {
 namespace {
@@ -22,6 +24,9 @@ constexpr auto kFinalWriteTimeout = std::chrono::seconds(60);
 bool is_event_stream(const http::fields& fields) {
   return fields[http::field::content_type].substr(0, 17) == "text/event-stream";
 }
+
+// Our own worker's, and every engine's whose queue is full or whose model is still loading.
+bool is_refusal(const http::response_header<>& head) { return head.result_int() == 503 || head.result_int() == 429; }
 
 }  // namespace
 
@@ -65,6 +70,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   const std::string& model = request_.head.model;
   chain_ = to_chain.chain;
   address_ = to_chain.address;
+  last_event_.clear();
   std::shared_ptr<void> in_use = proxy_.use(to_chain.address);
   const std::string head = fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}{}X-Request-Id: {}\r\nContent-Length: {}\r\n\r\n",
                                        request_.target, to_chain.address, request_.headers, step_headers(to_chain),
@@ -108,9 +114,8 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
       co_return after_break();
     }
     proxy_.heard(address_);
-    const auto rejected = parser.get().find("X-Windlass-Rejected");
-    if (parser.get().result_int() == 503 && rejected != parser.get().end()) {
-      const Refusal why = rejected->value() == "draining" ? Refusal::kDraining : Refusal::kFull;
+    if (is_refusal(parser.get())) {
+      const Refusal why = parser.get()["X-Windlass-Rejected"] == "draining" ? Refusal::kDraining : Refusal::kFull;
       upstream_->close();
       dispatcher.refused(*ticket_, model, why);
       co_return Outcome::kAgain;
@@ -120,10 +125,14 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     }
     dispatcher.accepted(*ticket_);
     bool complete = true;
-    if (is_event_stream(parser.get())) {
+    if (is_event_stream(parser.get()) && parser.get().result_int() == 200) {
       co_await pass_stream(parser);
     } else {
       complete = co_await pass_whole(parser);
+    }
+    if (std::exchange(refused_, false)) {
+      upstream_->close();
+      co_return Outcome::kAgain;
     }
     if (interrupted() || again_) co_return after_break();
     // Bytes behind the answer would be taken for the next one's.
@@ -183,7 +192,6 @@ void Exchange::failed(const char* reason, const std::string& message, bool may_m
 
 asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
-  const int status = static_cast<int>(parser.get().result_int());
   SseFilter filter(request_.head.stream && !request_.head.include_usage);
   std::array<char, 16384> bytes;
   while (!parser.is_done()) {
@@ -192,6 +200,10 @@ asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
     if (interrupted()) co_return;
     if (n > 0) proxy_.heard(address_);
     SseFilter::Output output = filter.feed({bytes.data(), n});
+    if (filter.failure().has_value()) {
+      co_await stream_failed(parser, *filter.failure(), std::move(output));
+      co_return;
+    }
     co_await forward(parser, std::move(output));
     if (ticket_->over()) co_return;
     if (error) {
@@ -200,9 +212,13 @@ asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
     }
   }
   SseFilter::Output rest = filter.finish();
-  co_await forward(parser, std::move(rest));
+  if (filter.failure().has_value()) {
+    co_await stream_failed(parser, *filter.failure(), std::move(rest));
+    co_return;
+  }
+  if (head_sent_ || filter.done()) co_await forward(parser, std::move(rest));
   if (ticket_->over()) co_return;
-  if (status == 200 && !filter.done()) {
+  if (!filter.done()) {
     failed("truncated", fmt::format("The worker {} ended its answer without [DONE].", worker_id(chain_)));
     co_return;
   }
@@ -215,12 +231,27 @@ asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
     co_await send({}, kLastChunk, false);
   }
   if (ticket_->over()) co_return;
-  Router::Completion completion{status, -1, -1};
+  Router::Completion completion{200, -1, -1};
   if (filter.usage().has_value()) {
     completion.prompt_tokens = filter.usage()->prompt_tokens;
     completion.generation_tokens = filter.usage()->generation_tokens;
   }
   dispatcher.completed(*ticket_, completion);
+}
+
+// The worker said in its stream that it failed. Whatever follows, [DONE] too, makes no answer of it.
+asio::awaitable<void> Exchange::stream_failed(AnswerParser& parser, const StreamFailure& failure, SseFilter::Output output) {
+  if (!head_sent_ && failure.is_refusal() && output.content_events == 0) {
+    refused_ = true;
+    proxy_.dispatcher.refused(*ticket_, request_.head.model, Refusal::kFull);
+    co_return;
+  }
+  if (head_sent_) co_await forward(parser, std::move(output));
+  if (ticket_->over()) co_return;
+  last_event_ = failure.event;
+  if (!last_event_.ends_with("\n\n") && !last_event_.ends_with("\n\r\n")) last_event_ += "\n\n";  // the body ended in it
+  failed("engine_error", fmt::format("The worker {} failed{}{}", worker_id(chain_), failure.message.empty() ? "." : ": ",
+                                     shown_text(failure.message)));
 }
 
 // Events to the client, the response's head with the first of them.
@@ -299,9 +330,12 @@ asio::awaitable<void> Exchange::answer_error() {
   if (error) client_broken_ = true;
 }
 
-// An answer that has begun cannot become an error response: the stream ends with an error event and without [DONE].
+// An answer that has begun cannot become an error response: the stream ends with an error event, the worker's own if it sent
+// one, and without [DONE].
 asio::awaitable<void> Exchange::end_broken_stream() {
-  const std::string event = error_event(ticket_->cancel->status, ticket_->cancel->message, "stream_broken");
+  const std::string event = last_event_.empty()
+                                ? error_event(ticket_->cancel->status, ticket_->cancel->message, "stream_broken")
+                                : std::exchange(last_event_, {});
   client_.expires_after(kFinalWriteTimeout);
   if (!co_await send({}, event, !request_.http10)) co_return;
   if (!request_.http10) co_await send({}, kLastChunk, false);

@@ -2,8 +2,8 @@
 //
 // It waits for the router's decision, sends the request to the chain it was given, and passes the answer on: an event stream
 // event by event, with at most one event in hand (a slow client slows the reading from its worker and nothing else); any other
-// answer whole. Where nothing was sent to the client and the worker refused, broke off or fell silent, it goes back to the
-// router, which may send it elsewhere. It answers once.
+// answer whole. Where nothing was sent to the client and the worker refused, broke off, said that it failed or fell silent, it
+// goes back to the router, which may send it elsewhere. It answers once.
 //
 // In two steps (router.h) it sends the request to a prefill worker, keeps that exchange open (http_prefill.h), and sends the
 // same request to the decode worker that the router names; what that one answers is the client's.
@@ -63,6 +63,7 @@ class Exchange {
   [[nodiscard]] std::string step_headers(const Dispatch& to_chain) const;
   [[nodiscard]] Outcome prefilled(std::unique_ptr<AnswerParser> answer, std::shared_ptr<void> in_use);
   asio::awaitable<void> pass_stream(AnswerParser& parser);
+  asio::awaitable<void> stream_failed(AnswerParser& parser, const StreamFailure& failure, SseFilter::Output output);
   asio::awaitable<void> forward(AnswerParser& parser, SseFilter::Output output);
   asio::awaitable<bool> pass_whole(AnswerParser& parser);
   asio::awaitable<void> answer_error();
@@ -90,6 +91,8 @@ class Exchange {
   bool client_broken_ = false;
   bool keep_alive_ = false;  // so its head said
   bool again_ = false;       // it broke off, and the request waits again
+  bool refused_ = false;     // the same, but it had not begun
+  std::string last_event_;   // the worker's own error, for the end of a broken stream; empty: it has none
   std::string broke_at_;     // the address of the worker that may have worked on it once already, in vain; empty: none
 };
 

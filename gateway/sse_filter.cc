@@ -3,6 +3,8 @@
 #include "gateway/sse_filter.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +13,7 @@ namespace {
 
 // An event larger than this is passed on unread: no engine sends one, and memory is not the client's to fill.
 constexpr std::size_t kMaxEventBytes = 1U << 20U;
+constexpr std::size_t kMaxHeldBytes = 64U << 10U;
 
 std::string_view after_spaces(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
@@ -54,6 +57,106 @@ std::size_t event_end(std::string_view text, std::size_t from) {
   return std::string_view::npos;
 }
 
+// The parts of one event that are looked at. OpenAI's events have one line of data.
+struct Fields {
+  std::string_view name, data;
+  bool is_error = false;  // by the name of its event, or of its field (llama.cpp's "error: {...}" of old)
+  bool is_comment = true;
+};
+
+Fields fields_of(std::string_view event) {
+  Fields fields;
+  for (std::string_view lines = event; !lines.empty();) {
+    const auto end = lines.find('\n');
+    std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(end == std::string_view::npos ? lines.size() : end + 1);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    fields.is_comment = fields.is_comment && (line.empty() || line.front() == ':');
+    if (line.substr(0, 6) == "event:") fields.name = after_spaces(line.substr(6));
+    const bool data = line.substr(0, 5) == "data:";
+    if (!data && line.substr(0, 6) != "error:") continue;
+    fields.data = after_spaces(line.substr(data ? 5 : 6));
+    fields.is_error = !data || (fields.name == "error" && !fields.data.empty());
+    break;
+  }
+  return fields;
+}
+
+// Only what one of these scans finds is parsed.
+bool may_be_failure(std::string_view data) {
+  const auto starts = [](std::initializer_list<std::string_view> with) {
+    return [with](std::string_view value) {
+      return std::any_of(with.begin(), with.end(), [&](auto text) { return value.substr(0, text.size()) == text; });
+    };
+  };
+  return any_value_of(data, "\"error\"", starts({"{", "\""})) || any_value_of(data, "\"object\"", starts({"\"error\""})) ||
+         any_value_of(data, "\"finish_reason\"", starts({"\"abort\"", "\"error\"", "\"timeout\"", "\"cancelled\""}));
+}
+
+std::string text_of(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// The reason of a choice that the engine gave up: vLLM's and SGLang's, then TensorRT-LLM's.
+std::string given_up(const nlohmann::json& event) {
+  const auto choices = event.find("choices");
+  if (choices == event.end() || !choices->is_array()) return {};
+  for (const auto& choice : *choices) {
+    const std::string reason = choice.is_object() ? text_of(choice, "finish_reason") : std::string();
+    if (reason == "abort" || reason == "error" || reason == "timeout" || reason == "cancelled") return reason;
+  }
+  return {};
+}
+
+std::optional<StreamFailure> failure_in(std::string_view data, bool is_error) {
+  if (!is_error && !may_be_failure(data)) return std::nullopt;
+  const auto event = nlohmann::json::parse(data, nullptr, false);
+  StreamFailure failure;
+  if (!event.is_object()) {
+    if (!is_error) return std::nullopt;
+    failure.message = data;
+    return failure;
+  }
+  const auto error = event.find("error");
+  const bool has_error = error != event.end() && (error->is_object() || error->is_string());
+  if (const std::string reason = given_up(event); !has_error && !reason.empty()) {
+    failure.message = "finish_reason is " + reason;
+    return failure;
+  }
+  if (!is_error && !has_error && text_of(event, "object") != "error") return std::nullopt;
+  const nlohmann::json& said = has_error && error->is_object() ? *error : event;
+  failure.message = has_error && error->is_string() ? error->get<std::string>() : text_of(said, "message");
+  if (const auto code = said.find("code"); code != said.end() && code->is_number_integer()) {
+    const auto value = code->get<std::int64_t>();
+    if (value >= 100 && value < 600) failure.code = static_cast<int>(value);
+  }
+  return failure;
+}
+
+bool is_empty(const nlohmann::json& value) {
+  return value.is_null() || ((value.is_structured() || value.is_string()) && value == nlohmann::json(value.type()));
+}
+
+// Says no more than that there will be an answer: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}.
+bool is_opening(std::string_view data) {
+  const auto event = nlohmann::json::parse(data, nullptr, false);
+  if (!event.is_object() || event.contains("prompt_progress")) return false;  // llama.cpp's, for those who asked for it
+  const auto choices = event.find("choices");
+  if (choices == event.end() || !choices->is_array() || choices->empty()) return false;
+  return std::all_of(choices->begin(), choices->end(), [](const nlohmann::json& choice) {
+    if (!choice.is_object()) return false;
+    const auto items = choice.items();
+    return std::all_of(items.begin(), items.end(), [](const auto& item) {
+      if (item.key() == "index") return true;
+      if (item.key() != "delta" || !item.value().is_object()) return is_empty(item.value());
+      const auto members = item.value().items();
+      return std::all_of(members.begin(), members.end(),
+                         [](const auto& member) { return member.key() == "role" || is_empty(member.value()); });
+    });
+  });
+}
+
 }  // namespace
 
 std::optional<Usage> usage_of(std::string_view text) {
@@ -75,7 +178,8 @@ SseFilter::Output SseFilter::feed(std::string_view bytes) {
     from = 0;
   }
   if (rest.size() > kMaxEventBytes) {
-    output.forward.append(rest);
+    if (!failure_.has_value()) output.forward.append(std::exchange(held_, {})).append(rest);
+    begun_ = true;
     rest = {};
   }
   partial_.erase(0, partial_.size() - rest.size());
@@ -86,40 +190,49 @@ SseFilter::Output SseFilter::feed(std::string_view bytes) {
 SseFilter::Output SseFilter::finish() {
   Output output;
   if (!partial_.empty()) event(partial_, output);
+  if (!failure_.has_value()) output.forward.insert(0, held_);
   partial_.clear();
+  held_.clear();
   scanned_ = 0;
   return output;
 }
 
 void SseFilter::event(std::string_view event, Output& output) {
-  std::string_view data;
-  bool only_comments = true;
-  for (std::string_view lines = event; !lines.empty();) {
-    const auto end = lines.find('\n');
-    std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(end == std::string_view::npos ? lines.size() : end + 1);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    only_comments = only_comments && (line.empty() || line.front() == ':');
-    if (line.substr(0, 5) == "data:") {
-      data = after_spaces(line.substr(5));
-      break;  // OpenAI's events have one line of data
-    }
+  if (failure_.has_value()) return;
+  const Fields fields = fields_of(event);
+  if (fields.is_comment && !begun_) {
+    if (!held_.empty()) held_.append(event);  // it keeps its place
+    return;
   }
-  begun_ = begun_ || !only_comments;
-  if (!begun_) return;
+  if (failure_ = failure_in(fields.data, fields.is_error); failure_.has_value()) {
+    failure_->event = event;
+    return;
+  }
+  if (!read_data(fields.data, output)) return;
+  if (!begun_ && held_.size() + event.size() <= kMaxHeldBytes && is_opening(fields.data)) {
+    held_.append(event);
+    return;
+  }
+  begun_ = true;
+  output.forward.append(held_).append(event);
+  held_.clear();
+}
+
+bool SseFilter::read_data(std::string_view data, Output& output) {
   if (data == "[DONE]") {
     done_ = true;
-  } else if (!data.empty()) {
-    if (any_value_of(data, "\"usage\"", [](std::string_view value) { return value.substr(0, 1) == "{"; })) {
-      if (const auto usage = usage_of(data)) usage_ = usage;
-      const bool no_choices = any_value_of(data, "\"choices\"", [](std::string_view value) {
-        return value.substr(0, 1) == "[" && after_spaces(value.substr(1)).substr(0, 1) == "]";
-      });
-      if (no_choices && drop_usage_chunk_) return;
-    }
-    if (carries_content(data)) ++output.content_events;
+    return true;
   }
-  output.forward.append(event);
+  if (data.empty()) return true;
+  if (any_value_of(data, "\"usage\"", [](std::string_view value) { return value.substr(0, 1) == "{"; })) {
+    if (const auto usage = usage_of(data)) usage_ = usage;
+    const bool no_choices = any_value_of(data, "\"choices\"", [](std::string_view value) {
+      return value.substr(0, 1) == "[" && after_spaces(value.substr(1)).substr(0, 1) == "]";
+    });
+    if (no_choices && drop_usage_chunk_) return false;
+  }
+  if (carries_content(data)) ++output.content_events;
+  return true;
 }
 
 }  // namespace windlass::gateway
