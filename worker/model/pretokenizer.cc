@@ -1,111 +1,107 @@
-// ICU regular expressions over UTF-8 text. Offsets are those of the bytes, so bytes that are no UTF-8 survive in their piece.
+// Steps that change a piece keep the new text in Pieces::owned, whose elements stay where they are.
 #include "worker/model/pretokenizer.h"
 
-#include <fmt/core.h>
-#include <unicode/normalizer2.h>
-#include <unicode/regex.h>
-#include <unicode/unistr.h>
-#include <unicode/utext.h>
+#include <algorithm>
+#include <cstdint>
 
 namespace windlass::worker {
 namespace {
 
-// ICU's \s leaves out U+000B and U+0085; Oniguruma, which made the reference ids, has all of White_Space.
-std::string with_unicode_spaces(std::string_view pattern) {
+using PieceKind = PretokenizerStep::Kind;
+
+std::string utf8_of(std::uint32_t code) {
+  if (code < 0x80) return {static_cast<char>(code)};
+  return {static_cast<char>(0xC0U | (code >> 6U)), static_cast<char>(0x80U | (code & 0x3FU))};  // the alphabet ends at U+0143
+}
+
+std::string_view keep(std::string text, Pretokenizer::Pieces& pieces) { return pieces.owned.emplace_back(std::move(text)); }
+
+std::string in_byte_alphabet(std::string_view text) {
   std::string out;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
-      out += pattern[i];
-      continue;
-    }
-    const char next = pattern[++i];
-    if (next == 's') {
-      out += "\\p{White_Space}";
-    } else if (next == 'S') {
-      out += "\\P{White_Space}";
-    } else {
-      out += '\\';
-      out += next;
-    }
-  }
+  out.reserve(2 * text.size());
+  for (const char c : text) out += byte_alphabet()[static_cast<unsigned char>(c)];
   return out;
 }
 
-// What ICU counts time in is some ten thousand places to which it may go back. An expression that needs a hundred for each byte
-// is one made to hold the worker up ("(a+)+$"): from where it has used up its time, the text is one piece.
-constexpr std::int32_t kLeastSteps = 100;
-constexpr std::size_t kBytesOfStep = 100;
-
-void split_piece(const icu::RegexPattern& pattern, std::string_view text, std::vector<std::string_view>& pieces) {
-  UErrorCode status = U_ZERO_ERROR;
-  UText utext = UTEXT_INITIALIZER;
-  utext_openUTF8(&utext, text.data(), static_cast<std::int64_t>(text.size()), &status);
-  const std::unique_ptr<icu::RegexMatcher> matcher(pattern.matcher(status));
-  std::size_t done = 0;
-  if (U_SUCCESS(status)) {
-    matcher->setStackLimit(0, status);  // the body limit bounds the text; a stack limit would cut it wrongly without a word
-    matcher->setTimeLimit(kLeastSteps + static_cast<std::int32_t>(text.size() / kBytesOfStep), status);
-    matcher->reset(&utext);
-    while (U_SUCCESS(status) && matcher->find(status)) {
-      const auto begin = static_cast<std::size_t>(matcher->start64(status));
-      const auto end = static_cast<std::size_t>(matcher->end64(status));
-      if (begin > done) pieces.push_back(text.substr(done, begin - done));
-      if (end > begin) pieces.push_back(text.substr(begin, end - begin));
-      done = end;
+std::string_view with_symbols(const PretokenizerStep& spec, std::string_view text, bool first, Pretokenizer::Pieces& pieces) {
+  std::string out;
+  const bool has_one = text.starts_with(' ') || text.starts_with(spec.symbol);
+  const bool prepends = spec.prepend == PrependScheme::kAlways || (spec.prepend == PrependScheme::kFirst && first);
+  if (prepends && !has_one) out += spec.symbol;
+  for (const char c : text) {
+    if (c == ' ') {
+      out += spec.symbol;
+    } else {
+      out += c;
     }
   }
-  if (done < text.size()) pieces.push_back(text.substr(done));
-  utext_close(&utext);
+  return keep(std::move(out), pieces);
 }
 
 }  // namespace
 
-struct Pretokenizer::Impl {
-  std::vector<std::unique_ptr<icu::RegexPattern>> patterns;
-};
-
-Pretokenizer::Pretokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Pretokenizer::Pretokenizer(Pretokenizer&&) noexcept = default;
-Pretokenizer& Pretokenizer::operator=(Pretokenizer&&) noexcept = default;
-Pretokenizer::~Pretokenizer() = default;
-
-Result<Pretokenizer> Pretokenizer::make(const std::vector<std::string>& patterns) {
-  auto impl = std::make_unique<Impl>();
-  for (const std::string& pattern : patterns) {
-    UErrorCode status = U_ZERO_ERROR;
-    UParseError where{};
-    const auto source = icu::UnicodeString::fromUTF8(with_unicode_spaces(pattern));
-    std::unique_ptr<icu::RegexPattern> compiled(icu::RegexPattern::compile(source, 0, where, status));
-    if (U_FAILURE(status)) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("regular expression '{}': found {}, allowed is what ICU takes", pattern, u_errorName(status))};
+const std::vector<std::string>& byte_alphabet() {
+  static const auto* const kAlphabet = [] {
+    auto* alphabet = new std::vector<std::string>(256);
+    std::uint32_t next = 256;
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+      (*alphabet)[byte] = utf8_of(printable ? byte : next++);
     }
-    impl->patterns.push_back(std::move(compiled));
-  }
-  return Pretokenizer(std::move(impl));
+    return alphabet;
+  }();
+  return *kAlphabet;
 }
 
-std::vector<std::string_view> Pretokenizer::split(std::string_view text) const {
-  std::vector<std::string_view> pieces;
-  if (!text.empty()) pieces.push_back(text);
-  for (const auto& pattern : impl_->patterns) {
+Result<Pretokenizer> Pretokenizer::make(std::vector<PretokenizerStep> steps, bool raw_bytes) {
+  Pretokenizer pretokenizer;
+  pretokenizer.raw_bytes_ = raw_bytes;
+  for (PretokenizerStep& step : steps) {
+    std::optional<TextPattern> pattern;
+    if (step.cuts) {
+      auto made = TextPattern::make(step.pattern);
+      if (!made.ok()) return made.error().within(step.where);
+      pattern.emplace(std::move(made).value());
+    }
+    pretokenizer.steps_.push_back({std::move(step), std::move(pattern)});
+  }
+  return pretokenizer;
+}
+
+bool Pretokenizer::removes() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.spec.behavior == SplitBehavior::kRemoved; });
+}
+
+Pretokenizer::Pieces Pretokenizer::split(std::string_view text, bool first) const {
+  Pieces pieces;
+  if (!text.empty()) pieces.list.push_back(text);
+  bool begins = first;  // whether the first piece still begins the whole text
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const auto& [spec, pattern] = steps_[i];
     std::vector<std::string_view> finer;
-    for (const std::string_view piece : pieces) split_piece(*pattern, piece, finer);
-    pieces = std::move(finer);
+    for (std::size_t at = 0; at < pieces.list.size(); ++at) {
+      std::string_view piece = pieces.list[at];
+      if (spec.kind == PieceKind::kByteLevel && spec.prefix_space && !piece.starts_with(' ')) {
+        piece = keep(" " + std::string(piece), pieces);
+      } else if (spec.kind == PieceKind::kMetaspace) {
+        piece = with_symbols(spec, piece, begins && at == 0, pieces);
+      }
+      const std::size_t before = finer.size();
+      if (pattern) {
+        pattern->split(piece, spec.behavior, spec.invert, finer);
+      } else {
+        finer.push_back(piece);
+      }
+      // What a Removed piece at the beginning leaves begins the text no longer.
+      if (at == 0) begins = begins && finer.size() > before && finer[before].data() == piece.data();
+    }
+    if (spec.kind == PieceKind::kByteLevel && !(raw_bytes_ && i + 1 == steps_.size())) {
+      for (std::string_view& piece : finer) piece = keep(in_byte_alphabet(piece), pieces);
+    }
+    pieces.list = std::move(finer);
   }
   return pieces;
-}
-
-std::string normalize_nfc(std::string_view text) {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
-  if (U_FAILURE(status)) return std::string(text);
-  const auto source = icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<std::int32_t>(text.size())));
-  const icu::UnicodeString normal = nfc->normalize(source, status);
-  if (U_FAILURE(status)) return std::string(text);
-  std::string out;
-  normal.toUTF8String(out);
-  return out;
 }
 
 }  // namespace windlass::worker

@@ -1,16 +1,17 @@
 // Pretokenizer: cuts text into pieces before byte-pair encoding, as tokenizer.json's "pre_tokenizer" says.
 //
-// Supported steps: Split by a regular expression (behavior Isolated, not inverted) and ByteLevel (with GPT-2's expression
-// unless use_regex is false), alone or in a Sequence. Expressions run on ICU; `\s` and `\S` are read as Unicode White_Space, as
-// the Rust tokenizers do. Immutable after construction; any thread.
+// A list of steps, each of which cuts the pieces of the one before: by a pattern (Split, Digits, Punctuation, Whitespace,
+// WhitespaceSplit and CharDelimiterSplit all are one), ByteLevel and Metaspace. Immutable after construction; any thread.
 #pragma once
 
-#include <memory>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "planner/base/result.h"
+#include "worker/model/text_pattern.h"
 
 namespace windlass::worker {
 
@@ -20,25 +21,49 @@ inline constexpr std::string_view kGpt2Pattern =
 inline constexpr std::string_view kLlama3Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-class Pretokenizer {
- public:
-  // Error: kInvalidArgument when ICU does not take one of the expressions; the message shows it.
-  [[nodiscard]] static Result<Pretokenizer> make(const std::vector<std::string>& patterns);
+// GPT-2's alphabet: every byte as one printable character, in UTF-8. Index: the byte.
+[[nodiscard]] const std::vector<std::string>& byte_alphabet();
 
-  Pretokenizer(Pretokenizer&&) noexcept;
-  Pretokenizer& operator=(Pretokenizer&&) noexcept;
-  ~Pretokenizer();
+// Where Metaspace puts its symbol before a piece that has none.
+enum class PrependScheme { kNever, kAlways, kFirst };  // kFirst: at the beginning of the whole text
 
-  // Pieces in order; together they are exactly `text`, whatever bytes it holds. Views into `text`.
-  [[nodiscard]] std::vector<std::string_view> split(std::string_view text) const;
-
- private:
-  struct Impl;
-  explicit Pretokenizer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+struct PretokenizerStep {
+  enum class Kind { kSplit, kByteLevel, kMetaspace };
+  Kind kind = Kind::kSplit;
+  std::string where;  // the field, for messages
+  // Of kSplit; and of the others, for which `cuts` says whether they cut at all.
+  PatternSpec pattern;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;
+  bool cuts = true;
+  bool prefix_space = false;                      // of ByteLevel: a space before a piece that has none
+  std::string symbol;                             // of Metaspace, for each space
+  PrependScheme prepend = PrependScheme::kNever;  // of Metaspace
 };
 
-// Unicode normal form C. Bytes that are not UTF-8 become U+FFFD.
-[[nodiscard]] std::string normalize_nfc(std::string_view text);
+class Pretokenizer {
+ public:
+  // `raw_bytes`: a ByteLevel at the end does not write the byte alphabet, as who takes the pieces reads bytes.
+  // Error: kInvalidArgument when ICU does not take one of the expressions; the message shows it.
+  [[nodiscard]] static Result<Pretokenizer> make(std::vector<PretokenizerStep> steps, bool raw_bytes);
+
+  // Pieces in order, views into the text or into `owned`.
+  struct Pieces {
+    std::vector<std::string_view> list;
+    std::deque<std::string> owned;
+  };
+  // `first`: the text begins the whole.
+  [[nodiscard]] Pieces split(std::string_view text, bool first) const;
+  // Whether parts of a text may be left out.
+  [[nodiscard]] bool removes() const;
+
+ private:
+  struct Step {
+    PretokenizerStep spec;
+    std::optional<TextPattern> pattern;
+  };
+  std::vector<Step> steps_;
+  bool raw_bytes_ = false;
+};
 
 }  // namespace windlass::worker

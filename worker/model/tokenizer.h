@@ -1,11 +1,10 @@
-// Tokenizer: BPE from a Hugging Face tokenizer.json, byte-level or as SentencePiece's with byte fallback.
+// Tokenizer: BPE from a Hugging Face tokenizer.json, with the ids that their tokenizers library gives.
 //
-// Byte-level (GPT-2, Llama 3, Qwen): symbols of the GPT-2 byte alphabet, normalizer none or NFC, the pretokenizers of
-// pretokenizer.h. SentencePiece (Llama 2, Mistral): characters with U+2581 for spaces, put before a text by a Prepend
-// normalizer or a Metaspace pretokenizer. Both: merges as "a b" or ["a","b"], ignore_merges, added tokens, and a
-// TemplateProcessing post-processor that puts special tokens before the text. Anything else is refused with the field's name
-// rather than encoded to wrong ids, with one exception: an added token marked "normalized" (early Llama 2 files) is cut out
-// before the normalizer like all others, where Hugging Face's library does it after. Immutable after load; any thread.
+// A text is cut at added tokens (added_tokens.h), normalized (normalizer.h), cut into pieces (pretokenizer.h), and each piece
+// becomes tokens (bpe.h); a TemplateProcessing post-processor puts special tokens before it. What a file asks for and this
+// cannot do is refused with the field's name rather than encoded to wrong ids. With one exception: a special token marked
+// "normalized" next to a Prepend normalizer (early Llama 2 files) is cut out before the normalizer like all others; Hugging
+// Face's library misses the second of "</s><s>". Immutable after load; any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +35,9 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Without prefix(). Any bytes may come in; for text without special tokens and U+2581, decode(encode(x)) == x unless a
-  // normalizer is set or Metaspace finds a space at the beginning. `continues`: something stands before the text, so that a
-  // prefix of the whole text's beginning is left out.
+  // Without prefix(). Any bytes may come in; whether decode(encode(x)) == x is up to the file's steps: that of most byte-level
+  // models is, for text without special tokens. `continues`: something stands before the text, so that a prefix of the whole
+  // text's beginning is left out.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text, SpecialText special, bool continues = false) const;
   // The same for a text of mixed origin: special tokens, and others that look like tags ("<|User|>", which some models do not
   // call special), stand only where none of their bytes was typed by a user; by places in the text.
@@ -69,8 +68,5 @@ class Tokenizer {
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-// GPT-2's alphabet: every byte as one printable character, in UTF-8. Index: the byte.
-[[nodiscard]] const std::vector<std::string>& byte_alphabet();
 
 }  // namespace windlass::worker

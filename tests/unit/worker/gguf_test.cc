@@ -22,6 +22,7 @@
 #include "worker/model/ggml_blocks.h"
 #include "worker/model/gguf_model.h"
 #include "worker/model/gguf_tokenizer.h"
+#include "worker/model/pretokenizer.h"
 #include "worker/model/tokenizer.h"
 #include "worker/model/weights.h"
 

@@ -10,6 +10,7 @@
 #include "tests/unit/worker/model_files.h"
 #include "worker/model/chat_template.h"
 #include "worker/model/pretokenizer.h"
+#include "worker/model/text_pattern.h"
 
 namespace windlass::worker {
 namespace {
@@ -37,6 +38,15 @@ Tokenizer make(const json& root) {
   auto tokenizer = Tokenizer::parse(root.dump(), "tokenizer.json");
   EXPECT_TRUE(tokenizer.ok()) << (tokenizer.ok() ? "" : tokenizer.error().message);
   return std::move(tokenizer).value();
+}
+
+// What a text is cut into by a regular expression; views into the text.
+std::vector<std::string_view> pieces_of(const std::string& regex, std::string_view text) {
+  const auto pattern = TextPattern::make({regex, true});
+  EXPECT_TRUE(pattern.ok());
+  std::vector<std::string_view> pieces;
+  if (pattern.ok()) pattern->split(text, SplitBehavior::kIsolated, false, pieces);
+  return pieces;
 }
 
 // A random text: ASCII, Latin, Cyrillic, CJK, emoji, combining marks, all kinds of white space, contractions.
@@ -148,16 +158,54 @@ TEST(Tokenizer, DigitsAreCutOut) {
   EXPECT_THAT(make(root).encode("a12b", SpecialText::kParse), ElementsAre('a', 256, 'b'));
 }
 
+// Given a token marked "normalized" that looks like a tag, it stands where the text becomes it, unless a user typed any of what
+// became it; places are those of the text before the normalizer.
+TEST(Tokenizer, TypedTagsAreTextAfterTheNormalizer) {
+  json root = tokenizer_json({}, true);
+  root["added_tokens"] = {{{"id", 300}, {"content", "<Tag>"}, {"special", false}, {"normalized", true}}};
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFKC"}}, {{"type", "Lowercase"}}}}};
+  const Tokenizer tokenizer = make(root);
+  const std::string text = "\u2460\ufb01<TAG>x<tag>";  // "1fi<tag>x<tag>": 6 bytes become 3
+  EXPECT_THAT(tokenizer.encode(text, SpecialText::kParse), ElementsAre('1', 'f', 'i', 300, 'x', 300));
+  const auto ids = tokenizer.encode(text, [](std::size_t at) { return at == 10; });  // the first tag's end
+  EXPECT_THAT(ids, ElementsAre('1', 'f', 'i', '<', 't', 'a', 'g', '>', 'x', 300));
+  EXPECT_EQ(tokenizer.encode(text, [](std::size_t at) { return at == 11; }).size(), 6U);
+}
+
+// Given a special token whose text is also in the vocabulary, with merges and ignore_merges that lead to it, a user's text
+// never becomes it.
+TEST(Tokenizer, LiteralTextIsNeverASpecialToken) {
+  json root = tokenizer_json({{"<", "e"}, {"<e", ">"}}, true);
+  root["model"]["ignore_merges"] = true;
+  root["added_tokens"] = {{{"id", 257}, {"content", "<e>"}, {"special", true}}};
+  root["pre_tokenizer"]["use_regex"] = false;
+  const Tokenizer tokenizer = make(root);
+  EXPECT_THAT(tokenizer.encode("<e>", SpecialText::kParse), ElementsAre(257));
+  EXPECT_THAT(tokenizer.encode("<e>", SpecialText::kLiteral), ElementsAre(256, '>'));
+}
+
+// Given bytes that are no UTF-8, every step lets them through.
+TEST(Tokenizer, BytesThatAreNoUtf8GoThroughEveryStep) {
+  json root = tokenizer_json({}, true);
+  const json split = {{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "MergedWithNext"}, {"invert", true}};
+  root["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers", {split, {{"type", "Digits"}}, {{"type", "Punctuation"}}, root["pre_tokenizer"]}}};
+  const std::string text = "a\xFF\xC3 b1\xE6\x97!\x80";
+  EXPECT_EQ(make(root).decode(make(root).encode(text, SpecialText::kParse)), text);
+  for (const char* form : {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip"}) {
+    root["normalizer"] = {{"type", form}};
+    EXPECT_EQ(make(root).decode(make(root).encode(text, SpecialText::kParse)), text) << form;
+  }
+}
+
 // Given GPT-2's and Llama 3's expressions, text is cut as their papers' tokenizers cut it.
 TEST(Pretokenizer, CutsLikeGpt2AndLlama3) {
-  const auto gpt2 = Pretokenizer::make({std::string(kGpt2Pattern)});
-  const auto llama3 = Pretokenizer::make({std::string(kLlama3Pattern)});
-  ASSERT_TRUE(gpt2.ok() && llama3.ok());
-  EXPECT_THAT(gpt2->split("Hello  world's 12345!\n\n x"),
+  const std::string gpt2(kGpt2Pattern), llama3(kLlama3Pattern);
+  EXPECT_THAT(pieces_of(gpt2, "Hello  world's 12345!\n\n x"),
               ElementsAre("Hello", " ", " world", "'s", " 12345", "!", "\n\n", " x"));
-  EXPECT_THAT(llama3->split("Hello  world'S 12345!\n\n x"),
+  EXPECT_THAT(pieces_of(llama3, "Hello  world'S 12345!\n\n x"),
               ElementsAre("Hello", " ", " world", "'S", " ", "123", "45", "!\n\n", " x"));
-  EXPECT_THAT(llama3->split("日本語 é\u0085"), ElementsAre("日本語", " é", "\u0085"));
+  EXPECT_THAT(pieces_of(llama3, "日本語 é\u0085"), ElementsAre("日本語", " é", "\u0085"));
 }
 
 // Given thousands of seeded texts in many scripts, and as many strings of random bytes, decode(encode(x)) is x, with both
@@ -195,25 +243,21 @@ TEST(Tokenizer, EndlessWordIsNoTrap) {
 // Given an expression that goes back without end where it does not match, a text made for it is cut all the same, all of it
 // there; and megabytes of what models' own expressions take longest for are cut as ever.
 TEST(Pretokenizer, AnExpressionMadeToHangDoesNot) {
-  const auto hostile = Pretokenizer::make({"(a+)+$|b"});
-  ASSERT_TRUE(hostile.ok());
   std::string text;
   for (int i = 0; i < 1000; ++i) text += std::string(24, 'a') + "c";
   std::string joined;
-  for (const std::string_view piece : hostile->split(text)) joined += piece;
+  for (const std::string_view piece : pieces_of("(a+)+$|b", text)) joined += piece;
   EXPECT_EQ(joined, text);
   for (const std::string_view pattern : {kGpt2Pattern, kLlama3Pattern}) {
-    const auto own = Pretokenizer::make({std::string(pattern)});
-    ASSERT_TRUE(own.ok());
     std::string mixed;
     for (int i = 0; i < 100000; ++i) mixed += "word 12 \xC3\xA9t\xC3\xA9 !?\n  ";
-    const auto pieces = own->split(mixed);
+    const auto pieces = pieces_of(std::string(pattern), mixed);
     EXPECT_EQ(pieces.size() % 100000, 0U) << pieces.size();  // each line is cut alike, to the end
     EXPECT_GT(pieces.size(), 300000U);
     for (const char each : {' ', '7', 'x', '!'}) {
       const std::string same(2U << 20U, each);
       const bool threes = each == '7' && pattern == kLlama3Pattern;
-      EXPECT_EQ(own->split(same).size(), threes ? (same.size() + 2) / 3 : 1U) << each;
+      EXPECT_EQ(pieces_of(std::string(pattern), same).size(), threes ? (same.size() + 2) / 3 : 1U) << each;
     }
   }
 }
@@ -237,30 +281,29 @@ TEST(Tokenizer, RefusesWhatItCannotDo) {
   root["model"]["merges"] = {"a b"};
   EXPECT_THAT(error_of(root), HasSubstr("model.merges[0]: found 'a' + 'b'"));
   root = tokenizer_json({}, false);
-  root["normalizer"] = {{"type", "Lowercase"}};
-  EXPECT_THAT(error_of(root), HasSubstr("'normalizer.type': found \"Lowercase\""));
+  root["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", ""}};
+  EXPECT_THAT(error_of(root), HasSubstr("m/tokenizer.json: field 'normalizer.type': found \"Precompiled\", allowed is null"));
   root = tokenizer_json({}, false);
   root["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}};
   EXPECT_THAT(error_of(root), HasSubstr("regular expression '('"));
   root = tokenizer_json({}, false);
-  root["added_tokens"][0]["lstrip"] = true;
-  EXPECT_THAT(error_of(root), HasSubstr("'added_tokens[0].lstrip': found true, allowed is false"));
-  root = json{{"model", {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}}};
-  EXPECT_THAT(error_of(root), HasSubstr("found no token for byte 0x00"));
-  root["pre_tokenizer"] = {{"type", "ByteLevel"}};
-  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.type': found \"ByteLevel\", allowed is null, \"Metaspace\""));
-  root["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}};
-  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.replacement': found \"_\""));
+  root["added_tokens"][0]["lstrip"] = 1;
+  EXPECT_THAT(error_of(root), HasSubstr("'added_tokens[0].lstrip': found 1, allowed is true or false"));
+  root = tokenizer_json({}, false);
+  root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "UnicodeScripts"}}}}};
+  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.pretokenizers[0].type': found \"UnicodeScripts\""));
+  root["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Apart"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.behavior': found \"Apart\", allowed is \"Removed\""));
+  root["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "__"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.replacement': found \"__\", allowed is one character"));
   root["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "last"}};
   EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.prepend_scheme': found \"last\""));
   root["pre_tokenizer"] = nullptr;
-  root["normalizer"] = {{"type", "NFC"}};
-  EXPECT_THAT(error_of(root), HasSubstr("'normalizer.type': found \"NFC\", allowed is null, \"Prepend\""));
-  root["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "y"}};
-  EXPECT_THAT(error_of(root), HasSubstr("'normalizer': found"));
-  root["normalizer"] = nullptr;
-  root["decoder"] = {{"type", "Strip"}, {"content", " "}, {"start", 2}};
-  EXPECT_THAT(error_of(root), HasSubstr("'decoder': found"));
+  const json strip = {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}};
+  root["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, strip}}};
+  EXPECT_THAT(error_of(root), HasSubstr("'decoder.decoders[1].stop': found 1, allowed is 0 after tokens are fused"));
+  root["decoder"] = {{"type", "WordPiece"}};
+  EXPECT_THAT(error_of(root), HasSubstr("'decoder.type': found \"WordPiece\""));
   EXPECT_THAT(Tokenizer::parse("[]", "m/tokenizer.json").error().message, HasSubstr("m/tokenizer.json"));
 }
 
