@@ -6,6 +6,11 @@
 #include <iterator>
 #include <string>
 
+#include <fmt/core.h>
+#include <unicode/unistr.h>
+
+#include "worker/model/tokenizer.h"
+
 namespace windlass::worker::testing {
 
 // First and last code point of what one piece of a string is drawn from.
@@ -145,6 +150,26 @@ inline std::string part_text_at(std::uint64_t index) {
     if (splitmix(state) % 2 == 0) out += ' ';
   }
   return index % 2 == 0 ? out : text_at(index) + out;
+}
+
+struct GoldenHashes {
+  std::string ids;
+  std::string texts;
+};
+// Of the ids that part_text_at(first) to part_text_at(end - 1) become, and of what these decode to, with U+FFFD for what is no
+// UTF-8, as the reference shows it.
+inline GoldenHashes hashes_of(const Tokenizer& tokenizer, std::size_t first, std::size_t end) {
+  std::uint64_t ids_state = 0xCBF29CE484222325U, text_state = ids_state;
+  for (std::size_t i = first; i < end; ++i) {
+    const auto ids = tokenizer.encode(part_text_at(i), SpecialText::kParse);
+    for (const std::int32_t id : ids) ids_state = fnv(ids_state, id);
+    ids_state = fnv(ids_state, -1);
+    std::string shown;
+    icu::UnicodeString::fromUTF8(tokenizer.decode(ids)).toUTF8String(shown);
+    for (const char c : shown) text_state = (text_state ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+    text_state = fnv(text_state, -1);
+  }
+  return {fmt::format("{:016x}", ids_state), fmt::format("{:016x}", text_state)};
 }
 
 }  // namespace windlass::worker::testing
