@@ -69,6 +69,8 @@ std::vector<AddedTokens::Found> AddedTokens::find(
       do --begin;
       while ((text[begin] & 0xC0) == 0x80);
     }
+    // What the token before took is white space to its end; to look through it again would take the square of its length.
+    if (token->rstrip) end = std::max(end, taken);
     while (token->rstrip && end < text.size() && is_space(first_of(text.substr(end)))) {
       do ++end;
       while (end < text.size() && (text[end] & 0xC0) == 0x80);

@@ -11,6 +11,9 @@ namespace {
 
 using DecoderKind = DecoderStep::Kind;
 
+// Of a token, before steps end: a file made for more is one made to fill the memory.
+constexpr std::size_t kLongestBytes = 65536;
+
 std::optional<char> named_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
   unsigned byte = 0;
@@ -56,6 +59,7 @@ Result<TokenDecoder> TokenDecoder::make(std::vector<DecoderStep> steps) {
 std::string TokenDecoder::bytes_of(std::string_view token, bool added, bool first) const {
   std::string text(token);
   for (const auto& [spec, pattern] : steps_) {
+    if (text.size() > kLongestBytes) break;
     switch (spec.kind) {
       case DecoderKind::kByteLevel: {
         std::string bytes;

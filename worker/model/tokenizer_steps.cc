@@ -1,5 +1,6 @@
 // The steps of a tokenizer.json that have a "type": normalizers, pre-tokenizers and decoders. A type or a value that this
 // engine cannot honour is an error here, never a silent difference in ids.
+#include <algorithm>
 #include <unordered_map>
 
 #include "worker/model/tokenizer_fields.h"
@@ -7,6 +8,24 @@
 
 namespace windlass::worker::tokenizer_fields {
 namespace {
+
+// Steps multiply a text's length. Models have at most ten, and put one character or two; a file that has more is one made to
+// fill the memory.
+constexpr std::size_t kMostSteps = 32;
+constexpr std::size_t kMostByteLevels = 4;
+constexpr std::size_t kMostContent = 64;  // bytes
+
+template <class Step>
+void check_count(const std::vector<Step>& steps, const std::string& where) {
+  if (steps.size() > kMostSteps) complain(where, "one step more", fmt::format("at most {} in all", kMostSteps));
+}
+
+std::string content_of(const json& value, const std::string& where, const char* field) {
+  std::string text = text_of(value, where, field);
+  if (text.size() > kMostContent)
+    complain(where + "." + field, fmt::format("{} bytes", text.size()), fmt::format("at most {}", kMostContent));
+  return text;
+}
 
 constexpr const char* kWhiteSpace = "\\s";
 // Words as Rust's regular expressions have them, and runs of what is neither word nor white space.
@@ -111,7 +130,7 @@ DecoderStep decoder_step(const json& value, const std::string& where, const std:
   if (type == "Replace") {
     step.kind = Kind::kReplace;
     step.pattern = pattern_of(value, where);
-    step.text = text_of(value, where, "content");
+    step.text = content_of(value, where, "content");
     const bool character = !step.pattern.regex && character_bytes(step.pattern.text + " ") == step.pattern.text.size();
     if (fused && !character) complain(where + ".pattern", shown(value.at("pattern")), "one character after tokens are fused");
     return step;
@@ -154,6 +173,7 @@ void read_decoders(const json& value, const std::string& where, std::vector<Deco
     fused = true;
   } else {
     steps.push_back(decoder_step(value, where, type, fused));
+    check_count(steps, where);
     fused = fused || type == "ByteLevel";
   }
 }
@@ -191,12 +211,13 @@ void read_normalizer(const json& value, const std::string& where, std::vector<No
     step.left = flag(value, where, "strip_left", true);
     step.right = flag(value, where, "strip_right", true);
   } else if (step.kind == Kind::kPrepend) {
-    step.text = text_of(value, where, "prepend");
+    step.text = content_of(value, where, "prepend");
   } else if (step.kind == Kind::kReplace) {
     step.pattern = pattern_of(value, where);
-    step.text = text_of(value, where, "content");
+    step.text = content_of(value, where, "content");
   }
   steps.push_back(std::move(step));
+  check_count(steps, where);
 }
 
 void read_pretokenizer(const json& value, const std::string& where, std::vector<PretokenizerStep>& steps) {
@@ -210,6 +231,11 @@ void read_pretokenizer(const json& value, const std::string& where, std::vector<
   }
   steps.push_back(pretokenizer_step(value, where, type));
   steps.back().where = where;
+  check_count(steps, where);
+  const auto byte_levels = std::count_if(
+      steps.begin(), steps.end(), [](const PretokenizerStep& step) { return step.kind == PretokenizerStep::Kind::kByteLevel; });
+  if (static_cast<std::size_t>(byte_levels) > kMostByteLevels)
+    complain(where, "one \"ByteLevel\" more", fmt::format("at most {}", kMostByteLevels));
 }
 
 void read_decoder(const json& value, const std::string& where, std::vector<DecoderStep>& steps) {

@@ -160,7 +160,7 @@ TEST(GgufFile, SurvivesDamage) {
     std::string bytes =
         i % 2 == 0 ? small_llama().bytes() : header + std::string(static_cast<std::size_t>(i % 3) * 40000, '\1');
     const auto hits = rng.integer(1, 4);
-    for (std::int64_t k = 0; k < hits; ++k) {
+    for (std::int64_t k = 0; k < hits && !bytes.empty(); ++k) {
       const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(bytes.size()) - 1));
       switch (rng.integer(0, 3)) {
         case 0: bytes[at] = static_cast<char>(rng.integer(0, 255)); break;

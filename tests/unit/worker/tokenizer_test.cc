@@ -184,6 +184,18 @@ TEST(Tokenizer, LiteralTextIsNeverASpecialToken) {
   EXPECT_THAT(tokenizer.encode("<e>", SpecialText::kLiteral), ElementsAre(256, '>'));
 }
 
+// Given steps that each make a text 64 times as long, it ends while it is small; and given a token that takes white space, a
+// text of nothing but such tokens takes no square of its length.
+TEST(Tokenizer, StepsMadeToFillTheMemoryDoNot) {
+  json root = tokenizer_json({}, true);
+  const json grow = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(64, 'a')}};
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<json>(32, grow)}};
+  EXPECT_LE(make(root).encode(std::string(1000, 'a'), SpecialText::kParse).size(), 64U * 64U * 1000U);
+  root = tokenizer_json({}, true);
+  root["added_tokens"] = {{{"id", 300}, {"content", " "}, {"rstrip", true}, {"lstrip", true}}};
+  EXPECT_EQ(make(root).encode(std::string(1U << 20U, ' '), SpecialText::kParse).size(), 1U << 20U);
+}
+
 // Given bytes that are no UTF-8, every step lets them through.
 TEST(Tokenizer, BytesThatAreNoUtf8GoThroughEveryStep) {
   json root = tokenizer_json({}, true);
@@ -298,7 +310,16 @@ TEST(Tokenizer, RefusesWhatItCannotDo) {
   EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.replacement': found \"__\", allowed is one character"));
   root["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "last"}};
   EXPECT_THAT(error_of(root), HasSubstr("'pre_tokenizer.prepend_scheme': found \"last\""));
+  root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::vector<json>(5, {{"type", "ByteLevel"}})}};
+  EXPECT_THAT(error_of(root),
+              HasSubstr("'pre_tokenizer.pretokenizers[4]': found one \"ByteLevel\" more, allowed is at most 4"));
   root["pre_tokenizer"] = nullptr;
+  const json upper = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(65, 'a')}};
+  root["normalizer"] = upper;
+  EXPECT_THAT(error_of(root), HasSubstr("'normalizer.content': found 65 bytes, allowed is at most 64"));
+  root["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<json>(33, {{"type", "NFC"}})}};
+  EXPECT_THAT(error_of(root), HasSubstr("'normalizer.normalizers[32]': found one step more, allowed is at most 32 in all"));
+  root["normalizer"] = nullptr;
   const json strip = {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}};
   root["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, strip}}};
   EXPECT_THAT(error_of(root), HasSubstr("'decoder.decoders[1].stop': found 1, allowed is 0 after tokens are fused"));
