@@ -5,7 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
+#include <string_view>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -26,8 +28,12 @@ constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxBiases = 1024;
 constexpr std::size_t kMaxTemplateVariables = 64;
+<<<<<<< HEAD
 constexpr int kLeastChatLogprobBytes = 42;  // {"token":"a","logprob":-1.0,"bytes":[97]},
 constexpr int kLeastLogprobBytes = 9;       // "a":-1.0,
+=======
+constexpr std::size_t kMaxFieldName = 64;  // of a name in an error message
+>>>>>>> 0b6f3cf (Refuse request fields that the worker does not support)
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
@@ -61,20 +67,66 @@ bool boolean(const json& body, const char* field, bool fallback) {
   return body.at(field).get<bool>();
 }
 
-void refuse_unsupported(const json& body) {
-  const std::vector<std::pair<const char*, json>> neutral = {{"best_of", has(body, "n") ? body.at("n") : json(1)},
-                                                             {"echo", false},
-                                                             {"suffix", ""},
-                                                             {"tools", json::array()},
-                                                             {"functions", json::array()},
-                                                             {"tool_choice", "none"}};
-  for (const auto& [field, value] : neutral) {
-    if (has(body, field) && body.at(field) != value) {
-      throw ApiError{
-          400,
-          fmt::format("{}: found {}, this worker supports only {} or its absence", field, shown(body.at(field)), value.dump()),
-          "invalid_request_error", field, "unsupported_parameter"};
-    }
+// What this worker reads.
+constexpr std::string_view kRead[] = {
+    "frequency_penalty",  "ignore_eos",      "logit_bias", "logprobs", "max_completion_tokens",
+    "max_tokens",         "min_p",           "model",      "n",        "presence_penalty",
+    "repetition_penalty", "response_format", "seed",       "stop",     "stream",
+    "stream_options",     "temperature",     "top_k",      "top_p"};
+constexpr std::string_view kReadInChats[] = {"chat_template_kwargs", "messages", "top_logprobs"};
+// OpenAI's and vLLM's that cannot change an answer: about who asks, where it is kept, who goes first, what is cached.
+constexpr std::string_view kWithoutEffect[] = {"cache_salt",
+                                               "metadata",
+                                               "parallel_tool_calls",
+                                               "priority",
+                                               "prompt_cache_key",
+                                               "prompt_cache_retention",
+                                               "request_id",
+                                               "safety_identifier",
+                                               "service_tier",
+                                               "session_id",
+                                               "store",
+                                               "user"};
+
+// What cannot be honoured is refused, lest an answer look as if it had been; null is absence.
+void refuse_unsupported(Endpoint endpoint, const json& body) {
+  const bool chat = endpoint == Endpoint::kChatCompletions;
+  // Fields whose one value asks for what is done anyway.
+  const std::map<std::string_view, json> neutral = {{"add_generation_prompt", true},
+                                                    {"add_special_tokens", !chat},
+                                                    {"bad_words", json::array()},
+                                                    {"best_of", has(body, "n") ? body.at("n") : json(1)},
+                                                    {"continue_final_message", false},
+                                                    {"echo", false},
+                                                    {"function_call", "none"},
+                                                    {"functions", json::array()},
+                                                    {"include_reasoning", true},
+                                                    {"include_stop_str_in_output", false},
+                                                    {"length_penalty", 1.0},
+                                                    {"min_tokens", 0},
+                                                    {"modalities", json::array({"text"})},
+                                                    {"return_token_ids", false},
+                                                    {"return_tokens_as_token_ids", false},
+                                                    {"skip_special_tokens", true},
+                                                    {"spaces_between_special_tokens", true},
+                                                    {"stop_token_ids", json::array()},
+                                                    {"suffix", ""},
+                                                    {"tool_choice", "none"},
+                                                    {"tools", json::array()},
+                                                    {"use_beam_search", false}};
+  const auto among = [](const auto& names, std::string_view name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  for (const auto& [name, value] : body.items()) {
+    if (value.is_null() || among(kRead, name) || among(kWithoutEffect, name)) continue;
+    if (chat ? among(kReadInChats, name) : name == "prompt") continue;
+    const auto supported = neutral.find(name);
+    if (supported != neutral.end() && value == supported->second) continue;
+    const std::string allowed =
+        supported != neutral.end() ? fmt::format("{} or its absence", supported->second.dump()) : "its absence";
+    const std::string field = name.size() <= kMaxFieldName ? name : name.substr(0, kMaxFieldName) + "...";
+    throw ApiError{400, fmt::format("{}: found {}, this worker supports only {}", field, shown(value), allowed),
+                   "invalid_request_error", field, "unsupported_parameter"};
   }
   if (has(body, "response_format") && body.at("response_format") != json{{"type", "text"}}) {
     throw ApiError{400,
@@ -309,7 +361,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   const json body = body_of(text);
   if (!has(body, "model")) refuse("model", "nothing", fmt::format("'{}'", model.served_name));
   check_model(body, model);
-  refuse_unsupported(body);
+  refuse_unsupported(endpoint, body);
 
   ApiRequest request;
   GenerationRequest& generation = request.generation;

@@ -239,6 +239,54 @@ TEST_F(Api, NamesBadFields) {
   EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",1]"));
 }
 
+// Given fields that would change the answer and that this worker does not know, vLLM's and an invented one among them; each is
+// refused by its name. With the one value that asks for what is done anyway, or null, and fields that change nothing, it is
+// not.
+TEST_F(Api, FieldsThatAreNotSupportedAreRefusedByName) {
+  const json asks[] = {{{"guided_json", {{"type", "object"}}}},
+                       {{"guided_regex", "a+"}},
+                       {{"structured_outputs", {{"regex", "a"}}}},
+                       {{"min_tokens", 3}},
+                       {{"stop_token_ids", {1}}},
+                       {{"bad_words", {"x"}}},
+                       {{"use_beam_search", true}},
+                       {{"skip_special_tokens", false}},
+                       {{"reasoning_effort", "low"}},
+                       {{"prompt_logprobs", 1}},
+                       {{"truncate_prompt_tokens", 5}},
+                       {{"frobnicate", 1}},
+                       {{"prompt", "in a chat"}},
+                       {{"temprature", 0}}};
+  for (const json& ask : asks) {
+    json body = chat();
+    body.update(ask);
+    const ApiError error = bad(body);
+    EXPECT_EQ(error.status, 400) << ask;
+    EXPECT_EQ(error.param, ask.begin().key());
+    EXPECT_EQ(error.code, "unsupported_parameter");
+    EXPECT_THAT(error.message, HasSubstr(ask.begin().key() + ": found "));
+  }
+  json body = chat();
+  body.update({{"guided_json", nullptr},
+               {"min_tokens", 0},
+               {"use_beam_search", false},
+               {"tools", json::array()},
+               {"user", "u"},
+               {"metadata", {{"a", "b"}}},
+               {"store", false},
+               {"service_tier", "auto"},
+               {"priority", 3},
+               {"parallel_tool_calls", true},
+               {"add_special_tokens", false}});
+  EXPECT_TRUE(std::holds_alternative<ApiRequest>(parse_text(body.dump(), Endpoint::kChatCompletions)));
+  json words = completion();
+  words["top_logprobs"] = 2;
+  EXPECT_EQ(bad(words, Endpoint::kCompletions).param, "top_logprobs");
+  words.erase("top_logprobs");
+  words[std::string(1'000'000, 'x')] = 1;
+  EXPECT_EQ(bad(words, Endpoint::kCompletions).param.size(), 67U);
+}
+
 // Given bodies nested a million deep, where copying or printing them would use up the stack; they are refused.
 TEST_F(Api, DeepNestingIsRefused) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
