@@ -58,6 +58,7 @@ class App {
         admin_(io_, admin_handler(proxy_, dispatcher_, registry_, secrets_, options_.open_metrics), admin_options()),
         signals_(io_, SIGTERM, SIGINT),
         secrets_timer_(io_) {
+    proxy_.cors = Cors(options_.cors_origins);
     if (secrets_.keys != nullptr) proxy_.keys = [keys = secrets_.keys] { return keys->current(); };
   }
 

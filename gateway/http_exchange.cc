@@ -319,7 +319,7 @@ asio::awaitable<bool> Exchange::pass_whole(AnswerParser& parser) {
 
 asio::awaitable<void> Exchange::answer_error() {
   const Reject& reject = *ticket_->reject;
-  std::string extra = fmt::format("X-Request-Id: {}\r\n", request_.request_id);
+  std::string extra = fmt::format("{}X-Request-Id: {}\r\n", request_.cors, request_.request_id);
   if (reject.retry_after_s > 0) extra += fmt::format("Retry-After: {}\r\n", reject.retry_after_s);
   const std::string text = net::simple_response(reject.status, "application/json",
                                                 error_body(reject.status, reject.message, reject.code), stays_open(), extra);
@@ -355,7 +355,7 @@ asio::awaitable<bool> Exchange::send(std::string head, std::string_view body, bo
 }
 
 std::string Exchange::own_headers() const {
-  return fmt::format("X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.request_id, worker_id(chain_));
+  return fmt::format("{}X-Request-Id: {}\r\nX-Windlass-Worker: {}\r\n", request_.cors, request_.request_id, worker_id(chain_));
 }
 
 std::string Exchange::response_head(const AnswerParser& parser, const std::string& framing) {

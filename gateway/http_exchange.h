@@ -14,6 +14,7 @@
 #include <string>
 
 #include "gateway/api_keys.h"
+#include "gateway/cors.h"
 #include "gateway/dispatcher.h"
 #include "gateway/http_prefill.h"
 #include "gateway/http_upstream.h"
@@ -34,6 +35,7 @@ struct Proxy {
   bool draining = false;                                           // no new requests
   std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
   KeyLimits limits = {};
+  Cors cors = {};
   // Of what is held for clients: the bodies of their requests, and answers that leave whole. Set before the first request.
   std::shared_ptr<net::MemoryBudget> memory = nullptr;
 };
@@ -47,6 +49,7 @@ class Exchange {
     RequestHead head;
     bool http10 = false;  // the client knows no chunks: the end of the connection ends a stream
     bool keep_alive = true;
+    std::string cors;  // header lines of whatever answers it
   };
 
   Exchange(Proxy& proxy, Stream& client, Request request) : proxy_(proxy), client_(client), request_(std::move(request)) {}

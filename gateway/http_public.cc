@@ -10,6 +10,7 @@
 namespace windlass::gateway {
 namespace {
 
+constexpr std::string_view kHealth = "/health";
 constexpr auto kPublicTimeout = std::chrono::seconds(60);
 
 struct Answer {
@@ -33,6 +34,34 @@ Answer wrong_method(std::string_view method, std::string_view path, std::string_
 
 std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
 
+std::string_view path_of(const http::request_header<>& head) {
+  const std::string_view target = view(head.target());
+  return target.substr(0, target.find('?'));
+}
+
+bool is_preflight(const Proxy& proxy, const http::request_header<>& head) {
+  return proxy.cors.enabled() && head.method() == http::verb::options && head.count(http::field::origin) > 0 &&
+         head.count(http::field::access_control_request_method) > 0;
+}
+
+// Browsers ask before they send a key, and load balancers have none. Without a body: nobody is given memory for nothing.
+bool is_open(const Proxy& proxy, const http::request_header<>& head) {
+  if (head.count(http::field::content_length) > 0 || head.count(http::field::transfer_encoding) > 0) return false;
+  return is_preflight(proxy, head) || path_of(head) == kHealth;
+}
+
+std::string cors_of(const Proxy& proxy, const http::request_header<>& head) {
+  return proxy.cors.headers(view(head[http::field::origin]));
+}
+
+// As the admin side's /ready.
+Answer health(const Proxy& proxy, const HttpRequest& request) {
+  if (request.method() != http::verb::get) return wrong_method(view(request.method_string()), kHealth, "GET");
+  if (proxy.leaving) return error_answer(503, "The gateway is shutting down.", "shutting_down");
+  if (!proxy.dispatcher.router().has_table()) return error_answer(503, "The gateway has no routing table yet.", "not_ready");
+  return Answer{200, "{\"status\":\"ok\"}", {}, false};
+}
+
 bool is_completion(std::string_view path) { return path == "/v1/chat/completions" || path == "/v1/completions"; }
 
 // What can be answered without a worker; a completion is not among it.
@@ -53,12 +82,11 @@ Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::strin
     return error_answer(404, fmt::format("The model '{}' does not exist.", shown_text(name)), "model_not_found", "model");
   }
   if (is_completion(path)) return wrong_method(method, path, "POST");
-  return error_answer(
-      404,
-      fmt::format("Found path {}, allowed are POST /v1/chat/completions, POST /v1/completions, GET /v1/models and "
-                  "GET /v1/models/{{model}}.",
-                  shown_text(path)),
-      "unknown_path");
+  return error_answer(404,
+                      fmt::format("Found path {}, allowed are POST /v1/chat/completions, POST /v1/completions, GET /v1/models, "
+                                  "GET /v1/models/{{model}} and GET /health.",
+                                  shown_text(path)),
+                      "unknown_path");
 }
 
 // The entry of the key that the request carries; not known: null and the answer.
@@ -111,6 +139,16 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
   const bool keep_alive = stays_open(request);
   const std::string id = request_id(request);
   Answer answer;
+  const std::string cors = cors_of(proxy, request);
+  if (is_open(proxy, request)) {
+    answer = is_preflight(proxy, request) ? Answer{200, {}, {}, false} : health(proxy, request);
+    answer.extra += is_preflight(proxy, request)
+                        ? proxy.cors.preflight_headers(view(request[http::field::origin]),
+                                                       view(request[http::field::access_control_request_headers]))
+                        : cors;
+    answer.extra += fmt::format("X-Request-Id: {}\r\n", id);
+    co_return co_await write_answer(stream, std::move(answer), keep_alive && !proxy.leaving);
+  }
   const auto keys = proxy.keys == nullptr ? nullptr : proxy.keys();
   Identified caller;
   if (keys != nullptr) {
@@ -134,8 +172,8 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
       refused = refuse_by_limits(proxy.limits, *caller.key, inspected.head.model);
     }
     if (!refused.has_value()) {
-      Exchange::Request proxied{target,    headers_to_worker(request), id, std::move(inspected.head), request.version() < 11,
-                                keep_alive};
+      Exchange::Request proxied{
+          target, headers_to_worker(request), id, std::move(inspected.head), request.version() < 11, keep_alive, cors};
       Exchange exchange(proxy, stream, std::move(proxied));
       const bool go_on = co_await exchange.run();
       if (caller.key.has_value()) {
@@ -148,7 +186,7 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
     answer = std::move(*refused);
   }
   if (keys != nullptr) proxy.dispatcher.count_key(caller.key.has_value() ? caller.key->id : "", answer.status, 0);
-  answer.extra += fmt::format("X-Request-Id: {}\r\n", id);
+  answer.extra += fmt::format("{}X-Request-Id: {}\r\n", cors, id);
   const bool go_on = co_await write_answer(stream, std::move(answer), keep_alive && !proxy.leaving);
   co_return go_on;
 }
@@ -161,12 +199,12 @@ HttpServer::Handler public_handler(Proxy& proxy) {
 
 std::optional<net::Refusal> admit_to_public(Proxy& proxy, const http::request_header<>& head) {
   const auto keys = proxy.keys == nullptr ? nullptr : proxy.keys();
-  if (keys == nullptr) return std::nullopt;
+  if (keys == nullptr || is_open(proxy, head)) return std::nullopt;
   Identified caller = identify(*keys, head);
   if (!caller.refused.has_value()) return std::nullopt;
   proxy.dispatcher.count_key("", caller.refused->status, 0);
   net::Refusal refused = std::move(*caller.refused);
-  refused.headers += fmt::format("X-Request-Id: {}\r\n", request_id(head));
+  refused.headers += fmt::format("{}X-Request-Id: {}\r\n", cors_of(proxy, head), request_id(head));
   return refused;
 }
 

@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "gateway/cors.h"
+
 #ifndef WINDLASS_VERSION
 #define WINDLASS_VERSION "0.1.0"
 #endif
@@ -135,6 +137,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
                  "PEM authorities of the controllers' certificates, for https [the system's store]");
   app.add_option("--api-keys", options.api_keys,
                  "JSON file of API keys, the models they may use, and limits [the API is open]");
+  app.add_option("--cors-origin", options.cors_origins,
+                 "an origin such as https://chat.example whose web pages may read answers, or *; repeatable [none may]");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -160,6 +164,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     take("--controller", parse_url(url), controller);
     options.controllers.push_back(controller);
   }
+  for (std::string& origin : options.cors_origins) take("--cors-origin", Cors::parse_origin(origin), origin);
   take("--policy", dispatch::policy_from_string(policy), options.policy);
   take("--queue-order", dispatch::queue_order_from_string(queue_order), options.queue_order);
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);

@@ -59,6 +59,8 @@ struct Options {
   bool open_metrics = false;  // /metrics needs no token
   std::string controller_ca;
   std::string api_keys;
+
+  std::vector<std::string> cors_origins;  // whose web pages may read answers; "*": all; none: no CORS
 };
 
 // What main() does after reading the flags: run, or print `text` (to stdout when the code is 0) and exit with the code.

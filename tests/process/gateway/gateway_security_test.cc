@@ -59,6 +59,70 @@ std::vector<std::string> ids_of(const Message& answer) {
   return ids;
 }
 
+// Given keys, one origin that may read answers, and another; the preflight needs no key and names what the page asked to send,
+// every answer to that origin's page (a refusal, a list, a stream) lets it read it, the other's pages are let nothing, and
+// caches are told that answers differ.
+TEST(GatewaySecurity, PagesOfOtherOrigins) {
+  const Folder folder;
+  const std::string path = folder.put("keys.json", key_file("key-of-one-key-of-one"));
+  FakeServer worker([](Connection& connection, const Message&) {
+    connection.write(stream_head() + chunk(token_event("one")) + chunk(kDoneEvent) + kLastChunk);
+  });
+  FakeController controller;
+  controller.set_table(table(1, {chain("w", worker.address())}));
+  GatewayProcess gateway({controller.url()}, {"--api-keys", path, "--cors-origin", "https://chat.example"});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const std::string page = "Origin: https://chat.example\r\n", other = "Origin: https://evil.example\r\n";
+  const auto preflight = [&](const std::string& headers) {
+    return ask(gateway.port(), "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: a\r\n" + headers +
+                                   "Access-Control-Request-Method: POST\r\n"
+                                   "Access-Control-Request-Headers: authorization,x-stainless-os\r\n\r\n");
+  };
+  const auto asked = preflight(page);
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->status(), 200);
+  EXPECT_EQ(asked->header("access-control-allow-origin"), "https://chat.example");
+  EXPECT_EQ(asked->header("access-control-allow-headers"), "authorization,x-stainless-os");
+  EXPECT_EQ(asked->header("access-control-allow-methods"), "GET, POST");
+  EXPECT_EQ(asked->header("vary"), "Origin");
+  EXPECT_EQ(preflight(other)->header("access-control-allow-origin"), "");
+  const std::string key = as("key-of-one-key-of-one");
+  for (const auto& [headers, status] : {std::pair{page, 401}, std::pair{page + key, 200}}) {
+    const auto answer = ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", true), headers));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status(), status);
+    EXPECT_EQ(answer->header("access-control-allow-origin"), "https://chat.example") << status;
+    EXPECT_EQ(answer->header("vary"), "Origin") << status;
+  }
+  const auto not_allowed = ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", true), other + key));
+  EXPECT_EQ(not_allowed->header("access-control-allow-origin"), "");
+  EXPECT_EQ(not_allowed->header("vary"), "Origin");
+}
+
+// Given a gateway with keys, and one without a controller; GET /health of the client port needs no key and says whether the
+// gateway can serve. Without --cors-origin no answer speaks of origins, and a preflight is a request like any other.
+TEST(GatewaySecurity, HealthOfTheClientPort) {
+  const Folder folder;
+  const std::string path = folder.put("keys.json", key_file("key-of-one-key-of-one"));
+  FakeController controller;
+  controller.set_table(table(1, {}));
+  GatewayProcess gateway({controller.url()}, {"--api-keys", path});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const auto healthy = ask(gateway.port(), get("/health"));
+  ASSERT_TRUE(healthy);
+  EXPECT_EQ(healthy->status(), 200);
+  EXPECT_EQ(healthy->header("vary"), "");
+  EXPECT_EQ(ask(gateway.port(), post("/health", "{}"))->status(), 401);
+  const auto preflight = ask(gateway.port(),
+                             "OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\n"
+                             "Access-Control-Request-Method: GET\r\n\r\n");
+  EXPECT_EQ(preflight->status(), 401);
+  EXPECT_EQ(preflight->header("access-control-allow-origin"), "");
+  GatewayProcess alone({"http://127.0.0.1:1"});
+  ASSERT_TRUE(alone.started());
+  EXPECT_EQ(ask(alone.port(), get("/health"))->status(), 503);
+}
+
 // Given keys for one model, for another and for all, with limits; without a key or with a wrong one it is 401, for another's
 // model 403, over a limit 429 with Retry-After; the list of models is the key's; workers never see a key; metrics tell ids and
 // not keys. A new file counts without a restart, a broken one does not.

@@ -93,6 +93,8 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--queue-timeout", "-5s"}, "--queue-timeout"},
       {{"--controller", "http://a", "--request-timeout", "0"}, "--request-timeout"},
       {{"--controller", "http://a", "--max-queued", "-1"}, "--max-queued"},
+      {{"--controller", "http://a", "--cors-origin", "chat.example"}, "--cors-origin: found 'chat.example', allowed is * or"},
+      {{"--controller", "http://a", "--cors-origin", "https://a/b"}, "--cors-origin: found 'https://a/b', allowed is * or"},
       {{"--controller", "http://a", "--drain-delay", "5"}, "--drain-delay: found '5', allowed is a duration"},
       {{"--controller", "http://a", "--max-body-memory", "1MiB"},
        "--max-body-memory: found 1048576 bytes, allowed are 16777216 (one body) or more"},
