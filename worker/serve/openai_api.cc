@@ -28,12 +28,9 @@ constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr std::size_t kMaxBiases = 1024;
 constexpr std::size_t kMaxTemplateVariables = 64;
-<<<<<<< HEAD
 constexpr int kLeastChatLogprobBytes = 42;  // {"token":"a","logprob":-1.0,"bytes":[97]},
 constexpr int kLeastLogprobBytes = 9;       // "a":-1.0,
-=======
-constexpr std::size_t kMaxFieldName = 64;  // of a name in an error message
->>>>>>> 0b6f3cf (Refuse request fields that the worker does not support)
+constexpr std::size_t kMaxFieldName = 64;   // of a name in an error message
 
 // Thrown inside this file alone; parse_request turns it into a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {

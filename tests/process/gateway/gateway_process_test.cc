@@ -64,8 +64,8 @@ TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
 }
 
 // Given workers that fail in ways that are not a refusal. A worker that breaks off (no answer, half an answer, no HTTP) has its
-// request sent to another worker once, and no more: the client then gets 502. A worker's own answer is passed on, unless it says
-// that there is no room.
+// request sent to another worker once, and no more: the client then gets 502. A worker's own answer is passed on, unless it
+// says that there is no room.
 TEST(Gateway, ABrokenAnswerIsTriedOnceMore) {
   std::atomic<int> calls = 0;
   const auto failing = [&](Connection& connection, const Message& request) {
