@@ -219,6 +219,7 @@ EngineSpec read_engine(const FieldReader& in) {
                                    EngineType::kLlamaCpp})
                     .value_or(engine.type);
   engine.image = in.text("image");
+  engine.program = in.text("program");
   engine.args = in.texts("args");
   for (const FieldReader& item : in.children("env")) {
     const FieldReader from = item.child("valueFrom");

@@ -70,6 +70,7 @@ const char* flops_key(Dtype dtype) {
 json engine_json(const EngineSpec& engine) {
   json out = {{"type", to_string(engine.type)}};
   put(out, "image", engine.image);
+  put(out, "program", engine.program);
   if (!engine.args.empty()) out["args"] = engine.args;
   for (const EnvVar& variable : engine.env) {
     json item = {{"name", variable.name}};

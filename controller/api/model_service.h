@@ -58,7 +58,8 @@ struct EnvVar {
 
 struct EngineSpec {
   EngineType type = EngineType::kWindlass;
-  std::string image;  // empty: the controller's --worker-image
+  std::string image;    // empty: the controller's --worker-image
+  std::string program;  // on this machine, for windlass up; empty: found by the type
   std::vector<std::string> args;
   std::vector<EnvVar> env;
   std::string pod_template_json;  // {metadata, spec} merged under the worker's pod; empty: none

@@ -25,8 +25,11 @@ void LiveDisplay::show(double elapsed_s, const std::vector<ServiceRow>& rows, co
     Shown& shown = shown_[row.title()];
     const std::string state = state_text(row);
     if (shown.state == state && elapsed_s - shown.at_s < quiet_period_s_) continue;
-    shown = {state, elapsed_s};
-    console_.out << fmt::format("{:6.1f}s  {}\n", elapsed_s, line_text(row)) << std::flush;
+    const bool news = !row.trouble.empty() && shown.trouble != row.trouble;
+    shown = {state, elapsed_s, row.trouble};
+    console_.out << fmt::format("{:6.1f}s  {}\n", elapsed_s, line_text(row));
+    if (news) console_.out << fmt::format("{:>9}{}\n", "", row.trouble);
+    console_.out << std::flush;
   }
 }
 

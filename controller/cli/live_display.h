@@ -26,6 +26,7 @@ class LiveDisplay {
   struct Shown {
     std::string state;
     double at_s = 0;
+    std::string trouble;
   };
 
   void redraw(const std::string& text);

@@ -166,6 +166,7 @@ WorkerSpec worker_spec(const api::ModelService& service, const planner::PoolPlan
   const api::EngineSpec& engine = service.spec.engine;
   out.engine = api::to_string(engine.type);
   out.image = engine.image;
+  out.program = engine.program;
   out.extra_args = engine.args;
   for (const api::EnvVar& variable : engine.env) {
     WorkerEnv one{variable.name, variable.value, std::nullopt, std::nullopt};

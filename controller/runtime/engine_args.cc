@@ -9,6 +9,7 @@
 #include "controller/runtime/engine_args.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
@@ -54,7 +55,8 @@ constexpr const char* kWholeGpus = "nvidia.com/gpu";
 // Units of such a resource are NVIDIA's GPUs, or slices of one, as its device plugin names them.
 bool runs_cuda(const std::string& resource_name) { return resource_name.rfind("nvidia.com/", 0) == 0; }
 
-Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address) {
+Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address,
+                           EngineVersion version = {}) {
   const std::string& host = address.host;
   const std::string port = std::to_string(address.port);
   const std::string gpus = std::to_string(spec.gpus);
@@ -88,6 +90,9 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, con
                    {{"--max-num-seqs"}, batch}};
     if (bounded) out.options.push_back({{"--max-model-len"}, context});
     if (!model.revision.empty()) out.options.push_back({{"--revision"}, model.revision});
+    if (waits_by_itself(spec.engine, version)) {
+      out.options.push_back({{"--shutdown-timeout"}, fmt::format("{:.0f}", std::ceil(spec.drain_timeout_s))});
+    }
   } else if (spec.engine == "SGLang") {
     out.program = {"python3", "-m", "sglang.launch_server"};
     out.options = {{{"--model-path", "--model"}, model.path, true},
@@ -146,8 +151,9 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, con
 
 EngineAddress pod_address() { return {"$(POD_IP)", kWorkerPort}; }
 
-Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address) {
-  WINDLASS_ASSIGN_OR_RETURN(Grammar grammar, grammar_of(spec, model, address));
+Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address,
+                                     EngineVersion version) {
+  WINDLASS_ASSIGN_OR_RETURN(Grammar grammar, grammar_of(spec, model, address, version));
   bool says_context = spec.max_context_tokens > 0;
   for (const std::string& word : spec.extra_args) {
     if (!is_option(word)) continue;

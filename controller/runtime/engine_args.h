@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/runtime/engine_drain.h"
 #include "controller/runtime/worker_runtime.h"
 
 namespace windlass::controller {
@@ -34,7 +35,7 @@ struct EngineCommand {
 // spec.extra_args win over ours, whichever of an option's names they use, and nothing stands twice. Refused: what the gateway
 // and the probes rely on (address, served name), and what the engine cannot be told.
 [[nodiscard]] Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model,
-                                                   const EngineAddress& address);
+                                                   const EngineAddress& address, EngineVersion version = {});
 
 // The arguments of `theirs` that do not name an option which `ours` already says, under any of the engine's names.
 [[nodiscard]] std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<std::string>& ours,

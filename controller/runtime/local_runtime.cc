@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include "controller/runtime/engine_args.h"
+#include "controller/runtime/engine_drain.h"
+#include "controller/runtime/local_engine.h"
 #include "controller/runtime/local_model.h"
 #include "metrics/host/held_port.h"
 
@@ -21,17 +24,31 @@ namespace windlass::controller {
 namespace {
 
 constexpr double kStopGraceS = 5;  // at our own end
+constexpr double kTermGraceS = 5;  // of another engine, between the end of its drain and SIGKILL
+constexpr int kMaxFailedStarts = 3;
 constexpr const char* kLoopback = "127.0.0.1";
 
-// What an engine of our own is told, as a pod of it would be, but for devices: a process has none to itself, so that a GPU is
+bool is_ours(const WorkerSpec& spec) { return spec.engine == "Windlass"; }
+
+// What an engine is told, as a pod of it would be, but for devices: a process has none to itself, so that a GPU is
 // for spec.engine.args to ask for.
-Result<std::vector<std::string>> command_of(const WorkerSpec& spec, const std::string& binary, const std::string& folder,
+Result<std::vector<std::string>> command_of(const WorkerSpec& spec, const std::string& binary, const std::string& model,
                                             int port) {
   WorkerSpec without_devices = spec;
   without_devices.resource_name.clear();
-  WINDLASS_ASSIGN_OR_RETURN(EngineCommand engine, engine_command(without_devices, {folder, "", false}, {kLoopback, port}));
-  engine.args.insert(engine.args.begin(), binary);
-  return std::move(engine.args);
+  std::string program = binary;
+  std::string path = model;
+  if (!is_ours(spec)) {
+    WINDLASS_ASSIGN_OR_RETURN(program, engine_program(spec));
+    WINDLASS_ASSIGN_OR_RETURN(path, engine_model_path(spec, model));
+  }
+  WINDLASS_ASSIGN_OR_RETURN(EngineCommand engine, engine_command(without_devices, {path, "", false}, {kLoopback, port},
+                                                                 engine_version_of_program(spec.engine, program)));
+  std::vector<std::string> words = {program};
+  // The first word of an image's command is the program's name.
+  if (!engine.program.empty()) words.insert(words.end(), engine.program.begin() + 1, engine.program.end());
+  words.insert(words.end(), engine.args.begin(), engine.args.end());
+  return words;
 }
 
 }  // namespace
@@ -43,10 +60,14 @@ struct LocalRuntime::Process {
   std::vector<std::string> command;
   pid_t pid = -1;
   bool stopping = false;
+  bool told = false;     // SIGTERM went out
   double kill_at_s = 0;  // monotonic; while stopping
   bool killed = false;
   int crashes = 0;
   double restart_at_s = 0;  // monotonic; while it is down and not stopping
+  bool given_up = false;    // it is not started again
+  std::string log;
+  long log_begin = 0;  // of this start's words
 };
 
 LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport)
@@ -54,7 +75,8 @@ LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& tra
 
 LocalRuntime::~LocalRuntime() {
   for (auto& [key, process] : processes_) {
-    if (process->pid > 0) ::kill(process->pid, SIGTERM);
+    // Some engines take a second signal for a request to drop everything.
+    if (process->pid > 0 && !process->told) ::kill(process->pid, SIGTERM);
   }
   const auto all_gone = [&] {
     bool gone = true;
@@ -81,7 +103,10 @@ void LocalRuntime::step(Instant now) {
       ::kill(process->pid, SIGKILL);
       process->killed = true;
     }
-    if (!process->stopping && process->pid <= 0 && now.monotonic_s >= process->restart_at_s) {
+    if (process->stopping && process->pid > 0 && !process->told && now.monotonic_s >= process->kill_at_s - kTermGraceS) {
+      tell_to_end(*process);
+    }
+    if (!process->stopping && !process->given_up && process->pid <= 0 && now.monotonic_s >= process->restart_at_s) {
       if (auto started = start(*process); !started.ok()) {
         process->worker.failed = true;
         process->worker.trouble = planner::WorkerTrouble::kFailed;
@@ -115,18 +140,42 @@ void LocalRuntime::reap(Process& process) {
   process.worker.trouble = process.crashes > 1 ? planner::WorkerTrouble::kCrashLoop : planner::WorkerTrouble::kFailed;
   const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
                                               : fmt::format("exited with status {}", WEXITSTATUS(status));
-  process.worker.message = fmt::format("{} {} ({} times); its log is {}/{}.log; next start in {:.0f} s", process.spec.name, how,
-                                       process.crashes, options_.log_directory, process.spec.name, wait_s);
+  process.worker.message = fmt::format("{} {} ({} times); its log is {}; next start in {:.0f} s", process.spec.name, how,
+                                       process.crashes, process.log, wait_s);
+  if (!is_ours(process.spec)) note_failed_start(process, how);
+}
+
+// An engine that has never answered does so no better the tenth time: its words are told, and it is left alone until its spec
+// changes.
+void LocalRuntime::note_failed_start(Process& process, const std::string& how) {
+  const std::string words = last_words(process.log, process.log_begin);
+  if (!words.empty()) process.worker.message += "; its last words: " + words;
+  const std::string hash = process.spec.hash();
+  Starts& starts = starts_[hash];
+  if (starts.ever_ready || ++starts.failed < kMaxFailedStarts) return;
+  process.given_up = true;
+  starts.verdict =
+      fmt::format("spec.engine: {} {} at each of {} starts and is not started again until the spec changes; its log is {}{}{}",
+                  process.command.front(), how, starts.failed, process.log, words.empty() ? "" : "; its last words: ", words);
+  process.worker.message = starts.verdict;
+}
+
+void LocalRuntime::tell_to_end(Process& process) {
+  process.told = true;
+  if (process.pid > 0) ::kill(process.pid, SIGTERM);
 }
 
 void LocalRuntime::probe_all() {
   std::vector<Process*> asked;
   std::vector<kube::HttpRequest> requests;
   for (auto& [key, process] : processes_) {
-    if (process->pid <= 0) continue;
+    if (process->pid <= 0 || process->told) continue;
     asked.push_back(process.get());
     kube::HttpRequest request;
-    request.url = fmt::format("http://{}/ready", process->worker.address);
+    const char* page = process->stopping        ? engine_load_page(process->spec.engine)
+                       : is_ours(process->spec) ? "/ready"
+                                                : "/health";
+    request.url = fmt::format("http://{}{}", process->worker.address, page);
     request.timeout_s = 2;
     requests.push_back(std::move(request));
   }
@@ -134,11 +183,16 @@ void LocalRuntime::probe_all() {
   const auto answers = transport_.send_all(requests);
   for (std::size_t i = 0; i < asked.size(); ++i) {
     Worker& worker = asked[i]->worker;
+    if (asked[i]->stopping) {
+      if (!answers[i].ok() || answers[i]->status != 200 || !is_busy(answers[i]->body)) tell_to_end(*asked[i]);
+      continue;
+    }
     const bool ready = answers[i].ok() && answers[i]->status == 200;
     if (ready && !worker.ready) worker.ready_s = now_.wall_s;
     // One slow answer of a busy worker is no reason to take it out: only a refusal is.
     if (ready || answers[i].ok()) worker.ready = ready;
     if (ready) {
+      if (!is_ours(asked[i]->spec)) starts_[asked[i]->spec.hash()].ever_ready = true;
       worker.failed = false;
       worker.trouble = planner::WorkerTrouble::kNone;
       worker.message.clear();
@@ -158,15 +212,22 @@ std::map<std::string, GpuCapacity> LocalRuntime::capacity(const std::vector<Clas
   return all;
 }
 
+Result<void> LocalRuntime::check(const WorkerSpec& spec) {
+  if (is_ours(spec)) return {};
+  const auto starts = starts_.find(spec.hash());
+  if (starts != starts_.end() && !starts->second.verdict.empty())
+    return Error{ErrorCode::kInvalidArgument, starts->second.verdict};
+  WINDLASS_ASSIGN_OR_RETURN(const std::string path, local_model(spec.model_uri, options_.model_root));
+  const auto command = command_of(spec, options_.worker_binary, path, 1);
+  return command.ok() ? Result<void>{} : Result<void>{command.error()};
+}
+
 Result<void> LocalRuntime::create(const WorkerSpec& spec) {
   const Key key{spec.name_space, spec.name};
   if (processes_.contains(key)) {
     return Error{ErrorCode::kAlreadyExists, fmt::format("worker {}/{} exists", spec.name_space, spec.name)};
   }
-  if (spec.engine != "Windlass") {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.engine.type: found '{}'; processes on this machine can only be Windlass", spec.engine)};
-  }
+  WINDLASS_RETURN_IF_ERROR(check(spec));
   auto process = std::make_unique<Process>();
   process->spec = spec;
   Worker& worker = process->worker;
@@ -215,7 +276,11 @@ Result<void> LocalRuntime::start(Process& process) {
   std::vector<char*> envp;
   for (std::string& word : words) envp.push_back(word.data());
   envp.push_back(nullptr);
-  const std::string log = options_.log_directory + "/" + spec.name + ".log";
+  process.log = options_.log_directory + "/" + spec.name + ".log";
+  const std::string& log = process.log;
+  std::error_code no_log;
+  const auto size = std::filesystem::file_size(log, no_log);
+  process.log_begin = no_log ? 0 : static_cast<long>(size);
   const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log_fd < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", log, std::strerror(errno))};
 
@@ -262,11 +327,11 @@ Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double>
   process.worker.terminating = true;
   process.worker.ready = false;
   process.kill_at_s = now_.monotonic_s + grace_s.value_or(process.spec.drain_timeout_s);
-  if (process.pid > 0) {
-    ::kill(process.pid, SIGTERM);
-  } else {
+  if (process.pid <= 0) {
     process.worker.finished = true;
-  }
+  } else if (is_ours(process.spec) || !process.worker.ready_s) {
+    tell_to_end(process);
+  }  // Another engine cuts its streams when it is told to end: it is told once it has none.
   return {};
 }
 

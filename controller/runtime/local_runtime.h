@@ -1,6 +1,7 @@
 // LocalRuntime: workers as processes on this machine. What the kubelet does for pods is done here: start, restart with
 // back-off, ask /ready, end with a grace period. The children die with this process (PR_SET_PDEATHSIG), so there is nothing to
-// adopt after a crash. Single-threaded; owned by the composition root.
+// adopt after a crash. Engines of other projects are told to end once they have no request, and given up when they never start.
+// Single-threaded; owned by the composition root.
 #pragma once
 
 #include <memory>
@@ -35,7 +36,7 @@ class LocalRuntime final : public WorkerRuntime {
   [[nodiscard]] std::string problem() const override { return {}; }
   [[nodiscard]] std::vector<Worker> workers() const override;
   [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
-  [[nodiscard]] Result<void> check(const WorkerSpec&) override { return {}; }
+  [[nodiscard]] Result<void> check(const WorkerSpec& spec) override;
   [[nodiscard]] Result<void> create(const WorkerSpec& spec) override;
   [[nodiscard]] bool name_taken(const std::string&, const std::string&) const override { return false; }
   [[nodiscard]] double not_before_s() const override { return 0; }
@@ -47,15 +48,24 @@ class LocalRuntime final : public WorkerRuntime {
 
  private:
   struct Process;
+  // Of another engine, by the hash of its spec.
+  struct Starts {
+    int failed = 0;
+    bool ever_ready = false;
+    std::string verdict;  // why there will be no further start
+  };
   using Key = std::pair<std::string, std::string>;  // (namespace, name)
 
   [[nodiscard]] Result<void> start(Process& process);
   void reap(Process& process);
+  void note_failed_start(Process& process, const std::string& how);
+  void tell_to_end(Process& process);
   void probe_all();
 
   LocalRuntimeOptions options_;
   kube::HttpTransport& transport_;
   std::map<Key, std::unique_ptr<Process>> processes_;
+  std::map<std::string, Starts> starts_;
   Instant now_;
   double next_probe_s_ = 0;
   long incarnations_ = 0;

@@ -154,7 +154,8 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
                  fmt::format("spec.engine.image: nothing found, and there is no default image for engine {}", spec.engine)};
   }
   WINDLASS_ASSIGN_OR_RETURN(const ModelMount model, mount_model(spec, defaults));
-  WINDLASS_ASSIGN_OR_RETURN(const EngineCommand command, engine_command(spec, model.model, pod_address()));
+  WINDLASS_ASSIGN_OR_RETURN(const EngineCommand command,
+                            engine_command(spec, model.model, pod_address(), engine_version_of_image(image)));
 
   const json env = environment(spec);
   const json units = {{spec.resource_name, std::to_string(spec.gpus)}};

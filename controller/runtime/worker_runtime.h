@@ -42,8 +42,9 @@ struct WorkerSpec {
   int gpus = 1;
   int max_concurrency = 1;  // requests it may run at once
 
-  std::string engine;  // "Windlass" or another engine's type
-  std::string image;   // empty: the runtime's own default
+  std::string engine;   // "Windlass" or another engine's type
+  std::string image;    // empty: the runtime's own default
+  std::string program;  // of a process on this machine; empty: found by the engine. Pods run what their image has
   std::vector<std::string> extra_args;
   std::vector<WorkerEnv> env;
   std::string pod_template_json;  // spec.engine.podTemplate, "" where there is none; ignored by processes

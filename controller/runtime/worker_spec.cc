@@ -16,21 +16,22 @@ std::string WorkerSpec::hash() const {
     if (one.secret) variables.back().push_back({"secret", one.secret->first, one.secret->second});
     if (one.config_map) variables.back().push_back({"configMap", one.config_map->first, one.config_map->second});
   }
-  const nlohmann::json identity = {{"pool", pool},
-                                   {"role", role},
-                                   {"accelerator", accelerator},
-                                   {"resource", resource_name},
-                                   {"nodes", node_selector},
-                                   {"gpus", gpus},
-                                   {"engine", engine},
-                                   {"image", image},
-                                   {"args", extra_args},
-                                   {"env", variables},
-                                   {"podTemplate", pod_template_json},
-                                   {"served", served_name},
-                                   {"model", model_uri},
-                                   {"context", max_context_tokens},
-                                   {"priority", priority_class}};
+  nlohmann::json identity = {{"pool", pool},
+                             {"role", role},
+                             {"accelerator", accelerator},
+                             {"resource", resource_name},
+                             {"nodes", node_selector},
+                             {"gpus", gpus},
+                             {"engine", engine},
+                             {"image", image},
+                             {"args", extra_args},
+                             {"env", variables},
+                             {"podTemplate", pod_template_json},
+                             {"served", served_name},
+                             {"model", model_uri},
+                             {"context", max_context_tokens},
+                             {"priority", priority_class}};
+  if (!program.empty()) identity["program"] = program;  // absent otherwise: an upgrade replaces nobody
   Fnv1a hash;
   hash.mix(identity.dump());
   return fmt::format("v1-{:016x}", hash.value());

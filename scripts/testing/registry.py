@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LABELS = ("unit", "long", "simulation", "process", "cluster")
+LABELS = ("unit", "long", "simulation", "process", "cluster", "engines")
 # What outlives a checkout: times of earlier runs, results of scripts/stress.
 CACHE = Path(os.environ.get("WINDLASS_CACHE", Path.home() / ".cache/windlass"))
 

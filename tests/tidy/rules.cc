@@ -38,7 +38,7 @@ const std::vector<Direction>& directions() {
       {"controller/api/", {"planner/"}},
       {"controller/kube/", {"planner/base/"}},
       {"controller/store/", {"planner/", "controller/api/", "controller/kube/"}},
-      {"controller/runtime/", {"planner/", "controller/api/", "controller/kube/", "metrics/host/", "metrics/security/"}},
+      {"controller/runtime/", {"planner/", "controller/api/", "controller/kube/", "metrics/"}},
       {"controller/reconcile/",
        {"planner/", "metrics/", "controller/api/", "controller/kube/", "controller/store/", "controller/runtime/"}},
       {"controller/cli/load/", {"planner/base/", "metrics/net/"}},

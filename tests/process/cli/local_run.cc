@@ -51,6 +51,16 @@ LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), tran
       run_program({binaries + "/windlass", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads",
                    "2", "--intermediate", "128", "--max-context", "512", (folder_.path() / "model").string()});
   EXPECT_TRUE(made.ok() && *made == 0) << "windlass model init failed";
+  start(workers);
+}
+
+LocalRun::LocalRun(Objects objects, int workers)
+    : tag_(folder_.path().filename().string()), objects_(std::move(objects)), transport_(kube::CurlOptions{.max_parallel = 16}) {
+  start(workers);
+}
+
+void LocalRun::start(int workers) {
+  const std::string binaries = build_path();
   port_ = windlass::free_port();
   setenv(kTagVariable, tag_.c_str(), 1);
   auto up = ChildProcess::start("windlass up",
@@ -69,6 +79,7 @@ LocalRun::~LocalRun() {
 }
 
 std::string LocalRun::yaml(int workers, const std::string& strategy) const {
+  if (objects_) return objects_(workers, strategy);
   std::string text = replaced(kTinyYaml, "file:///nonexistent/windlass-model", "file://" + (folder_.path() / "model").string());
   return text + fmt::format(
                     "  scaling: {{strategy: {}, minWorkers: {}, maxWorkers: {}, drainTimeout: 60s, behavior: {{scaleDown: "
@@ -175,8 +186,10 @@ std::vector<int> LocalRun::processes() const {
   return found;
 }
 
+std::string LocalRun::up_log() const { return read_all(folder_.path() / "up.log"); }
+
 std::string LocalRun::logs() const {
-  std::string text = "up.log:\n" + read_all(folder_.path() / "up.log");
+  std::string text = "up.log:\n" + up_log();
   std::error_code error;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(std::filesystem::path(directory()) / "logs", error)) {
     if (!entry.is_regular_file()) continue;

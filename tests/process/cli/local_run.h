@@ -22,6 +22,9 @@ class LocalRun {
  public:
   // Makes the model and starts `windlass up` on a service with so many workers. Fails the test when that fails.
   explicit LocalRun(int workers);
+  // On other objects, whose service is "tiny" too: made for so many workers and a strategy.
+  using Objects = std::function<std::string(int workers, const std::string& strategy)>;
+  LocalRun(Objects objects, int workers);
   ~LocalRun();  // SIGKILL to `up` if it still runs
   LocalRun(const LocalRun&) = delete;
   LocalRun& operator=(const LocalRun&) = delete;
@@ -48,10 +51,12 @@ class LocalRun {
 
   // Ids of live processes that descend from this run, by a variable in their environment.
   [[nodiscard]] std::vector<int> processes() const;
+  [[nodiscard]] std::string up_log() const;  // what `up` has written to its terminal
   // What `up` and its programs wrote, for a failure's message.
   [[nodiscard]] std::string logs() const;
 
  private:
+  void start(int workers);
   [[nodiscard]] std::string yaml(int workers, const std::string& strategy) const;
   [[nodiscard]] metrics::Exposition metrics_at(const std::string& url);
   // Of the ready workers, with their roles, by the controller's last snapshot.
@@ -59,6 +64,7 @@ class LocalRun {
 
   TempFolder folder_;
   std::string tag_;
+  Objects objects_;  // none: the tiny model's
   int port_ = 0;
   std::optional<ChildProcess> up_;
   kube::CurlTransport transport_;

@@ -113,6 +113,33 @@ TEST(EngineArgs, RefusesWhatOthersRelyOn) {
   EXPECT_THAT(command(spec("Ollama")), HasSubstr("spec.engine.type: found 'Ollama'"));
 }
 
+// Given: images and their tags. Expected: vLLM of 0.18 and later is told to finish its requests within drainTimeout; an older
+// one and one of an unknown version, which may not know the flag, are not.
+TEST(EngineArgs, LetVllmWaitForItsRequests) {
+  const WorkerSpec s = spec("VLLM");
+  const auto waits = [&](const std::string& image) {
+    const auto made = engine_command(s, {"m", "", true}, pod_address(), engine_version_of_image(image));
+    const auto flag = std::find(made->args.begin(), made->args.end(), "--shutdown-timeout");
+    return flag == made->args.end() ? "" : *(flag + 1);
+  };
+  for (const char* image : {"vllm/vllm-openai:v0.18.0", "vllm:0.32", "host:5000/vllm:v1.0.1-cu13@sha256:00"})
+    EXPECT_EQ(waits(image), "600") << image;
+  for (const char* image : {"vllm/vllm-openai:v0.17.9", "vllm", "vllm:latest", "host:5000/vllm", "vllm@sha256:00"})
+    EXPECT_EQ(waits(image), "") << image;
+}
+
+// Given: pages of llama.cpp with and without requests, and one that is no page. Expected: busy while one runs or waits.
+TEST(EngineDrain, ReadsTheLoad) {
+  const auto page = [](int running, int waiting) {
+    return "llamacpp:requests_processing " + std::to_string(running) + "\nllamacpp:requests_deferred " +
+           std::to_string(waiting) + "\n";
+  };
+  EXPECT_TRUE(is_busy(page(1, 0)));
+  EXPECT_TRUE(is_busy(page(0, 2)));
+  EXPECT_FALSE(is_busy(page(0, 0)));
+  EXPECT_FALSE(is_busy("{}"));
+}
+
 // Given: a template's arguments beside ours. Expected: what ours already say is left out with its values, the rest stays.
 TEST(EngineArgs, OtherArgsLeaveOursAlone) {
   const WorkerSpec s = spec("VLLM");

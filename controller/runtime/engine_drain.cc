@@ -1,0 +1,60 @@
+// See engine_drain.h.
+#include "controller/runtime/engine_drain.h"
+
+#include <filesystem>
+#include <regex>
+
+#include "metrics/engine_metrics.h"
+
+namespace windlass::controller {
+namespace {
+
+EngineVersion version_in(const std::string& text) {
+  static const std::regex kVersion("v?([0-9]{1,4})\\.([0-9]{1,4})([^0-9].*)?");
+  std::smatch parts;
+  if (!std::regex_match(text, parts, kVersion)) return {};
+  return {std::stoi(parts[1]), std::stoi(parts[2])};
+}
+
+}  // namespace
+
+EngineVersion engine_version_of_image(const std::string& image) {
+  const std::string name = image.substr(0, image.find('@'));
+  const auto colon = name.rfind(':');
+  if (colon == std::string::npos || name.find('/', colon) != std::string::npos) return {};  // a registry's port
+  return version_in(name.substr(colon + 1));
+}
+
+EngineVersion engine_version_of_program(const std::string& engine, const std::string& program) {
+  namespace fs = std::filesystem;
+  if (engine != "VLLM") return {};
+  const std::string prefix = "vllm-";
+  const std::string suffix = ".dist-info";
+  std::error_code failure;
+  const fs::path place = fs::canonical(program, failure).parent_path().parent_path() / "lib";
+  for (const auto& python : fs::directory_iterator(place, failure)) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(python.path() / "site-packages", none)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+      return version_in(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()));
+    }
+  }
+  return {};
+}
+
+bool waits_by_itself(const std::string& engine, EngineVersion version) {
+  constexpr int kFirstMinor = 18;
+  return engine == "VLLM" && (version.major > 0 || version.minor >= kFirstMinor);
+}
+
+const char* engine_load_page(const std::string& engine) { return engine == "TensorRTLLM" ? "/prometheus/metrics" : "/metrics"; }
+
+bool is_busy(const std::string& page) {
+  const auto read = metrics::parse_exposition(page);
+  if (!read.ok()) return false;
+  const auto load = metrics::read_engine_metrics(*read);
+  return load && load->requests_running.value_or(0) + load->requests_waiting.value_or(0) > 0;
+}
+
+}  // namespace windlass::controller

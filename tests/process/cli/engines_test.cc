@@ -1,0 +1,134 @@
+// `windlass up` with a real llama.cpp on a real model. Skips by name where `scripts/engines llama.cpp` or `windlass model fetch
+// smollm2-135m` has not run.
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/cli/model_fetch.h"
+#include "controller/runtime/local_engine.h"
+#include "tests/process/cli/local_run.h"
+
+namespace windlass::cli {
+namespace {
+
+using testing::HasSubstr;
+
+std::string gguf() {
+  const auto folder = models_folder();
+  return folder.ok() ? (*folder / "smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf").string() : "";
+}
+
+std::string objects(int workers, const std::string& engine) {
+  return fmt::format(R"(apiVersion: windlass.dev/v1alpha1
+kind: AcceleratorClass
+metadata: {{name: core}}
+spec:
+  resourceName: windlass.dev/cpu
+  memory: 1Gi
+  memoryBandwidthBytesPerSecond: 10G
+  peakFlopsPerSecond: {{fp32: 100G}}
+  gpusPerNode: 4
+---
+apiVersion: windlass.dev/v1alpha1
+kind: ModelService
+metadata: {{name: tiny}}
+spec:
+  model:
+    uri: file://{}
+    maxContextTokens: 256
+    config:
+      inline: {{architectures: [LlamaForCausalLM], model_type: llama, num_hidden_layers: 30, hidden_size: 576, num_attention_heads: 9,
+               num_key_value_heads: 3, head_dim: 64, intermediate_size: 1536, vocab_size: 49152, max_position_embeddings: 8192,
+               rms_norm_eps: 0.00001, rope_theta: 100000.0, attention_bias: false, tie_word_embeddings: true, torch_dtype: float32}}
+  engine: {}
+  slo: {{timeToFirstToken: 60s, timePerOutputToken: 10s}}
+  workload: {{requestsPerSecond: "0.1", inputTokens: 32, outputTokens: 16}}
+  accelerators: [{{class: core}}]
+  scaling: {{strategy: Replicated, minWorkers: {}, maxWorkers: {}, drainTimeout: 120s, behavior: {{scaleDown: {{stabilizationWindow: 0s}}}}}}
+)",
+                     gguf(), engine, workers, workers);
+}
+
+class LlamaCpp : public testing::Test {
+ protected:
+  void SetUp() override {
+    controller::WorkerSpec spec;
+    spec.engine = "LlamaCpp";
+    if (const auto program = controller::engine_program(spec); !program.ok()) GTEST_SKIP() << program.error().message;
+    if (!std::filesystem::exists(gguf())) GTEST_SKIP() << "no model; `windlass model fetch smollm2-135m` gets it";
+  }
+};
+
+// Given a service on llama.cpp under a steady load of streams, and a person who asks for 1, 2 and again 1 workers; expects that
+// no stream is lost, that both workers serve, and that the gateway counts what the client counts.
+TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
+  constexpr const char* kEngine = "{type: LlamaCpp, args: [--threads, \"1\", --parallel, \"4\", --ctx-size, \"1024\"]}";
+  LocalRun run([&](int workers, const std::string&) { return objects(workers, kEngine); }, 1);
+  ASSERT_TRUE(eventually(120, [&] { return run.at_rest(1); })) << run.logs();
+  std::atomic<bool> over{false};
+  std::atomic<int> finished{0};
+  std::vector<Result<kube::HttpResponse>> responses;
+  std::thread client([&] {
+    kube::CurlTransport transport(kube::CurlOptions{.max_parallel = 6});
+    while (!over) {
+      std::vector<kube::HttpRequest> batch;
+      for (int i = 0; i < 6; ++i)
+        batch.push_back(run.chat(fmt::format("Tell a story about the number {}", i), 24 + 8 * i, true));
+      for (auto& response : transport.send_all(batch)) responses.push_back(std::move(response));
+      finished += 6;
+    }
+  });
+  std::string trouble;
+  for (const int workers : {2, 1}) {
+    const int before = finished;
+    if (!eventually(120, [&] { return finished > before; })) trouble = "the load stood still";
+    run.scale_to(workers);
+    if (!eventually(180, [&] { return run.at_rest(workers); })) trouble = fmt::format("never came to {} workers", workers);
+    const int after = finished;
+    if (!eventually(120, [&] { return finished >= after + 12; })) trouble = "the load stood still";
+    if (!trouble.empty()) break;
+  }
+  over = true;
+  client.join();
+  ASSERT_EQ(trouble, "") << run.logs();
+  std::vector<std::string> wrong;
+  std::set<std::string> workers;
+  for (const auto& response : responses) {
+    if (!response.ok()) {
+      wrong.push_back(response.error().message);
+      continue;
+    }
+    workers.insert(response->headers.contains("x-windlass-worker") ? response->headers.at("x-windlass-worker") : "");
+    const bool whole = response->status == 200 && count_of(response->body, "data: [DONE]") == 1 &&
+                       count_of(response->body, "\"error\"") == 0 && count_of(response->body, "\"finish_reason\":\"") == 1;
+    if (!whole) wrong.push_back(fmt::format("{}: {}", response->status, response->body));
+  }
+  EXPECT_TRUE(wrong.empty()) << wrong.size() << " of " << responses.size() << " lost, the first: " << wrong.front()
+                             << run.logs();
+  EXPECT_EQ(workers.size(), 2U);
+  const auto page = run.gateway_metrics();
+  const auto total = static_cast<double>(responses.size());
+  EXPECT_EQ(page.sum("windlass_gateway_requests_started_total").value_or(0), total);
+  EXPECT_EQ(page.sum("windlass_gateway_requests_finished_total", {{"code", "200"}}).value_or(0), total);
+}
+
+// Given a service whose llama.cpp refuses an argument; expects a few starts and no more, and a line on the terminal with the
+// engine's own words.
+TEST_F(LlamaCpp, ThatNeverStartsIsGivenUpWithItsWords) {
+  LocalRun run([&](int workers, const std::string&) { return objects(workers, "{type: LlamaCpp, args: [--no-such-flag]}"); },
+               1);
+  EXPECT_TRUE(eventually(60, [&] { return count_of(run.logs(), "is not started again") > 0; })) << run.logs();
+  EXPECT_TRUE(eventually(60, [&] {
+    const auto row = run.row();
+    return row && row->trouble.find("error: invalid argument: --no-such-flag") != std::string::npos;
+  })) << run.logs();
+  EXPECT_THAT(run.up_log(), HasSubstr("error: invalid argument: --no-such-flag"));
+}
+
+}  // namespace
+}  // namespace windlass::cli
