@@ -178,6 +178,11 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
                       {{"name", "tmp"}, {"mountPath", "/tmp"}},
                       {{"name", "shm"}, {"mountPath", "/dev/shm"}}}}};
   container["resources"]["requests"].update(units);
+  if (!windlass && !waits_by_itself(spec.engine, engine_version_of_image(image))) {
+    // It would cut its streams on SIGTERM, which a node that is being emptied sends without asking us.
+    const std::string address = fmt::format("$POD_IP:{}", kWorkerPort);
+    container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c", drain_script(spec.engine, address)};
+  }
   if (windlass && defaults.token) {
     // Of one service alone: what its namespace's people can read opens nobody else's workers.
     const std::string token = security::derived_secret(defaults.token(), "worker of ModelService " + spec.service_uid);

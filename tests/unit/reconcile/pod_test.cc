@@ -158,6 +158,24 @@ TEST(Pod, RefusesWhatCannotBe) {
   EXPECT_THAT(pod_of(vllm, kDefaults).error().message, HasSubstr("spec.engine.image"));
 }
 
+// Given: workers of other engines, and of ours. Expected: those that would cut their streams on SIGTERM are asked for their
+// load first; vLLM of 0.18 and ours wait by themselves.
+TEST(Pod, DrainsEnginesThatCannotWait) {
+  const auto hook = [](const char* engine, const char* image) {
+    WorkerSpec s = spec();
+    s.engine = engine;
+    s.image = image;
+    const json worker = (*pod_of(s, kDefaults))["spec"]["containers"][0];
+    return worker.contains("lifecycle") ? worker["lifecycle"]["preStop"]["exec"]["command"][2].get<std::string>() : "";
+  };
+  EXPECT_THAT(hook("LlamaCpp", "server:1"),
+              testing::AllOf(HasSubstr("http://$POD_IP:8000/metrics"), HasSubstr("llamacpp:requests_")));
+  EXPECT_THAT(hook("TensorRTLLM", "trt:1"), HasSubstr("/prometheus/metrics"));
+  EXPECT_THAT(hook("VLLM", "vllm:v0.17.0"), HasSubstr("vllm:num_requests_"));
+  EXPECT_EQ(hook("VLLM", "vllm:v0.18.0"), "");
+  EXPECT_EQ(hook("Windlass", "windlass:1"), "");
+}
+
 // Given: a worker of any engine. Expected: it runs as nobody, without privileges or token, cannot write its image, and has
 // places for cache, temporary files and shared memory; GPUs are requested and limited alike.
 TEST(Pod, IsSafeByDefault) {
