@@ -1,7 +1,8 @@
-// `windlass up` with a real llama.cpp on a real model. Skips by name where `scripts/engines llama.cpp` or `windlass model fetch
-// smollm2-135m` has not run.
+// `windlass up` with real engines: llama.cpp on a real model, vLLM on a random one. Skips by name where `scripts/engines` or
+// `windlass model fetch smollm2-135m` has not run.
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 
 #include "controller/cli/model_fetch.h"
 #include "controller/runtime/local_engine.h"
+#include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 
 namespace windlass::cli {
@@ -54,22 +56,10 @@ spec:
                      gguf(), engine, workers, workers);
 }
 
-class LlamaCpp : public testing::Test {
- protected:
-  void SetUp() override {
-    controller::WorkerSpec spec;
-    spec.engine = "LlamaCpp";
-    if (const auto program = controller::engine_program(spec); !program.ok()) GTEST_SKIP() << program.error().message;
-    if (!std::filesystem::exists(gguf())) GTEST_SKIP() << "no model; `windlass model fetch smollm2-135m` gets it";
-  }
-};
-
-// Given a service on llama.cpp under a steady load of streams, and a person who asks for 1, 2 and again 1 workers; expects that
-// no stream is lost, that both workers serve, and that the gateway counts what the client counts.
-TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
-  constexpr const char* kEngine = "{type: LlamaCpp, args: [--threads, \"1\", --parallel, \"4\", --ctx-size, \"1024\"]}";
-  LocalRun run([&](int workers, const std::string&) { return objects(workers, kEngine); }, 1);
-  ASSERT_TRUE(eventually(120, [&] { return run.at_rest(1); })) << run.logs();
+// Keeps a steady load of streams on a service of one worker while a person asks for 2 and again 1 workers; expects that no
+// stream is lost, that both workers serve, and that the gateway counts what the client counts.
+void scale_under_load(LocalRun& run) {
+  ASSERT_TRUE(eventually(300, [&] { return run.at_rest(1); })) << run.logs();
   std::atomic<bool> over{false};
   std::atomic<int> finished{0};
   std::vector<Result<kube::HttpResponse>> responses;
@@ -88,7 +78,7 @@ TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
     const int before = finished;
     if (!eventually(120, [&] { return finished > before; })) trouble = "the load stood still";
     run.scale_to(workers);
-    if (!eventually(180, [&] { return run.at_rest(workers); })) trouble = fmt::format("never came to {} workers", workers);
+    if (!eventually(300, [&] { return run.at_rest(workers); })) trouble = fmt::format("never came to {} workers", workers);
     const int after = finished;
     if (!eventually(120, [&] { return finished >= after + 12; })) trouble = "the load stood still";
     if (!trouble.empty()) break;
@@ -115,6 +105,41 @@ TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
   const auto total = static_cast<double>(responses.size());
   EXPECT_EQ(page.sum("windlass_gateway_requests_started_total").value_or(0), total);
   EXPECT_EQ(page.sum("windlass_gateway_requests_finished_total", {{"code", "200"}}).value_or(0), total);
+}
+
+class LlamaCpp : public testing::Test {
+ protected:
+  void SetUp() override {
+    controller::WorkerSpec spec;
+    spec.engine = "LlamaCpp";
+    if (const auto program = controller::engine_program(spec); !program.ok()) GTEST_SKIP() << program.error().message;
+    if (!std::filesystem::exists(gguf())) GTEST_SKIP() << "no model; `windlass model fetch smollm2-135m` gets it";
+  }
+};
+
+// Given a service on llama.cpp; expects that it goes from 1 to 2 and back to 1 workers under load without a lost stream.
+TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
+  constexpr const char* kEngine = "{type: LlamaCpp, args: [--threads, \"1\", --parallel, \"4\", --ctx-size, \"1024\"]}";
+  LocalRun run([&](int workers, const std::string&) { return objects(workers, kEngine); }, 1);
+  scale_under_load(run);
+}
+
+// Given a service on vLLM with a random model; expects that it goes from 1 to 2 and back to 1 workers under load without a lost
+// stream.
+TEST(Vllm, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
+  controller::WorkerSpec spec;
+  spec.engine = "VLLM";
+  if (const auto program = controller::engine_program(spec); !program.ok()) GTEST_SKIP() << program.error().message;
+  const TempFolder folder;
+  const std::string model = (folder.path() / "model").string();
+  const auto made = run_program({build_path() + "/windlass", "model", "init", "--layers", "2", "--hidden", "256", model});
+  ASSERT_TRUE(made.ok() && *made == 0) << "windlass model init failed";
+  const std::string engine =
+      "{type: VLLM, args: [--dtype, float32, --enforce-eager, --max-num-seqs, \"8\"], env: [{name: VLLM_CPU_KVCACHE_SPACE, "
+      "value: "
+      "\"1\"}, {name: HF_HUB_OFFLINE, value: \"1\"}]}";
+  LocalRun run([&](int workers, const std::string&) { return replaced(objects(workers, engine), gguf(), model); }, 1);
+  scale_under_load(run);
 }
 
 // Given a service whose llama.cpp refuses an argument; expects a few starts and no more, and a line on the terminal with the
