@@ -55,7 +55,9 @@ LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), tran
 }
 
 LocalRun::LocalRun(Objects objects, int workers)
-    : tag_(folder_.path().filename().string()), objects_(std::move(objects)), transport_(kube::CurlOptions{.max_parallel = 16}) {
+    : tag_(folder_.path().filename().string()),
+      objects_(std::move(objects)),
+      transport_(kube::CurlOptions{.max_parallel = 16}) {
   start(workers);
 }
 
