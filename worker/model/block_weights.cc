@@ -20,7 +20,7 @@ void BlockWeights::keep(BlockRange blocks) {
   have.layers = std::move(layers);
   blocks_ = common;
   const WeightEnds ends = ends_of(config_, blocks);
-  const auto drop = [](std::vector<float>& numbers) { std::vector<float>().swap(numbers); };
+  const auto drop = [](auto& numbers) { numbers = {}; };
   if (!ends.embedding) drop(have.embedding);
   if (!ends.positions) drop(have.positions);
   if (!ends.project_in) drop(have.project_in);
@@ -52,7 +52,7 @@ void BlockWeights::add(ModelWeights missing, BlockRange blocks) {
   }
   have.layers = std::move(layers);
   blocks_ = blocks;
-  const auto take = [](std::vector<float>& to, std::vector<float>& from) {
+  const auto take = [](auto& to, auto& from) {
     if (!from.empty()) to = std::move(from);
   };
   take(have.embedding, missing.embedding);

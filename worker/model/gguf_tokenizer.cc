@@ -14,6 +14,7 @@
 #include <unicode/utf8.h>
 
 #include "planner/base/foreign_text.h"
+#include "worker/model/pretokenizer.h"
 
 namespace windlass::worker {
 namespace {
@@ -27,8 +28,7 @@ enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDe
 
 // Of GPT-2 (Radford et al. 2019); what no part matches, spaces at the end of a text, is a piece of its own.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3 = kLlama3Pattern.data();
 constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kTekkenPattern = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
@@ -42,11 +42,11 @@ struct PreTokenizer {
   bool ignore_merges = false;
 };
 constexpr PreTokenizer kPreTokenizers[] = {
-    {"gpt-2", kGpt2Pattern, nullptr},          {"smollm", R"(\p{N})", kGpt2Pattern},
-    {"starcoder", R"(\p{N})", kGpt2Pattern},   {"refact", R"(\p{N})", kGpt2Pattern},
-    {"command-r", R"(\p{N})", kGpt2Pattern},   {"llama-bpe", kLlama3Pattern, nullptr, true},
-    {"llama3", kLlama3Pattern, nullptr, true}, {"llama-v3", kLlama3Pattern, nullptr, true},
-    {"qwen2", kQwen2Pattern, nullptr},         {"deepseek-r1-qwen", kQwen2Pattern, nullptr},
+    {"gpt-2", kGpt2Pattern, nullptr},         {"smollm", R"(\p{N})", kGpt2Pattern},
+    {"starcoder", R"(\p{N})", kGpt2Pattern},  {"refact", R"(\p{N})", kGpt2Pattern},
+    {"command-r", R"(\p{N})", kGpt2Pattern},  {"llama-bpe", kLlama3, nullptr, true},
+    {"llama3", kLlama3, nullptr, true},       {"llama-v3", kLlama3, nullptr, true},
+    {"qwen2", kQwen2Pattern, nullptr},        {"deepseek-r1-qwen", kQwen2Pattern, nullptr},
     {"tekken", kTekkenPattern, nullptr, true}};
 
 bool is_utf8(std::string_view text) {
@@ -161,7 +161,7 @@ Result<json> by_bytes(const Gguf& gguf, const Tokens& tokens) {
     }
     list.push_back((*merges)[i]);
   }
-  WINDLASS_ASSIGN_OR_RETURN(json post, post_processor(gguf, tokens, known->first == kLlama3Pattern));
+  WINDLASS_ASSIGN_OR_RETURN(json post, post_processor(gguf, tokens, known->first == kLlama3));
   return json{
       {"added_tokens", tokens.added()},
       {"normalizer", known->first == kQwen2Pattern ? json{{"type", "NFC"}} : json()},

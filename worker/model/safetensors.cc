@@ -11,6 +11,7 @@
 
 #include "planner/base/shown_json.h"
 #include "worker/model/files.h"
+#include "worker/model/ggml_blocks.h"
 #include "worker/model/json_input.h"
 
 namespace windlass::worker {

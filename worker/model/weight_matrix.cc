@@ -20,7 +20,8 @@ constexpr float kFp8Largest = 448;
 constexpr int kFp8Bias = 7;
 constexpr std::uint8_t kFp8LargestCode = 0x7E;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8};
+constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8,
+                                      WeightFormat::kBlocks};
 
 std::uint8_t int8_from_float(float value) {
   const float whole = std::clamp(std::nearbyint(value), -kInt8Largest, kInt8Largest);
@@ -40,6 +41,7 @@ const char* to_string(WeightFormat format) {
     case WeightFormat::kBf16: return "bf16";
     case WeightFormat::kInt8: return "int8";
     case WeightFormat::kFp8: return "fp8";
+    case WeightFormat::kBlocks: return "blocks";
   }
   return "";
 }
@@ -55,10 +57,12 @@ Result<WeightFormat> weight_format_from_string(std::string_view name) {
 
 std::int64_t WeightMatrix::bytes() const {
   return static_cast<std::int64_t>((values.size() + scales.size()) * sizeof(float) + halves.size() * sizeof(std::uint16_t) +
-                                   codes.size());
+                                   codes.size()) +
+         blocks.bytes();
 }
 
 bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first, std::int64_t end) {
+  assert(to.format != WeightFormat::kBlocks);
   const auto part = row.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
   if (to.format == WeightFormat::kFp32) {
     to.values.insert(to.values.end(), part.begin(), part.end());
@@ -90,6 +94,12 @@ bool append_row(WeightMatrix& to, std::span<const std::uint16_t> row, std::int64
   if (!std::all_of(row.begin(), row.end(), finite)) return false;
   to.halves.insert(to.halves.end(), row.begin() + first, row.begin() + end);
   return true;
+}
+
+void floats_of_row(const WeightMatrix& matrix, std::int64_t row, std::int64_t columns, float* to) {
+  if (matrix.format == WeightFormat::kBlocks) return floats_of_row(matrix.blocks, row, to);
+  assert(matrix.format == WeightFormat::kFp32);
+  std::copy_n(matrix.values.data() + row * columns, columns, to);
 }
 
 std::uint8_t fp8_from_float(float value) {

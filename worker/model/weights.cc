@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include "worker/model/ggml_blocks.h"
 #include "worker/model/large_memory.h"
 
 namespace windlass::worker {
@@ -41,6 +42,19 @@ class TensorCopier {
     const std::int64_t columns = expected.size() == 2 ? expected[1] : 1;
     append_floats(*tensor, slice_.first(expected[0]) * columns, slice_.size(expected[0]) * columns, to);
   }
+  // What has all codes and scales of these tensors; of no bits where one has none, or is not there.
+  [[nodiscard]] GgmlCoding coding_of_all(const std::vector<std::string>& names) const {
+    GgmlCoding common;
+    for (const std::string& name : names) {
+      const TensorView* tensor = store_.find(name);
+      const GgmlCoding coding =
+          tensor == nullptr || tensor->numbers == nullptr ? GgmlCoding() : coding_of(tensor->numbers->type);
+      if (coding.bits == 0) return {};
+      common = common.bits == 0 ? coding : common_coding(common, coding);
+    }
+    return common;
+  }
+
   // The same of matrices (rows, columns), which may be quantised.
   void append_rows(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
     append_part(to, name, {rows, columns}, slice_.first(rows), slice_.end(rows), 0, columns);
@@ -59,6 +73,7 @@ class TensorCopier {
 
   // What would be copied, where shapes alone are read.
   [[nodiscard]] const WeightSizes& sizes() const { return sizes_; }
+  void count(const WeightSizes& sizes) { sizes_ += sizes; }
 
  private:
   void complain(std::string text) { complaints_.push_back(std::move(text)); }
@@ -82,7 +97,7 @@ class TensorCopier {
 
   void append_floats(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) {
     if (reading_ == Reading::kNumbers) return copy(tensor, first, count, to);
-    sizes_.other_numbers += count;
+    sizes_ += {.other_numbers = count, .block_bytes = count * static_cast<std::int64_t>(sizeof(float))};
     sizes_.file_bytes += file_bytes_of(tensor, count);
   }
 
@@ -91,8 +106,7 @@ class TensorCopier {
     const TensorView* tensor = checked(name, expected);
     if (tensor == nullptr) return;
     if (reading_ == Reading::kShapesAlone) {
-      const std::int64_t rows = end_row - first_row, numbers = rows * (end_column - first_column);
-      sizes_ += {numbers, rows, 0, file_bytes_of(*tensor, numbers)};
+      sizes_.file_bytes += file_bytes_of(*tensor, (end_row - first_row) * (end_column - first_column));
       return;
     }
     if (to.format == WeightFormat::kFp32) {  // straight to its place, and at once where rows are whole
@@ -100,6 +114,14 @@ class TensorCopier {
       const std::int64_t at_once = columns == expected[1] ? end_row - first_row : 1;
       for (std::int64_t row = first_row; row < end_row; row += at_once) {
         copy(*tensor, row * expected[1] + first_column, at_once * columns, to.values);
+      }
+      return;
+    }
+    if (to.format == WeightFormat::kBlocks) {
+      for (std::int64_t row = first_row; row < end_row; ++row) {
+        const std::int64_t first = tensor->place_of_row(row) * expected[1] + first_column;
+        if (!append_row(to.blocks, *tensor->numbers, tensor->bytes, first)) return complain_of_row(*tensor, row, to.format);
+        tell(file_bytes_of(*tensor, end_column - first_column));
       }
       return;
     }
@@ -114,9 +136,13 @@ class TensorCopier {
         tell(file_bytes_of(*tensor, end_column - first_column));
         continue;
       }
-      return complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
-                                  tensor->file, name, row, to_string(to.format)));
+      return complain_of_row(*tensor, row, to.format);
     }
+  }
+
+  void complain_of_row(const TensorView& tensor, std::int64_t row, WeightFormat format) {
+    complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
+                         tensor.file, tensor.name, row, to_string(format)));
   }
 
   void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) const {
@@ -214,7 +240,7 @@ class ModelLoader {
     const std::int64_t width = config_.embedding_width();
     const WeightEnds ends = ends_of(config_, blocks);
     if (ends.embedding && have.embedding.empty())
-      tensors_.append_rows(weights.embedding, names_.model + "embed_tokens.weight", {config_.vocab_size, width});
+      weights.embedding = table(names_.model + "embed_tokens.weight", config_.vocab_size, width);
     if (ends.project_in && have.project_in.empty())
       tensors_.append(weights.project_in, names_.model + "project_in.weight", {hidden, width});
     if (ends.positions && have.positions.empty()) {
@@ -228,28 +254,67 @@ class ModelLoader {
     if (ends.final_norm && have.final_norm.weight.empty()) weights.final_norm = norm(names_.model + names_.final_norm);
     if (ends.project_out && have.project_out.empty())
       tensors_.append(weights.project_out, names_.model + "project_out.weight", {width, hidden});
-    if (ends.lm_head && have.lm_head.empty())
-      tensors_.append_rows(weights.lm_head, "lm_head.weight", {config_.vocab_size, width});
+    if (ends.lm_head && have.lm_head.empty()) weights.lm_head = table("lm_head.weight", config_.vocab_size, width);
     WINDLASS_RETURN_IF_ERROR(tensors_.outcome());
     return weights;
   }
   [[nodiscard]] const WeightSizes& sizes() const { return tensors_.sizes(); }
 
  private:
-  // With room for so many numbers, and none of them.
-  [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t columns) const {
+  // What these tensors become, without any of their numbers: with room for so many of this rank, from so many columns on.
+  [[nodiscard]] WeightMatrix matrix(const std::vector<std::string>& names, std::int64_t rows, std::int64_t columns,
+                                    std::int64_t first_column, WeightFormat format) {
     const auto count = static_cast<std::size_t>(rows * columns);
-    WeightMatrix matrix{format_};
-    if (reading_ == Reading::kShapesAlone) return matrix;
-    if (format_ == WeightFormat::kFp32) {
-      reserve_large(matrix.values, count);
-    } else if (format_ == WeightFormat::kBf16) {
-      reserve_large(matrix.halves, count);
-    } else {
-      reserve_large(matrix.codes, count);
-      matrix.scales.reserve(static_cast<std::size_t>(rows));
+    const bool whole_tiles = first_column % BlockMatrix::kTileColumns == 0 && columns % BlockMatrix::kTileColumns == 0;
+    const GgmlCoding coding = whole_tiles ? tensors_.coding_of_all(names) : GgmlCoding();
+    if (reading_ == Reading::kShapesAlone) {
+      tensors_.count({.block_bytes = coding.bits > 0 ? BlockMatrix::bytes(coding, rows, columns)
+                                                     : rows * columns * static_cast<std::int64_t>(sizeof(float))});
+      return {};
+    }
+    if (format == WeightFormat::kBlocks && coding.bits == 0) format = WeightFormat::kFp32;
+    WeightMatrix matrix{format};
+    switch (format) {
+      case WeightFormat::kFp32: reserve_large(matrix.values, count); break;
+      case WeightFormat::kBf16: reserve_large(matrix.halves, count); break;
+      case WeightFormat::kInt8:
+      case WeightFormat::kFp8:
+        reserve_large(matrix.codes, count);
+        matrix.scales.reserve(static_cast<std::size_t>(rows));
+        break;
+      case WeightFormat::kBlocks: matrix.blocks = BlockMatrix::with_room(coding, rows, columns); break;
     }
     return matrix;
+  }
+
+  // A layer's matrix of this rank's rows of these tensors, one after the other.
+  [[nodiscard]] WeightMatrix rows_of(const std::vector<std::pair<std::string, std::int64_t>>& tensors, std::int64_t columns) {
+    std::vector<std::string> names;
+    std::int64_t rows = 0;
+    for (const auto& [name, of_tensor] : tensors) {
+      names.push_back(name);
+      rows += slice_.size(of_tensor);
+    }
+    tensors_.count({.matrix_numbers = rows * columns, .matrix_rows = rows});
+    WeightMatrix made = matrix(names, rows, columns, 0, format_);
+    for (const auto& [name, of_tensor] : tensors) tensors_.append_rows(made, name, of_tensor, columns);
+    return made;
+  }
+  // Of this rank's columns.
+  [[nodiscard]] WeightMatrix columns_of(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    const std::int64_t of_rank = slice_.size(columns);
+    tensors_.count({.matrix_numbers = rows * of_rank, .matrix_rows = rows});
+    WeightMatrix made = matrix({name}, rows, of_rank, slice_.first(columns), format_);
+    tensors_.append_columns(made, name, rows, columns);
+    return made;
+  }
+  // This rank's rows of the embedding or the output matrix.
+  [[nodiscard]] WeightMatrix table(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    tensors_.count({.other_numbers = slice_.size(rows) * columns});
+    const WeightFormat format = format_ == WeightFormat::kBlocks ? format_ : WeightFormat::kFp32;
+    WeightMatrix made = matrix({name}, slice_.size(rows), columns, 0, format);
+    tensors_.append_rows(made, name, rows, columns);
+    return made;
   }
 
   [[nodiscard]] NormWeights norm(const std::string& name) {
@@ -265,18 +330,18 @@ class ModelLoader {
         {"q_proj", config_.q_size()}, {"k_proj", config_.kv_size()}, {"v_proj", config_.kv_size()}};
     LayerWeights layer;
     layer.attention_norm = norm(prefix + names_.attention_norm);
-    layer.qkv = matrix(slice_.size(config_.q_size()) + 2 * slice_.size(config_.kv_size()), hidden);
+    std::vector<std::pair<std::string, std::int64_t>> qkv;
     for (const auto& [name, size] : projections) {
-      tensors_.append_rows(layer.qkv, fmt::format("{}self_attn.{}.weight", prefix, name), size, hidden);
+      qkv.emplace_back(fmt::format("{}self_attn.{}.weight", prefix, name), size);
       if (config_.qkv_bias) tensors_.append_rows(layer.qkv_bias, fmt::format("{}self_attn.{}.bias", prefix, name), {size});
     }
+    layer.qkv = rows_of(qkv, hidden);
     if (config_.qk_norm) {
       tensors_.append(layer.q_norm, prefix + "self_attn.q_norm.weight", {config_.head_dim});
       tensors_.append(layer.k_norm, prefix + "self_attn.k_norm.weight", {config_.head_dim});
     }
     const std::string out = prefix + names_.attention_out;
-    layer.attention_out = matrix(hidden, slice_.size(config_.q_size()));
-    tensors_.append_columns(layer.attention_out, out + ".weight", hidden, config_.q_size());
+    layer.attention_out = columns_of(out + ".weight", hidden, config_.q_size());
     if (config_.attention_out_bias) tensors_.append(layer.out_bias, out + ".bias", {hidden});
     layer.mlp_norm = norm(prefix + names_.mlp_norm);
     if (!has_experts) {
@@ -294,13 +359,13 @@ class ModelLoader {
   [[nodiscard]] MlpWeights mlp(const std::string& prefix, const MlpNames& names, std::int64_t width, bool biases) {
     const std::int64_t hidden = config_.hidden_size;
     MlpWeights mlp;
-    mlp.in = matrix(static_cast<std::int64_t>(names.in.size()) * slice_.size(width), hidden);
-    mlp.out = matrix(hidden, slice_.size(width));
+    std::vector<std::pair<std::string, std::int64_t>> in;
     for (const std::string& name : names.in) {
-      tensors_.append_rows(mlp.in, prefix + name + ".weight", width, hidden);
+      in.emplace_back(prefix + name + ".weight", width);
       if (biases) tensors_.append_rows(mlp.in_bias, prefix + name + ".bias", {width});
     }
-    tensors_.append_columns(mlp.out, prefix + names.out + ".weight", hidden, width);
+    mlp.in = rows_of(in, hidden);
+    mlp.out = columns_of(prefix + names.out + ".weight", hidden, width);
     if (biases) tensors_.append(mlp.out_bias, prefix + names.out + ".bias", {hidden});
     return mlp;
   }
@@ -332,8 +397,9 @@ WeightBytes bytes_of(const ModelWeights& weights) {
     add_matrix(mlp.out);
     add({&mlp.in_bias, &mlp.out_bias});
   };
-  add({&weights.embedding, &weights.positions, &weights.project_in, &weights.final_norm.weight, &weights.final_norm.bias,
-       &weights.project_out, &weights.lm_head});
+  add({&weights.positions, &weights.project_in, &weights.final_norm.weight, &weights.final_norm.bias, &weights.project_out});
+  add_matrix(weights.embedding);
+  add_matrix(weights.lm_head);
   for (const LayerWeights& layer : weights.layers) {
     add({&layer.attention_norm.weight, &layer.attention_norm.bias, &layer.qkv_bias, &layer.q_norm, &layer.k_norm,
          &layer.out_bias, &layer.mlp_norm.weight, &layer.mlp_norm.bias, &layer.router});
@@ -365,6 +431,7 @@ std::int64_t WeightSizes::bytes(WeightFormat format) const {
     case WeightFormat::kBf16: return matrix_numbers * 2 + others;
     case WeightFormat::kInt8:
     case WeightFormat::kFp8: return matrix_numbers + matrix_rows * plain + others;
+    case WeightFormat::kBlocks: return block_bytes;
   }
   return 0;
 }
@@ -373,6 +440,7 @@ WeightSizes& WeightSizes::operator+=(const WeightSizes& more) {
   matrix_numbers += more.matrix_numbers;
   matrix_rows += more.matrix_rows;
   other_numbers += more.other_numbers;
+  block_bytes += more.block_bytes;
   file_bytes += more.file_bytes;
   return *this;
 }

@@ -1,9 +1,9 @@
 // ModelWeights: a model's parameters, checked against the config's shape.
 //
-// All are FP32, but for the layers' matrices where they are quantised (model/weight_matrix.h): routers, the embedding and the
-// output matrix are not. Matrices are row-major (out, in), as the files have them. Query, key and value projections stand in
-// one matrix, gate and up in another, so that a step runs fewer and larger products. Plain data, owned by the backend that uses
-// it.
+// All are FP32, but for the layers' matrices where they are quantised (model/weight_matrix.h); the embedding and the output
+// matrix, where the file has them in blocks and these are asked for. Routers are not. Matrices are row-major (out, in), as the
+// files have them. Query, key and value projections stand in one matrix, gate and up in another, so that a step runs fewer and
+// larger products. Plain data, owned by the backend that uses it.
 #pragma once
 
 #include <vector>
@@ -50,15 +50,15 @@ struct LayerWeights {
 // of several ranks has its slice of each matrix: then the sizes q, kv, intermediate (each expert's too) and vocab are its
 // share; norms, positions, routers and biases of what is added to the residual stream are whole.
 struct ModelWeights {
-  std::vector<float> embedding;      // (vocab, embedding width)
+  WeightMatrix embedding;            // (vocab, embedding width)
   std::vector<float> project_in;     // (hidden, embedding width); empty where that is the hidden size
   std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty where they are not learned
   std::vector<LayerWeights> layers;  // of these blocks
   NormWeights final_norm;            // empty where norms come after
   std::vector<float> project_out;    // (embedding width, hidden); empty where that is the hidden size
-  std::vector<float> lm_head;        // (vocab, embedding width); empty when tied to the embedding
+  WeightMatrix lm_head;              // (vocab, embedding width); empty when tied to the embedding
 
-  [[nodiscard]] const std::vector<float>& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
+  [[nodiscard]] const WeightMatrix& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
   bool operator==(const ModelWeights&) const = default;
 };
 
@@ -99,7 +99,8 @@ struct WeightBytes {
 struct WeightSizes {
   std::int64_t matrix_numbers = 0;  // of what a format quantises
   std::int64_t matrix_rows = 0;     // of these, each with a scale where there are scales
-  std::int64_t other_numbers = 0;   // always FP32
+  std::int64_t other_numbers = 0;   // FP32, but for kBlocks
+  std::int64_t block_bytes = 0;     // all of them as kBlocks
   std::int64_t file_bytes = 0;      // of the checkpoint, that are read for them
 
   // In memory; bytes_of() of the loaded ones.

@@ -144,7 +144,7 @@ void flush(const HttpServer& server, const Clock& clock) {
 }
 
 void say_what_is_served(const ServeFlags& flags, const Served& served) {
-  if (flags.weights != WeightFormat::kFp32) {
+  if (served.weights.held != served.weights.as_plain) {
     spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f}", to_string(flags.weights), mebibytes(served.weights.held),
                  flags.tensor_parallel == 1 ? "" : " at each rank", mebibytes(served.weights.as_plain));
   }

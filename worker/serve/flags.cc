@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "worker/collective/rank_group.h"
+#include "worker/model/gguf_model.h"
 #include "worker/parallel/chain_wire.h"
 
 namespace windlass::worker {
@@ -41,7 +42,7 @@ struct RawServe {
   std::string role = to_string(Role::kUnified);
   std::string blocks;
   std::string next;
-  std::string weights = to_string(WeightFormat::kFp32);
+  std::string weights;
   std::string precision;
   std::string activations = "bf16";
 };
@@ -91,6 +92,24 @@ Result<void> read_activations(ServeFlags& flags, const RawServe& raw) {
   return {};
 }
 
+Result<void> read_weights(ServeFlags& flags, const RawServe& raw) {
+  const bool cuda = flags.backend == "cuda";
+  if (raw.weights.empty()) {
+    const auto gguf = gguf_files_of(flags.model_folder);
+    if (!cuda && gguf.ok() && !gguf->empty()) flags.weights = WeightFormat::kBlocks;
+    return {};
+  }
+  const auto weights = weight_format_from_string(raw.weights);
+  if (!weights.ok()) return weights.error().within("--weights");
+  if (cuda && (*weights == WeightFormat::kBf16 || *weights == WeightFormat::kBlocks)) {
+    return bad(fmt::format(
+        "--weights: found {}, allowed together with --backend cuda are fp8 and int8: else --precision says what it has there",
+        to_string(*weights)));
+  }
+  flags.weights = *weights;
+  return {};
+}
+
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.model_folder.empty()) return bad("--model: found nothing, allowed is a model folder or a GGUF file (see --help)");
   if (raw.listen.empty() && raw.port < 0) return bad("--port: found nothing, allowed is --port N or --listen HOST:PORT");
@@ -116,14 +135,7 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if ((flags.tensor_rank > 0) != (flags.tensor_memory >= 0)) {
     return bad(fmt::format("--tensor-rank: found {}, allowed is nothing: rank 0 starts the others itself", flags.tensor_rank));
   }
-  const auto weights = weight_format_from_string(raw.weights);
-  if (!weights.ok()) return weights.error().within("--weights");
-  if (*weights == WeightFormat::kBf16 && flags.backend == "cuda") {
-    return bad(
-        "--weights: found bf16, allowed together with --backend cuda are fp8 and int8: else --precision says what it has "
-        "there");
-  }
-  flags.weights = *weights;
+  WINDLASS_RETURN_IF_ERROR(read_weights(flags, raw));
   WINDLASS_RETURN_IF_ERROR(read_activations(flags, raw));
   const auto role = role_from(raw.role);
   if (!role) return bad(fmt::format("--role: found '{}', allowed is unified, prefill or decode", raw.role));
@@ -242,11 +254,14 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
       "each of them stays on a processor of its own, on different cores as far as there are (OpenBLAS's, which compute "
       "long prompts, do not): for containers that have processors for themselves; workers that share theirs would be "
       "pinned onto each other (default: the system moves them)");
-  app.add_option("--weights", raw.weights,
-                 "how the layers' matrices are held: fp32 (on a GPU as --precision says); bf16 (not on a GPU), half of that "
-                 "and the same numbers "
-                 "where the files have BF16; int8 or fp8, eight bits a number and a scale for each output channel, and answers "
-                 "somewhat different (default fp32)");
+  app.add_option(
+      "--weights", raw.weights,
+      "how the layers' matrices are held: fp32 (on a GPU as --precision says); bf16 (not on a GPU), half of that "
+      "and the same numbers "
+      "where the files have BF16; int8 or fp8, eight bits a number and a scale for each output channel, and answers "
+      "somewhat different; blocks (not on a GPU), as a GGUF file has them: products of its codes with activations of "
+      "eight bits, and fp32 for matrices that it has not quantised (default blocks for a GGUF file, without a GPU; "
+      "else fp32)");
   app.add_option(
       "--activations", raw.activations,
       "with --backend cuda --weights fp8: fp8 rounds what goes into products of more than 64 tokens, too, and multiplies "

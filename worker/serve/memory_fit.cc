@@ -43,7 +43,7 @@ std::string what_would_fit(const HostMemoryNeed& need, const BesideCache& beside
   const WeightSizes& weights = beside.weights;
   if (const std::int64_t tokens = tokens_beside(need, beside, need.format, room); tokens > 0)
     return cache_flags(need, tokens) + " would fit";
-  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
+  for (const WeightFormat format : {WeightFormat::kBlocks, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
     if (weights.bytes(format) >= weights.bytes(need.format)) continue;
     const std::int64_t tokens = tokens_beside(need, beside, format, room);
     if (tokens == 0) continue;

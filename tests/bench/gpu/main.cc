@@ -85,10 +85,10 @@ std::vector<float> numbers(std::int64_t count, float scale) {
 Result<ModelWeights> weights_of(const ModelConfig& config, const LayerWeights& layer, BlockRange blocks) {
   ModelWeights weights;
   weights.layers.push_back(layer);
-  if (blocks.first == 0) weights.embedding = numbers(config.vocab_size * config.hidden_size, 1);
+  if (blocks.first == 0) weights.embedding.values = numbers(config.vocab_size * config.hidden_size, 1);
   if (blocks.end == config.layers) {
     weights.final_norm.weight.assign(static_cast<std::size_t>(config.hidden_size), 1);
-    weights.lm_head = numbers(config.vocab_size * config.hidden_size, 0.02F);
+    weights.lm_head.values = numbers(config.vocab_size * config.hidden_size, 0.02F);
   }
   return weights;
 }

@@ -88,7 +88,7 @@ TEST(BlockWeights, AnyChangeIsAFreshLoadOfWhatIsMissing) {
       std::map<std::int64_t, std::set<const void*>> places;
       for (std::int64_t i = before.first; i < before.end; ++i)
         places[i] = places_of(weights.weights()->layers[static_cast<std::size_t>(i - before.first)]);
-      const float* embedding = weights.weights()->embedding.data();
+      const float* embedding = weights.weights()->embedding.values.data();
       const bool had_embedding = !weights.weights()->embedding.empty();
 
       std::optional<ModelWeights> missing;
@@ -117,7 +117,7 @@ TEST(BlockWeights, AnyChangeIsAFreshLoadOfWhatIsMissing) {
         EXPECT_EQ(places_of(weights.weights()->layers[static_cast<std::size_t>(i - to.first)]), places[i]) << i;
       }
       if (had_embedding && !weights.weights()->embedding.empty()) {
-        EXPECT_EQ(weights.weights()->embedding.data(), embedding);
+        EXPECT_EQ(weights.weights()->embedding.values.data(), embedding);
       }
     }
   }
@@ -134,7 +134,7 @@ TEST(BlockWeights, WhatIsDroppedIsGone) {
   BlockWeights weights(*config, {}, WeightFormat::kFp32);
   weights.add(*weights.read(*store, {0, 4}), {0, 4});
   weights.keep({1, 2});
-  EXPECT_EQ(weights.weights()->embedding.capacity() + weights.weights()->lm_head.capacity() +
+  EXPECT_EQ(weights.weights()->embedding.values.capacity() + weights.weights()->lm_head.values.capacity() +
                 weights.weights()->final_norm.weight.capacity(),
             0U);
   EXPECT_EQ(weights.weights()->layers.capacity(), 1U);

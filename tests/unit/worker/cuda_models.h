@@ -36,10 +36,10 @@ inline ModelWeights rounded(ModelWeights weights) {
       for (WeightMatrix* matrix : {&expert.in, &expert.out}) round(matrix->values);
     }
   }
-  round(weights.embedding);
+  round(weights.embedding.values);
   round(weights.project_in);
   round(weights.project_out);
-  round(weights.lm_head);
+  round(weights.lm_head.values);
   return weights;
 }
 

@@ -58,7 +58,7 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
     return made;
   };
   ModelWeights weights;
-  weights.embedding = fill(config.vocab_size * config.embedding_width(), 1.5);
+  weights.embedding.values = fill(config.vocab_size * config.embedding_width(), 1.5);
   weights.project_in = fill(config.hidden_size * config.embedding_size, s);
   if (config.positions == Positions::kLearned)
     weights.positions = fill((config.max_context_tokens + kLearnedPositionsOffset) * config.hidden_size, 0.5);
@@ -84,7 +84,7 @@ inline ModelWeights random_weights(const ModelConfig& config, std::uint64_t seed
   }
   if (!config.norm_after) weights.final_norm = norm();
   weights.project_out = fill(config.embedding_size * config.hidden_size, s);
-  if (!config.tie_word_embeddings) weights.lm_head = fill(config.vocab_size * config.embedding_width(), s);
+  if (!config.tie_word_embeddings) weights.lm_head.values = fill(config.vocab_size * config.embedding_width(), s);
   return weights;
 }
 

@@ -147,7 +147,7 @@ inline std::vector<Row> reference_logits(const ModelConfig& config, const ModelW
   const std::int64_t d = config.head_dim;
   std::vector<Row> stream;
   for (const std::int32_t token : tokens) {
-    const auto at = weights.embedding.begin() + token * config.embedding_width();
+    const auto at = weights.embedding.values.begin() + token * config.embedding_width();
     stream.emplace_back(at, at + config.embedding_width());
     if (config.embedding_size > 0) stream.back() = times(weights.project_in, 0, config.hidden_size, stream.back());
     const std::size_t position = stream.size() - 1 + kLearnedPositionsOffset;

@@ -173,7 +173,7 @@ TEST_F(Weights, LoadsAWholeModel) {
   ASSERT_TRUE(store.ok());
   const auto weights = load_weights(config_, *store);
   ASSERT_TRUE(weights.ok()) << weights.error().message;
-  EXPECT_EQ(weights->embedding.size(), 300U * 32U);
+  EXPECT_EQ(weights->embedding.elements(), 300 * 32);
   ASSERT_EQ(weights->layers.size(), 2U);
   EXPECT_EQ(weights->layers[1].qkv.elements(), (32 + 2 * 16) * 32);
   EXPECT_EQ(weights->layers[1].mlp.in.elements(), 2 * 48 * 32);

@@ -76,7 +76,7 @@ inline ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights&
   const bool ends = blocks.end == config.layers;
   ModelWeights out;
   if (blocks.first == 0 || (ends && config.tie_word_embeddings))
-    out.embedding = rows_of(whole.embedding, slice, 0, config.vocab_size, hidden);
+    out.embedding.values = rows_of(whole.embedding.values, slice, 0, config.vocab_size, hidden);
   if (blocks.first == 0) out.positions = whole.positions;
   for (std::int64_t i = blocks.first; i < blocks.end; ++i) {
     const LayerWeights& from = whole.layers[static_cast<std::size_t>(i)];
@@ -93,7 +93,7 @@ inline ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights&
     out.layers.push_back(std::move(layer));
   }
   if (ends) out.final_norm = whole.final_norm;
-  if (ends) out.lm_head = rows_of(whole.lm_head, slice, 0, config.vocab_size, hidden);
+  if (ends) out.lm_head.values = rows_of(whole.lm_head.values, slice, 0, config.vocab_size, hidden);
   return out;
 }
 

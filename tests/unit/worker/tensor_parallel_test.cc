@@ -294,7 +294,7 @@ TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
     EXPECT_EQ(found->positions, whole->positions);
     EXPECT_EQ(found->final_norm, whole->final_norm);
     EXPECT_EQ(found->lm_head, expected.lm_head);
-    numbers += static_cast<std::int64_t>(found->embedding.size() + found->lm_head.size());
+    numbers += found->embedding.elements() + found->lm_head.elements();
     for (std::size_t i = 0; i < found->layers.size(); ++i) {
       const LayerWeights& layer = found->layers[i];
       EXPECT_EQ(layer.attention_norm, whole->layers[i].attention_norm);
@@ -309,7 +309,7 @@ TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
       numbers += cut_numbers(layer);
     }
   }
-  auto all = static_cast<std::int64_t>(whole->embedding.size() + whole->lm_head.size());
+  auto all = whole->embedding.elements() + whole->lm_head.elements();
   for (const LayerWeights& layer : whole->layers) all += cut_numbers(layer);
   EXPECT_EQ(numbers, all);
 }

@@ -155,7 +155,7 @@ class CpuBackend final : public Backend {
       const bool projects = config_.embedding_size > 0;
       if (projects)
         product_.multiply(last_.data(), weights_.project_out.data(), narrow_.data(), rows, hidden, config_.embedding_size);
-      product_.multiply(projects ? narrow_.data() : last_.data(), weights_.output_matrix().data(), logits_.data(), rows,
+      product_.multiply(projects ? narrow_.data() : last_.data(), weights_.output_matrix(), logits_.data(), rows,
                         config_.embedding_width(), slice_.size(config_.vocab_size));
     }
     if (options_.group != nullptr) return gathered(rows);
@@ -292,7 +292,7 @@ class CpuBackend final : public Backend {
       for (const std::int32_t token : chunk.tokens) {
         assert(token >= 0 && token < config_.vocab_size);
         if (token >= first && token < end) {
-          std::copy_n(weights_.embedding.data() + (token - first) * width, width, to);
+          floats_of_row(weights_.embedding, token - first, width, to);
         } else {
           std::fill_n(to, width, 0.0F);
         }

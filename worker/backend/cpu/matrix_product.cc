@@ -231,6 +231,15 @@ void many_tokens(const float* x, const float* w, float* y, std::int64_t tokens, 
 // sixteen lanes twenty-four, six and one. Four lanes are what every processor has, or does without much loss.
 constexpr int rows_of_tile(int lanes) { return lanes == 16 ? 6 : 3; }
 
+// Calls rows(first, end) for parts of whole tiles of rows, several for each thread.
+template <class Rows>
+void share_rows(ThreadTeam& team, std::int64_t count, std::int64_t rows_of_tile, const Rows& rows) {
+  const std::int64_t tiles = count / (rows_of_tile * team.size() * 4);
+  const std::int64_t part_rows = rows_of_tile * std::clamp<std::int64_t>(tiles, 1, kMostRowsOfPart / rows_of_tile);
+  team.run((count + part_rows - 1) / part_rows,
+           [&](std::int64_t part, int /*member*/) { rows(part * part_rows, std::min((part + 1) * part_rows, count)); });
+}
+
 struct FewRows {
   template <int kLanes>
   static inline __attribute__((always_inline)) void run(const FewTokens& job, std::int64_t first, std::int64_t end) {
@@ -247,6 +256,7 @@ struct FewTokensKernel {
   std::int64_t lanes;
   void (*rows)(const FewTokens& job, std::int64_t first, std::int64_t end) = FewRowsOf::for_vectors(vectors);
   std::int64_t rows_of_tile = cpu::rows_of_tile(static_cast<int>(lanes));
+  BlockKernel blocks = block_kernel(vectors);
 };
 
 std::span<const FewTokensKernel* const> few_tokens_kernels() {
@@ -279,12 +289,19 @@ void MatrixProduct::few_tokens(const float* x, const float* values, const Weight
   }
   const FewTokens job{x_.data(), values, codes, y, tokens, in, out, accumulate};
   if (tokens * in * out < kWorthSharing) return kernel_->rows(job, 0, out);
-  const std::int64_t tiles = out / (kernel_->rows_of_tile * team_->size() * 4);  // several parts for each thread
-  const std::int64_t most = kMostRowsOfPart / kernel_->rows_of_tile;
-  const std::int64_t rows_of_part = kernel_->rows_of_tile * std::clamp<std::int64_t>(tiles, 1, most);
-  team_->run((out + rows_of_part - 1) / rows_of_part, [&](std::int64_t part, int /*member*/) {
-    kernel_->rows(job, part * rows_of_part, std::min((part + 1) * rows_of_part, out));
-  });
+  share_rows(*team_, out, kernel_->rows_of_tile, [&](std::int64_t first, std::int64_t end) { kernel_->rows(job, first, end); });
+}
+
+void MatrixProduct::blocks(const float* x, const BlockMatrix& w, float* y, std::int64_t tokens, bool accumulate) {
+  if (tokens == 0) return;
+  code_tokens(x, tokens, w.columns, *team_, coded_);
+  const BlockRows job{&coded_, &w, y, accumulate};
+  constexpr std::int64_t kRows = BlockMatrix::kTileRows;
+  const auto rows = [&](std::int64_t first, std::int64_t end) {
+    kernel_->blocks(job, first / kRows, (end + kRows - 1) / kRows);
+  };
+  if (tokens * w.columns * w.rows < kWorthSharing) return rows(0, w.rows);
+  share_rows(*team_, w.rows, kRows, rows);
 }
 
 void MatrixProduct::multiply(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
@@ -296,6 +313,7 @@ void MatrixProduct::multiply(const float* x, const float* w, float* y, std::int6
 void MatrixProduct::multiply(const float* x, const WeightMatrix& w, float* y, std::int64_t tokens, std::int64_t in,
                              std::int64_t out, bool accumulate) {
   if (w.format == WeightFormat::kFp32) return multiply(x, w.values.data(), y, tokens, in, out, accumulate);
+  if (w.format == WeightFormat::kBlocks) return blocks(x, w.blocks, y, tokens, accumulate);
   if (tokens <= kFewTokens) return few_tokens(x, nullptr, &w, y, tokens, in, out, accumulate);
   const std::int64_t at_once = std::clamp<std::int64_t>(kDequantisedFloats / in, 1, out);
   dequantised_.resize(std::max(dequantised_.size(), static_cast<std::size_t>(at_once * in)));

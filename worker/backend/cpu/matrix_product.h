@@ -5,14 +5,17 @@
 // more tokens; those go into OpenBLAS, with the process's BLAS thread count. Matrices of eight bits become FP32 on the way, a
 // few hundred numbers at a time, so that memory is read for eight bits alone.
 //
+// Quantised blocks are multiplied as whole numbers, for any number of tokens (block_product.h).
+//
 // Up to kFewTokens, in one format and by one kernel, a token's result has the same bits whatever the other tokens, their number
-// and the number of threads.
+// and the number of threads; with blocks for any number.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "worker/backend/cpu/block_product.h"
 #include "worker/backend/cpu/thread_team.h"
 #include "worker/model/weight_matrix.h"
 
@@ -43,10 +46,13 @@ class MatrixProduct {
   void few_tokens(const float* x, const float* values, const WeightMatrix* codes, float* y, std::int64_t tokens,
                   std::int64_t in, std::int64_t out, bool accumulate);
 
+  void blocks(const float* x, const BlockMatrix& w, float* y, std::int64_t tokens, bool accumulate);
+
   ThreadTeam* team_;
   const FewTokensKernel* kernel_;
   std::vector<float> x_;            // in the kernel's order
   std::vector<float> dequantised_;  // rows for OpenBLAS
+  CodedTokens coded_;
 };
 
 // Number of OpenBLAS's threads, for the whole process.

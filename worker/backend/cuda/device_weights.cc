@@ -133,12 +133,12 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
     }
     // With tied matrices the source gives the embedding with the last block too: one is enough.
     if (weights.embedding.get() == nullptr) {
-      WINDLASS_ASSIGN_OR_RETURN(weights.embedding, uploader.matrix(host.embedding));
+      WINDLASS_ASSIGN_OR_RETURN(weights.embedding, uploader.matrix(host.embedding.values));
     }
     if (block + 1 == config.layers) {
       WINDLASS_ASSIGN_OR_RETURN(weights.final_norm, uploader.norm(host.final_norm));
       WINDLASS_ASSIGN_OR_RETURN(weights.project_out, uploader.matrix(host.project_out));
-      WINDLASS_ASSIGN_OR_RETURN(weights.lm_head, uploader.matrix(host.lm_head));
+      WINDLASS_ASSIGN_OR_RETURN(weights.lm_head, uploader.matrix(host.lm_head.values));
     }
   }
   return weights;
