@@ -21,7 +21,7 @@ constexpr int kFp8Bias = 7;
 constexpr std::uint8_t kFp8LargestCode = 0x7E;
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8,
-                                      WeightFormat::kBlocks};
+                                     WeightFormat::kBlocks};
 
 std::uint8_t int8_from_float(float value) {
   const float whole = std::clamp(std::nearbyint(value), -kInt8Largest, kInt8Largest);
