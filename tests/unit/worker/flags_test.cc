@@ -1,9 +1,12 @@
 // Flags: defaults, and one line for every mistake that names flag, found and allowed.
 #include "worker/serve/flags.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
 #include "worker/backend/cuda/cuda_device.h"
 #include "worker/serve/served_model.h"
 
@@ -61,6 +64,8 @@ TEST(Flags, TensorParallel) {
   EXPECT_THAT(with({"--tensor-parallel=0"}), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
   EXPECT_THAT(with({"--tensor-parallel=65"}), HasSubstr("--tensor-parallel: found 65, allowed is 1 to 64"));
   EXPECT_TRUE(parse_flags({"--model=/m", "--port=1", "--tensor-parallel=2", "--backend=cuda", "--blocks=0:2"}, "v").ok());
+  EXPECT_THAT(with({"--backend=cuda", "--weights=blocks"}),
+              HasSubstr("--weights: found blocks, allowed together with --backend"));
   EXPECT_THAT(with({"--tensor-parallel=2", "--backend=cuda", "--weights=bf16"}),
               HasSubstr("--weights: found bf16, allowed together with --backend cuda are fp8 and int8"));
   EXPECT_THAT(with({"--tensor-rank=1"}), HasSubstr("--tensor-rank: found 1, allowed is 0 to 0"));
@@ -146,10 +151,11 @@ TEST(Flags, ModelInit) {
   EXPECT_THAT(flags_error({"model", "init"}), HasSubstr("folder"));
 }
 
-// Given a format of weights, it is taken; another is named with what is allowed.
+// Given a format of weights, it is taken; another is named with what is allowed. Given none, a GGUF file stays in its blocks.
 TEST(Flags, Weights) {
   const auto weights_of = [](const std::vector<std::string>& more) {
-    std::vector<std::string> words{"--model", "/tmp/m", "--port", "1"};
+    std::vector<std::string> words{"--port", "1"};
+    if (std::find(more.begin(), more.end(), "--model") == more.end()) words.insert(words.end(), {"--model", "/tmp/m"});
     words.insert(words.end(), more.begin(), more.end());
     return std::get<ServeFlags>(*parse_flags(words, "v")).weights;
   };
@@ -157,8 +163,12 @@ TEST(Flags, Weights) {
   EXPECT_EQ(weights_of({"--weights", "bf16"}), WeightFormat::kBf16);
   EXPECT_EQ(weights_of({"--weights", "int8"}), WeightFormat::kInt8);
   EXPECT_EQ(weights_of({"--weights", "fp8"}), WeightFormat::kFp8);
+  EXPECT_EQ(weights_of({"--weights", "blocks"}), WeightFormat::kBlocks);
+  const std::string gguf = source_path("/tests/golden/gguf/tiny.gguf");
+  EXPECT_EQ(weights_of({"--model", gguf}), WeightFormat::kBlocks);
+  EXPECT_EQ(weights_of({"--model", gguf, "--weights", "fp32"}), WeightFormat::kFp32);
   EXPECT_EQ(flags_error({"--model", "/tmp/m", "--port", "1", "--weights", "int4"}),
-            "--weights: found 'int4', allowed are fp32, bf16, int8, fp8");
+            "--weights: found 'int4', allowed are fp32, bf16, int8, fp8, blocks");
 }
 
 // Given --help and --version, there is text to print.

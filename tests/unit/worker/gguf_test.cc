@@ -261,6 +261,47 @@ TEST(GgufModel, GivesTheLogitsOfTransformers) {
   EXPECT_LT(worst, 1e-4);
 }
 
+// Given a model of mixed types and formats, whole and as ranks' slices, matrices that the file has in blocks are held so, with
+// the numbers that they have as FP32; others, and those that a slice cuts within a group, are FP32. Memory is as counted.
+TEST(GgufModel, IsHeldInItsBlocks) {
+  const auto config = load_model_config(golden("tiny.gguf"));
+  const auto store = TensorStore::open(golden("tiny.gguf"));
+  ASSERT_TRUE(config.ok() && store.ok());
+  int in_blocks = 0, plain = 0;
+  for (const TensorSlice slice : {TensorSlice{}, TensorSlice{0, 2}, TensorSlice{1, 2}}) {
+    const auto held = load_weights(*config, *store, config->all_blocks(), slice, WeightFormat::kBlocks);
+    const auto floats = load_weights(*config, *store, config->all_blocks(), slice);
+    const auto sizes = check_weights(*config, *store, config->all_blocks(), slice);
+    ASSERT_TRUE(held.ok() && floats.ok() && sizes.ok());
+    EXPECT_EQ(sizes->bytes(WeightFormat::kBlocks), bytes_of(*held).held);
+    EXPECT_EQ(sizes->bytes(WeightFormat::kFp32), bytes_of(*floats).held);
+    const auto compare = [&](const WeightMatrix& found, const WeightMatrix& expected, std::int64_t columns) {
+      ++(found.format == WeightFormat::kBlocks ? in_blocks : plain);
+      ASSERT_EQ(found.elements(), expected.elements());
+      std::vector<float> row(static_cast<std::size_t>(columns)), row_expected = row;
+      for (std::int64_t i = 0; i < found.elements() / columns; ++i) {
+        floats_of_row(found, i, columns, row.data());
+        floats_of_row(expected, i, columns, row_expected.data());
+        ASSERT_EQ(row, row_expected) << i;
+      }
+    };
+    compare(held->embedding, floats->embedding, config->hidden_size);
+    compare(held->lm_head, floats->lm_head, config->hidden_size);
+    for (std::size_t i = 0; i < held->layers.size(); ++i) {
+      const LayerWeights &layer = held->layers[i], &expected = floats->layers[i];
+      compare(layer.qkv, expected.qkv, config->hidden_size);
+      compare(layer.attention_out, expected.attention_out, slice.size(config->q_size()));
+      compare(layer.mlp.in, expected.mlp.in, config->hidden_size);
+      compare(layer.mlp.out, expected.mlp.out, slice.size(config->intermediate_size));
+      if (slice.ranks == 2) {
+        EXPECT_EQ(layer.mlp.out.format, WeightFormat::kFp32) << "48 columns";
+      }
+    }
+  }
+  EXPECT_GT(in_blocks, 0);
+  EXPECT_GT(plain, 0);
+}
+
 // Given a model in several files, all are found from any of them or from their folder, one that is missing is named, and so are
 // two models in one folder.
 TEST(GgufModel, MayBeSplit) {

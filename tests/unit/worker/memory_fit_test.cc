@@ -95,7 +95,7 @@ TEST(HostMemory, OfThisMachine) {
 // One and a half billion numbers, of which two thirds are in matrices: 6 GB, 4 as BF16, about 3 with eight bits.
 HostMemoryNeed large_model() {
   HostMemoryNeed need;
-  need.weights = {1'000'000'000, 1'000'000, 500'000'000, 0};
+  need.weights = {1'000'000'000, 1'000'000, 500'000'000, 6'000'000'000, 0};
   need.rank_weights = need.weights;
   need.kv_bytes_per_token = 100'000;
   need.kv_tokens = 16'000;
@@ -143,6 +143,9 @@ TEST(MemoryFit, SaysWhatWouldFit) {
   EXPECT_THAT(refusal(large_model(), with_room(4'000'000'000)), HasSubstr("; --weights int8 (3.00 GB) would fit with"));
   EXPECT_THAT(refusal(large_model(), with_room(1'000'000'000)), HasSubstr("; no format of --weights would fit"));
   HostMemoryNeed small = large_model();
+  HostMemoryNeed quantised = large_model();
+  quantised.weights.block_bytes = quantised.rank_weights.block_bytes = 1'200'000'000;
+  EXPECT_THAT(refusal(quantised, with_room(4'000'000'000)), HasSubstr("; --weights blocks (1.20 GB) would fit"));
   small.format = WeightFormat::kInt8;
   EXPECT_THAT(refusal(small, with_room(2'000'000'000)), HasSubstr("; no format of --weights would fit"));
 }
@@ -151,7 +154,7 @@ TEST(MemoryFit, SaysWhatWouldFit) {
 // memory is what limits.
 TEST(MemoryFit, RanksShareTheMachine) {
   HostMemoryNeed need = large_model();
-  need.rank_weights = {500'000'000, 500'000, 250'000'000, 0};
+  need.rank_weights = {500'000'000, 500'000, 250'000'000, 3'000'000'000, 0};
   EXPECT_TRUE(check_memory(need, {std::nullopt, MemoryRoom{4'700'000'000, "ulimit -v"}}).ok());
   EXPECT_THAT(refusal(need, {std::nullopt, MemoryRoom{4'000'000'000, "ulimit -v"}}), HasSubstr("weights take 3.00 GB as fp32"));
   EXPECT_THAT(refusal(need, with_room(4'700'000'000)), HasSubstr("weights take 6.00 GB as fp32"));
@@ -161,8 +164,8 @@ TEST(MemoryFit, RanksShareTheMachine) {
 // address space is what limits.
 TEST(MemoryFit, AdviceLeavesRoomForRequests) {
   HostMemoryNeed need;
-  need.weights = {100'000'000, 0, 0, 0};
-  need.rank_weights = {50'000'000, 0, 0, 0};
+  need.weights = {100'000'000, 0, 0, 400'000'000, 0};
+  need.rank_weights = {50'000'000, 0, 0, 200'000'000, 0};
   need.step_bytes = 20'000'000;
   need.rank_step_bytes = 10'000'000;
   need.kv_bytes_per_token = 10'000;
