@@ -13,6 +13,7 @@
 #include "controller/cli/plan_text.h"
 #include "controller/cli/strategy_plan.h"
 #include "controller/cli/text_file.h"
+#include "controller/cli/this_machine.h"
 #include "planner/hetero/strategies.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
@@ -48,7 +49,8 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& 
     if (!snapshot.ok()) return snapshot.error().within(options.snapshot);
     return snapshot;
   }
-  WINDLASS_ASSIGN_OR_RETURN(const auto objects, read_object_files(options.files));
+  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(options.files));
+  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
   WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfCatalogToo));
   planner::Snapshot snapshot = quiet_snapshot(objects);
   for (const std::string& name : add_catalog_classes(snapshot)) {

@@ -1,6 +1,7 @@
 // `windlass up`: everything on this machine, from YAML files to a live table, until Ctrl-C.
 #include <ctime>
 #include <ostream>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "controller/cli/local_stack.h"
 #include "controller/cli/object_files.h"
 #include "controller/cli/observer.h"
+#include "controller/cli/this_machine.h"
 
 namespace windlass::cli {
 namespace {
@@ -89,13 +91,16 @@ bool watch(LocalStack& stack, Observer& observer, const EndSignals& signals, Con
   return true;
 }
 
-int up(const LocalStackOptions& options, Console& console) {
+int up(LocalStackOptions options, Console& console) {
   const auto refuse = [&](const Error& error) {
     console.err << error.message << (error.message.ends_with('\n') ? "" : "\n");
     return kFailed;
   };
-  const auto objects = read_object_files(options.files);
+  auto objects = read_object_files(options.files);
   if (!objects.ok()) return refuse(objects.error());
+  auto machine = add_this_machine(*objects, console.err);
+  if (!machine.ok()) return refuse(machine.error());
+  options.this_machine = std::move(machine).value();
   if (const auto checked = check_references(*objects, Classes::kOfFiles); !checked.ok()) return refuse(checked.error());
   if (const auto checked = check_models(*objects); !checked.ok()) return refuse(checked.error());
 

@@ -33,6 +33,7 @@ void add_chain_compose(CLI::App& app, CommandContext& context);
 void add_chain_simulate(CLI::App& app, CommandContext& context);
 void add_chain_recompose(CLI::App& app, CommandContext& context);
 void add_check(CLI::App& app, CommandContext& context);
+void add_compare(CLI::App& app, CommandContext& context);
 void add_fit(CLI::App& app, CommandContext& context);
 void add_profile(CLI::App& app, CommandContext& context);
 void add_simulate(CLI::App& app, CommandContext& context);

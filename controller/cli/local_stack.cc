@@ -19,6 +19,7 @@
 
 #include "controller/cli/clock.h"
 #include "controller/cli/text_file.h"
+#include "controller/cli/this_machine.h"
 
 namespace windlass::cli {
 namespace fs = std::filesystem;
@@ -57,6 +58,11 @@ Result<void> place_objects(const LocalStackOptions& options) {
       return Error{ErrorCode::kPermissionDenied,
                    fmt::format("{}: cannot be copied to {}: {}", file, target.string(), error.message())};
     }
+  }
+  if (!options.this_machine.empty()) {
+    std::string name = fmt::format("{}.yaml", kThisMachine);
+    while (!names.insert(name).second) name = "measured-" + name;
+    WINDLASS_RETURN_IF_ERROR(write_whole_file((objects / name).string(), options.this_machine));
   }
   for (const auto& entry : fs::directory_iterator(objects, error)) {
     if (!names.count(entry.path().filename().string())) fs::remove(entry.path(), error);

@@ -22,6 +22,7 @@ struct LocalStackOptions {
   std::string listen = "127.0.0.1:8080";  // of the gateway, for requests
   int gpus = 0;                           // what this machine offers of each class; 0: the controller's default
   std::vector<std::string> files;         // YAML files, already checked
+  std::string this_machine;               // an AcceleratorClass beside theirs, as YAML; empty: none
 };
 
 class LocalStack {

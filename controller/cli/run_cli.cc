@@ -63,6 +63,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console, const s
   add_wait(app, context);
   add_explain(app, context);
   add_check(app, context);
+  add_compare(app, context);
   add_load(app, context);
   add_chain(app, context);
   add_simulate(app, context);

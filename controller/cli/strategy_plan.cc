@@ -16,6 +16,7 @@
 #include "controller/cli/strategy_run.h"
 #include "controller/cli/strategy_text.h"
 #include "controller/cli/text_file.h"
+#include "controller/cli/this_machine.h"
 #include "controller/cli/thread_executor.h"
 #include "controller/reconcile/measured_profiles.h"
 #include "planner/base/yaml_reader.h"
@@ -64,8 +65,9 @@ void take_transfers(const std::vector<api::Object>& objects, const std::vector<p
   }
 }
 
-Result<Asked> read_service(const StrategyFlags& flags) {
-  WINDLASS_ASSIGN_OR_RETURN(const auto objects, read_object_files(flags.files));
+Result<Asked> read_service(const StrategyFlags& flags, std::ostream& notes) {
+  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(flags.files));
+  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
   planner::Snapshot snapshot = quiet_snapshot(objects);
   if (snapshot.services.size() != 1) {
     return Error{ErrorCode::kInvalidArgument,
@@ -80,9 +82,9 @@ Result<Asked> read_service(const StrategyFlags& flags) {
   return asked;
 }
 
-Result<Asked> read_asked(const StrategyFlags& flags) {
+Result<Asked> read_asked(const StrategyFlags& flags, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
-  if (objects) return read_service(flags);
+  if (objects) return read_service(flags, notes);
   if (flags.files.size() > 1) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one SCENARIO", flags.files.size())};
   }
@@ -185,7 +187,7 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
                     flags.files.front(), flags.strategy),
         kFailed);
   }
-  auto asked = read_asked(flags);
+  auto asked = read_asked(flags, console.err);
   if (!asked.ok()) return fail(asked.error().message, kFailed);
   search::Problem& problem = asked->problem();
   take_flags(flags, problem);

@@ -160,21 +160,29 @@ Result<json> config_json_of(const Gguf& gguf) {
 }
 
 Result<GgufBits> bits_of(const Gguf& gguf) {
-  double bytes = 0, numbers = 0;
+  struct Sum {
+    double bytes = 0, numbers = 0;
+    [[nodiscard]] double bits() const { return numbers > 0 ? 8 * bytes / numbers : 0; }
+  };
+  Sum blocks, embedding;
   GgufBits bits;
   for (const GgufTensor& tensor : gguf.tensors()) {
-    if (!tensor.name.starts_with("blk.") || tensor.shape.size() < 2) continue;
+    const bool in_blocks = tensor.name.starts_with("blk.");
+    if (tensor.shape.size() < 2 || (!in_blocks && tensor.name != "token_embd.weight" && tensor.name != "output.weight"))
+      continue;
     const GgmlTypeInfo* info = ggml_type_info(tensor.type);
     if (info == nullptr) {
       return Error{ErrorCode::kInvalidArgument, fmt::format("{}: tensor '{}': found type {}, allowed are {}", gguf.file(),
                                                             shown_text(tensor.name), tensor.type, known_ggml_types())};
     }
     const auto size = static_cast<double>(tensor.bytes.size());
-    bytes += size;
-    numbers += size / info->block_bytes * info->block_numbers;
+    Sum& sum = in_blocks ? blocks : embedding;
+    sum.bytes += size;
+    sum.numbers += size / info->block_bytes * info->block_numbers;
     bits.quantised = bits.quantised || info->block_numbers > 1;
   }
-  if (numbers > 0) bits.per_number = 8 * bytes / numbers;
+  bits.blocks = blocks.bits();
+  bits.embedding = embedding.bits();
   return bits;
 }
 

@@ -15,10 +15,10 @@ namespace windlass {
 // An object for parse_model_config() and model_shape_from_config_json().
 [[nodiscard]] Result<nlohmann::json> config_json_of(const Gguf& gguf);
 
-// Bits of a number on average, scales included, in the matrices of the transformer blocks; and whether any has blocks of
-// scales.
+// Bits of a number on average, scales included; and whether any matrix has blocks of scales.
 struct GgufBits {
-  double per_number = 0;
+  double blocks = 0;     // in the matrices of the transformer blocks
+  double embedding = 0;  // in the embedding and the output matrix
   bool quantised = false;
 };
 // Error: a type that is not known.

@@ -18,6 +18,10 @@ double bytes(const ModelShape& shape, const WeightMatrix& matrix) {
   if (shape.quantisation && in_blocks(matrix)) {
     return quantised_bytes(*shape.quantisation, matrix.rows, matrix.columns) * static_cast<double>(matrix.copies);
   }
+  const bool of_vocabulary = matrix.role == MatrixRole::kOutput || matrix.role == MatrixRole::kLookup;
+  if (shape.quantisation && shape.quantisation->embedding_bits > 0 && of_vocabulary) {
+    return static_cast<double>(matrix.parameters()) * shape.quantisation->embedding_bits / 8;
+  }
   return static_cast<double>(matrix.parameters()) * bytes_of(shape.dtype);
 }
 

@@ -154,16 +154,32 @@ void read_compressed_tensors(JsonReader& reader, WeightQuantisation& q) {
   refuse_exceptions(reader, "ignore");
 }
 
+// What `windlass model describe` says of a GGUF file: bits of a number on average, its block's scales included.
+void read_gguf(JsonReader& reader, WeightQuantisation& q) {
+  const auto bits = [&](const char* key) {
+    const double found = reader.number(key);
+    if (!(found >= 1 && found <= 32)) reader.fail(key, found, "from 1 to 32");
+    return found;
+  };
+  constexpr int kBlock = 32;
+  const double block_bits = bits("bits");
+  q.weight_bits = static_cast<int>(block_bits);
+  q.group_columns = kBlock;
+  q.scale_bits = (block_bits - q.weight_bits) * kBlock;
+  q.embedding_bits = bits("embedding_bits");
+}
+
 struct Method {
   const char* name;
   void (*read)(JsonReader& reader, WeightQuantisation& q);
 };
 
-constexpr std::array<Method, 5> kMethods = {{{"fp8", read_fp8},
+constexpr std::array<Method, 6> kMethods = {{{"fp8", read_fp8},
                                              {"gptq", read_gptq},
                                              {"awq", read_awq},
                                              {"bitsandbytes", read_bitsandbytes},
-                                             {"compressed-tensors", read_compressed_tensors}}};
+                                             {"compressed-tensors", read_compressed_tensors},
+                                             {"gguf", read_gguf}}};
 
 }  // namespace
 
@@ -178,7 +194,7 @@ Result<WeightQuantisation> weight_quantisation_from_json(const json& value, cons
     method.read(reader, q);
   }
   if (!known) {
-    reader.fail("quant_method", q.method, "\"fp8\", \"gptq\", \"awq\", \"bitsandbytes\" or \"compressed-tensors\"");
+    reader.fail("quant_method", q.method, "\"fp8\", \"gptq\", \"awq\", \"bitsandbytes\", \"compressed-tensors\" or \"gguf\"");
   }
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
   return q;
@@ -188,10 +204,12 @@ Result<void> validate(const WeightQuantisation& q) {
   const auto wrong = [](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, must be {}", field, found, allowed)};
   };
-  if (q.weight_bits < 1 || q.weight_bits > 16) return wrong("weight bits", q.weight_bits, "from 1 to 16");
+  if (q.weight_bits < 1 || q.weight_bits > 32) return wrong("weight bits", q.weight_bits, "from 1 to 32");
   if (q.group_rows < 0) return wrong("rows of a scale's group", q.group_rows, "at least 0");
   if (q.group_columns < 0) return wrong("columns of a scale's group", q.group_columns, "at least 0");
   if (!(q.scale_bits >= 0 && q.scale_bits <= 64)) return wrong("bits of a scale", q.scale_bits, "from 0 to 64");
+  if (!(q.embedding_bits >= 0 && q.embedding_bits <= 32))
+    return wrong("bits of the embedding", q.embedding_bits, "from 0 to 32");
   return {};
 }
 

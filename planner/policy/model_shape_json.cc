@@ -52,6 +52,7 @@ Json fields_of(const WeightQuantisation& quantisation) {
               {"groupColumns", quantisation.group_columns},
               {"scaleBits", quantisation.scale_bits}};
   if (quantisation.compute) object["compute"] = to_string(*quantisation.compute);
+  if (quantisation.embedding_bits > 0) object["embeddingBits"] = quantisation.embedding_bits;
   return object;
 }
 
@@ -72,6 +73,7 @@ WeightQuantisation read_quantisation(JsonReader& reader) {
   WeightQuantisation quantisation{reader.string("method"),      reader.int32("weightBits"), reader.int32("groupRows"),
                                   reader.int32("groupColumns"), reader.number("scaleBits"), std::nullopt};
   if (reader.find("compute") != nullptr) quantisation.compute = read_dtype(reader, "compute", reader.string("compute"));
+  if (reader.find("embeddingBits") != nullptr) quantisation.embedding_bits = reader.number("embeddingBits");
   return quantisation;
 }
 

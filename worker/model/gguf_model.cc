@@ -213,7 +213,11 @@ Result<std::string> config_text_of(const fs::path& model) {
   WINDLASS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, gguf_files_of(model));
   if (files.empty()) return read_text_file(model / "config.json");
   WINDLASS_ASSIGN_OR_RETURN(const GgufModel gguf, GgufModel::open(files));
-  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json json, config_json_of(gguf.gguf));
+  WINDLASS_ASSIGN_OR_RETURN(nlohmann::json json, config_json_of(gguf.gguf));
+  WINDLASS_ASSIGN_OR_RETURN(const GgufBits bits, bits_of(gguf.gguf));
+  if (bits.quantised) {
+    json["quantization_config"] = {{"quant_method", "gguf"}, {"bits", bits.blocks}, {"embedding_bits", bits.embedding}};
+  }
   return json.dump(2);
 }
 

@@ -300,6 +300,12 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
       model->add_subcommand("config", "print the model's config.json, or what a GGUF file says in its words");
   print_config->add_option("model", config.model, "model folder or GGUF file")->required();
 
+  MeasureFlags measure;
+  CLI::App* measure_machine =
+      app.add_subcommand("measure", "print what this machine's memory and processors can do, as JSON; takes a second or two");
+  measure_machine->add_option("--threads", measure.threads, "that are busy meanwhile (default: one for each processor)")
+      ->check(CLI::Range(1, 1024));
+
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants a vector
     app.parse(reversed);
@@ -326,6 +332,7 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
     return Command(init);
   }
   if (print_config->parsed()) return Command(config);
+  if (measure_machine->parsed()) return Command(measure);
   WINDLASS_ASSIGN_OR_RETURN(ServeFlags flags, checked(std::move(serve), raw));
   return Command(std::move(flags));
 }

@@ -56,12 +56,17 @@ struct ModelConfigFlags {
   std::string model;
 };
 
+// Measure what this machine can do.
+struct MeasureFlags {
+  int threads = 0;  // 0: as many as there are processors
+};
+
 // --help or --version: text for stdout, exit 0.
 struct PrintAndExit {
   std::string text;
 };
 
-using Command = std::variant<ServeFlags, ModelInitFlags, ModelConfigFlags, PrintAndExit>;
+using Command = std::variant<ServeFlags, ModelInitFlags, ModelConfigFlags, MeasureFlags, PrintAndExit>;
 
 // arguments: without the program's name. Error: kInvalidArgument, one line that names flag, found and allowed.
 [[nodiscard]] Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text);

@@ -1,4 +1,4 @@
-// windlass-worker: serves a model, or makes one (`windlass-worker model init DIR`).
+// windlass-worker: serves a model, makes one (`windlass-worker model init DIR`), or measures this machine.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -6,14 +6,35 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "worker/backend/cpu/machine.h"
+#include "worker/backend/cpu/processors.h"
 #include "worker/backend/cuda/cuda_device.h"
 #include "worker/model/gguf_model.h"
 #include "worker/model/model_init.h"
 #include "worker/serve/app.h"
 #include "worker/serve/flags.h"
+#include "worker/serve/host_memory.h"
+
+namespace windlass::worker {
+namespace {
+
+std::string figures_text(const MeasureFlags& flags) {
+  const auto processors = cpu::allowed_processors();
+  const int all = processors.ok() ? static_cast<int>(processors->size()) : 1;
+  const auto figures = cpu::measure_machine(flags.threads > 0 ? flags.threads : all, 5);
+  nlohmann::json text = {{"threads", figures.threads},
+                         {"read_bytes_per_s", figures.read_bytes_per_s},
+                         {"fp32_flops_per_s", figures.fp32_flops_per_s}};
+  if (const auto room = host_memory().shared) text["free_memory_bytes"] = room->bytes;
+  return text.dump();
+}
+
+}  // namespace
+}  // namespace windlass::worker
 
 int main(int argc, char** argv) {
   using namespace windlass;
@@ -51,6 +72,10 @@ int main(int argc, char** argv) {
       return 1;
     }
     fmt::print("{}\n", *config);
+    return 0;
+  }
+  if (const auto* measure = std::get_if<MeasureFlags>(&*command)) {
+    fmt::print("{}\n", figures_text(*measure));
     return 0;
   }
   const auto& flags = std::get<ServeFlags>(*command);

@@ -25,10 +25,9 @@
 #include "tests/bench/worker/through_http.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/backend/cpu/matrix_product.h"
+#include "worker/backend/cpu/machine.h"
 #include "worker/backend/cpu/processors.h"
 #include "worker/engine/engine.h"
-#include "worker/model/large_memory.h"
 
 namespace windlass::worker {
 namespace {
@@ -57,54 +56,6 @@ double median_s(int repeats, const std::function<void()>& work) {
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) times.push_back(seconds_of(work));
   return median_of(std::move(times));
-}
-
-using Lanes = float __attribute__((vector_size(16 * sizeof(float)), aligned(alignof(float)), may_alias));
-
-// Of a multiple of 64 floats. Four sums, so that no addition waits for another.
-float sum_of(const float* memory, std::size_t count) {
-  Lanes a = {}, b = {}, c = {}, d = {};
-  for (std::size_t i = 0; i < count; i += 64) {
-    const auto* at = reinterpret_cast<const Lanes*>(memory + i);
-    a += at[0];
-    b += at[1];
-    c += at[2];
-    d += at[3];
-  }
-  a += b + c + d;
-  float total = 0;
-  for (int lane = 0; lane < 16; ++lane) total += a[lane];
-  return total;
-}
-
-// All threads together, through 1 GiB in large pages, which no cache holds, a MiB at a time.
-double read_bytes_per_s(const Options& options) {
-  constexpr std::size_t kParts = 1024, kPartFloats = (1U << 20U) / sizeof(float);
-  std::vector<float> memory;
-  reserve_large(memory, kParts * kPartFloats);
-  memory.assign(kParts * kPartFloats, 1.0F);
-  cpu::ThreadTeam team(options.threads);
-  std::vector<float> sums(kParts);
-  const double seconds = median_s(options.repeats, [&] {
-    team.run(kParts, [&](std::int64_t part, int /*member*/) {
-      const auto at = static_cast<std::size_t>(part);
-      sums[at] += sum_of(memory.data() + at * kPartFloats, kPartFloats);
-    });
-  });
-  if (std::any_of(sums.begin(), sums.end(), [](float sum) { return !(sum > 0); })) std::exit(1);  // what is read is used
-  return static_cast<double>(memory.size() * sizeof(float)) / seconds;
-}
-
-double product_flops(const Options& options) {
-  constexpr std::int64_t kSide = 2048;
-  cpu::set_blas_threads(options.threads);
-  cpu::ThreadTeam team(options.threads);
-  cpu::MatrixProduct product(team);
-  const std::vector<float> x(kSide * kSide, 0.5F), w(kSide * kSide, 0.25F);
-  std::vector<float> y(kSide * kSide);
-  const double seconds =
-      median_s(options.repeats, [&] { product.multiply(x.data(), w.data(), y.data(), kSide, kSide, kSide); });
-  return 2.0 * kSide * kSide * kSide / seconds;
 }
 
 ModelConfig llama_1b(std::int64_t layers) {
@@ -200,14 +151,10 @@ double engine_iteration_s(const Options& options, const ModelConfig& config, con
          kSteps;
 }
 
-struct Machine {
-  double bytes_per_s, flops;
-};
-
 // The rows of the table.
 class Table {
  public:
-  explicit Table(const Machine& machine) : machine_(machine) {}
+  explicit Table(const cpu::MachineFigures& machine) : machine_(machine) {}
 
   void add(const std::string& what, double seconds, const std::string& rate, const std::string& share) {
     rows_ += fmt::format("| {} | {:.4g} ms | {} | {} |\n", what, seconds * 1e3, rate, share);
@@ -216,15 +163,15 @@ class Table {
     add(what, seconds, fmt::format("{:.4g} tokens/s", tokens / seconds), share);
   }
   [[nodiscard]] std::string of_memory(double bytes, double seconds) const {
-    return fmt::format("{:.0f} % of the memory's", 100 * bytes / seconds / machine_.bytes_per_s);
+    return fmt::format("{:.0f} % of the memory's", 100 * bytes / seconds / machine_.read_bytes_per_s);
   }
   [[nodiscard]] std::string of_products(double flops, double seconds) const {
-    return fmt::format("{:.0f} % of a product's", 100 * flops / seconds / machine_.flops);
+    return fmt::format("{:.0f} % of a product's", 100 * flops / seconds / machine_.fp32_flops_per_s);
   }
   [[nodiscard]] const std::string& rows() const { return rows_; }
 
  private:
-  Machine machine_;
+  cpu::MachineFigures machine_;
   std::string rows_;
 };
 
@@ -330,7 +277,7 @@ int run(const Options& options) {
     return 1;
   }
   std::cerr << "the machine\n";
-  const Machine machine{read_bytes_per_s(options), product_flops(options)};
+  const cpu::MachineFigures machine = cpu::measure_machine(options.threads, options.repeats);
   const ModelConfig config = llama_1b(options.layers);
   Table table(machine);
   const double step_s = add_model(table, options, config, WeightFormat::kFp32);
@@ -377,8 +324,8 @@ int run(const Options& options) {
   fmt::print(
       "{} threads; memory read at {:.3g} GB/s, a product of 2,048 x 2,048 matrices computed at {:.3g} GFLOP/s.\n\n"
       "| {} layers, {:.3g} G parameters, {} tokens of context | median time | rate | share |\n|---|---:|---:|---:|\n{}",
-      options.threads, machine.bytes_per_s / 1e9, machine.flops / 1e9, config.layers, matrix_parameters(config) / 1e9, kContext,
-      table.rows());
+      options.threads, machine.read_bytes_per_s / 1e9, machine.fp32_flops_per_s / 1e9, config.layers,
+      matrix_parameters(config) / 1e9, kContext, table.rows());
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <signal.h>
 
+#include "controller/kube/subprocess.h"
 #include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 
@@ -21,7 +22,7 @@ std::pair<int, std::string> windlass(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), build_path() + "/windlass");
   auto child = ChildProcess::start("windlass", arguments, log);
   if (!child.ok()) return {-1, child.error().message};
-  if (!eventually(30, [&] { return child->ended().has_value(); })) return {-1, "still runs"};
+  if (!eventually(180, [&] { return child->ended().has_value(); })) return {-1, "still runs"};
   return {child->ended_well() ? 0 : 1, child->log_tail(200)};
 }
 
@@ -75,6 +76,22 @@ TEST(Up, BadUseOfTheProgram) {
   EXPECT_EQ(windlass({"plan", "-o", "json"}).first, 1);
   EXPECT_THAT(windlass({"plan", "-o", "json"}).second, HasSubstr("--help"));
   EXPECT_THAT(windlass({"model", "init", "--layers", "0", "/nonexistent"}).second, HasSubstr("layers"));
+}
+
+// Given a service on a class that no file has, `this-machine`; expects that `plan` has the worker measure it, and plans with
+// it.
+TEST(Up, PlanMeasuresThisMachine) {
+  const std::string words = windlass({"plan", "-f", source_path("/examples/smollm2.yaml")}).second;
+  EXPECT_THAT(words, HasSubstr("AcceleratorClass this-machine: not in the files; measured on this machine: "));
+  EXPECT_THAT(words, HasSubstr("default/smollm2"));
+}
+
+// Given flags that `windlass-worker measure` has not; expects what it allows.
+TEST(Up, MeasureRefusesWrongFlags) {
+  const auto ran = kube::run_program(build_path() + "/windlass-worker", {"measure", "--threads", "0"}, {}, false, 180);
+  ASSERT_TRUE(ran.ok()) << ran.error().message;
+  EXPECT_EQ(ran->exit_code, 2);
+  EXPECT_THAT(ran->err, HasSubstr("--threads"));
 }
 
 }  // namespace

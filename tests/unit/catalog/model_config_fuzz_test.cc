@@ -42,7 +42,7 @@ std::vector<json> seeds() {
   for (const char* type : {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "phi3", "opt", "bloom",
                            "gpt_neox", "falcon", "deepseek_v2", "deepseek_v3"}) {
     all["model_type"] = type;
-    for (const char* method : {"fp8", "gptq", "awq", "bitsandbytes", "compressed-tensors"}) {
+    for (const char* method : {"fp8", "gptq", "awq", "bitsandbytes", "compressed-tensors", "gguf"}) {
       all["quantization_config"]["quant_method"] = method;
       configs.push_back(all);
     }

@@ -51,6 +51,8 @@ TEST(WeightQuantisation, ReadsEveryMethod) {
            "input_activations": {"num_bits": 8}, "weights": {"num_bits": 8, "type": "float", "strategy": "block",
            "block_structure": [128, 128]}}}})",
        {"compressed-tensors", 8, 128, 128, 16, DType::kFloat8}},
+      {R"({"quant_method": "gguf", "bits": 5, "embedding_bits": 8.5})", {"gguf", 5, 1, 32, 0, {}, 8.5}},
+      {R"({"quant_method": "gguf", "bits": 4.5, "embedding_bits": 16})", {"gguf", 4, 1, 32, 16, {}, 16}},
   };
   for (const auto& [config, expected] : known) {
     const auto found = read(config);
@@ -85,6 +87,19 @@ TEST(WeightQuantisation, ShrinksTheBlocksAlone) {
   EXPECT_DOUBLE_EQ(kv_bytes_per_token(shape), 524288);
 }
 
+// Given SmolLM2-135M as its GGUF file has it, 5 bits a number in the blocks and 8.5 in the embedding, which is the output
+// matrix, too; expect the sum done by hand, with norms in 32 bits, and the embedding's bits read for a token.
+TEST(WeightQuantisation, CountsAnEmbeddingOfItsOwnBits) {
+  ModelShape shape = testing::parse(R"({"model_type": "llama", "num_hidden_layers": 30, "hidden_size": 576,
+      "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1536, "vocab_size": 49152,
+      "max_position_embeddings": 8192, "tie_word_embeddings": true, "torch_dtype": "float32",
+      "quantization_config": {"quant_method": "gguf", "bits": 5, "embedding_bits": 8.5}})");
+  const double blocks = 30.0 * (576 * (576 + 192 + 192 + 576) + 3 * 576 * 1536), embedding = 49152.0 * 576;
+  EXPECT_DOUBLE_EQ(weight_bytes(shape), blocks * 5 / 8 + embedding * 8.5 / 8 + 61 * 576 * 4);
+  EXPECT_DOUBLE_EQ(matmul_weight_bytes_read(shape, 1), blocks * 5 / 8 + embedding * 8.5 / 8);
+  EXPECT_EQ(compute_dtype(shape), DType::kFloat32);
+}
+
 // Given a quantization_config in a config.json, expect it in the shape; given a mistake in it, the path from the document on.
 TEST(WeightQuantisation, StandsInConfigJson) {
   const auto with = [](const std::string& quantised) {
@@ -94,7 +109,7 @@ TEST(WeightQuantisation, StandsInConfigJson) {
   EXPECT_EQ(testing::parse(with("null")).quantisation, std::nullopt);
   EXPECT_EQ(model_shape_from_config_json(with(R"({"quant_method": "aqlm"})")).error().message,
             "config.json: quantization_config.quant_method: found \"aqlm\", must be \"fp8\", \"gptq\", \"awq\", "
-            "\"bitsandbytes\" or \"compressed-tensors\"");
+            "\"bitsandbytes\", \"compressed-tensors\" or \"gguf\"");
   EXPECT_THAT(model_shape_from_config_json(with("3")).error().message,
               HasSubstr("quantization_config: found 3, must be an object"));
 }
@@ -118,6 +133,8 @@ TEST(WeightQuantisation, NamesEveryMistake) {
       {R"({"quant_method": "fp8", "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.down_proj"]})",
        "modules_to_not_convert[1]: found \"model.layers.0.mlp.down_proj\", must name an lm_head"},
       {R"({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]})", "modules_to_not_convert[0]"},
+      {R"({"quant_method": "gguf", "bits": 0.5, "embedding_bits": 8.5})", "bits: found 0.5, must be from 1 to 32"},
+      {R"({"quant_method": "gguf", "bits": 5})", "embedding_bits: missing"},
       {R"({"quant_method": "bitsandbytes"})", "load_in_4bit: found false, must be true, or load_in_8bit"},
       {R"({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": true})",
        "load_in_4bit: found true, must be false where load_in_8bit is true"},

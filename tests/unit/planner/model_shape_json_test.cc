@@ -51,6 +51,7 @@ ModelShape random_shape(Rng& rng) {
   if (coin()) {
     shape.quantisation = WeightQuantisation{"gptq", between(1, 16), between(0, 128), between(0, 128), rng.uniform(0, 64), {}};
     if (coin()) shape.quantisation->compute = static_cast<DType>(between(0, 4));
+    if (coin()) shape.quantisation->embedding_bits = rng.uniform(0.5, 32);
   }
   return shape;
 }

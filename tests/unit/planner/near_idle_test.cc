@@ -61,8 +61,8 @@ std::pair<Service, AcceleratorSpec> of_the_cluster_test() {
   return {service, small_cpu(20e6, 20e6)};
 }
 
-// The service of examples/tiny.yaml, which scripts/demo runs.
-std::pair<Service, AcceleratorSpec> of_the_demo() {
+// The service of examples/tiny.yaml.
+std::pair<Service, AcceleratorSpec> of_the_example() {
   Service service = small_service(4, 256, 688, DType::kFloat32);
   service.slo = Slo{0.5, 0.05, 95, 60};
   service.workload = AssumedWorkload{1, 32, 32};
@@ -174,18 +174,18 @@ class Loop {
   double service_s_ = 1;
 };
 
-// Given the cluster test's service and the demo's, a quiet start, a burst of a minute that brings all the workers that they may
-// have, and the quiet load again: expect one worker as soon as the level's minute (with the intervals that end later), the
+// Given the cluster test's service and the example's, a quiet start, a burst of a minute that brings all the workers that they
+// may have, and the quiet load again: expect one worker as soon as the level's minute (with the intervals that end later), the
 // scale-down window and a start are over.
 TEST(NearIdle, IsBackAtOneWorkerSoonAfterABurst) {
-  for (const bool demo : {false, true}) {
+  for (const bool example : {false, true}) {
     for (const bool poisson : {false, true}) {
-      SCOPED_TRACE(fmt::format("{}, {}", demo ? "demo" : "cluster test", poisson ? "Poisson" : "even"));
-      const auto of = demo ? of_the_demo() : of_the_cluster_test();
+      SCOPED_TRACE(fmt::format("{}, {}", example ? "example" : "cluster test", poisson ? "Poisson" : "even"));
+      const auto of = example ? of_the_example() : of_the_cluster_test();
       Loop loop(of, poisson);
-      const double quiet_per_s = demo ? 1 : 0.25;
+      const double quiet_per_s = example ? 1 : 0.25;
       loop.run(quiet_per_s, 20);
-      EXPECT_GE(loop.run(demo ? 8 : 5, 50), 3) << loop.words();
+      EXPECT_GE(loop.run(example ? 8 : 5, 50), 3) << loop.words();
       const double most_s = kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS;
       EXPECT_LE(loop.until_one(quiet_per_s, 2 * most_s), most_s) << loop.words();
       EXPECT_EQ(loop.run(quiet_per_s, 120), 1) << loop.words();
