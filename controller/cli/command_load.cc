@@ -102,7 +102,7 @@ void add_load(CLI::App& app, CommandContext& context) {
       ->check(CLI::IsMember({"text", "json", "csv"}))
       ->capture_default_str();
   command->add_flag("-q,--quiet", flags->quiet, "No progress on stderr");
-  command->footer("Exits 1 when a request was lost or answered twice.");
+  command->footer("Exits 1 when a request was lost or answered twice, or none was answered.");
   command->callback([&context, flags] {
     const auto result = run(*flags, context.console);
     if (!result.ok()) {
@@ -115,7 +115,8 @@ void add_load(CLI::App& app, CommandContext& context) {
     } else {
       context.console.out << (flags->output == "csv" ? csv(*result) : load::to_text(*result));
     }
-    context.exit_code = result->lost > 0 || result->duplicated > 0 ? kFailed : kDone;
+    const bool none = result->sent > 0 && result->completed == 0;
+    context.exit_code = result->lost > 0 || result->duplicated > 0 || none ? kFailed : kDone;
   });
 }
 

@@ -1,5 +1,6 @@
 // `windlass plan`: what would be decided, from YAML files or from a snapshot of a live controller; or what a strategy finds for
 // a ModelService, a SCENARIO without `cluster` or a CLUSTER file. Touches nothing.
+#include <algorithm>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -59,7 +60,12 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& 
   return snapshot;
 }
 
-Result<std::string> plan_text(const PlanOptions& options, std::ostream& notes) {
+struct PlanAnswer {
+  std::string text;
+  int exit_code = kDone;
+};
+
+Result<PlanAnswer> plan_answer(const PlanOptions& options, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, notes));
   if (options.rate_per_s >= 0) {
     for (auto& service : snapshot.services) {
@@ -68,9 +74,15 @@ Result<std::string> plan_text(const PlanOptions& options, std::ostream& notes) {
     }
   }
   const planner::Plan plan = planner::make_plan(snapshot);
-  if (options.output == "json") return planner::to_json(plan, true) + "\n";
-  if (options.output == "yaml") return api::to_yaml(nlohmann::json::parse(planner::to_json(plan)));
-  return plan_table(snapshot, plan);
+  PlanAnswer answer;
+  const bool all_feasible = std::none_of(plan.services.begin(), plan.services.end(), [](const planner::ServicePlan& service) {
+    return service.feasible.status == planner::Truth::kFalse;
+  });
+  if (!all_feasible || !plan.denied.empty()) answer.exit_code = kInfeasible;
+  answer.text = options.output == "json"   ? planner::to_json(plan, true) + "\n"
+                : options.output == "yaml" ? api::to_yaml(nlohmann::json::parse(planner::to_json(plan)))
+                                           : plan_table(snapshot, plan);
+  return answer;
 }
 
 }  // namespace
@@ -109,6 +121,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
       command->add_option("--report", flags.report,
                           "HTML page with cost over attainment and capacity over rate, or the groups on a cluster's nodes"));
   command->add_option("--jobs", flags.jobs, "Threads of a strategy; all cores when left out")->check(CLI::Range(1, 1024));
+  command->footer("Exits 3 when an objective cannot be met, or more workers are needed than can be had.");
   command->callback([&context, options] {
     const auto by_strategy = wants_strategy(*options);
     if (!by_strategy.ok()) {
@@ -124,13 +137,14 @@ void add_plan(CLI::App& app, CommandContext& context) {
       context.exit_code = plan_by_strategy(asked, context.console);
       return;
     }
-    const auto text = plan_text(*options, context.console.err);
-    if (!text.ok()) {
-      context.console.err << text.error().message << "\n";
+    const auto answer = plan_answer(*options, context.console.err);
+    if (!answer.ok()) {
+      context.console.err << answer.error().message << "\n";
       context.exit_code = kFailed;
       return;
     }
-    context.console.out << *text;
+    context.console.out << answer->text;
+    context.exit_code = answer->exit_code;
   });
 }
 

@@ -119,11 +119,18 @@ Result<std::string> wait(const WaitOptions& options) {
       last = seen.error().message;
       continue;
     }
-    last = "no such ModelService";
+    std::string known;
+    bool found = false;
     for (const auto& row : view.rows()) {
       if (row.name != options.service.name || row.name_space != options.service.name_space) continue;
+      found = true;
       last = state_text(row);
       if (at_rest(row, options.workers)) return last;
+    }
+    if (!found) {
+      for (const auto& row : view.rows()) known += (known.empty() ? "" : ", ") + row.title();
+      return Error{ErrorCode::kNotFound, fmt::format("{}: found no such ModelService; the controller knows: {}",
+                                                     options.service.text(), known.empty() ? "none" : known)};
     }
   } while (monotonic_s() - start <= timeout && wait_s(0.25));
   return Error{ErrorCode::kDeadlineExceeded, fmt::format("{}: gave up after {:.0f}s of {}: {}", options.service.text(),

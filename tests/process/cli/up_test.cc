@@ -27,7 +27,7 @@ std::pair<int, std::string> windlass(std::vector<std::string> arguments) {
 }
 
 // Given one service: `up` brings a worker, a chat request through the gateway is answered, the commands that look at it tell
-// about it, and Ctrl-C ends everything with exit code 0 and leaves no process.
+// about it or that it is not there, and Ctrl-C ends everything with exit code 0 and leaves no process.
 TEST(Up, ServesAndStopsCleanly) {
   LocalRun run(1);
   ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
@@ -46,6 +46,12 @@ TEST(Up, ServesAndStopsCleanly) {
   EXPECT_EQ(explained.first, 0) << explained.second;
   EXPECT_THAT(explained.second, HasSubstr("Conditions"));
   EXPECT_EQ(windlass({"wait", "ms/tiny", "--workers", "1", "--timeout", "10s", "--dir", directory}).first, 0);
+  const auto unknown = windlass({"wait", "ms/none", "--timeout", "10m", "--dir", directory});
+  EXPECT_EQ(unknown.first, 1);
+  EXPECT_THAT(unknown.second, HasSubstr("default/none: found no such ModelService; the controller knows: default/tiny"));
+  const auto refused = windlass({"load", "--url", run.gateway_url(), "--model", "none", "--phases", "20/1s"});
+  EXPECT_EQ(refused.first, 1) << refused.second;
+  EXPECT_THAT(refused.second, HasSubstr("404"));
   const auto second = windlass({"up", "-f", directory + "/objects/tiny.yaml", "--dir", directory, "--listen", "127.0.0.1:1"});
   EXPECT_THAT(second.second, HasSubstr("another `windlass up` runs in " + directory));
 

@@ -106,8 +106,9 @@ TEST_F(Greedy, TokensAreLlamaCpps) {
   const std::string unpacked = (folder_ / "fp32.gguf").string();
   Process unpack({tool.string(), "--allow-requantize", gguf_.string(), unpacked, "F32"}, folder_ / "unpack.log");
   ASSERT_EQ(unpack.wait(), 0) << unpack.log();
-  expect_same(own_answers(), answers({*program, "--model", unpacked, "--alias", "tiny", "--parallel", "1", "--ctx-size", "512",
-                                      "--no-cache-prompt", "--cache-type-k", "f32", "--cache-type-v", "f32"}));
+  expect_same(own_answers(),
+              answers({*program, "--model", unpacked, "--alias", "tiny", "--parallel", "1", "--ctx-size", "512",
+                       "--no-cache-prompt", "--threads", "1", "--cache-type-k", "f32", "--cache-type-v", "f32"}));
 }
 
 // Given 20 prompts and the GGUF file unpacked to FP32 by Hugging Face's library; expects the 64 tokens that vLLM says.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/cli/strategy_plan.h"
 #include "tests/paths.h"
 #include "tests/unit/cli/example_objects.h"
 #include "tests/unit/cli/run.h"
@@ -17,7 +18,8 @@ using testing::Not;
 TEST(CommandLine, NothingPrintsHelp) {
   const Outcome outcome = run({});
   EXPECT_EQ(outcome.code, kUsage);
-  for (const char* command : {"up", "plan", "validate", "model", "top", "wait", "explain", "load", "chain", "version"}) {
+  for (const char* command :
+       {"up", "plan", "validate", "model", "top", "wait", "explain", "load", "compare", "chain", "version"}) {
     EXPECT_THAT(outcome.err, HasSubstr(command));
   }
 }
@@ -84,6 +86,17 @@ TEST(CommandLine, PlanPrintsEveryFormat) {
   EXPECT_THAT(run({"plan", "-f", file}).out, HasSubstr("default/tiny"));
 }
 
+// Given an objective that no accelerator meets; expects the reason, and an exit code that says so in every format.
+TEST(CommandLine, PlanOfTheImpossibleFails) {
+  const TempFolder folder;
+  const std::string tight =
+      folder.file("tight.yaml", replaced(kTinyYaml, "timePerOutputToken: 200ms", "timePerOutputToken: 1ms"));
+  for (const char* format : {"table", "json", "yaml"}) {
+    EXPECT_EQ(run({"plan", "-f", tight, "-o", format}).code, kInfeasible) << format;
+  }
+  EXPECT_THAT(run({"plan", "-f", tight}).out, HasSubstr("TpotTooTight"));
+}
+
 // Given a recorded snapshot: the explanation is of the plan that is made from it; a service that is not in it is named with
 // those that are.
 TEST(CommandLine, ExplainReplaysASnapshot) {
@@ -96,17 +109,17 @@ TEST(CommandLine, ExplainReplaysASnapshot) {
   EXPECT_THAT(unknown.err, HasSubstr("the controller knows: "));
 }
 
-// Given more requests per second: the plan wants more workers.
+// Given more requests per second: the plan wants more workers, and its exit code says when there are too few.
 TEST(CommandLine, PlanFollowsTheRate) {
   const TempFolder folder;
   const std::string file = folder.file("tiny.yaml", kTinyYaml);
-  const auto workers = [&](const std::string& rate) {
+  const auto workers = [&](const std::string& rate, int code) {
     const Outcome outcome = run({"plan", "-f", file, "-o", "json", "--rate", rate});
-    EXPECT_EQ(outcome.code, kDone) << outcome.err;
+    EXPECT_EQ(outcome.code, code) << outcome.err;
     return nlohmann::json::parse(outcome.out).at("services")[0].at("pools")[0].at("workers").get<int>();
   };
-  EXPECT_EQ(workers("0"), 1);
-  EXPECT_EQ(workers("100000"), 4);  // as many as one node has
+  EXPECT_EQ(workers("0", kDone), 1);
+  EXPECT_EQ(workers("100000", kInfeasible), 4);  // as many as one node has
 }
 
 // Given bad input of each kind: exit code 1, nothing on the output, and a message that names the file and what is wrong.

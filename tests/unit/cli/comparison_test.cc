@@ -46,9 +46,9 @@ TEST(Comparison, ShowsRunsInColumns) {
   const auto ran = run({"compare", "slow=" + slow, "fast=" + fast, "--workers", "slow=1", "--workers", "fast=" + history,
                         "--ttft", "1s", "--report", (folder.path() / "page.html").string()});
   ASSERT_EQ(ran.code, kDone) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("attainment             0.0%   100.0%"));
-  EXPECT_THAT(ran.out, HasSubstr("TTFT P95               4.00s  100.0ms"));
-  EXPECT_THAT(ran.out, HasSubstr("worker-seconds         10     16"));
+  EXPECT_THAT(ran.out, HasSubstr("attainment             0.0%    100.0%"));
+  EXPECT_THAT(ran.out, HasSubstr("TTFT P95               4.00s   100ms"));
+  EXPECT_THAT(ran.out, HasSubstr("worker-seconds         10      16"));
   EXPECT_THAT(ran.out, HasSubstr("o slow  # fast  - the objective, 1.00s"));
   EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '#'), 11);
 }

@@ -29,7 +29,7 @@ TEST(ThisMachine, ClassHasACoresShare) {
   EXPECT_EQ(object.spec.gpus_per_node, 4);
   EXPECT_EQ(object.spec.memory_bytes, 2048LL << 20);
   EXPECT_DOUBLE_EQ(object.spec.memory_bandwidth_bytes_per_s, 5e9);
-  EXPECT_DOUBLE_EQ(object.spec.peak_flops_per_s.at(api::Dtype::kFp32), 100e9);
+  EXPECT_DOUBLE_EQ(object.spec.peak_flops_per_s.at(api::Dtype::kFP32), 100e9);
 }
 
 // Given figures that are none; expects the field, what was found and what is allowed.
