@@ -1,3 +1,4 @@
+// See comparison.h.
 #include "controller/cli/comparison.h"
 
 #include <algorithm>

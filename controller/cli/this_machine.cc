@@ -1,3 +1,4 @@
+// See this_machine.h.
 #include "controller/cli/this_machine.h"
 
 #include <algorithm>

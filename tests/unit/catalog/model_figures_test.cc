@@ -243,7 +243,7 @@ TEST(ModelFigures, ValidateNamesTheField) {
             }),
             "head_dim: found 2, must be qk_nope_head_dim + qk_rope_head_dim (2 + 2)");
   EXPECT_EQ(message([](ModelShape& s) { s.quantisation = WeightQuantisation{"fp8", 0, 1, 0, 32, std::nullopt}; }),
-            "weight bits: found 0, must be from 1 to 16");
+            "weight bits: found 0, must be from 1 to 32");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// See machine.h.
 #include "worker/backend/cpu/machine.h"
 
 #include <algorithm>
