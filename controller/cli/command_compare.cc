@@ -30,21 +30,25 @@ Named named(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+std::vector<ComparedRun>::iterator run_named(std::vector<ComparedRun>& runs, const std::string& name) {
+  return std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& run) { return run.name == name; });
+}
+
 Result<std::vector<ComparedRun>> runs_of(const CompareFlags& flags) {
   std::vector<ComparedRun> runs;
   for (const std::string& each : flags.runs) {
-    const auto [name, file] = named(each);
-    if (std::any_of(runs.begin(), runs.end(), [&](const ComparedRun& run) { return run.name == name; })) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("RUN: found '{}' twice, allowed are different names", name)};
+    const Named file = named(each);
+    if (run_named(runs, file.name) != runs.end()) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("RUN: found '{}' twice, allowed are different names", file.name)};
     }
-    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(file, "a file of windlass load -o json"));
-    auto run = compared_run(name, text);
-    if (!run.ok()) return run.error().within(file);
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(file.value, "a file of windlass load -o json"));
+    auto run = compared_run(file.name, text);
+    if (!run.ok()) return run.error().within(file.value);
     runs.push_back(std::move(run).value());
   }
   for (const std::string& each : flags.workers) {
     const auto [name, value] = named(each);
-    const auto run = std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& one) { return one.name == name; });
+    const auto run = run_named(runs, name);
     if (run == runs.end()) {
       return Error{ErrorCode::kInvalidArgument, fmt::format("--workers: found '{}', allowed are the names of the runs", name)};
     }
