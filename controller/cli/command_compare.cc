@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
 #include "controller/cli/commands.h"
 #include "controller/cli/comparison.h"
+#include "controller/cli/duration_check.h"
 #include "controller/cli/text_file.h"
 
 namespace windlass::cli {
@@ -57,7 +57,8 @@ Result<std::vector<ComparedRun>> runs_of(const CompareFlags& flags) {
       continue;
     }
     WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(value, "a count or a file of windlass top --record"));
-    if (const auto added = add_workers(*run, text); !added.ok()) return added.error().within("--workers: " + value);
+    if (const auto added = add_workers(*run, text); !added.ok())
+      return added.error().within("--workers: " + value + ", allowed is a file of windlass top --record");
   }
   return runs;
 }
@@ -65,8 +66,8 @@ Result<std::vector<ComparedRun>> runs_of(const CompareFlags& flags) {
 Result<std::string> compare(const CompareFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const std::vector<ComparedRun> runs, runs_of(flags));
   Objectives objectives;
-  if (!flags.ttft.empty()) objectives.ttft_s = api::parse_duration_s(flags.ttft).value_or(0);
-  if (!flags.tpot.empty()) objectives.tpot_s = api::parse_duration_s(flags.tpot).value_or(0);
+  if (!flags.ttft.empty()) objectives.ttft_s = duration_s(flags.ttft);
+  if (!flags.tpot.empty()) objectives.tpot_s = duration_s(flags.tpot);
   if (!flags.report.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.report, comparison_page(runs, objectives)));
   return comparison_text(runs, objectives);
 }
@@ -85,11 +86,9 @@ void add_compare(CLI::App& app, CommandContext& context) {
         },
         what);
   };
-  const CLI::Validator duration(
+  const CLI::Validator above_zero(
       [](std::string& text) {
-        const auto parsed = api::parse_duration_s(text);
-        return parsed.ok() && *parsed > 0 ? std::string()
-                                          : fmt::format("found '{}', allowed is a duration above 0: 500ms", text);
+        return duration_s(text) > 0 ? std::string() : fmt::format("found '{}', allowed is a duration above 0: 500ms", text);
       },
       "DURATION");
   command->add_option("RUN", flags->runs, "A name and a file: before=before.json after=after.json")
@@ -99,8 +98,8 @@ void add_compare(CLI::App& app, CommandContext& context) {
       ->add_option("--workers", flags->workers,
                    "How many workers a run had: NAME=COUNT, or NAME=FILE of `windlass top --record` from the run's start")
       ->check(assignment("NAME=COUNT|FILE"));
-  command->add_option("--ttft", flags->ttft, "Objective for the first token, drawn in the charts: 500ms")->check(duration);
-  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(duration);
+  command->add_option("--ttft", flags->ttft, "Objective for the first token, drawn in the charts: 500ms")->check(above_zero);
+  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(above_zero);
   command->add_option("--report", flags->report, "Also write a page with charts here, as HTML");
   command->callback([&context, flags] {
     const auto text = compare(*flags);

@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
 #include "controller/app/stop_signals.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/duration_check.h"
 #include "controller/cli/load/load_generator.h"
 #include "controller/cli/text_table.h"
 
@@ -48,8 +48,8 @@ Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
   auto phases = load::parse_phases(flags.phases);
   if (!phases.ok()) return phases.error().within("--phases");
   flags.options.phases = std::move(phases).value();
-  if (!flags.ttft.empty()) flags.options.ttft_slo_s = api::parse_duration_s(flags.ttft).value_or(0);
-  if (!flags.tpot.empty()) flags.options.tpot_slo_s = api::parse_duration_s(flags.tpot).value_or(0);
+  if (!flags.ttft.empty()) flags.options.ttft_slo_s = duration_s(flags.ttft);
+  if (!flags.tpot.empty()) flags.options.tpot_slo_s = duration_s(flags.tpot);
   std::stop_source stop;
   const StopSignals signals([&] { stop.request_stop(); });  // what was measured is still summed up
   double next_s = 0;
@@ -63,18 +63,12 @@ Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
       stop.get_token());
 }
 
-std::string duration_trouble(const std::string& text) {
-  const auto parsed = api::parse_duration_s(text);
-  return parsed.ok() ? std::string() : parsed.error().message;
-}
-
 }  // namespace
 
 void add_load(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("load", "Send phases of requests to the gateway and measure what a client sees");
   auto flags = std::make_shared<LoadFlags>();
   auto& options = flags->options;
-  const CLI::Validator duration([](std::string& text) { return duration_trouble(text); }, "DURATION");
   const CLI::Validator phases(
       [](std::string& text) {
         const auto parsed = load::parse_phases(text);
@@ -96,8 +90,8 @@ void add_load(CLI::App& app, CommandContext& context) {
   command->add_flag("--constant", flags->constant, "Even gaps between requests; else they come as a Poisson process");
   command->add_flag("--whole", flags->whole, "Ask for whole answers; else they are streamed");
   command->add_flag("--retry", options.retry, "Obey Retry-After of 429 and 503 and send again");
-  command->add_option("--ttft", flags->ttft, "Objective for the first token, for attainment: 500ms")->check(duration);
-  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(duration);
+  command->add_option("--ttft", flags->ttft, "Objective for the first token, for attainment: 500ms")->check(duration_check());
+  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(duration_check());
   command->add_option("-o,--output", flags->output, "text, json (with every request) or csv")
       ->check(CLI::IsMember({"text", "json", "csv"}))
       ->capture_default_str();

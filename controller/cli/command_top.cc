@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "controller/api/duration.h"
 #include "controller/cli/clock.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/duration_check.h"
 #include "controller/cli/endpoints.h"
 #include "controller/cli/live_display.h"
 #include "controller/cli/observer.h"
@@ -19,16 +19,6 @@
 
 namespace windlass::cli {
 namespace {
-
-// CLI11's check for "500ms", "30s", "5m".
-const CLI::Validator kDuration(
-    [](std::string& text) {
-      const auto parsed = api::parse_duration_s(text);
-      return parsed.ok() ? std::string() : parsed.error().message;
-    },
-    "DURATION");
-
-double duration_s(const std::string& text) { return api::parse_duration_s(text).value_or(0); }
 
 // Sleeps between two looks; false when SIGINT or SIGTERM came instead. REQUIRES: both are blocked (block_signals).
 bool wait_s(double seconds) {
@@ -119,7 +109,6 @@ Result<std::string> wait(const WaitOptions& options) {
       last = seen.error().message;
       continue;
     }
-    std::string known;
     bool found = false;
     for (const auto& row : view.rows()) {
       if (row.name != options.service.name || row.name_space != options.service.name_space) continue;
@@ -128,6 +117,7 @@ Result<std::string> wait(const WaitOptions& options) {
       if (at_rest(row, options.workers)) return last;
     }
     if (!found) {
+      std::string known;
       for (const auto& row : view.rows()) known += (known.empty() ? "" : ", ") + row.title();
       return Error{ErrorCode::kNotFound, fmt::format("{}: found no such ModelService; the controller knows: {}",
                                                      options.service.text(), known.empty() ? "none" : known)};
@@ -143,7 +133,9 @@ void add_top(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("top", "Show workers, load, latency and attainment of a running Windlass, live");
   auto options = std::make_shared<TopOptions>();
   options->endpoints.add_to(*command);
-  command->add_option("--interval", options->interval, "Time between two looks")->check(kDuration)->capture_default_str();
+  command->add_option("--interval", options->interval, "Time between two looks")
+      ->check(duration_check())
+      ->capture_default_str();
   command->add_option("--record", options->record, "Also write every look to this file, as CSV");
   command->add_flag("--once", options->once, "Look once");
   command->callback([&context, options] {
@@ -160,7 +152,7 @@ void add_wait(CLI::App& app, CommandContext& context) {
   options->service.add_to(*command);
   options->endpoints.add_to(*command);
   command->add_option("--workers", options->workers, "Wait for exactly so many workers")->check(CLI::Range(0, 1'000'000));
-  command->add_option("--timeout", options->timeout, "Fail after this time")->check(kDuration)->capture_default_str();
+  command->add_option("--timeout", options->timeout, "Fail after this time")->check(duration_check())->capture_default_str();
   command->callback([&context, options] {
     const auto state = wait(*options);
     if (!state.ok()) {

@@ -14,6 +14,7 @@
 #include "controller/cli/text_table.h"
 #include "planner/base/foreign_text.h"
 #include "planner/base/json_reader.h"
+#include "planner/perf/csv_rows.h"
 
 namespace windlass::cli {
 namespace {
@@ -54,15 +55,16 @@ struct Slice {
 };
 
 // Of the requests sent in each slice of the time; slices without any are left out.
-std::vector<Slice> slices_of(const ComparedRun& run, Value value, double slice_s, int slices) {
-  std::vector<std::vector<double>> values(static_cast<std::size_t>(slices));
+std::vector<Slice> slices_of(const ComparedRun& run, Value value, double slice_s) {
+  if (!(slice_s > 0)) return {};
+  std::vector<std::vector<double>> values(kSlices);
   for (const ComparedRequest& request : run.requests) {
     if (!(request.*value)) continue;
-    const int slice = std::clamp(static_cast<int>(request.scheduled_s / slice_s), 0, slices - 1);
+    const int slice = std::clamp(static_cast<int>(request.scheduled_s / slice_s), 0, kSlices - 1);
     values[static_cast<std::size_t>(slice)].push_back(*(request.*value));
   }
   std::vector<Slice> found;
-  for (int slice = 0; slice < slices; ++slice) {
+  for (int slice = 0; slice < kSlices; ++slice) {
     const auto percentiles = load::percentiles(values[static_cast<std::size_t>(slice)]);
     if (percentiles) found.push_back({(slice + 0.5) * slice_s, percentiles->p95});
   }
@@ -97,7 +99,7 @@ std::string ttft_chart(const std::vector<ComparedRun>& runs, const Objectives& o
   std::vector<std::vector<Slice>> all;
   double low = objectives.ttft_s.value_or(1e9), high = objectives.ttft_s.value_or(0);
   for (const ComparedRun& run : runs) {
-    all.push_back(slice_s > 0 ? slices_of(run, &ComparedRequest::ttft_s, slice_s, kSlices) : std::vector<Slice>());
+    all.push_back(slices_of(run, &ComparedRequest::ttft_s, slice_s));
     for (const Slice& slice : all.back()) {
       if (slice.p95 > 0) low = std::min(low, slice.p95);
       high = std::max(high, slice.p95);
@@ -130,10 +132,8 @@ std::string figure(const std::vector<ComparedRun>& runs, Value value, std::optio
   chart.y_log = true;
   for (const ComparedRun& run : runs) {
     ChartSeries series{run.name, {}};
-    if (slice_s > 0) {
-      for (const Slice& slice : slices_of(run, value, slice_s, kSlices)) {
-        if (slice.p95 > 0) series.points.push_back({slice.middle_s, slice.p95, {}, {}});
-      }
+    for (const Slice& slice : slices_of(run, value, slice_s)) {
+      if (slice.p95 > 0) series.points.push_back({slice.middle_s, slice.p95, {}, {}});
     }
     chart.series.push_back(std::move(series));
   }
@@ -155,21 +155,6 @@ std::string workers_figure(const std::vector<ComparedRun>& runs) {
   return figure_of(chart, "Those that could take requests.");
 }
 
-std::vector<std::string_view> split(std::string_view line, char at) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = line.find(at);
-    parts.push_back(line.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    line.remove_prefix(end + 1);
-  }
-}
-
-std::optional<double> number_in(std::string_view text) {
-  const auto value = nlohmann::json::parse(text, nullptr, false);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
-}
-
 }  // namespace
 
 Result<ComparedRun> compared_run(std::string name, std::string_view json) {
@@ -182,7 +167,6 @@ Result<ComparedRun> compared_run(std::string name, std::string_view json) {
   run.completed = count(reader, "completed");
   run.rejected = count(reader, "rejected");
   run.lost = count(reader, "lost");
-  run.duplicated = count(reader, "duplicated");
   run.attainment = optional_number(reader, "attainment");
   run.ttft_p95_s = p95_of(reader, "timeToFirstTokenSeconds");
   run.tpot_p95_s = p95_of(reader, "timePerOutputTokenSeconds");
@@ -200,34 +184,24 @@ Result<ComparedRun> compared_run(std::string name, std::string_view json) {
 }
 
 Result<void> add_workers(ComparedRun& run, std::string_view csv) {
-  const std::vector<std::string_view> lines = split(csv, '\n');
-  const std::vector<std::string_view> header = split(lines.front(), ',');
-  const auto column = [&](std::string_view name) {
-    return static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin());
-  };
-  const std::size_t elapsed = column("elapsed_s"), ready = column("ready"), service = column("service");
-  const auto bad = [](std::size_t line, std::string_view found, std::string_view allowed) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("line {}: found '{}', allowed is {}", line + 1, shown_text(found), allowed)};
-  };
-  if (std::max({elapsed, ready, service}) >= header.size()) {
-    return bad(0, lines.front(), "a header with elapsed_s, service and ready, as of windlass top --record");
-  }
-  std::string_view only;
+  constexpr double kLongestS = 1e9;
+  constexpr int kMostWorkers = 1'000'000;
+  WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::CsvRows::parse(csv, {"elapsed_s", "service", "ready"}));
+  std::string only;
+  double now_s = 0;
   std::vector<std::pair<double, double>> workers;
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    if (lines[i].empty()) continue;
-    const std::vector<std::string_view> cells = split(lines[i], ',');
-    if (cells.size() != header.size()) return bad(i, lines[i], fmt::format("{} cells", header.size()));
-    if (only.empty()) only = cells[service];
-    if (cells[service] != only) return bad(i, cells[service], fmt::format("one service alone: {}", shown_text(only)));
-    const auto at_s = number_in(cells[elapsed]), count = number_in(cells[ready]);
-    if (!at_s || !count || (!workers.empty() && *at_s < workers.back().first)) {
-      return bad(i, lines[i], "a later time and a number of ready workers");
-    }
-    if (*at_s <= run.elapsed_s) workers.emplace_back(*at_s, *count);
+  for (std::size_t row = 0; row < rows.rows(); ++row) {
+    WINDLASS_ASSIGN_OR_RETURN(const std::string service, rows.text(row, "service"));
+    if (only.empty()) only = service;
+    if (service != only) return rows.mistake(row, "service", fmt::format("one service alone: {}", shown_text(only)));
+    WINDLASS_ASSIGN_OR_RETURN(now_s, rows.number(row, "elapsed_s", now_s, kLongestS));
+    WINDLASS_ASSIGN_OR_RETURN(const int ready, rows.integer(row, "ready", 0, kMostWorkers));
+    if (now_s <= run.elapsed_s) workers.emplace_back(now_s, ready);
   }
-  if (workers.empty()) return bad(1, "", "a line of one moment at least");
+  if (workers.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("found no line of the run's {}, needed is one", seconds_text(run.elapsed_s))};
+  }
   double seconds = workers.front().first * workers.front().second;  // as many before the first look
   for (std::size_t i = 0; i < workers.size(); ++i) {
     seconds += ((i + 1 < workers.size() ? workers[i + 1].first : run.elapsed_s) - workers[i].first) * workers[i].second;

@@ -19,7 +19,7 @@ struct ComparedRequest {
 
 struct ComparedRun {
   std::string name;
-  std::size_t sent = 0, completed = 0, rejected = 0, lost = 0, duplicated = 0;
+  std::size_t sent = 0, completed = 0, rejected = 0, lost = 0;
   double elapsed_s = 0;
   std::optional<double> attainment, ttft_p95_s, tpot_p95_s;  // as the client saw them
   std::vector<ComparedRequest> requests;                     // by scheduled time
@@ -34,8 +34,8 @@ struct Objectives {
 // What `windlass load -o json` printed. Error: kInvalidArgument with the field's path.
 [[nodiscard]] Result<ComparedRun> compared_run(std::string name, std::string_view json);
 
-// Adds what `windlass top --record` wrote of one service, or a fixed count where `workers` is a whole number; over the run's
-// time. Error: kInvalidArgument with the line.
+// Adds what `windlass top --record` wrote of one service over the run's time, or a fixed count. Error: kInvalidArgument with
+// the line and the column.
 [[nodiscard]] Result<void> add_workers(ComparedRun& run, std::string_view csv);
 void add_workers(ComparedRun& run, double count);
 

@@ -1,10 +1,9 @@
 // WeightQuantisation: how the weights of a quantised checkpoint are stored, from the quantization_config of its config.json.
 //
 // Only the matrices inside the transformer blocks are quantised; embeddings, output projection, norms, biases and MoE routers
-// keep the model's own data type, but in GGUF files, which quantise embeddings and output projection, too. That is what all the
-// methods read here do by default; a checkpoint that leaves other matrices
-// out (modules_to_not_convert, ignore) is refused by name, as its size would not follow. GPTQ's column order (g_idx, 0.1% of
-// the weights) is not counted. Plain data; pure functions.
+// keep the model's own data type. That is what all the methods read here do by default, but GGUF, which quantises embeddings
+// and output projection, too; a checkpoint that leaves other matrices out (modules_to_not_convert, ignore) is refused by name,
+// as its size would not follow. GPTQ's column order (g_idx, 0.1% of the weights) is not counted. Plain data; pure functions.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
-// Tokens a second of so many sequences' steps after a prompt.
+// Tokens a second of the steps of `sequences` after a prompt.
 Result<double> decode_rate(Backend& backend, const std::vector<std::int32_t>& tokens, std::int64_t sequences,
                            std::int64_t prompt) {
   Sequences all(backend, sequences);

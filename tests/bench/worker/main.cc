@@ -50,14 +50,6 @@ double median_of(std::vector<double> times) {
   return *middle;
 }
 
-// Of `repeats` runs after one that is not counted.
-double median_s(int repeats, const std::function<void()>& work) {
-  work();
-  std::vector<double> times;
-  for (int i = 0; i < repeats; ++i) times.push_back(seconds_of(work));
-  return median_of(std::move(times));
-}
-
 ModelConfig llama_1b(std::int64_t layers) {
   ModelConfig config;
   config.hidden_size = 2048;
@@ -144,10 +136,10 @@ double engine_iteration_s(const Options& options, const ModelConfig& config, con
   }
   static_cast<void>(engine.step());  // the prompts
   constexpr int kSteps = 20;
-  return median_s(options.repeats,
-                  [&] {
-                    for (int step = 0; step < kSteps; ++step) static_cast<void>(engine.step());
-                  }) /
+  return cpu::median_s(options.repeats,
+                       [&] {
+                         for (int step = 0; step < kSteps; ++step) static_cast<void>(engine.step());
+                       }) /
          kSteps;
 }
 
@@ -229,7 +221,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
   for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMostSequences}) {
     progress(fmt::format("decode of {}", sequences));
     Batch batch(backend, config, sequences);  // how long it takes does not depend on what is in the cache
-    step_s = median_s(options.repeats, [&] { batch.decode(); });
+    step_s = cpu::median_s(options.repeats, [&] { batch.decode(); });
     const auto count = static_cast<double>(sequences);
     table.add_tokens(fmt::format("{}: decode, batch {}", to_string(format), sequences), step_s, count,
                      fmt::format("{}, {}", table.of_memory(weight_bytes + count * kv_bytes, step_s),
@@ -238,7 +230,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
   if (format != WeightFormat::kFp32) return step_s;
   progress("prefill");
   Batch batch(backend, config, 1);
-  const double prefill_s = median_s(options.repeats, [&] { batch.prefill(); });
+  const double prefill_s = cpu::median_s(options.repeats, [&] { batch.prefill(); });
   const double inner = parameters - static_cast<double>(config.hidden_size * config.vocab_size);
   const double attention =
       2.0 * kContext * kContext * static_cast<double>(config.q_size() * config.layers);  // causal: half of 4

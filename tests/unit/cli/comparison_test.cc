@@ -73,12 +73,13 @@ TEST(Comparison, WrongHistoriesAreNamedByLine) {
   const auto run = compared_run("a", load_json(0.1));
   ASSERT_TRUE(run.ok()) << run.error().message;
   for (const auto& [csv, expected] : std::vector<std::pair<std::string, std::string>>{
-           {"", "line 1"},
-           {"elapsed_s,service,ready\n", "line 2"},
-           {"elapsed_s,service,ready\n1,a\n", "line 2: found '1,a', allowed is 3 cells"},
-           {"elapsed_s,service,ready\n1,a,1\n2,b,1\n", "line 3: found 'b', allowed is one service alone: a"},
-           {"elapsed_s,service,ready\n2,a,1\n1,a,1\n", "line 3"},
-           {"elapsed_s,service,ready\n1,a,many\n", "line 2"}}) {
+           {"", "line 1: column elapsed_s is missing, needed are elapsed_s, service, ready"},
+           {"elapsed_s,service,ready\n", "found no line of the run's 10.0s, needed is one"},
+           {"elapsed_s,service,ready\n1,a\n", "line 2: found 2 fields, allowed are 3, as the first line names"},
+           {"elapsed_s,service,ready\n1,a,1\n2,b,1\n", "line 3: service: found 'b', allowed is one service alone: a"},
+           {"elapsed_s,service,ready\n2,a,1\n1,a,1\n", "line 3: elapsed_s: found '1', allowed is a number from 2 to 1e+09"},
+           {"elapsed_s,service,ready\n1,a,many\n",
+            "line 2: ready: found 'many', allowed is a whole number from 0 to 1000000"}}) {
     ComparedRun copy = *run;
     const auto added = add_workers(copy, csv);
     ASSERT_FALSE(added.ok()) << csv;

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <functional>
 #include <vector>
 
 #include "worker/backend/cpu/matrix_product.h"
@@ -31,20 +30,6 @@ float sum_of(const float* memory, std::size_t count) {
   float total = 0;
   for (int lane = 0; lane < 16; ++lane) total += a[lane];
   return total;
-}
-
-// Of the repeats after one that is not counted.
-double median_s(int repeats, const std::function<void()>& work) {
-  work();
-  std::vector<double> times;
-  for (int i = 0; i < repeats; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
 }
 
 // In large pages, a MiB at a time.
@@ -74,6 +59,19 @@ double flops_per_s(ThreadTeam& team, int repeats) {
 }
 
 }  // namespace
+
+double median_s(int repeats, const std::function<void()>& work) {
+  work();
+  std::vector<double> times;
+  for (int i = 0; i < repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
 
 MachineFigures measure_machine(int threads, int repeats) {
   set_blas_threads(threads);
