@@ -14,7 +14,8 @@ struct Console {
 
 // Exit codes of every command.
 inline constexpr int kDone = 0;
-inline constexpr int kFailed = 1;  // what was asked for did not happen
-inline constexpr int kUsage = 2;   // the command line is wrong; nothing was touched
+inline constexpr int kFailed = 1;      // what was asked for did not happen
+inline constexpr int kUsage = 2;       // the command line is wrong; nothing was touched
+inline constexpr int kInfeasible = 3;  // an objective that nothing meets, or a rate that nothing serves
 
 }  // namespace windlass::cli

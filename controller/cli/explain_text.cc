@@ -95,7 +95,7 @@ std::string predicted_section(const planner::ServicePlan& planned) {
                                                      : std::string(", not judged yet")),
                     2);
   }
-  return text + "  with this plan: " + predicted_figures(planned.predicted) + "\n";
+  return text + "  with this plan: " + predicted_figures(planned) + "\n";
 }
 
 std::string considered_section(const planner::ServicePlan& planned) {
@@ -114,9 +114,8 @@ std::string decided_section(const planner::ServicePlan& planned) {
   std::string text = "\nWhat was decided\n";
   const bool recommended = !planned.recommended_pools.empty();
   for (const auto& pool : recommended ? planned.recommended_pools : planned.pools) {
-    text += fmt::format("  {}pool {}: {} of {} {} each, {} requests at once in each\n", recommended ? "recommended: " : "",
-                        pool.name, count_text(pool.workers, "worker"), count_text(pool.gpus_per_worker, "GPU"),
-                        pool.accelerator, pool.slots);
+    text += fmt::format("  {}pool {}: {} of {} x {}, {} requests at once in each\n", recommended ? "recommended: " : "",
+                        pool.name, count_text(pool.workers, "worker"), pool.gpus_per_worker, pool.accelerator, pool.slots);
   }
   if (planned.pools.empty()) text += "  no workers\n";
   return text;
@@ -190,15 +189,15 @@ std::string explanation(const api::ModelService& service) {
                       seconds_text(status.slo.time_per_output_token_s), percent_text(status.slo.attainment));
   text += fmt::format("  workers: {} desired, {} ready, {} starting, {} draining; {}, {} an hour\n", status.workers.desired,
                       status.workers.ready, status.workers.starting, status.workers.draining,
-                      count_text(static_cast<int>(status.gpus), "GPU"), number_text(status.cost_per_hour));
+                      count_text(static_cast<int>(status.gpus), "accelerator"), number_text(status.cost_per_hour));
   text += "\nWhat was predicted\n";
   const api::Prediction& predicted = status.plan.predicted;
   text += fmt::format("  TTFT {}, TPOT {}, up to {} requests/s\n", seconds_text(predicted.time_to_first_token_s),
                       seconds_text(predicted.time_per_output_token_s), number_text(predicted.requests_per_s));
   text += "\nWhat was decided\n";
   for (const api::PoolStatus& pool : status.plan.pools) {
-    text += fmt::format("  pool {}: {} of {} {} each\n", pool.name, count_text(static_cast<int>(pool.workers), "worker"),
-                        count_text(static_cast<int>(pool.gpus_per_worker), "GPU"), pool.accelerator);
+    text += fmt::format("  pool {}: {} of {} x {}\n", pool.name, count_text(static_cast<int>(pool.workers), "worker"),
+                        pool.gpus_per_worker, pool.accelerator);
   }
   if (status.plan.pools.empty()) text += "  no workers\n";
   text += "\nWhy\n";

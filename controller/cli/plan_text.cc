@@ -2,6 +2,7 @@
 #include "controller/cli/plan_text.h"
 
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -24,11 +25,16 @@ void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector
 
 std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
-std::string predicted_figures(const planner::Predicted& predicted) {
-  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}, {} an hour",
+std::string predicted_figures(const planner::ServicePlan& service) {
+  const planner::Predicted& predicted = service.predicted;
+  std::map<std::string, int> taken;  // by class
+  for (const planner::PoolPlan& pool : service.pools) taken[pool.accelerator] += pool.workers * pool.gpus_per_worker;
+  std::string accelerators;
+  for (const auto& [name, count] : taken) accelerators += fmt::format("{} x {}, ", count, name);
+  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}{} an hour",
                      std::isinf(predicted.ttft_s) ? "without bound" : seconds_text(predicted.ttft_s),
                      seconds_text(predicted.tpot_s), number_text(predicted.requests_per_s), percent_text(predicted.utilisation),
-                     count_text(predicted.gpus, "GPU"), number_text(predicted.cost_per_hour));
+                     accelerators, number_text(predicted.cost_per_hour));
 }
 
 std::string hint_text(const char* name, const planner::Hint& hint) {
@@ -42,7 +48,7 @@ std::string denied_text(const planner::Denied& denied) {
 }
 
 std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& plan) {
-  TextTable table({"SERVICE", "POOL", "ROLE", "ACCELERATOR", "GPUS/WORKER", "WORKERS", "SLOTS/MAX", "REQUESTS/S A WORKER"});
+  TextTable table({"SERVICE", "POOL", "ROLE", "ACCELERATOR", "PER WORKER", "WORKERS", "SLOTS/MAX", "REQUESTS/S A WORKER"});
   bool pools = false;
   for (const auto& service : plan.services) {
     add_pools(table, service.id, service.pools);
@@ -57,7 +63,7 @@ std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& p
       text += fmt::format("  objective: TTFT {}, TPOT {} for {:g}% of the requests\n", seconds_text(slo.ttft_s),
                           seconds_text(slo.tpot_s), slo.percentile);
     }
-    text += "  predicted: " + predicted_figures(service.predicted) + "\n";
+    text += "  predicted: " + predicted_figures(service) + "\n";
     for (const auto& reason : service.reasons) text += wrapped(reason.code + ": " + reason.message, 2);
     if (service.feasible.status != planner::Truth::kTrue) text += wrapped(hint_text("Feasible", service.feasible), 2);
     for (const auto& denied : plan.denied) {

@@ -13,7 +13,7 @@ namespace windlass::cli {
 
 // The parts that `windlass explain` says too.
 [[nodiscard]] std::string count_text(int n, const char* what);  // "1 worker", "2 workers"
-[[nodiscard]] std::string predicted_figures(const planner::Predicted& predicted);
+[[nodiscard]] std::string predicted_figures(const planner::ServicePlan& service);
 [[nodiscard]] std::string hint_text(const char* name, const planner::Hint& hint);  // "Feasible: False (NoAccelerator): ..."
 [[nodiscard]] std::string denied_text(const planner::Denied& denied);
 

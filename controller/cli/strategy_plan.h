@@ -12,9 +12,6 @@
 
 namespace windlass::cli {
 
-// An objective that nothing meets, or a rate that nothing serves: the nearest plan was printed.
-inline constexpr int kInfeasible = 3;
-
 struct StrategyFlags {
   std::vector<std::string> files;
   std::string strategy;    // empty: auto, or of a CLUSTER file hexgen2

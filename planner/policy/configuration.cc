@@ -217,16 +217,16 @@ void explain_infeasible(const ReplicatedResult& result, const ReplicatedInput& a
     choice.feasible.reason = ttft && !tpot ? "TtftTooTight" : "TpotTooTight";
     choice.feasible.message = fmt::format(
         "the objective cannot be met with the allowed accelerators: {}; loosen it, shorten the assumed "
-        "lengths, or allow a faster accelerator or more GPUs",
+        "lengths, or allow a faster accelerator or more of them",
         fmt::join(parts, "; "));
   } else if (!result.rejected.empty()) {
     const Rejected& closest = result.rejected.back();
     choice.feasible.reason = to_string(closest.code);
     choice.feasible.message = fmt::format(
-        "{}; allow an accelerator with more memory, more GPUs per worker, or a shorter maxContextTokens", closest.message);
+        "{}; allow an accelerator with more memory, more of them per worker, or a shorter maxContextTokens", closest.message);
   } else {
     choice.feasible.reason = "NoAccelerator";
-    choice.feasible.message = "no allowed accelerator has a GPU for a worker";
+    choice.feasible.message = "no allowed accelerator has room for a worker";
   }
   choice.feasible.message += others_that_would_do(asked, *given.snapshot);
   choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, std::move(inputs)});
@@ -263,7 +263,8 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
                     false,
                     tail_rate_of(config)};
     weighed.outbid = !chosen && candidate.has_room;
-    if (!chosen && !candidate.has_room) weighed.considered.rejected = fmt::format("no {} GPUs are free", config.gpus);
+    if (!chosen && !candidate.has_room)
+      weighed.considered.rejected = fmt::format("no {} x {} are free", config.gpus, config.accelerator);
     choice.weighed.push_back(std::move(weighed));
   };
   bool listed = false;
@@ -287,10 +288,10 @@ void explain_losers(const ReplicatedResult& result, const Candidate& winner, Con
     if (loser.config.accelerator == winner.config.accelerator) continue;
     const char* code = loser.has_room ? "NotChosen" : "NoRoom";
     std::string message =
-        loser.has_room ? fmt::format("{}: {} workers of {} GPUs for {:.4g} an hour, against {:.4g} for {}",
-                                     loser.config.accelerator, loser.workers, loser.config.gpus, loser.cost_per_hour,
-                                     winner.cost_per_hour, winner.config.accelerator)
-                       : fmt::format("{}: no {} GPUs are left for a worker", loser.config.accelerator, loser.config.gpus);
+        loser.has_room
+            ? fmt::format("{} workers of {} x {} for {:.4g} an hour, against {:.4g} for {}", loser.workers, loser.config.gpus,
+                          loser.config.accelerator, loser.cost_per_hour, winner.cost_per_hour, winner.config.accelerator)
+            : fmt::format("no {} x {} are left for a worker", loser.config.gpus, loser.config.accelerator);
     choice.reasons.push_back(Reason{
         code, std::move(message), {{"accelerator", loser.config.accelerator}, {"costPerHour", figure(loser.cost_per_hour)}}});
   }
@@ -419,7 +420,7 @@ Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& 
     return Reason{"NoRoomForChange",
                   fmt::format("a change {} would save {:.4g} an hour, but no new worker can start beside those that run: {}",
                               names, saved_per_hour,
-                              no_gpus    ? "no GPUs are free"
+                              no_gpus    ? "no accelerator is free"
                               : no_share ? "maxGPUs is reached"
                                          : "maxCostPerHour is reached"),
                   {}};
@@ -534,7 +535,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
            fmt::format("{} requests at once on {} x {}", winner.config.batch, winner.config.gpus, winner.config.accelerator)};
   choice.reasons.push_back(
       Reason{"WorkerConfiguration",
-             fmt::format("{} x {} serves {} requests at once at {:.4g} tokens/s per GPU (limit: {}), {:.4g} ms a token",
+             fmt::format("{} x {} serves {} requests at once at {:.4g} tokens/s per accelerator (limit: {}), {:.4g} ms a token",
                          winner.config.gpus, winner.config.accelerator, winner.config.batch, winner.config.tokens_per_s_per_gpu,
                          to_string(winner.config.limit), winner.config.times.tpot_s * 1e3),
              {{"accelerator", winner.config.accelerator},

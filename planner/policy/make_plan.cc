@@ -220,6 +220,9 @@ Hint slo_hint(const Service& service, double now_s) {
                           attainment->value * 100, service.slo.window_s, service.slo.percentile)};
 }
 
+// Workers whose lack is a shortage. Those that are only held after a load that is over are missed by nobody.
+int needed_now(const Draft& draft) { return std::min(draft.target.allowed, draft.target.needed); }
+
 Hint scale_hint(const Draft& draft, double now_s) {
   const Service& service = *draft.service;
   if (service.scaling.mode != Mode::kApply) {
@@ -236,20 +239,21 @@ Hint scale_hint(const Draft& draft, double now_s) {
   const int needed = std::max(draft.target.allowed, draft.target.on_any_class);
   if (draft.granted < needed && missing_workers(draft, draft.granted) <= 1e-6) {
     return Hint{Truth::kTrue, "SecondClass",
-                fmt::format("{} has GPUs for {} of {} workers; the rest is made up for on other classes",
+                fmt::format("{} has room for {} of {} workers; the rest is made up for on other classes",
                             draft.chosen->pool.accelerator, draft.granted, needed)};
   }
-  if (draft.granted < draft.target.allowed) {
-    return Hint{Truth::kFalse, "InsufficientGpus",
-                fmt::format("{} workers of {} GPUs are needed, {} can have them", draft.target.allowed,
-                            draft.chosen->pool.gpus_per_worker, draft.granted)};
+  if (draft.granted < needed_now(draft)) {
+    return Hint{Truth::kFalse, "InsufficientCapacity",
+                fmt::format("{} workers of {} x {} are needed, {} can have them", needed_now(draft),
+                            draft.chosen->pool.gpus_per_worker, draft.chosen->pool.accelerator, draft.granted)};
   }
   const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
   if (draft.prefill_granted < prompts) {
     return Hint{
-        Truth::kFalse, "InsufficientGpus",
-        fmt::format("{} prefill workers of {} GPUs are needed, {} can have them; workers that answer compute the other prompts",
-                    prompts, draft.prefill->configuration.pool.gpus_per_worker, draft.prefill_granted)};
+        Truth::kFalse, "InsufficientCapacity",
+        fmt::format("{} prefill workers of {} x {} are needed, {} can have them; workers that answer compute the other prompts",
+                    prompts, draft.prefill->configuration.pool.gpus_per_worker, draft.prefill->configuration.pool.accelerator,
+                    draft.prefill_granted)};
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;
@@ -426,7 +430,7 @@ void take_second_classes(const std::vector<Draft*>& drafts, double now_s, std::m
         continue;
       draft->plan.reasons.push_back(
           Reason{"SecondClass",
-                 fmt::format("{} has GPUs for {} of {} workers: {} of pool {} serve beside them",
+                 fmt::format("{} has room for {} of {} workers: {} of pool {} serve next to them",
                              draft->chosen->pool.accelerator, draft->granted,
                              std::max(draft->target.allowed, draft->target.on_any_class), pool.pool.workers, pool.pool.name),
                  {{"pool", pool.pool.name}, {"workers", std::to_string(pool.pool.workers)}}});
@@ -468,7 +472,7 @@ std::string who_has(const Draft& draft, const std::string& accelerator, const Sn
                     const CapacityByClass& capacities, const Holders& holders) {
   constexpr int kNamed = 3;
   const ClassCapacity& capacity = capacities.at(accelerator);
-  std::string text = fmt::format("of {} GPUs", capacity.limit);
+  std::string text = fmt::format("of the {} there are,", capacity.limit);
   int named = 0;
   int others = 0;
   if (const auto list = holders.find(accelerator); list != holders.end()) {
@@ -500,17 +504,17 @@ void deny(const Draft& draft, const Snapshot& snapshot, const CapacityByClass& c
   if (!target.limited_by.empty()) {
     plan.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
   }
-  if (draft.granted < target.allowed) {
-    plan.denied.push_back(Denied{
-        service.id, "InsufficientGpus",
-        fmt::format("{} workers of {} x {} were needed, {} are granted: {}", target.allowed, draft.chosen->pool.gpus_per_worker,
-                    accelerator, draft.granted, who_has(draft, accelerator, snapshot, capacities, holders)),
-        accelerator, target.allowed, draft.granted});
+  if (const int needed = needed_now(draft); draft.granted < needed) {
+    plan.denied.push_back(
+        Denied{service.id, "InsufficientCapacity",
+               fmt::format("{} workers of {} x {} were needed, {} are granted: {}", needed, draft.chosen->pool.gpus_per_worker,
+                           accelerator, draft.granted, who_has(draft, accelerator, snapshot, capacities, holders)),
+               accelerator, needed, draft.granted});
   }
   if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
     const PoolPlan& pool = draft.prefill->configuration.pool;
     plan.denied.push_back(Denied{
-        service.id, "InsufficientGpus",
+        service.id, "InsufficientCapacity",
         fmt::format("{} prefill workers of {} x {} were needed, {} are granted: {}", prompts, pool.gpus_per_worker,
                     pool.accelerator, draft.prefill_granted, who_has(draft, pool.accelerator, snapshot, capacities, holders)),
         pool.accelerator, prompts, draft.prefill_granted});

@@ -59,9 +59,9 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   if (configuration.max_gpus) {
     const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of(configuration.pool.accelerator));
     const int gpus = std::max(1, configuration.pool.gpus_per_worker);
-    limit(left / gpus, "MaxGpus",
-          fmt::format("{} workers of {} GPUs are needed, maxGPUs of {} leaves {} GPUs", needed, gpus,
-                      configuration.pool.accelerator, left));
+    limit(
+        left / gpus, "MaxGpus",
+        fmt::format("{} workers of {} x {} are needed, maxGPUs leaves {}", needed, gpus, configuration.pool.accelerator, left));
   }
   if (scaling.max_cost_per_hour && configuration.price_per_hour > 0) {
     const double left = std::max(0.0, *scaling.max_cost_per_hour - retiring.cost_per_hour);
@@ -131,8 +131,10 @@ class Decision {
     target_.demand_per_s = need.demand_per_s;
     int recommended = recommend(need);
     const bool idle = idles(recommended);
+    target_.needed = std::max({target_.floor, recommended, need.backlog});
     if (first_plan) {
       target_.wanted = std::max({recommended, need.backlog, assumed(recommended)});
+      target_.needed = std::max(target_.floor, target_.wanted);
       record(target_.wanted);
     } else if (!view_.complete) {
       target_.wanted = paced(std::max({current_, recommended, need.backlog}));

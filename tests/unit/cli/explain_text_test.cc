@@ -126,7 +126,7 @@ TEST(ExplainText, TellsWhatStandsInTheStatus) {
   EXPECT_THAT(text, HasSubstr("of generation 3, the spec is at 4"));
   EXPECT_THAT(text, HasSubstr("arrivals 12.50 requests/s"));
   EXPECT_THAT(text, HasSubstr("4 desired, 2 ready, 1 starting"));
-  EXPECT_THAT(text, HasSubstr("pool h100-2: 4 workers of 2 GPUs h100 each"));
+  EXPECT_THAT(text, HasSubstr("pool h100-2: 4 workers of 2 x h100"));
   EXPECT_THAT(text, HasSubstr("ScaleUp: from 3 to 4 workers"));
 }
 

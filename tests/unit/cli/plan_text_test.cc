@@ -54,9 +54,10 @@ Case two_workers() {
 TEST(PlanText, TableTellsPoolsPredictionsAndReasons) {
   const Case c = two_workers();
   const std::string text = plan_table(c.snapshot, c.plan);
-  EXPECT_THAT(text, HasSubstr("default/tiny  cpu-1  unified  local-cpu    1            2        3/4        1.50"));
+  EXPECT_THAT(text, HasSubstr("default/tiny  cpu-1  unified  local-cpu    1           2        3/4        1.50"));
   EXPECT_THAT(text, HasSubstr("objective: TTFT 2.00s, TPOT 100ms for 95% of the requests"));
-  EXPECT_THAT(text, HasSubstr("predicted: TTFT 800ms, TPOT 50.0ms, up to 3.00 requests/s (75.0% used), 2 GPUs, 2.50 an hour"));
+  EXPECT_THAT(text,
+              HasSubstr("predicted: TTFT 800ms, TPOT 50.0ms, up to 3.00 requests/s (75.0% used), 2 x local-cpu, 2.50 an hour"));
   EXPECT_THAT(text, HasSubstr("DemandGrew: 4 requests a second need two workers"));
   EXPECT_THAT(text, HasSubstr("denied (GPULimit): wanted 3 workers, granted 2 of local-cpu: maxGPUs is 2"));
   EXPECT_THAT(text, Not(HasSubstr("Feasible")));

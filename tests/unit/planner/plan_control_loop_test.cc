@@ -336,7 +336,7 @@ TEST(ControlLoop, ADenialNamesWhoHasTheGpus) {
   snapshot.services.push_back(high);
   const Plan plan = make_plan(snapshot);
   ASSERT_EQ(plan.denied.size(), 1U);
-  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 are granted: of 4 GPUs prod/search (priority 100) has 3"));
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 are granted: of the 4 there are, prod/search (priority 100) has 3"));
   EXPECT_THAT(plan.denied[0].message, HasSubstr("1 more are taken by other pods"));
 }
 

@@ -134,6 +134,26 @@ TEST(Plan, ScaleDownWaitsForTheWindow) {
   EXPECT_EQ(tick(kNow + 401, 0.5 * rate).desired_workers(), 1);
 }
 
+// Given a class with room for two workers of the five that a load needed, expect a shortage while it lasts, and none once it is
+// over, though five are still held for the window.
+TEST(Plan, AnIdleServiceLacksNothing) {
+  const double rate = one_workers_rate();
+  Snapshot snapshot = one(running_service(2, 4.5 * rate), 2);
+  Service& service = snapshot.services[0];
+  Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
+  EXPECT_FALSE(plan.denied.empty());
+
+  carry_out(plan.services[0], service, kNow);
+  snapshot.now_s = kNow + 60;
+  observe(service, snapshot.now_s, 0);
+  for (Worker& worker : service.workers) worker.running = worker.waiting = Reading{0, snapshot.now_s};
+  plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 2);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "AsNeeded") << plan.services[0].able_to_scale.message;
+  EXPECT_TRUE(plan.denied.empty());
+}
+
 // Given a restart (no memory) with five workers and no load, expect five until a whole window was seen, then one.
 TEST(Plan, ShortHistoryHolds) {
   Service service = running_service(5, 0.01);
@@ -243,8 +263,8 @@ TEST(Plan, LimitsHoldAndAreNamed) {
 
   plan = make_plan(one(service, 1));
   EXPECT_EQ(plan.services[0].desired_workers(), 1);
-  EXPECT_EQ(plan.denied.back().code, "InsufficientGpus");
-  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientGpus");
+  EXPECT_EQ(plan.denied.back().code, "InsufficientCapacity");
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
 }
 
 // Given minWorkers 3 and a maxGPUs of 2 while hardly anything comes, expect the denial to tell of 3.

@@ -188,7 +188,7 @@ TEST(SecondClass, YieldsToAHigherPriority) {
     EXPECT_EQ(workers_on(shared.services[0], "a100"), priority == 0 ? kept : 0) << priority;
     EXPECT_EQ(workers_on(shared.services[1], "a100"), priority == 0 ? 8 - second : 8) << priority;
     if (priority > 0) {
-      EXPECT_EQ(shared.services[0].able_to_scale.reason, "InsufficientGpus");
+      EXPECT_EQ(shared.services[0].able_to_scale.reason, "InsufficientCapacity");
     }
   }
 }

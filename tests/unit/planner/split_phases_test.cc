@@ -280,7 +280,7 @@ TEST(SplitPhases, NoPromptsForNobody) {
   service.workers[0].role = dispatch::Role::kPrefill;
   const Plan plan = make_plan(cluster({service}, 8, 0));
   EXPECT_EQ(plan.services[0].desired_workers(), 0);
-  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientGpus");
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
 }
 
 // Given random limits, expect both sides together inside each of them, as many as they allow (one pair more would break
@@ -346,7 +346,7 @@ TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
     EXPECT_LE(answers(planned), 4);
     EXPECT_GE(answers(planned), 1);
     EXPECT_EQ(answers(planned) + beside.predicted.gpus, 12) << "a GPU that nobody has";
-    EXPECT_EQ(planned.able_to_scale.reason, "InsufficientGpus");
+    EXPECT_EQ(planned.able_to_scale.reason, "InsufficientCapacity");
   }
 }
 
