@@ -26,7 +26,7 @@ namespace windlass::gateway {
 namespace {
 
 constexpr auto kLastAnswers = std::chrono::seconds(1);  // after the drain's end: for the errors that then are written
-
+constexpr auto kFirstTablePatience = std::chrono::seconds(10);
 constexpr auto kSecretsPeriod = std::chrono::seconds(2);
 constexpr std::size_t kMaxAdminBodyBytes = 64U << 10U;
 constexpr std::size_t kMaxAdminConnections = 256;
@@ -57,18 +57,24 @@ class App {
         public_(io_, public_handler(proxy_), public_options()),
         admin_(io_, admin_handler(proxy_, dispatcher_, registry_, secrets_, options_.open_metrics), admin_options()),
         signals_(io_, SIGTERM, SIGINT),
-        secrets_timer_(io_) {
+        secrets_timer_(io_),
+        first_table_(io_) {
     proxy_.cors = Cors(options_.cors_origins);
     if (secrets_.keys != nullptr) proxy_.keys = [keys = secrets_.keys] { return keys->current(); };
   }
 
   int run() {
-    for (auto& [server, address] : {std::pair{&public_, options_.listen}, std::pair{&admin_, options_.admin_listen}}) {
-      if (const auto listening = server->listen(address); !listening.ok()) {
-        spdlog::error("{}", listening.error().message);
-        return 1;
-      }
+    const bool inherited = options_.listen_fd >= 0;
+    const auto listening = inherited ? public_.adopt(options_.listen_fd) : public_.listen(options_.listen);
+    if (!listening.ok()) {
+      spdlog::error("{}{}", inherited ? "--listen-fd: " : "", listening.error().message);
+      return 1;
     }
+    if (const auto admin = admin_.listen(options_.admin_listen); !admin.ok()) {
+      spdlog::error("{}", admin.error().message);
+      return 1;
+    }
+    if (inherited) asio::co_spawn(io_, accept_with_table(), asio::detached);
     const std::string id = options_.id.empty() ? default_id() : options_.id;
     const std::string advertise = to_string(options_.advertise.value_or(admin_.bound()));
     TableClient tables(
@@ -78,6 +84,7 @@ class App {
           const auto models = table.models.size();
           const bool newer = dispatcher_.table_changed(std::move(table));
           if (newer) spdlog::info("routing table {}: {} model(s)", version, models);
+          first_table_.cancel();
           return newer;
         },
         [this] { return dispatcher_.router().table().version; });
@@ -146,6 +153,14 @@ class App {
     return out;
   }
 
+  // Of a socket that outlives this program: after a restart clients wait in it for the first table, rather than be refused.
+  asio::awaitable<void> accept_with_table() {
+    error_code error;
+    first_table_.expires_after(kFirstTablePatience);
+    if (!dispatcher_.router().has_table()) co_await first_table_.async_wait(to(error));
+    if (!proxy_.draining) public_.accept();
+  }
+
   asio::awaitable<void> follow_secrets() {
     error_code stopped;
     while (!stopped) {
@@ -203,6 +218,7 @@ class App {
   HttpServer admin_;
   asio::signal_set signals_;
   asio::steady_timer secrets_timer_;
+  asio::steady_timer first_table_;  // cancelled by each table
 };
 
 }  // namespace

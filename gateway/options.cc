@@ -86,7 +86,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string queue_order = dispatch::to_string(options.queue_order);
   std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s", drain_delay = "0";
   app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);
-  app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
+  auto* listen_flag =
+      app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
+  app.add_option("--listen-fd", options.listen_fd,
+                 "in place of --listen: the number of an inherited socket that listens; whoever holds it too can restart this "
+                 "program without refusing a connection. Clients are accepted once a controller has answered")
+      ->check(CLI::Range(3, 1 << 20))
+      ->excludes(listen_flag);
   app.add_option("--admin-listen", admin_listen, "/metrics, /health and /ready, HOST:PORT")->capture_default_str();
   app.add_option("--advertise", advertise,
                  "the admin address as the controller reaches it, HOST:PORT; default: --admin-listen");

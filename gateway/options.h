@@ -36,6 +36,7 @@ using net::kMaxBodyBytes;
 
 struct Options {
   HostPort listen{"127.0.0.1", "8080"};
+  int listen_fd = -1;  // in place of `listen`: a socket that listens already, inherited; -1: none
   HostPort admin_listen{"127.0.0.1", "8081"};
   std::optional<HostPort> advertise;  // the admin address as the controller reaches it; none: the bound admin address
   std::vector<Url> controllers;       // at least one

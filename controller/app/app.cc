@@ -222,7 +222,11 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   runtime.model_root = options.model_root;
   runtime.gpus =
       options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  parts->runtime_ = std::make_unique<LocalRuntime>(runtime, *parts->transport);
+  std::optional<WorkerRecords> records;
+  if (options.keep_workers) {
+    WINDLASS_ASSIGN_OR_RETURN(records, WorkerRecords::open(directory / "workers"));
+  }
+  parts->runtime_ = std::make_unique<LocalRuntime>(runtime, *parts->transport, std::move(records));
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

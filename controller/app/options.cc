@@ -125,6 +125,8 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   app.add_option("--worker-binary", o.worker_binary, "windlass-worker for --runtime local [the one beside this program]");
   app.add_option("--local-gpus", o.local_gpus, "accelerators that this machine offers, for --runtime local [its cores]")
       ->check(CLI::Range(1, 4096));
+  app.add_flag("--keep-workers", o.keep_workers,
+               "for --runtime local: workers outlive a crash of this program, and the next one on the same folder adopts them");
   app.add_option("--model-root", o.model_root, "folder at which relative file:// models begin [the working directory]");
   try {
     app.parse(argc, argv);

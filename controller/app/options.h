@@ -47,6 +47,7 @@ struct AppOptions {
   // local
   std::string worker_binary;  // empty: windlass-worker beside this program
   int local_gpus = 0;         // 0: one for each core
+  bool keep_workers = false;  // they outlive a crash of this program; whoever starts it again adopts them
   std::string model_root;     // where relative file:// paths begin; empty: the working directory
 
   [[nodiscard]] bool store_is_directory() const { return store.rfind("dir:", 0) == 0; }

@@ -46,7 +46,8 @@ int waited(pid_t pid) {
 
 }  // namespace
 
-Result<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& argv, const std::string& log_path) {
+Result<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& argv, const std::string& log_path,
+                                         int inherited_fd) {
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) return system_error("opening the log " + log_path);
   // The child writes errno here when exec fails; a close without a byte means that it runs.
@@ -67,6 +68,7 @@ Result<ChildProcess> ChildProcess::start(std::string name, const std::vector<std
     dup2(null, STDIN_FILENO);
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
+    if (inherited_fd >= 0) fcntl(inherited_fd, F_SETFD, 0);  // not closed by exec
     execv(pointers[0], pointers.data());
     const int error = errno;
     (void)!write(report[1], &error, sizeof error);

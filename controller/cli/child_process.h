@@ -20,9 +20,10 @@ namespace windlass::cli {
 
 class ChildProcess {
  public:
-  // argv[0] is the program's path. `name` is for messages.
+  // argv[0] is the program's path. `name` is for messages. `inherited_fd`: a descriptor of ours that the child keeps, under the
+  // same number; -1: none.
   [[nodiscard]] static Result<ChildProcess> start(std::string name, const std::vector<std::string>& argv,
-                                                  const std::string& log_path);
+                                                  const std::string& log_path, int inherited_fd = -1);
 
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

@@ -13,28 +13,31 @@
 #include "controller/cli/local_stack.h"
 #include "controller/cli/object_files.h"
 #include "controller/cli/observer.h"
+#include "controller/cli/plan_text.h"
 #include "controller/cli/this_machine.h"
+#include "planner/policy/make_plan.h"
 
 namespace windlass::cli {
 namespace {
 
-// SIGINT, SIGTERM and SIGHUP, held back and asked for: nothing happens between the lines.
+// SIGINT, SIGTERM and SIGHUP, held back and asked for: nothing happens between the lines. SIGCHLD ends a wait early.
 class EndSignals {
  public:
   EndSignals() {
     sigemptyset(&set_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set_, number);
     sigprocmask(SIG_BLOCK, &set_, &before_);
   }
   ~EndSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   EndSignals(const EndSignals&) = delete;
   EndSignals& operator=(const EndSignals&) = delete;
 
-  // Waits so long for one; whether it came.
+  // Waits so long for one, or until a child has ended; whether one that ends us came.
   bool within_s(double seconds) const {
     const timespec wait{static_cast<time_t>(seconds),
                         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-    return sigtimedwait(&set_, nullptr, &wait) > 0;
+    const int number = sigtimedwait(&set_, nullptr, &wait);
+    return number > 0 && number != SIGCHLD;
   }
 
  private:
@@ -71,24 +74,35 @@ Result<void> wait_until_up(LocalStack& stack, Observer& observer, const EndSigna
   return {};
 }
 
-// Until a signal (true) or trouble (false, said on err).
-bool watch(LocalStack& stack, Observer& observer, const EndSignals& signals, Console& console) {
+// Until a signal.
+void watch(LocalStack& stack, Observer& observer, const EndSignals& signals, Console& console) {
   LiveView view;
   LiveDisplay display(console);
   const double start = monotonic_s();
   do {
-    if (const auto trouble = stack.trouble()) {
-      console.err << *trouble << std::flush;
-      return false;
-    }
     const double now = monotonic_s();
+    if (const std::string news = stack.tend(now); !news.empty()) display.announce(news);
     if (const auto seen = observer.observe(now, view); seen.ok()) {
       display.show(now - start, view.rows(), "Ctrl-C stops everything.");
     } else {
       display.say("waiting for the controller's first decision");
     }
   } while (!signals.within_s(1));
-  return true;
+}
+
+// The services whose objectives no plan can meet, a line each; empty: there is none.
+std::string infeasible(const std::vector<api::Object>& objects) {
+  const planner::Snapshot snapshot = quiet_snapshot(objects);
+  const planner::Plan plan = planner::make_plan(snapshot);
+  std::string lines;
+  for (std::size_t i = 0; i < plan.services.size(); ++i) {
+    const planner::ServicePlan& service = plan.services[i];
+    if (service.feasible.status != planner::Truth::kFalse) continue;
+    if (snapshot.services[i].scaling.mode != planner::Mode::kApply) continue;
+    lines += fmt::format("ModelService {}/{}: {}\n", service.id.name_space, service.id.name,
+                         hint_text("Feasible", service.feasible));
+  }
+  return lines;
 }
 
 int up(LocalStackOptions options, Console& console) {
@@ -103,6 +117,10 @@ int up(LocalStackOptions options, Console& console) {
   options.this_machine = std::move(machine).value();
   if (const auto checked = check_references(*objects, Classes::kOfFiles); !checked.ok()) return refuse(checked.error());
   if (const auto checked = check_models(*objects); !checked.ok()) return refuse(checked.error());
+  if (const std::string lines = infeasible(*objects); !lines.empty()) {
+    console.err << lines;
+    return kInfeasible;
+  }
 
   const EndSignals signals;
   auto stack = LocalStack::start(options);
@@ -115,7 +133,7 @@ int up(LocalStackOptions options, Console& console) {
                 << fmt::format("Logs are in {}/logs; edit {}/objects to change what runs.\n\n", options.directory,
                                options.directory)
                 << std::flush;
-    well = watch(**stack, observer, signals, console);
+    watch(**stack, observer, signals, console);
   } else if (ready.error().code != ErrorCode::kCancelled) {
     console.err << ready.error().message << std::flush;
     well = false;
@@ -143,6 +161,7 @@ void add_up(CLI::App& app, CommandContext& context) {
   command
       ->add_option("--gpus", options->gpus, "GPUs that this machine offers of each AcceleratorClass; default: one node's worth")
       ->check(CLI::Range(1, 1024));
+  command->footer("Exits 3 when an objective cannot be met.");
   command->callback([&context, options] { context.exit_code = up(*options, context.console); });
 }
 

@@ -33,6 +33,12 @@ void LiveDisplay::show(double elapsed_s, const std::vector<ServiceRow>& rows, co
   }
 }
 
+void LiveDisplay::announce(const std::string& lines) {
+  if (drawn_lines_ > 0) console_.out << fmt::format("\x1b[{}A\x1b[J", drawn_lines_);
+  drawn_lines_ = 0;
+  console_.out << lines << std::flush;
+}
+
 void LiveDisplay::say(const std::string& message) {
   if (console_.terminal) {
     redraw(message + "\n");

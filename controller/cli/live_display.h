@@ -19,6 +19,9 @@ class LiveDisplay {
   // `note` stands below the table ("Ctrl-C stops everything"); only on a terminal.
   void show(double elapsed_s, const std::vector<ServiceRow>& rows, const std::string& note = {});
 
+  // Lines that stay, above the table on a terminal.
+  void announce(const std::string& lines);
+
   // Instead of rows: why there are none. Printed when it changes.
   void say(const std::string& message);
 

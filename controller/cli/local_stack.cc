@@ -1,11 +1,13 @@
 // Starts and stops the local controller and gateway; see local_stack.h.
 #include "controller/cli/local_stack.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -13,13 +15,16 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "controller/cli/clock.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/this_machine.h"
+#include "controller/runtime/worker_records.h"
 
 namespace windlass::cli {
 namespace fs = std::filesystem;
@@ -27,6 +32,7 @@ namespace {
 
 constexpr double kGatewayPatienceS = 35;  // its own drain timeout is 30 s
 constexpr double kControllerPatienceS = 20;
+constexpr double kOrphanPatienceS = 5;
 
 Result<void> make_folders(const std::string& directory) {
   for (const char* name : {"objects", "logs"}) {
@@ -70,8 +76,8 @@ Result<void> place_objects(const LocalStackOptions& options) {
   return {};
 }
 
-// Whether somebody listens on HOST:PORT already: said here by name, rather than by the gateway in its log.
-Result<void> check_listen(const std::string& listen) {
+// A socket that listens on HOST:PORT.
+Result<int> open_listener(const std::string& listen) {
   const auto colon = listen.rfind(':');
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -89,10 +95,10 @@ Result<void> check_listen(const std::string& listen) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  const int bound = bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  if (bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(socket, SOMAXCONN) == 0)
+    return socket;
   const int why = errno;
   close(socket);
-  if (bound == 0) return {};
   return Error{ErrorCode::kAlreadyExists,
                fmt::format("--listen: {} cannot be used: {}; choose another port", listen, std::strerror(why))};
 }
@@ -103,11 +109,11 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   WINDLASS_ASSIGN_OR_RETURN(const std::string controller, sibling_program("windlass-controller"));
   WINDLASS_ASSIGN_OR_RETURN(const std::string gateway, sibling_program("windlass-gateway"));
   WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
-  WINDLASS_RETURN_IF_ERROR(check_listen(options.listen));
+  std::unique_ptr<LocalStack> stack(new LocalStack);
+  WINDLASS_ASSIGN_OR_RETURN(stack->listener_, open_listener(options.listen));
   ::umask(077);  // objects hold what a service's env says, and logs what a model says: they are nobody else's
   WINDLASS_RETURN_IF_ERROR(make_folders(options.directory));
 
-  std::unique_ptr<LocalStack> stack(new LocalStack);
   stack->directory_ = options.directory;
   const std::string lock_path = options.directory + "/lock";
   const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -126,25 +132,35 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   const std::string admin_listen = fmt::format("127.0.0.1:{}", stack->admin_port_.number());
   stack->endpoints_ = {"http://" + controller_listen, "http://" + options.listen, {"http://" + admin_listen}};
 
-  std::vector<std::string> controller_argv = {controller, "--store",         "dir:" + options.directory, "--runtime", "local",
-                                              "--listen", controller_listen, "--worker-binary",          worker};
+  std::vector<std::string> controller_argv = {controller, "--store",       "dir:" + options.directory, "--runtime",
+                                              "local",    "--listen",      controller_listen,          "--worker-binary",
+                                              worker,     "--keep-workers"};
   if (options.gpus > 0) {
     controller_argv.push_back("--local-gpus");
     controller_argv.push_back(std::to_string(options.gpus));
   }
-  WINDLASS_ASSIGN_OR_RETURN(stack->controller_, ChildProcess::start("windlass-controller", controller_argv,
-                                                                    options.directory + "/logs/controller.log"));
+  // The workers of a controller that crashes become our children rather than nobody's.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const std::string logs = options.directory + "/logs/";
+  const double now_s = monotonic_s();
   WINDLASS_ASSIGN_OR_RETURN(
-      stack->gateway_, ChildProcess::start("windlass-gateway",
-                                           {gateway, "--listen", options.listen, "--admin-listen", admin_listen, "--controller",
-                                            stack->endpoints_.controller_url},
-                                           options.directory + "/logs/gateway.log"));
+      stack->controller_,
+      SupervisedProcess::start({"windlass-controller", std::move(controller_argv), logs + "controller.log"}, now_s));
+  WINDLASS_ASSIGN_OR_RETURN(
+      stack->gateway_,
+      SupervisedProcess::start({"windlass-gateway",
+                                {gateway, "--id", "local", "--listen-fd", std::to_string(stack->listener_), "--admin-listen",
+                                 admin_listen, "--controller", stack->endpoints_.controller_url},
+                                logs + "gateway.log",
+                                stack->listener_},
+                               now_s));
   WINDLASS_RETURN_IF_ERROR(write_whole_file(endpoints_path(options.directory), to_json(stack->endpoints_)));
   return stack;
 }
 
 LocalStack::~LocalStack() {
   std::error_code error;
+  if (listener_ >= 0) close(listener_);
   if (lock_ >= 0) {
     fs::remove(endpoints_path(directory_), error);
     close(lock_);
@@ -152,34 +168,72 @@ LocalStack::~LocalStack() {
 }
 
 std::optional<std::string> LocalStack::trouble() {
-  for (auto* child : {&*controller_, &*gateway_}) {
-    if (const auto how = child->ended()) {
-      return fmt::format("{} {}; its log {} ends with:\n{}", child->name(), *how, child->log_path(), child->log_tail());
-    }
+  for (auto* program : {&*controller_, &*gateway_}) {
+    if (program->ended()) return program->last_words();
   }
   return std::nullopt;
 }
 
-bool LocalStack::end(ChildProcess& child, double patience_s, const std::function<bool()>& hurry) {
-  if (child.ended()) return child.ended_well();
-  child.signal(SIGTERM);
+std::string LocalStack::tend(double now_s) {
+  std::string news = controller_->tend(now_s) + gateway_->tend(now_s);
+  reap_orphans();
+  return news;
+}
+
+// Those of our children that we did not start, once they have ended. Our own are left to their owners.
+void LocalStack::reap_orphans() {
+  for (;;) {
+    siginfo_t ended{};
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+    if (ended.si_pid == controller_->pid() || ended.si_pid == gateway_->pid()) return;
+    waitpid(ended.si_pid, nullptr, WNOHANG);
+  }
+}
+
+// Workers that no controller is left to end.
+void LocalStack::end_orphans() {
+  const auto records = controller::WorkerRecords::open(fs::path(directory_) / "workers");
+  if (!records.ok()) return;
+  std::vector<pid_t> left;
+  for (const controller::WorkerRecord& record : records->read()) {
+    // A child's id is not used again before we have reaped it.
+    if (record.pid > 0 && controller::start_ticks_of(record.pid) == record.start_ticks) left.push_back(record.pid);
+    records->erase(record.worker.name_space, record.worker.name);
+  }
+  for (const pid_t pid : left) kill(pid, SIGTERM);
+  const double deadline = monotonic_s() + kOrphanPatienceS;
+  const auto all_gone = [&left] {
+    return std::all_of(left.begin(), left.end(), [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+  };
+  while (!all_gone() && monotonic_s() < deadline) usleep(20'000);
+  for (const pid_t pid : left) {
+    if (waitpid(pid, nullptr, WNOHANG) == 0) kill(pid, SIGKILL);
+  }
+}
+
+bool LocalStack::end(SupervisedProcess& program, double patience_s, const std::function<bool()>& hurry) {
+  if (program.ended()) return program.ended_well();
+  program.signal(SIGTERM);
   const double deadline = monotonic_s() + patience_s;
-  while (!child.ended()) {
+  while (!program.ended()) {
     if (monotonic_s() > deadline || hurry()) {
-      child.signal(SIGKILL);
+      program.signal(SIGKILL);
       break;
     }
   }
-  while (!child.ended()) usleep(10'000);
-  return child.ended_well();
+  while (!program.ended()) usleep(10'000);
+  return program.ended_well();
 }
 
 bool LocalStack::stop(const std::function<bool()>& hurry) {
   std::error_code error;
   fs::remove(endpoints_path(directory_), error);
+  // Who connects from here on is refused, rather than left to wait for nobody.
+  close(std::exchange(listener_, -1));
   // The gateway first: what it has accepted still needs the workers.
   const bool gateway_well = end(*gateway_, kGatewayPatienceS, hurry);
   const bool controller_well = end(*controller_, kControllerPatienceS, hurry);
+  if (!controller_well) end_orphans();
   return gateway_well && controller_well;
 }
 

@@ -1,7 +1,10 @@
 // LocalStack: one controller and one gateway on this machine, for `windlass up`.
 //
-// Owns a folder (one stack at a time, by a lock): objects/ as given, status/ and events.jsonl by the controller, logs/, and
-// endpoints.json while it runs. Both programs are our children and end with us. Single-threaded; main thread only.
+// Owns a folder (one stack at a time, by a lock): objects/ as given, status/ and events.jsonl by the controller, workers/ for
+// it to find its workers again, logs/, and endpoints.json while it runs. Both programs are our children, are started again when
+// they end, and end with us. What a crash loses is what the program held: workers outlive the controller's (they become our
+// children) and are adopted by the next one, and clients wait in the socket, which is ours, for the next gateway.
+// Single-threaded; main thread only.
 #pragma once
 
 #include <functional>
@@ -10,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "controller/cli/child_process.h"
 #include "controller/cli/endpoints.h"
+#include "controller/cli/supervised_process.h"
 #include "metrics/host/held_port.h"
 #include "planner/base/result.h"
 
@@ -35,8 +38,11 @@ class LocalStack {
 
   [[nodiscard]] const Endpoints& endpoints() const { return endpoints_; }
 
-  // Why it can't go on: a child has ended by itself. nullopt while all is well.
+  // Why it cannot begin: a program has ended by itself. nullopt while all is well.
   [[nodiscard]] std::optional<std::string> trouble();
+
+  // Starts again what has ended. What a person should know of it, "" mostly.
+  [[nodiscard]] std::string tend(double now_s);
 
   // Asks the gateway to finish what it has and then the controller to end its workers. Returns whether both ended well;
   // `hurry` is asked in between and cuts it short.
@@ -44,15 +50,18 @@ class LocalStack {
 
  private:
   LocalStack() = default;
-  bool end(ChildProcess& child, double patience_s, const std::function<bool()>& hurry);
+  bool end(SupervisedProcess& program, double patience_s, const std::function<bool()>& hurry);
+  void reap_orphans();
+  void end_orphans();
 
   std::string directory_;
   int lock_ = -1;
   Endpoints endpoints_;
   HeldPort controller_port_;
   HeldPort admin_port_;
-  std::optional<ChildProcess> controller_;
-  std::optional<ChildProcess> gateway_;
+  int listener_ = -1;  // of the gateway, for clients
+  std::optional<SupervisedProcess> controller_;
+  std::optional<SupervisedProcess> gateway_;
 };
 
 }  // namespace windlass::cli

@@ -5,14 +5,20 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+extern "C" {  // which glibc 2.36 forgets
+#include <sys/pidfd.h>
+}
 
 #include "controller/runtime/engine_args.h"
 #include "controller/runtime/engine_drain.h"
@@ -51,14 +57,46 @@ Result<std::vector<std::string>> command_of(const WorkerSpec& spec, const std::s
   return words;
 }
 
+// A process that is not our child, by a descriptor that never comes to mean another one.
+class AdoptedProcess {
+ public:
+  // nullopt: it is gone, or its id is another's by now.
+  static std::optional<AdoptedProcess> find(pid_t pid, long long start_ticks) {
+    if (pid <= 0) return std::nullopt;
+    AdoptedProcess found(::pidfd_open(pid, 0));
+    if (found.fd_ < 0 || start_ticks_of(pid) != start_ticks || found.ended()) return std::nullopt;
+    return found;
+  }
+  AdoptedProcess(AdoptedProcess&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  AdoptedProcess& operator=(AdoptedProcess&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~AdoptedProcess() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  [[nodiscard]] bool ended() const {
+    pollfd one{fd_, POLLIN, 0};
+    return ::poll(&one, 1, 0) > 0;
+  }
+  void signal(int number) const { (void)::pidfd_send_signal(fd_, number, nullptr, 0); }
+
+ private:
+  explicit AdoptedProcess(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
 }  // namespace
 
 struct LocalRuntime::Process {
-  WorkerSpec spec;
+  WorkerSpec spec;  // of one that is adopted: its name, engine and drain timeout alone
   Worker worker;
   HeldPort port;
   std::vector<std::string> command;
   pid_t pid = -1;
+  long long start_ticks = 0;              // with records
+  std::optional<AdoptedProcess> adopted;  // none: it is our child
   bool stopping = false;
   bool told = false;     // SIGTERM went out
   double kill_at_s = 0;  // monotonic; while stopping
@@ -68,20 +106,50 @@ struct LocalRuntime::Process {
   bool given_up = false;    // it is not started again
   std::string log;
   long log_begin = 0;  // of this start's words
+
+  void signal(int number) const {
+    if (pid <= 0) return;
+    if (adopted) {
+      adopted->signal(number);
+    } else {
+      ::kill(pid, number);
+    }
+  }
+
+  // Whether it has ended since; its status is known of a child alone.
+  struct End {
+    std::optional<int> status;
+  };
+  [[nodiscard]] std::optional<End> take_end() {
+    if (pid <= 0) return std::nullopt;
+    End end;
+    if (adopted) {
+      if (!adopted->ended()) return std::nullopt;
+    } else {
+      int status = 0;
+      if (::waitpid(pid, &status, WNOHANG) != pid) return std::nullopt;
+      end.status = status;
+    }
+    pid = -1;
+    return end;
+  }
 };
 
-LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport)
-    : options_(std::move(options)), transport_(transport) {}
+LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport, std::optional<WorkerRecords> records)
+    : options_(std::move(options)), transport_(transport), records_(std::move(records)) {
+  if (!records_) return;
+  for (const WorkerRecord& record : records_->read()) adopt(record);
+}
 
 LocalRuntime::~LocalRuntime() {
   for (auto& [key, process] : processes_) {
     // Some engines take a second signal for a request to drop everything.
-    if (process->pid > 0 && !process->told) ::kill(process->pid, SIGTERM);
+    if (!process->told) process->signal(SIGTERM);
   }
   const auto all_gone = [&] {
     bool gone = true;
     for (auto& [key, process] : processes_) {
-      if (process->pid > 0 && ::waitpid(process->pid, nullptr, WNOHANG) != 0) process->pid = -1;
+      (void)process->take_end();
       gone = gone && process->pid <= 0;
     }
     return gone;
@@ -89,10 +157,40 @@ LocalRuntime::~LocalRuntime() {
   constexpr int kStepsPerSecond = 50;
   for (int i = 0; i < static_cast<int>(kStopGraceS * kStepsPerSecond) && !all_gone(); ++i) ::usleep(1000000 / kStepsPerSecond);
   for (auto& [key, process] : processes_) {
-    if (process->pid <= 0) continue;
-    ::kill(process->pid, SIGKILL);
-    ::waitpid(process->pid, nullptr, 0);
+    if (process->pid > 0) {
+      process->signal(SIGKILL);
+      if (!process->adopted) ::waitpid(process->pid, nullptr, 0);
+    }
+    if (records_) records_->erase(key.first, key.second);
   }
+}
+
+void LocalRuntime::adopt(const WorkerRecord& record) {
+  auto found = AdoptedProcess::find(record.pid, record.start_ticks);
+  if (!found) {
+    records_->erase(record.worker.name_space, record.worker.name);
+    return;
+  }
+  auto process = std::make_unique<Process>();
+  process->spec.name = record.worker.name;
+  process->spec.engine = record.engine;
+  process->spec.drain_timeout_s = record.drain_timeout_s;
+  process->worker = record.worker;
+  process->pid = record.pid;
+  process->start_ticks = record.start_ticks;
+  process->adopted = std::move(found);
+  process->stopping = record.stopping;
+  process->told = record.sent_sigterm;
+  process->kill_at_s = record.kill_at_s;
+  process->log = record.log;
+  processes_.emplace(Key{record.worker.name_space, record.worker.name}, std::move(process));
+}
+
+void LocalRuntime::save(const Process& process) {
+  if (!records_) return;
+  const auto written = records_->write({process.worker, process.spec.engine, process.log, process.spec.drain_timeout_s,
+                                        process.pid, process.start_ticks, process.stopping, process.told, process.kill_at_s});
+  problem_ = written.ok() ? std::string() : written.error().message;
 }
 
 void LocalRuntime::step(Instant now) {
@@ -100,13 +198,14 @@ void LocalRuntime::step(Instant now) {
   for (auto& [key, process] : processes_) {
     reap(*process);
     if (process->stopping && process->pid > 0 && !process->killed && now.monotonic_s >= process->kill_at_s) {
-      ::kill(process->pid, SIGKILL);
+      process->signal(SIGKILL);
       process->killed = true;
     }
     if (process->stopping && process->pid > 0 && !process->told && now.monotonic_s >= process->kill_at_s - kTermGraceS) {
       tell_to_end(*process);
     }
-    if (!process->stopping && !process->given_up && process->pid <= 0 && now.monotonic_s >= process->restart_at_s) {
+    const bool over = process->stopping || process->given_up || process->worker.finished;
+    if (!over && process->pid <= 0 && now.monotonic_s >= process->restart_at_s) {
       if (auto started = start(*process); !started.ok()) {
         process->worker.failed = true;
         process->worker.trouble = planner::WorkerTrouble::kFailed;
@@ -122,16 +221,23 @@ void LocalRuntime::step(Instant now) {
 }
 
 void LocalRuntime::reap(Process& process) {
-  if (process.pid <= 0) return;
-  int status = 0;
-  if (::waitpid(process.pid, &status, WNOHANG) != process.pid) return;
-  process.pid = -1;
+  const auto end = process.take_end();
+  if (!end) return;
   process.worker.ready = false;
   process.worker.ready_s.reset();
   if (process.stopping) {
     process.worker.finished = true;
-    return;
+  } else if (!end->status) {
+    process.worker.finished = true;
+    process.worker.failed = true;
+    process.worker.trouble = planner::WorkerTrouble::kFailed;
+    process.worker.message = fmt::format("{} has ended; its log is {}", process.spec.name, process.log);
+  } else {
+    note_crash(process, *end->status);
   }
+}
+
+void LocalRuntime::note_crash(Process& process, int status) {
   ++process.crashes;
   const double wait_s = std::min(options_.restart_backoff_max_s,
                                  options_.restart_backoff_s * static_cast<double>(1 << std::min(process.crashes - 1, 10)));
@@ -150,8 +256,7 @@ void LocalRuntime::reap(Process& process) {
 void LocalRuntime::note_failed_start(Process& process, const std::string& how) {
   const std::string words = last_words(process.log, process.log_begin);
   if (!words.empty()) process.worker.message += "; its last words: " + words;
-  const std::string hash = process.spec.hash();
-  Starts& starts = starts_[hash];
+  Starts& starts = starts_[process.worker.spec_hash];
   if (starts.ever_ready || ++starts.failed < kMaxFailedStarts) return;
   process.given_up = true;
   starts.verdict =
@@ -162,7 +267,8 @@ void LocalRuntime::note_failed_start(Process& process, const std::string& how) {
 
 void LocalRuntime::tell_to_end(Process& process) {
   process.told = true;
-  if (process.pid > 0) ::kill(process.pid, SIGTERM);
+  process.signal(SIGTERM);
+  save(process);
 }
 
 void LocalRuntime::probe_all() {
@@ -188,15 +294,17 @@ void LocalRuntime::probe_all() {
       continue;
     }
     const bool ready = answers[i].ok() && answers[i]->status == 200;
-    if (ready && !worker.ready) worker.ready_s = now_.wall_s;
+    const bool news = ready && !worker.ready;
+    if (news) worker.ready_s = now_.wall_s;
     // One slow answer of a busy worker is no reason to take it out: only a refusal is.
     if (ready || answers[i].ok()) worker.ready = ready;
     if (ready) {
-      if (!is_ours(asked[i]->spec)) starts_[asked[i]->spec.hash()].ever_ready = true;
+      if (!is_ours(asked[i]->spec)) starts_[worker.spec_hash].ever_ready = true;
       worker.failed = false;
       worker.trouble = planner::WorkerTrouble::kNone;
       worker.message.clear();
     }
+    if (news) save(*asked[i]);
   }
 }
 
@@ -284,12 +392,25 @@ Result<void> LocalRuntime::start(Process& process) {
   const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log_fd < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", log, std::strerror(errno))};
 
+  // With records the child waits until it stands in one: nobody would find it after our crash otherwise.
+  int go[2] = {-1, -1};
+  if (records_ && ::pipe2(go, O_CLOEXEC) != 0) {
+    const int reason = errno;
+    ::close(log_fd);
+    return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, std::strerror(reason))};
+  }
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(127);  // the parent died between fork and prctl
-    ::setpgid(0, 0);                          // Ctrl-C in a terminal is for the parent, which drains first
+    if (go[0] >= 0) {
+      ::close(go[1]);
+      char byte = 0;
+      if (::read(go[0], &byte, 1) != 1) ::_exit(127);
+    } else {
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (::getppid() != parent) ::_exit(127);  // the parent died between fork and prctl
+    }
+    ::setpgid(0, 0);  // Ctrl-C in a terminal is for the parent, which drains first
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -301,9 +422,16 @@ Result<void> LocalRuntime::start(Process& process) {
   }
   const int reason = errno;
   ::close(log_fd);
+  if (go[0] >= 0) ::close(go[0]);
+  if (pid > 0) {
+    process.pid = pid;
+    process.worker.finished = false;
+    if (records_) process.start_ticks = start_ticks_of(pid);
+    save(process);
+    if (go[1] >= 0) (void)!::write(go[1], "g", 1);
+  }
+  if (go[1] >= 0) ::close(go[1]);
   if (pid < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, std::strerror(reason))};
-  process.pid = pid;
-  process.worker.finished = false;
   return {};
 }
 
@@ -312,7 +440,9 @@ Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
   if (found == processes_.end() || found->second->worker.uid != worker.uid) {
     return Error{ErrorCode::kNotFound, fmt::format("worker {}/{} is gone", worker.name_space, worker.name)};
   }
-  if (!found->second->worker.draining_since_s) found->second->worker.draining_since_s = now.wall_s;
+  if (found->second->worker.draining_since_s) return {};
+  found->second->worker.draining_since_s = now.wall_s;
+  save(*found->second);
   return {};
 }
 
@@ -331,7 +461,9 @@ Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double>
     process.worker.finished = true;
   } else if (is_ours(process.spec) || !process.worker.ready_s) {
     tell_to_end(process);
-  }  // Another engine cuts its streams when it is told to end: it is told once it has none.
+  } else {
+    save(process);  // Another engine cuts its streams when it is told to end: it is told once it has none.
+  }
   return {};
 }
 
@@ -342,6 +474,7 @@ Result<void> LocalRuntime::release(const Worker& worker) {
     return Error{ErrorCode::kFailedPrecondition, fmt::format("worker {}/{} still runs", worker.name_space, worker.name)};
   }
   processes_.erase(found);
+  if (records_) records_->erase(worker.name_space, worker.name);
   return {};
 }
 

@@ -1,7 +1,10 @@
 // LocalRuntime: workers as processes on this machine. What the kubelet does for pods is done here: start, restart with
-// back-off, ask /ready, end with a grace period. The children die with this process (PR_SET_PDEATHSIG), so there is nothing to
-// adopt after a crash. Engines of other projects are told to end once they have no request, and given up when they never start.
-// Single-threaded; owned by the composition root.
+// back-off, ask /ready, end with a grace period. Engines of other projects are told to end once they have no request, and given
+// up when they never start. Single-threaded; owned by the composition root.
+//
+// Without WorkerRecords the workers die with this process (PR_SET_PDEATHSIG). With them they outlive a crash of it, and the
+// next LocalRuntime on the same records adopts them: an adopted worker that ends is finished, and not started again by its
+// name.
 #pragma once
 
 #include <memory>
@@ -9,6 +12,7 @@
 #include <sys/types.h>
 
 #include "controller/kube/http_transport.h"
+#include "controller/runtime/worker_records.h"
 #include "controller/runtime/worker_runtime.h"
 
 namespace windlass::controller {
@@ -26,14 +30,15 @@ struct LocalRuntimeOptions {
 class LocalRuntime final : public WorkerRuntime {
  public:
   // `transport` carries the readiness probes and outlives this.
-  LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport);
+  LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport,
+               std::optional<WorkerRecords> records = std::nullopt);
   ~LocalRuntime() override;  // ends all workers: SIGTERM, then SIGKILL to what has not gone within a few seconds
   LocalRuntime(const LocalRuntime&) = delete;
   LocalRuntime& operator=(const LocalRuntime&) = delete;
 
   void step(Instant now) override;
   [[nodiscard]] bool synced() const override { return true; }
-  [[nodiscard]] std::string problem() const override { return {}; }
+  [[nodiscard]] std::string problem() const override { return problem_; }
   [[nodiscard]] std::vector<Worker> workers() const override;
   [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
   [[nodiscard]] Result<void> check(const WorkerSpec& spec) override;
@@ -56,14 +61,19 @@ class LocalRuntime final : public WorkerRuntime {
   };
   using Key = std::pair<std::string, std::string>;  // (namespace, name)
 
+  void adopt(const WorkerRecord& record);
+  void save(const Process& process);
   [[nodiscard]] Result<void> start(Process& process);
   void reap(Process& process);
+  void note_crash(Process& process, int status);
   void note_failed_start(Process& process, const std::string& how);
   void tell_to_end(Process& process);
   void probe_all();
 
   LocalRuntimeOptions options_;
   kube::HttpTransport& transport_;
+  std::optional<WorkerRecords> records_;
+  std::string problem_;  // why the last record could not be written
   std::map<Key, std::unique_ptr<Process>> processes_;
   std::map<std::string, Starts> starts_;
   Instant now_;

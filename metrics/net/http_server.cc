@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "metrics/net/request_head.h"
 
@@ -76,11 +77,35 @@ Result<void> HttpServer::listen(const HostPort& address) {
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) return failed(error);
-  const auto local = acceptor_.local_endpoint(error);
-  bound_ = HostPort{local.address().to_string(), std::to_string(local.port())};
-  asio::co_spawn(io_, accept_loop(), asio::detached);
+  note_bound();
+  accept();
   return {};
 }
+
+Result<void> HttpServer::adopt(int listening_socket) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  sockaddr_storage address{};
+  socklen_t address_size = sizeof address;
+  if (::getsockopt(listening_socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0 ||
+      ::getsockname(listening_socket, reinterpret_cast<sockaddr*>(&address), &address_size) != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("must be the number of a socket that listens (got {})", listening_socket)};
+  }
+  error_code error;
+  acceptor_.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), listening_socket, error);
+  if (error) return Error{ErrorCode::kInvalidArgument, fmt::format("socket {}: {}", listening_socket, error.message())};
+  note_bound();
+  return {};
+}
+
+void HttpServer::note_bound() {
+  error_code error;
+  const auto local = acceptor_.local_endpoint(error);
+  bound_ = HostPort{local.address().to_string(), std::to_string(local.port())};
+}
+
+void HttpServer::accept() { asio::co_spawn(io_, accept_loop(), asio::detached); }
 
 void HttpServer::stop_accepting() {
   stopping_ = true;

@@ -63,6 +63,10 @@ class HttpServer {
 
   // Binds, listens and begins to accept. Error: kUnavailable, naming the address.
   [[nodiscard]] Result<void> listen(const HostPort& address);
+  // Takes over a socket that listens already, and owns it; nothing is accepted before accept(). Connections wait in the socket
+  // meanwhile. Error: kInvalidArgument, it is no such socket.
+  [[nodiscard]] Result<void> adopt(int listening_socket);
+  void accept();  // REQUIRES: adopt(), once
   [[nodiscard]] HostPort bound() const { return bound_; }
 
   // No new connections, and idle ones are closed; a connection with a request in hand goes on. May be called twice.
@@ -74,6 +78,7 @@ class HttpServer {
   struct Session;
   using Sessions = std::list<Session*>;
 
+  void note_bound();
   asio::awaitable<void> accept_loop();
   asio::awaitable<void> serve(std::shared_ptr<Session> session);
   asio::awaitable<bool> serve_one(Session& session);

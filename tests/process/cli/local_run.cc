@@ -62,11 +62,17 @@ LocalRun::LocalRun(Objects objects, int workers)
 }
 
 void LocalRun::start(int workers) {
-  const std::string binaries = build_path();
   port_ = windlass::free_port();
+  (void)folder_.file("tiny.yaml", yaml(workers, "Auto"));
+  launch();
+}
+
+void LocalRun::start_again() { launch(); }
+
+void LocalRun::launch() {
   setenv(kTagVariable, tag_.c_str(), 1);
   auto up = ChildProcess::start("windlass up",
-                                {binaries + "/windlass", "up", "-f", folder_.file("tiny.yaml", yaml(workers, "Auto")), "--dir",
+                                {build_path() + "/windlass", "up", "-f", (folder_.path() / "tiny.yaml").string(), "--dir",
                                  directory(), "--listen", fmt::format("127.0.0.1:{}", port_), "--gpus", "4"},
                                 (folder_.path() / "up.log").string());
   unsetenv(kTagVariable);
@@ -105,7 +111,11 @@ std::optional<ServiceRow> LocalRun::row() {
     observer_ = std::make_unique<Observer>(*endpoints);
   }
   LiveView view;
-  if (!observer_->observe(monotonic_s(), view).ok() || view.rows().size() != 1) return std::nullopt;
+  if (!observer_->observe(monotonic_s(), view).ok()) {
+    observer_.reset();  // the file may be an earlier run's
+    return std::nullopt;
+  }
+  if (view.rows().size() != 1) return std::nullopt;
   return view.rows()[0];
 }
 

@@ -46,6 +46,9 @@ class LocalRun {
   // Where its programs listen, by name: gateway, gateway admin, controller, and the ready workers.
   [[nodiscard]] std::vector<std::pair<std::string, int>> ports();
 
+  // `up` once more, in the same folder and on the same port, once the first has ended.
+  void start_again();
+
   ChildProcess& up() { return *up_; }
   [[nodiscard]] std::string directory() const { return (folder_.path() / "run").string(); }
 
@@ -57,6 +60,7 @@ class LocalRun {
 
  private:
   void start(int workers);
+  void launch();
   [[nodiscard]] std::string yaml(int workers, const std::string& strategy) const;
   [[nodiscard]] metrics::Exposition metrics_at(const std::string& url);
   // Of the ready workers, with their roles, by the controller's last snapshot.

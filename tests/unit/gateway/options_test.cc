@@ -88,6 +88,8 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a:1/path"}, "--controller"},
       {{"--controller", "http://a", "--listen", "8080"}, "--listen: found '8080'"},
       {{"--controller", "http://a", "--listen", "h:70000"}, "--listen"},
+      {{"--controller", "http://a", "--listen-fd", "2"}, "--listen-fd"},
+      {{"--controller", "http://a", "--listen-fd", "3", "--listen", "h:1"}, "--listen excludes --listen-fd"},
       {{"--controller", "http://a", "--listen", "::1:80"}, "--listen"},
       {{"--controller", "http://a", "--queue-timeout", "5"}, "--queue-timeout: found '5', allowed is a duration"},
       {{"--controller", "http://a", "--queue-timeout", "-5s"}, "--queue-timeout"},

@@ -444,5 +444,47 @@ TEST(HttpService, ClosesWithRequestsInHand) {
   held[1].post([] {});
 }
 
+// A handler that says that it has answered.
+HttpServer::Handler answering(asio::io_context& io) {
+  return [&io](Stream& stream, HttpRequest&) -> asio::awaitable<bool> {
+    const std::string answer = simple_response(200, "text/plain", "hello", false);
+    error_code error;
+    co_await asio::async_write(stream.socket(), asio::buffer(answer), to(error));
+    io.stop();
+    co_return false;
+  };
+}
+
+// Given a socket that listens already, and a client that connects before the server accepts; expects that the client waits and
+// is answered.
+TEST(HttpServer, AdoptsASocketThatListens) {
+  const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::listen(listening, 8), 0);  // on a port of the kernel's choice
+  asio::io_context io;
+  HttpServer server(io, answering(io), options_with());
+  const auto adopted = server.adopt(listening);
+  ASSERT_TRUE(adopted.ok()) << adopted.error().message;
+  auto client = Connection::connect(std::stoi(server.bound().port));
+  ASSERT_TRUE(client && client->write(get("/")));
+  server.accept();
+  io.run();
+  const auto answer = read_message(*client);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->body, "hello");
+}
+
+// Given numbers of a socket that does not listen, of a file and of nothing; expects an error with the number.
+TEST(HttpServer, AdoptsNothingElse) {
+  asio::io_context io;
+  HttpServer server(io, answering(io), options_with());
+  const int idle = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  for (const int number : {idle, 0, 4'000'000}) {
+    const auto adopted = server.adopt(number);
+    ASSERT_FALSE(adopted.ok());
+    EXPECT_EQ(adopted.error().message, fmt::format("must be the number of a socket that listens (got {})", number));
+  }
+  ::close(idle);
+}
+
 }  // namespace
 }  // namespace windlass::net
