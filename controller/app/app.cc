@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "controller/kube/cluster.h"
 #include "controller/kube/curl_transport.h"
 #include "controller/reconcile/controller.h"
+#include "controller/runtime/attached_runtime.h"
 #include "controller/runtime/kubernetes_runtime.h"
 #include "controller/runtime/local_runtime.h"
 #include "controller/store/directory_store.h"
@@ -188,13 +190,21 @@ struct LocalParts final : Parts {
   std::unique_ptr<DirectoryLock> lock;
   std::unique_ptr<kube::CurlTransport> transport;
   std::unique_ptr<DirectoryStore> store_;
-  std::unique_ptr<LocalRuntime> runtime_;
+  std::unique_ptr<WorkerRuntime> runtime_;
   std::unique_ptr<SoleLeader> leader;
 
   ObjectStore& store() override { return *store_; }
   WorkerRuntime& runtime() override { return *runtime_; }
   Leadership& leadership() override { return *leader; }
 };
+
+Result<std::vector<AttachedServer>> read_servers(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{ErrorCode::kNotFound, fmt::format("--servers: {}: cannot be read", path)};
+  auto servers = attached_servers_from_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  if (!servers.ok()) return servers.error().within("--servers: " + path);
+  return servers;
+}
 
 Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   const fs::path directory = options.store_directory();
@@ -206,6 +216,20 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   parts->store_ = std::make_unique<DirectoryStore>(std::move(store));
   parts->leader = std::make_unique<SoleLeader>(term);
   parts->transport = std::make_unique<kube::CurlTransport>(kube::CurlOptions{});
+
+  const int gpus =
+      options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (options.runtime == "attached") {
+    WINDLASS_ASSIGN_OR_RETURN(std::vector<AttachedServer> servers, read_servers(options.servers));
+    const auto uid_of = [store = parts->store_.get()](const std::string& name) {
+      for (const api::ModelService& service : store->model_services()) {
+        if (service.metadata.name_space == "default" && service.metadata.name == name) return service.metadata.uid;
+      }
+      return std::string();
+    };
+    parts->runtime_ = std::make_unique<AttachedRuntime>(std::move(servers), uid_of, gpus, *parts->transport);
+    return std::unique_ptr<Parts>(std::move(parts));
+  }
 
   LocalRuntimeOptions runtime;
   std::error_code failed;
@@ -220,8 +244,7 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   fs::create_directories(runtime.log_directory, failed);
   if (failed) return Error{ErrorCode::kPermissionDenied, fmt::format("{}: {}", runtime.log_directory, failed.message())};
   runtime.model_root = options.model_root;
-  runtime.gpus =
-      options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  runtime.gpus = gpus;
   std::optional<WorkerRecords> records;
   if (options.keep_workers) {
     WINDLASS_ASSIGN_OR_RETURN(records, WorkerRecords::open(directory / "workers"));

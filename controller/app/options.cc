@@ -48,8 +48,8 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       },
       "kubernetes|dir:PATH");
   app.add_option("--store", o.store, "where the objects are")->check(store_kind)->capture_default_str();
-  app.add_option("--runtime", o.runtime, "where the workers run")
-      ->check(CLI::IsMember({"kubernetes", "local"}))
+  app.add_option("--runtime", o.runtime, "where the workers run; attached: somebody else runs them, and --servers says where")
+      ->check(CLI::IsMember({"kubernetes", "local", "attached"}))
       ->capture_default_str();
   app.add_option("--listen", o.listen, "HOST:PORT of health, metrics and the routing table")->capture_default_str();
   add_duration(app, "--tick", o.tick_s, "time between two decisions when nothing happens [1s]");
@@ -123,8 +123,10 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
                "podTemplates may say anything, also what gives its author the node (docs/security.md)");
   app.add_option("--fetch-image", o.fetch_image, "image with the `hf` tool, which fetches hf:// models into worker pods");
   app.add_option("--worker-binary", o.worker_binary, "windlass-worker for --runtime local [the one beside this program]");
-  app.add_option("--local-gpus", o.local_gpus, "accelerators that this machine offers, for --runtime local [its cores]")
+  app.add_option("--local-gpus", o.local_gpus,
+                 "accelerators that this machine offers, for --runtime local and attached [its cores]")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--servers", o.servers, "JSON list of {service, address, accelerator, gpus, slots}, for --runtime attached");
   app.add_flag("--keep-workers", o.keep_workers,
                "for --runtime local: workers outlive a crash of this program, and the next one on the same folder adopts them");
   app.add_option("--model-root", o.model_root, "folder at which relative file:// models begin [the working directory]");
@@ -145,9 +147,13 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
               << "; allowed are both or neither\n";
     out.exit_status = 2;
   }
-  if (o.store_is_directory() != (o.runtime == "local")) {
+  if (o.servers.empty() != (o.runtime != "attached")) {
+    std::cerr << "windlass-controller: --servers FILE must be given with --runtime attached, and only then\n";
+    out.exit_status = 2;
+  }
+  if (o.store_is_directory() != (o.runtime != "kubernetes")) {
     std::cerr << "windlass-controller: --store " << o.store << " with --runtime " << o.runtime
-              << "; allowed are kubernetes with kubernetes and dir:PATH with local\n";
+              << "; allowed are kubernetes with kubernetes and dir:PATH with local or attached\n";
     out.exit_status = 2;
   }
   return out;

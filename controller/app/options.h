@@ -11,7 +11,7 @@ namespace windlass::controller {
 
 struct AppOptions {
   std::string store = "kubernetes";    // "kubernetes" or "dir:PATH"
-  std::string runtime = "kubernetes";  // "kubernetes" or "local"
+  std::string runtime = "kubernetes";  // "kubernetes", "local" or "attached"
   std::string listen = "127.0.0.1:9401";
   double tick_s = 1;
   double load_status_period_s = 30;
@@ -47,6 +47,7 @@ struct AppOptions {
   // local
   std::string worker_binary;  // empty: windlass-worker beside this program
   int local_gpus = 0;         // 0: one for each core
+  std::string servers;        // of --runtime attached: a JSON file
   bool keep_workers = false;  // they outlive a crash of this program; whoever starts it again adopts them
   std::string model_root;     // where relative file:// paths begin; empty: the working directory
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <ostream>
-#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -12,10 +11,9 @@
 #include "controller/api/yaml.h"
 #include "controller/cli/child_process.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/model_description.h"
 #include "controller/cli/model_fetch.h"
-#include "controller/cli/text_file.h"
 #include "controller/cli/text_table.h"
-#include "controller/kube/subprocess.h"
 #include "planner/catalog/model_shape.h"
 
 namespace windlass::cli {
@@ -26,34 +24,6 @@ Result<int> model_init(const std::vector<std::string>& arguments) {
   std::vector<std::string> argv = {worker, "model", "init"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return run_program(argv);
-}
-
-constexpr double kConfigTimeoutS = 60;
-
-struct Description {
-  nlohmann::json config;
-  planner::ModelShape shape;
-};
-
-// Folders are read here; what GGUF files say, windlass-worker puts into the same words.
-Result<std::string> config_text(const std::filesystem::path& model) {
-  const std::filesystem::path config = model / "config.json";
-  std::error_code failure;
-  const bool maybe_gguf = std::filesystem::exists(model, failure) && !std::filesystem::exists(config, failure);
-  if (!maybe_gguf) return read_text_file(config.string(), "a folder with a Hugging Face config.json, or a GGUF file");
-  WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
-  WINDLASS_ASSIGN_OR_RETURN(const kube::ProgramRun run,
-                            kube::run_program(worker, {"model", "config", model.string()}, {}, false, kConfigTimeoutS));
-  if (run.exit_code == 0) return run.out;
-  const std::string_view words = run.err;
-  return Error{ErrorCode::kInvalidArgument, std::string(words.substr(0, words.find_last_not_of('\n') + 1))};
-}
-
-Result<Description> describe(const std::string& path) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string text, config_text(path));
-  const auto shape = planner::model_shape_from_config_json(text);
-  if (!shape.ok()) return shape.error().within(path);
-  return Description{nlohmann::json::parse(text), *shape};
 }
 
 // What the planner reads in it, as comments.
@@ -80,7 +50,7 @@ std::string summary(const planner::ModelShape& shape) {
 }
 
 // spec.model.config under its summary: the output can be pasted under spec.model.
-std::string stanza(const Description& description) {
+std::string stanza(const ModelDescription& description) {
   std::string text = summary(description.shape);
   const nlohmann::json spec = {{"config", {{"inline", description.config}}}};
   text += api::to_yaml(spec);
@@ -149,7 +119,7 @@ void add_model(CLI::App& app, CommandContext& context) {
   auto path = std::make_shared<std::string>();
   describe_command->add_option("MODEL", *path, "Folder with a Hugging Face config.json, or a GGUF file")->required();
   describe_command->callback([&context, path] {
-    const auto description = describe(*path);
+    const auto description = describe_model(*path);
     if (!description.ok()) {
       context.console.err << "windlass model describe: " << description.error().message << "\n";
       context.exit_code = kFailed;

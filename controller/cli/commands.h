@@ -21,6 +21,7 @@ struct CommandContext {
 };
 
 void add_up(CLI::App& app, CommandContext& context);
+void add_attach(CLI::App& app, CommandContext& context);
 void add_plan(CLI::App& app, CommandContext& context);
 void add_validate(CLI::App& app, CommandContext& context);
 void add_model(CLI::App& app, CommandContext& context);

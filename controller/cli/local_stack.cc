@@ -23,7 +23,6 @@
 
 #include "controller/cli/clock.h"
 #include "controller/cli/text_file.h"
-#include "controller/cli/this_machine.h"
 #include "controller/runtime/worker_records.h"
 
 namespace windlass::cli {
@@ -65,10 +64,10 @@ Result<void> place_objects(const LocalStackOptions& options) {
                    fmt::format("{}: cannot be copied to {}: {}", file, target.string(), error.message())};
     }
   }
-  if (!options.this_machine.empty()) {
-    std::string name = fmt::format("{}.yaml", kThisMachine);
+  for (const auto& [file, text] : options.made) {
+    std::string name = file;
     while (!names.insert(name).second) name = "measured-" + name;
-    WINDLASS_RETURN_IF_ERROR(write_whole_file((objects / name).string(), options.this_machine));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file((objects / name).string(), text));
   }
   for (const auto& entry : fs::directory_iterator(objects, error)) {
     if (!names.count(entry.path().filename().string())) fs::remove(entry.path(), error);
@@ -132,13 +131,18 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   const std::string admin_listen = fmt::format("127.0.0.1:{}", stack->admin_port_.number());
   stack->endpoints_ = {"http://" + controller_listen, "http://" + options.listen, {"http://" + admin_listen}};
 
-  std::vector<std::string> controller_argv = {controller, "--store",       "dir:" + options.directory, "--runtime",
-                                              "local",    "--listen",      controller_listen,          "--worker-binary",
-                                              worker,     "--keep-workers"};
-  if (options.gpus > 0) {
-    controller_argv.push_back("--local-gpus");
-    controller_argv.push_back(std::to_string(options.gpus));
+  std::vector<std::string> controller_argv = {controller, "--store", "dir:" + options.directory, "--listen", controller_listen};
+  const auto with = [&controller_argv](std::initializer_list<std::string> words) {
+    controller_argv.insert(controller_argv.end(), words);
+  };
+  if (options.servers.empty()) {
+    with({"--runtime", "local", "--worker-binary", worker, "--keep-workers"});
+  } else {
+    const std::string file = options.directory + "/servers.json";
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(file, controller::to_json(options.servers)));
+    with({"--runtime", "attached", "--servers", file});
   }
+  if (options.gpus > 0) with({"--local-gpus", std::to_string(options.gpus)});
   // The workers of a controller that crashes become our children rather than nobody's.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string logs = options.directory + "/logs/";

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "controller/cli/endpoints.h"
 #include "controller/cli/supervised_process.h"
+#include "controller/runtime/attached_runtime.h"
 #include "metrics/host/held_port.h"
 #include "planner/base/result.h"
 
@@ -22,10 +24,11 @@ namespace windlass::cli {
 
 struct LocalStackOptions {
   std::string directory = ".windlass";
-  std::string listen = "127.0.0.1:8080";  // of the gateway, for requests
-  int gpus = 0;                           // what this machine offers of each class; 0: the controller's default
-  std::vector<std::string> files;         // YAML files, already checked
-  std::string this_machine;               // an AcceleratorClass beside theirs, as YAML; empty: none
+  std::string listen = "127.0.0.1:8080";            // of the gateway, for requests
+  int gpus = 0;                                     // what this machine offers of each class; 0: the controller's default
+  std::vector<std::string> files;                   // YAML files, already checked
+  std::map<std::string, std::string> made;          // further objects, as YAML, by the names of their files
+  std::vector<controller::AttachedServer> servers;  // that somebody else runs; none: workers are processes of ours
 };
 
 class LocalStack {

@@ -56,6 +56,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console, const s
   app.require_subcommand(1);
   app.footer("Each command explains itself with --help. To begin: scripts/demo, or `windlass up -f examples/tiny.yaml`.");
   add_up(app, context);
+  add_attach(app, context);
   add_plan(app, context);
   add_validate(app, context);
   add_model(app, context);

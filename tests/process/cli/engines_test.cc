@@ -9,9 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <signal.h>
 
 #include "controller/cli/model_fetch.h"
 #include "controller/runtime/local_engine.h"
+#include "tests/free_port.h"
 #include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 
@@ -107,6 +109,43 @@ void scale_under_load(LocalRun& run) {
   EXPECT_EQ(page.sum("windlass_gateway_requests_finished_total", {{"code", "200"}}).value_or(0), total);
 }
 
+// A server of an engine that the test runs itself, behind `windlass attach`; expects that attach says this of it, that streams
+// through it are whole, that the gateway counts what the client counts, and that the server goes on when attach has ended.
+void attach_to(const std::vector<std::string>& command, int port, const std::string& says) {
+  const TempFolder folder;
+  const std::string log = (folder.path() / "server.log").string();
+  auto server = ChildProcess::start("server", command, log);
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  kube::CurlTransport transport(kube::CurlOptions{.max_parallel = 4});
+  const std::string url = fmt::format("http://127.0.0.1:{}", port);
+  const auto serves = [&] {
+    const auto response = transport.send({.url = url + "/health", .timeout_s = 5});
+    return response.ok() && response->status == 200;
+  };
+  ASSERT_TRUE(eventually(300, [&] { return server->ended() || serves(); }));
+  ASSERT_FALSE(server->ended()) << server->log_tail(50);
+
+  LocalRun run({url, "--ttft", "60s", "--tpot", "10s"});
+  ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
+  EXPECT_THAT(run.up_log(), HasSubstr(url + ": " + says));
+  EXPECT_THAT(run.up_log(), HasSubstr("tiny: 1 server can serve about "));
+  constexpr int kStreams = 12;
+  std::vector<kube::HttpRequest> requests;
+  for (int i = 0; i < kStreams; ++i) requests.push_back(run.chat(fmt::format("Count to {}", i), 16 + i, true));
+  for (const auto& response : transport.send_all(requests)) {
+    ASSERT_TRUE(response.ok() && response->status == 200) << run.logs();
+    EXPECT_EQ(count_of(response->body, "data: [DONE]"), 1);
+  }
+  const auto page = run.gateway_metrics();
+  EXPECT_EQ(page.sum("windlass_gateway_requests_started_total").value_or(0), kStreams);
+  EXPECT_EQ(page.sum("windlass_gateway_requests_finished_total", {{"code", "200"}}).value_or(0), kStreams);
+
+  run.up().signal(SIGINT);
+  ASSERT_TRUE(eventually(60, [&] { return run.up().ended().has_value(); })) << run.logs();
+  EXPECT_TRUE(run.up().ended_well()) << run.logs();
+  EXPECT_TRUE(serves());
+}
+
 class LlamaCpp : public testing::Test {
  protected:
   void SetUp() override {
@@ -122,6 +161,33 @@ TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
   constexpr const char* kEngine = "{type: LlamaCpp, args: [--threads, \"1\", --parallel, \"4\", --ctx-size, \"1024\"]}";
   LocalRun run([&](int workers, const std::string&) { return objects(workers, kEngine); }, 1);
   scale_under_load(run);
+}
+
+// Given a llama-server of four slots on the real model; expects that attach knows it by its own words.
+TEST_F(LlamaCpp, IsAttachedTo) {
+  controller::WorkerSpec spec;
+  spec.engine = "LlamaCpp";
+  const int port = windlass::free_port();
+  attach_to({controller::engine_program(spec).value(), "--model", gguf(), "--alias", "tiny", "--host", "127.0.0.1", "--port",
+             std::to_string(port), "--threads", "1", "--parallel", "4", "--ctx-size", "1024"},
+            port, "llama.cpp, model tiny, context 256 tokens, 4 requests at once");
+}
+
+// Given a vLLM server on a random model; expects that attach knows it by its own words.
+TEST(Vllm, IsAttachedTo) {
+  controller::WorkerSpec spec;
+  spec.engine = "VLLM";
+  const auto program = controller::engine_program(spec);
+  if (!program.ok()) GTEST_SKIP() << program.error().message;
+  const TempFolder folder;
+  const std::string model = (folder.path() / "model").string();
+  const auto made = run_program({build_path() + "/windlass", "model", "init", "--layers", "2", "--hidden", "256", model});
+  ASSERT_TRUE(made.ok() && *made == 0) << "windlass model init failed";
+  const int port = windlass::free_port();
+  attach_to({"/usr/bin/env", "VLLM_CPU_KVCACHE_SPACE=1", "HF_HUB_OFFLINE=1", *program, "serve", model, "--served-model-name",
+             "tiny", "--host", "127.0.0.1", "--port", std::to_string(port), "--dtype", "float32", "--enforce-eager",
+             "--max-model-len", "256", "--max-num-seqs", "8"},
+            port, "vLLM, model tiny, context 256 tokens");
 }
 
 // Given a service on vLLM with a random model; expects that it goes from 1 to 2 and back to 1 workers under load without a lost

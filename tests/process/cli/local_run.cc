@@ -61,20 +61,28 @@ LocalRun::LocalRun(Objects objects, int workers)
   start(workers);
 }
 
+LocalRun::LocalRun(std::vector<std::string> attach)
+    : tag_(folder_.path().filename().string()), transport_(kube::CurlOptions{.max_parallel = 16}) {
+  command_ = std::move(attach);
+  command_.insert(command_.begin(), "attach");
+  port_ = windlass::free_port();
+  launch();
+}
+
 void LocalRun::start(int workers) {
   port_ = windlass::free_port();
-  (void)folder_.file("tiny.yaml", yaml(workers, "Auto"));
+  command_ = {"up", "-f", folder_.file("tiny.yaml", yaml(workers, "Auto")), "--gpus", "4"};
   launch();
 }
 
 void LocalRun::start_again() { launch(); }
 
 void LocalRun::launch() {
+  std::vector<std::string> words = {build_path() + "/windlass"};
+  words.insert(words.end(), command_.begin(), command_.end());
+  words.insert(words.end(), {"--dir", directory(), "--listen", fmt::format("127.0.0.1:{}", port_)});
   setenv(kTagVariable, tag_.c_str(), 1);
-  auto up = ChildProcess::start("windlass up",
-                                {build_path() + "/windlass", "up", "-f", (folder_.path() / "tiny.yaml").string(), "--dir",
-                                 directory(), "--listen", fmt::format("127.0.0.1:{}", port_), "--gpus", "4"},
-                                (folder_.path() / "up.log").string());
+  auto up = ChildProcess::start("windlass " + command_.front(), words, (folder_.path() / "up.log").string());
   unsetenv(kTagVariable);
   EXPECT_TRUE(up.ok()) << up.error().message;
   if (up.ok()) up_.emplace(std::move(up).value());

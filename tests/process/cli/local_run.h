@@ -25,6 +25,8 @@ class LocalRun {
   // On other objects, whose service is "tiny" too: made for so many workers and a strategy.
   using Objects = std::function<std::string(int workers, const std::string& strategy)>;
   LocalRun(Objects objects, int workers);
+  // `windlass attach` with these arguments, in front of servers of a model "tiny".
+  explicit LocalRun(std::vector<std::string> attach);
   ~LocalRun();  // SIGKILL to `up` if it still runs
   LocalRun(const LocalRun&) = delete;
   LocalRun& operator=(const LocalRun&) = delete;
@@ -68,7 +70,8 @@ class LocalRun {
 
   TempFolder folder_;
   std::string tag_;
-  Objects objects_;  // none: the tiny model's
+  Objects objects_;                   // none: the tiny model's
+  std::vector<std::string> command_;  // up or attach, with its arguments but folder and port
   int port_ = 0;
   std::optional<ChildProcess> up_;
   kube::CurlTransport transport_;

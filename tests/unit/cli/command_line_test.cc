@@ -27,7 +27,7 @@ TEST(CommandLine, NothingPrintsHelp) {
 // Given wrong command lines: exit code 2, nothing on the output, and a line that names the command and what is wrong.
 TEST(CommandLine, WrongUseIsExplained) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
-      {{"nonsense"}, "windlass: found 'nonsense', allowed are the commands up, plan, validate"},
+      {{"nonsense"}, "windlass: found 'nonsense', allowed are the commands up, attach, plan, validate"},
       {{"plan"}, "windlass plan: "},
       {{"plan", "-f"}, "windlass plan: "},
       {{"plan", "-f", "x.yaml", "-o", "xml"}, "xml"},

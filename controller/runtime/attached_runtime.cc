@@ -1,0 +1,124 @@
+// Servers that are only looked at; see attached_runtime.h.
+#include "controller/runtime/attached_runtime.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/base/json_reader.h"
+
+namespace windlass::controller {
+namespace {
+
+constexpr const char* kNamespace = "default";
+constexpr double kLookPeriodS = 0.5;
+constexpr double kLookTimeoutS = 2;
+
+Error not_ours(const std::string& what) {
+  return Error{ErrorCode::kFailedPrecondition,
+               fmt::format("{}: attached servers are started and stopped by whoever runs them, not by Windlass", what)};
+}
+
+}  // namespace
+
+Result<std::vector<AttachedServer>> attached_servers_from_json(const std::string& text) {
+  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json list, parse_json(text, "servers"));
+  if (!list.is_array()) return Error{ErrorCode::kInvalidArgument, "servers: must be a list"};
+  std::vector<AttachedServer> servers;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    JsonReader reader(list[i], fmt::format("servers[{}]", i));
+    AttachedServer& server = servers.emplace_back();
+    server.service = reader.string("service");
+    server.address = reader.string("address");
+    server.accelerator = reader.string("accelerator");
+    server.gpus = reader.int32("gpus", 1, 1024);
+    server.slots = reader.int32("slots", 1, 1'000'000);
+    WINDLASS_RETURN_IF_ERROR(reader.finish());
+  }
+  return servers;
+}
+
+std::string to_json(const std::vector<AttachedServer>& servers) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const AttachedServer& server : servers) {
+    list.push_back({{"service", server.service},
+                    {"address", server.address},
+                    {"accelerator", server.accelerator},
+                    {"gpus", server.gpus},
+                    {"slots", server.slots}});
+  }
+  return list.dump(2) + "\n";
+}
+
+AttachedRuntime::AttachedRuntime(std::vector<AttachedServer> servers,
+                                 std::function<std::string(const std::string& service)> uid_of, int gpus,
+                                 kube::HttpTransport& transport)
+    : uid_of_(std::move(uid_of)), gpus_(gpus), transport_(transport) {
+  std::map<std::string, int> slot;  // by service
+  for (const AttachedServer& one : servers) {
+    Server& server = servers_.emplace_back();
+    server.service = one.service;
+    Worker& worker = server.worker;
+    worker.slot = slot[one.service]++;
+    worker.name = fmt::format("{}-attached-{}", one.service, worker.slot);
+    worker.name_space = kNamespace;
+    worker.service = one.service;
+    worker.pool = fmt::format("{}-{}", one.accelerator, one.gpus);  // as the planner calls it, whose figures are its
+    worker.role = "unified";
+    worker.accelerator = one.accelerator;
+    worker.gpus = one.gpus;
+    worker.max_concurrency = one.slots;
+    worker.address = one.address;
+    worker.uid = worker.name;
+  }
+}
+
+void AttachedRuntime::step(Instant now) {
+  if (now.monotonic_s < next_look_s_) return;
+  next_look_s_ = now.monotonic_s + kLookPeriodS;
+  std::vector<kube::HttpRequest> requests;
+  for (const Server& server : servers_) {
+    requests.push_back({.url = fmt::format("http://{}/v1/models", server.worker.address), .timeout_s = kLookTimeoutS});
+  }
+  const auto answers = transport_.send_all(requests);
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    Worker& worker = servers_[i].worker;
+    if (worker.created_s == 0) worker.created_s = now.wall_s;
+    const bool ready = answers[i].ok() && answers[i]->status == 200;
+    // A busy server may be slow to answer: once it serves, only a refusal takes it out.
+    const bool slow = !answers[i].ok() && answers[i].error().code == ErrorCode::kDeadlineExceeded;
+    if (slow && worker.ready) continue;
+    if (ready && !worker.ready) worker.ready_s = now.wall_s;
+    if (!ready) worker.ready_s.reset();
+    worker.ready = ready;
+    worker.failed = !ready;
+    worker.trouble = ready ? planner::WorkerTrouble::kNone : planner::WorkerTrouble::kFailed;
+    worker.message = ready             ? std::string()
+                     : answers[i].ok() ? fmt::format("{}: found status {}, expected 200", requests[i].url, answers[i]->status)
+                                       : answers[i].error().message;
+  }
+  looked_ = true;
+}
+
+std::vector<Worker> AttachedRuntime::workers() const {
+  std::vector<Worker> all;
+  for (const Server& server : servers_) {
+    all.push_back(server.worker);
+    all.back().service_uid = uid_of_(server.service);
+    if (all.back().service_uid.empty()) all.pop_back();  // its ModelService has been taken out of the folder
+  }
+  return all;
+}
+
+std::map<std::string, GpuCapacity> AttachedRuntime::capacity(const std::vector<ClassSelector>& classes) const {
+  std::map<std::string, GpuCapacity> all;
+  for (const ClassSelector& one : classes) all[one.name] = GpuCapacity{1, gpus_, 0};
+  return all;
+}
+
+Result<void> AttachedRuntime::check(const WorkerSpec& spec) { return not_ours(spec.name); }
+Result<void> AttachedRuntime::create(const WorkerSpec& spec) { return not_ours(spec.name); }
+Result<void> AttachedRuntime::begin_drain(const Worker& worker, Instant) { return not_ours(worker.name); }
+Result<void> AttachedRuntime::terminate(const Worker& worker, std::optional<double>) { return not_ours(worker.name); }
+Result<void> AttachedRuntime::release(const Worker&) { return {}; }
+
+}  // namespace windlass::controller
