@@ -64,7 +64,8 @@ Result<std::string> address_of_server(const std::string& url) {
     if (rest.ends_with("/v1")) rest.remove_suffix(3);
     if (const auto parsed = net::parse_host_port(rest); parsed.ok()) return net::to_string(*parsed);
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("URL: must be http://HOST:PORT (got '{}'); TLS is not supported here", url)};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("URL: must be http://HOST:PORT (got '{}'); TLS is not supported here", url)};
 }
 
 Result<ProbedServer> probe_server(kube::HttpTransport& transport, const std::string& url) {

@@ -204,7 +204,7 @@ Result<int> attach(AttachOptions options, Console& console) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string machine, add_this_machine(objects, console.err));
   if (!machine.empty()) options.stack.made[fmt::format("{}.yaml", kThisMachine)] = machine;
   WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfFiles));
-  console.out << abilities(objects, groups, options) << "\n";
+  console.out << abilities(objects, groups, options) << "\n" << std::flush;
   return run_stack(options.stack, objects, console);
 }
 

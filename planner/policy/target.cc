@@ -131,10 +131,8 @@ class Decision {
     target_.demand_per_s = need.demand_per_s;
     int recommended = recommend(need);
     const bool idle = idles(recommended);
-    target_.needed = std::max({target_.floor, recommended, need.backlog});
     if (first_plan) {
       target_.wanted = std::max({recommended, need.backlog, assumed(recommended)});
-      target_.needed = std::max(target_.floor, target_.wanted);
       record(target_.wanted);
     } else if (!view_.complete) {
       target_.wanted = paced(std::max({current_, recommended, need.backlog}));
@@ -149,6 +147,7 @@ class Decision {
         follow(recommended, need);
       }
     }
+    target_.needed = std::max({target_.floor, need.backlog, knows_the_load(first_plan) ? recommended : target_.wanted});
     note_change();
     return std::move(target_);
   }
@@ -161,6 +160,17 @@ class Decision {
     say(code, fmt::format("{} workers are held: {}", current_, why), {{"workers", std::to_string(current_)}});
   }
   void record(int workers) { target_.memory = remember(std::move(target_.memory), scaling_, now_s_, workers); }
+
+  // How long the demand must have been seen before fewer workers are kept.
+  [[nodiscard]] double enough_history_s() const { return std::max(scaling_.scale_down_stabilization_s, kLeastHistoryS); }
+  [[nodiscard]] double history_s() const { return now_s_ - *memory_.history_since_s; }
+
+  // Whether more workers than the present load calls for are held for its past alone, and not because too little is known of
+  // it.
+  [[nodiscard]] bool knows_the_load(bool first_plan) const {
+    if (first_plan || !view_.complete || view_.silent_workers > 0) return false;
+    return history_s() >= enough_history_s() || (!view_.any_demand() && view_.in_workers <= 0);
+  }
 
   [[nodiscard]] int serving() const {
     return static_cast<int>(std::count_if(service_.workers.begin(), service_.workers.end(), serves));
@@ -340,11 +350,10 @@ class Decision {
 
   void go_down(int recommended, const Need& need, bool panic) {
     const double window_s = scaling_.scale_down_stabilization_s;
-    const double known_s = now_s_ - *memory_.history_since_s;
-    if (const double enough_s = std::max(window_s, kLeastHistoryS); known_s < enough_s) {
-      return hold(
-          "HeldOnShortHistory",
-          fmt::format("the demand is known for {:.0f} s, and {:.0f} s must be seen before fewer are kept", known_s, enough_s));
+    if (history_s() < enough_history_s()) {
+      return hold("HeldOnShortHistory",
+                  fmt::format("the demand is known for {:.0f} s, and {:.0f} s must be seen before fewer are kept", history_s(),
+                              enough_history_s()));
     }
     if (view_.silent_workers > 0) {
       return hold("HeldOnSilentWorkers", fmt::format("{} of them give no fresh figures of what they do", view_.silent_workers));

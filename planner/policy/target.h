@@ -17,7 +17,7 @@ struct Target {
   int wanted = 0;           // after stabilisation, before the service's own limits
   int allowed = 0;          // wanted, inside min and max workers, cost and the class' share: what goes into arbitration
   int floor = 0;            // the part of `allowed` that minWorkers asks for
-  int needed = 0;           // what is wanted for the present load and minWorkers; `allowed` may hold more for a while
+  int needed = 0;           // `wanted` less what is held only for a load that is over, and at least minWorkers
   int on_any_class = 0;     // as `allowed`, whatever GPUs of its class the service may hold
   double demand_per_s = 0;  // arrivals that are provided for: what is observed, or what is forecast where that is more
   std::string limited_by;   // code of the limit that bites, or empty
