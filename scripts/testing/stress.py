@@ -17,12 +17,16 @@ import runner
 import stages
 
 STORE = registry.CACHE / "stress"
+RECORD = "tests/stress-record.tsv"  # what machines that are gone have run
 SHORT = 2.0  # seconds: a test that takes less runs --times times
 LONG_SPAN, LONG_RUNS = 600, 20  # a longer one runs for ten minutes, and at least so often
 
 DESCRIPTION = """Runs every test whose name matches REGEX again and again next to artificial CPU, memory and I/O load (stress-ng), and prints how
 often each one failed, with the log of its first failure. A test of less than 2 s runs --times times, a longer one for ten minutes
-and at least 20 times. Results add up by commit in ~/.cache/windlass/stress; a tree with uncommitted changes counts apart."""
+and at least 20 times. Results add up by commit in ~/.cache/windlass/stress; a tree with uncommitted changes counts apart.
+
+With --owed, of all tests that have a thread, a socket, a process or a clock, those run that tests/stress-record.tsv does not have
+often enough yet, the rarest first, and what they did is added to it. Who mends a test takes its line out."""
 
 
 def parse():
@@ -37,10 +41,13 @@ def parse():
     parser.add_argument("--no-load", action="store_true", help="without artificial load")
     parser.add_argument("--no-build", action="store_true", help="run what is built")
     parser.add_argument("--minutes", type=float, help="start no further run after this many minutes")
+    parser.add_argument("--owed", action="store_true", help="what the record lacks (REGEX may narrow it), and add it there")
     parser.add_argument("--report", action="store_true", help="print what has been collected for this commit, and run nothing")
     options = parser.parse_args()
-    if not options.regex and not options.report:
-        parser.error("REGEX is missing: name the tests to run, for instance 'kube_test', or --report")
+    if not options.regex and not options.report and not options.owed:
+        parser.error("REGEX is missing: name the tests to run, for instance 'kube_test', or --owed or --report")
+    if options.owed and (options.preset != "release" or options.no_load):
+        parser.error("argument --owed: the record is of release tests next to load")
     if options.times < 1:
         parser.error(f"argument --times: must be at least 1 (got {options.times})")
     if options.jobs < 1:
@@ -50,8 +57,51 @@ def parse():
 
 def commit():
     head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
+    dirty = subprocess.run(["git", "status", "--porcelain", "--", ".", f":!{RECORD}"], capture_output=True, text=True, check=True).stdout.strip()
     return head + ("-changed" if dirty else "")
+
+
+class Record:
+    """The committed totals of each test: name, runs, failures, seconds, and the commit of the last run."""
+
+    FIELDS = ("runs", "failures", "seconds")
+
+    def __init__(self, path=RECORD):
+        self.path, self.tests = path, {}
+        with open(path) as file:
+            for line in file.read().splitlines()[1:]:
+                name, runs, failures, seconds, key = line.split("\t")
+                self.tests[name] = {"runs": int(runs), "failures": int(failures), "seconds": float(seconds), "commit": key}
+
+    def of(self, name):
+        return self.tests.get(name, dict.fromkeys(self.FIELDS, 0))
+
+    def add(self, new, key):
+        for name, one in new.items():
+            if one["runs"] == one["skipped"]:
+                continue
+            name = name.removeprefix("release: ")
+            old = self.of(name)
+            self.tests[name] = {field: old[field] + one[field] for field in self.FIELDS} | {"commit": key}
+        lines = [f"{name}\t{one['runs']}\t{one['failures']}\t{one['seconds']:.0f}\t{one['commit']}"
+                 for name, one in sorted(self.tests.items())]
+        with open(self.path, "w") as file:
+            file.write("\n".join(["test\truns\tfailures\tseconds\tlast commit", *lines]) + "\n")
+
+
+def is_enough(runs, seconds, times):
+    if runs == 0:
+        return False
+    if seconds / runs < SHORT:
+        return runs >= times
+    return runs >= min(LONG_RUNS, times) and seconds >= LONG_SPAN * times / 200
+
+
+def that_may_flake(tests):
+    """Those of the tests that have a thread, a socket, a process or a clock: process, cluster and threaded unit tests."""
+    with open("build/release/threaded_tests.txt") as file:
+        threaded = set(file.read().split())
+    return [test for test in tests if test.label in ("process", "cluster") or test.name.split(".")[0] in threaded]
 
 
 class Load:
@@ -75,7 +125,8 @@ class Load:
 class Results:
     """Runs and failures of each test at one commit, kept in a file that every run adds to."""
 
-    def __init__(self, key):
+    def __init__(self, key, record=None):
+        self.key, self.record = key, record  # the record that these are added to, too
         self.path, self.lock, self.new = STORE / f"{key}.json", threading.Lock(), {}
         self.names = set()  # of the tests of this run
 
@@ -106,6 +157,8 @@ class Results:
                     one = {key: old[key] + one[key] for key in ("runs", "failures", "seconds", "skipped")} | {
                         "first_failure": old["first_failure"] or one["first_failure"]}
                 kept[name] = one
+            if self.record:
+                self.record.add(self.new, self.key)
             self.new = {}
             STORE.mkdir(parents=True, exist_ok=True)
             self.path.write_text(json.dumps(kept, indent=1))
@@ -132,22 +185,24 @@ def run_all(tests, options, results):
     done, lock, spoke = [0], threading.Lock(), [time.monotonic()]
 
     def one(test):
-        since, count = time.monotonic(), 0
+        before = results.record.of(test.name) if results.record else {"runs": 0, "seconds": 0}
+        spent, count = before["seconds"], before["runs"]
+        if is_enough(count, spent, options.times):
+            return
         while True:
             if deadline and time.monotonic() > deadline:
                 return
+            since = time.monotonic()
             outcomes = runs.run([test], progress=False)
             for outcome in outcomes:
                 results.add(outcome)
             count += 1
             if all(outcome.status == "skipped" for outcome in outcomes):
                 break
-            spent = time.monotonic() - since
+            spent += time.monotonic() - since
             if spent / count >= SHORT:
                 results.save()  # a long run may be ended before its time
-            if spent / count < SHORT and count >= options.times:
-                break
-            if spent / count >= SHORT and count >= min(LONG_RUNS, options.times) and spent >= LONG_SPAN * options.times / 200:
+            if is_enough(count, spent, options.times):
                 break
         results.save()
         with lock:
@@ -163,7 +218,7 @@ def run_all(tests, options, results):
 
 def main():
     options = parse()
-    results = Results(commit())
+    results = Results(commit(), Record() if options.owed else None)
     if options.report:
         return 1 if report(results.load()) else 0
     subprocess.run(["scripts/setup", "--test"], check=True)
@@ -171,6 +226,8 @@ def main():
     if not options.no_build:
         build.build(options.preset, [f"tests-{label}" for label in labels])
     tests = registry.list_tests(options.preset, f"build/{options.preset}", labels, options.regex)
+    if options.owed:
+        tests = sorted(that_may_flake(tests), key=lambda test: results.record.of(test.name)["runs"])
     if not tests:
         print(f"stress: no test of build/{options.preset} matches '{options.regex}'", file=sys.stderr)
         return 2
