@@ -67,14 +67,16 @@ class Greedy : public Worker {
     const int port = free_port();
     arguments.insert(arguments.end(), {"--port", std::to_string(port)});
     Process server(arguments, folder_ / "server.log");
-    std::vector<std::string> texts;
-    EXPECT_TRUE(
-        eventually([&] { return ask(port, "GET", "/health").status == 200 || server.ended(); }, std::chrono::seconds(600)));
-    for (const char* prompt : kPrompts) {
-      const Answer answer = ask(
+    const auto complete = [&](const char* prompt, int tokens) {
+      return ask(
           port, "POST", "/v1/completions",
-          json{{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", kTokens}, {"temperature", 0}, {"ignore_eos", true}}.dump(),
+          json{{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", tokens}, {"temperature", 0}, {"ignore_eos", true}}.dump(),
           "Content-Type: application/json\r\n");
+    };
+    std::vector<std::string> texts;
+    EXPECT_TRUE(eventually([&] { return complete("Hello", 1).status == 200 || server.ended(); }, std::chrono::seconds(600)));
+    for (const char* prompt : kPrompts) {
+      const Answer answer = complete(prompt, kTokens);
       EXPECT_EQ(answer.status, 200) << arguments.front() << ": " << answer.body << server.log();
       if (answer.status != 200) break;
       const json body = json::parse(answer.body);
@@ -88,10 +90,17 @@ class Greedy : public Worker {
     return answers({kProgram, "--model", gguf_.string(), "--name", "tiny", "--weights", "fp32"});
   }
 
+  // The text without a character that the last token leaves unfinished: vLLM keeps it back, the others write U+FFFD.
+  static std::string_view whole(std::string_view text) {
+    constexpr std::string_view kUnfinished = "\uFFFD";
+    if (text.ends_with(kUnfinished)) text.remove_suffix(kUnfinished.size());
+    return text;
+  }
+
   static void expect_same(const std::vector<std::string>& found, const std::vector<std::string>& theirs) {
     ASSERT_EQ(found.size(), kPrompts.size());
     ASSERT_EQ(theirs.size(), kPrompts.size());
-    for (std::size_t i = 0; i < kPrompts.size(); ++i) EXPECT_EQ(found[i], theirs[i]) << kPrompts[i];
+    for (std::size_t i = 0; i < kPrompts.size(); ++i) EXPECT_EQ(whole(found[i]), whole(theirs[i])) << kPrompts[i];
   }
 
   std::filesystem::path gguf_;
