@@ -6,6 +6,13 @@
 #include <cstdint>
 #include <cstring>
 
+// For a function's target: vectors of 512 bits wherever they fit. clang knows no such word and would drop the whole target.
+#if defined(__clang__)
+#define WINDLASS_WIDE ""
+#else
+#define WINDLASS_WIDE ",prefer-vector-width=512"
+#endif
+
 namespace windlass::worker {
 
 template <int kLanes>
@@ -41,7 +48,7 @@ struct Compiled<Loop, R(Arguments...)> {
   static R any(Arguments... arguments) { return Loop::template run<4>(arguments...); }
 #if defined(__x86_64__)
   __attribute__((target("avx2,fma"))) static R avx2(Arguments... arguments) { return Loop::template run<8>(arguments...); }
-  __attribute__((target("avx512f,prefer-vector-width=512"))) static R avx512(Arguments... arguments) {
+  __attribute__((target("avx512f" WINDLASS_WIDE))) static R avx512(Arguments... arguments) {
     return Loop::template run<16>(arguments...);
   }
 #else
