@@ -110,6 +110,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 ChildProcess::~ChildProcess() {
   if (pid_ < 0 || reaped_) return;
   kill(pid_, SIGKILL);
+  kill(-pid_, SIGKILL);  // and what it has started
   waited(pid_);
 }
 

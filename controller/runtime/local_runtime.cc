@@ -116,7 +116,13 @@ struct LocalRuntime::Process {
     }
   }
 
-  // Whether it has ended since; its status is known of a child alone.
+  // And what it has started: an engine's own processes do not all end with the one that was started here.
+  void kill_all() const {
+    signal(SIGKILL);
+    if (pid > 0) ::kill(-pid, SIGKILL);
+  }
+
+  // Whether it has ended since; its status is known of a child alone. What it has started does not go on without it.
   struct End {
     std::optional<int> status;
   };
@@ -125,9 +131,14 @@ struct LocalRuntime::Process {
     End end;
     if (adopted) {
       if (!adopted->ended()) return std::nullopt;
+      ::kill(-pid, SIGKILL);
     } else {
+      siginfo_t ended{};  // not reaped yet: until then its group's id is no other's
+      if (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != pid)
+        return std::nullopt;
+      ::kill(-pid, SIGKILL);
       int status = 0;
-      if (::waitpid(pid, &status, WNOHANG) != pid) return std::nullopt;
+      ::waitpid(pid, &status, 0);
       end.status = status;
     }
     pid = -1;
@@ -158,7 +169,7 @@ LocalRuntime::~LocalRuntime() {
   for (int i = 0; i < static_cast<int>(kStopGraceS * kStepsPerSecond) && !all_gone(); ++i) ::usleep(1000000 / kStepsPerSecond);
   for (auto& [key, process] : processes_) {
     if (process->pid > 0) {
-      process->signal(SIGKILL);
+      process->kill_all();
       if (!process->adopted) ::waitpid(process->pid, nullptr, 0);
     }
     if (records_) records_->erase(key.first, key.second);
@@ -198,7 +209,7 @@ void LocalRuntime::step(Instant now) {
   for (auto& [key, process] : processes_) {
     reap(*process);
     if (process->stopping && process->pid > 0 && !process->killed && now.monotonic_s >= process->kill_at_s) {
-      process->signal(SIGKILL);
+      process->kill_all();
       process->killed = true;
     }
     if (process->stopping && process->pid > 0 && !process->told && now.monotonic_s >= process->kill_at_s - kTermGraceS) {

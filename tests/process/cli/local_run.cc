@@ -91,7 +91,10 @@ void LocalRun::launch() {
 LocalRun::~LocalRun() {
   up_.reset();
   // What a failing test has left behind shall not disturb the next.
-  for (const int pid : processes()) kill(pid, SIGKILL);
+  for (const int pid : processes()) {
+    kill(-pid, SIGKILL);  // with what an engine has started
+    kill(pid, SIGKILL);
+  }
 }
 
 std::string LocalRun::yaml(int workers, const std::string& strategy) const {

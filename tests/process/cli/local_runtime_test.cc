@@ -1,10 +1,16 @@
-// The runtime of `windlass up` with the real worker: what a service's spec.engine.args change of its command line.
+// The runtime of `windlass up`: what a service's spec.engine.args change of the real worker's command line, and what a worker's
+// end takes along.
 #include "controller/runtime/local_runtime.h"
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "controller/cli/clock.h"
 #include "tests/paths.h"
@@ -88,6 +94,53 @@ TEST_F(ProcessesOfARuntime, AreNotStartedElsewhere) {
   ASSERT_FALSE(created.ok());
   EXPECT_THAT(created.error().message, HasSubstr("spec.engine.args: found '--listen=127.0.0.1:1'"));
   EXPECT_TRUE(runtime_->workers().empty());
+}
+
+// A worker that starts a process which would outlive it, tells its id, and waits.
+class WorkerWithAChild : public ProcessesOfARuntime {
+ protected:
+  void SetUp() override {
+    ProcessesOfARuntime::SetUp();
+    const std::filesystem::path script = folder_.path() / "worker";
+    std::ofstream(script) << "#!/bin/sh\n(trap '' TERM; exec sleep 1000000) &\necho $! >" << child_file().string()
+                          << ".new\nmv " << child_file().string() << ".new " << child_file().string() << "\nwait\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    controller::LocalRuntimeOptions options;
+    options.worker_binary = script.string();
+    options.log_directory = folder_.path().string();
+    options.restart_backoff_s = options.restart_backoff_max_s = 1e6;
+    runtime_ = std::make_unique<controller::LocalRuntime>(options, transport_);
+    ASSERT_TRUE(runtime_->create(spec_).ok());
+    ASSERT_TRUE(eventually(60, [&] { return std::filesystem::exists(child_file()); }));
+    std::ifstream(child_file()) >> child_;
+    ASSERT_TRUE(child_runs());
+  }
+
+  [[nodiscard]] std::filesystem::path child_file() const { return folder_.path() / "child"; }
+  // One that has ended may stay in the table for as long as its new parent likes.
+  [[nodiscard]] bool child_runs() const {
+    std::ifstream in(fmt::format("/proc/{}/stat", child_));
+    std::string id, name, state;
+    return (in >> id >> name >> state) && state != "Z" && state != "X";
+  }
+
+  pid_t child_ = -1;
+};
+
+// Given a worker that is killed, expect that its child goes with it.
+TEST_F(WorkerWithAChild, TakesItAlongWhenItDies) {
+  ASSERT_EQ(::kill(::getpgid(child_), SIGKILL), 0);
+  ASSERT_TRUE(eventually(60, [&] {
+    runtime_->step({monotonic_s(), monotonic_s()});
+    return runtime_->workers().at(0).failed;
+  }));
+  EXPECT_TRUE(eventually(60, [&] { return !child_runs(); }));
+}
+
+// Given a runtime that ends, expect that the worker's child does, too, although it takes no SIGTERM.
+TEST_F(WorkerWithAChild, TakesItAlongWhenTheRuntimeEnds) {
+  runtime_.reset();
+  EXPECT_TRUE(eventually(60, [&] { return !child_runs(); }));
 }
 
 }  // namespace

@@ -83,6 +83,8 @@ class Greedy : public Worker {
       EXPECT_EQ(body["usage"]["completion_tokens"], kTokens) << prompt;
       texts.push_back(body["choices"][0]["text"]);
     }
+    server.signal(SIGTERM);  // killed, it would leave the processes that it has started
+    (void)server.wait();
     return texts;
   }
 
