@@ -53,6 +53,10 @@ std::string seconds_text(std::optional<double> seconds) {
   return fmt::format("{:.1f}s", s);
 }
 
+std::string seconds_text(std::optional<double> seconds, Bound bound) {
+  return seconds ? std::string(sign_of(bound)) + seconds_text(seconds) : seconds_text(seconds);
+}
+
 std::string number_text(std::optional<double> value, int decimals) {
   if (!value || !std::isfinite(*value)) return "-";
   return fmt::format("{:.{}f}", *value, decimals);
