@@ -54,7 +54,12 @@ std::string seconds_text(std::optional<double> seconds) {
 }
 
 std::string seconds_text(std::optional<double> seconds, Bound bound) {
-  return seconds ? std::string(sign_of(bound)) + seconds_text(seconds) : seconds_text(seconds);
+  if (!seconds || !std::isfinite(*seconds)) return "-";
+  const double s = *seconds;
+  const std::string text = s < 0.9995  ? fmt::format("{:.3g}ms", s * 1e3)
+                           : s < 999.5 ? fmt::format("{:.3g}s", s)
+                                       : fmt::format("{:.0f}s", s);
+  return std::string(sign_of(bound)) + text;
 }
 
 std::string number_text(std::optional<double> value, int decimals) {

@@ -28,7 +28,7 @@ class TextTable {
 
 // 0.0123 -> "12.3ms", 1.5 -> "1.50s", 90 -> "90.0s"; nullopt -> "-".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds);
-// The same where it may only be a limit: "<10.0ms".
+// What was measured, to three digits, or a limit of it: "1.74ms", "<10ms".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds, Bound bound);
 
 // 3.14159 -> "3.14"; nullopt -> "-".
