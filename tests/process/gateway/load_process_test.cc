@@ -83,11 +83,16 @@ TEST(Load, TheGatewaysPercentilesAreTheClients) {
     const bool slow = turn++ % 5 == 0;
     constexpr int kTokens = 150;
     auto next = std::chrono::steady_clock::now() + std::chrono::milliseconds(slow ? 900 : 300);
-    std::this_thread::sleep_until(next);
+    Gate nobody_opens;
+    const auto until_next = [&] {
+      const std::chrono::duration<double> left = next - std::chrono::steady_clock::now();
+      static_cast<void>(nobody_opens.wait(left.count()));
+    };
+    until_next();
     connection.write(stream_head() + chunk(token_event("a")));
     for (int i = 1; i < kTokens; ++i) {
       next += std::chrono::microseconds(slow ? 5000 : 1700);
-      std::this_thread::sleep_until(next);
+      until_next();
       connection.write(chunk(token_event("b")));
     }
     connection.write(chunk(usage_event(9, kTokens)) + chunk(kDoneEvent) + kLastChunk);

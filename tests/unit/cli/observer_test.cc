@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "metrics/bundles.h"
 #include "metrics/latency_bins.h"
 #include "planner/policy/json.h"
 
@@ -71,7 +72,7 @@ TEST(Observer, ReadsTheFineBinsWhereThereAreSome) {
       const auto seen = observer.observe(10 * look, view);
       ASSERT_TRUE(seen.ok()) << seen.error().message;
     }
-    EXPECT_THAT(table_text(view.rows()), HasSubstr(fine ? " 1.68ms/100ms" : " <2ms/100ms"));
+    EXPECT_THAT(table_text(view.rows()), HasSubstr(fine ? " 1.71ms/100ms" : " <2ms/100ms"));
   }
 }
 
