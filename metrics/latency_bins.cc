@@ -64,6 +64,8 @@ Result<SeenLatencies> read_latencies(const Exposition& page, const GatewayLatenc
   const auto total = page.sum(latency.bins, match);
   if (!total) {
     WINDLASS_ASSIGN_OR_RETURN(const HistogramSnapshot histogram, page.histogram(latency.histogram, match));
+    if (!(histogram.bounds.front() > 0))
+      return bad_bins(fmt::format("{}: bounds must be above 0 (got {})", latency.histogram, histogram.bounds.front()));
     return SeenLatencies{LatencyCounts::of(histogram), false};
   }
   std::map<std::string_view, std::vector<LatencyInterval>> by_model;

@@ -88,7 +88,7 @@ std::optional<Percentile> LatencyCounts::percentile(double percent) const {
   const double most_s = at_rank(intervals_, &LatencyInterval::most_s, rank);
   if (std::isinf(most_s)) return Percentile{least_s, Bound::kAbove};
   // Its relative error is the same at both ends, and smaller than any other value's.
-  if (most_s - least_s <= kMaxRelativeError * (most_s + least_s)) return Percentile{2 * least_s / (1 + least_s / most_s)};
+  if (most_s - least_s <= kMaxRelativeError * (most_s + least_s)) return Percentile{least_s * (2 / (1 + least_s / most_s))};
   return Percentile{most_s, Bound::kBelow};
 }
 

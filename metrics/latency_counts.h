@@ -35,6 +35,7 @@ class LatencyCounts {
   // In any order, each interval once; those with a count of 0 are left out.
   explicit LatencyCounts(std::vector<LatencyInterval> intervals);
 
+  // REQUIRES: bounds above 0.
   [[nodiscard]] static LatencyCounts of(const HistogramSnapshot& histogram);
 
   void add(const LatencyCounts& other);

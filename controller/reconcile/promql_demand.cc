@@ -148,7 +148,7 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
         for (const PromqlSample& sample : samples) {
           if (!usable(sample.value)) continue;
           const auto bound = metrics::parse_value(label_of(sample, "le"));
-          if (bound && !std::isnan(*bound)) {
+          if (bound && *bound > 0) {
             buckets[label_of(sample, "model")][*bound] = sample.value;
           } else {
             answer.by_model.emplace(label_of(sample, "model"), sample.value);
