@@ -77,7 +77,9 @@ void Dispatcher::tokens_sent(Ticket& ticket, const std::string& model, int count
   router_.tokens_sent(now, ticket.id, count);
   if (ticket.token_seen) return;
   ticket.token_seen = true;
-  of(model).time_to_first_token.observe(now - ticket.arrived_s);
+  ModelMetrics& metrics = of(model);
+  metrics.time_to_first_token.observe(now - ticket.arrived_s);
+  metrics.ttft_bins.observe(now - ticket.arrived_s);
 }
 
 void Dispatcher::completed(Ticket& ticket, const Router::Completion& completion) {
@@ -189,7 +191,10 @@ void Dispatcher::count(const Finished& finished) {
   if (finished.verdict == Verdict::kAttained) model.attained.add();
   if (record.dispatched_s.has_value()) model.queue_wait.observe(*record.dispatched_s - record.arrived_s);
   if (record.code >= 300) return;
-  if (const auto tpot_s = time_per_output_token_s(record)) model.time_per_output_token.observe(*tpot_s);
+  if (const auto tpot_s = time_per_output_token_s(record)) {
+    model.time_per_output_token.observe(*tpot_s);
+    model.tpot_bins.observe(*tpot_s);
+  }
   if (record.prompt_tokens >= 0 && record.generation_tokens >= 0) {
     model.prompt_tokens.add(record.prompt_tokens);
     model.generation_tokens.add(record.generation_tokens);
@@ -243,6 +248,15 @@ void Dispatcher::refresh_gauges() {
   show_by_model(metrics_.queue_length, router_.queue_lengths(), shown_queues_);
   show_by_model(metrics_.decode_queue_length, router_.decode_queue_lengths(), shown_decode_queues_);
   show_by_model(metrics_.silent_workers, router_.silent_chains(), shown_silent_);
+}
+
+std::string Dispatcher::latencies_page() const {
+  std::string page;
+  for (const auto& [model, metrics] : models_) {
+    metrics.ttft_bins.write(page, metrics::kGatewayTtft, model);
+    metrics.tpot_bins.write(page, metrics::kGatewayTpot, model);
+  }
+  return page;
 }
 
 }  // namespace windlass::gateway

@@ -16,6 +16,7 @@
 #include "gateway/net.h"
 #include "gateway/router.h"
 #include "metrics/bundles.h"
+#include "metrics/latency_bins.h"
 
 namespace windlass::gateway {
 
@@ -71,6 +72,8 @@ class Dispatcher {
   [[nodiscard]] const Router& router() const { return router_; }
   // Brings the gauges up to date; call before a scrape is answered.
   void refresh_gauges();
+  // The fine bins of TTFT and TPOT of every model, as latency_bins.h has them.
+  [[nodiscard]] std::string latencies_page() const;
 
   [[nodiscard]] static double now_s();
 
@@ -79,6 +82,7 @@ class Dispatcher {
     ModelMetrics(const metrics::GatewayMetrics& metrics, const std::string& model);
     metrics::Counter started, attained, judged, prompt_tokens, generation_tokens, measured;
     metrics::Histogram queue_wait, time_to_first_token, time_per_output_token;
+    metrics::LatencyBins ttft_bins, tpot_bins;
     std::map<int, metrics::Counter> finished;  // by status
   };
 

@@ -1,4 +1,4 @@
-// The three paths of the admin side, and what each of them answers.
+// The four paths of the admin side, and what each of them answers.
 #include "gateway/http_admin.h"
 
 #include "gateway/http_text.h"
@@ -16,7 +16,7 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
   const std::string path = target.substr(0, target.find('?'));
   if (request.method() != http::verb::get)
     return net::simple_response(405, "text/plain", "allowed is GET\n", keep, "Allow: GET\r\n");
-  if (path == "/metrics") {
+  if (path == "/metrics" || path == "/latencies") {
     const auto header = request[http::field::authorization];
     const bool allowed = open_metrics || secrets.token == nullptr ||
                          security::same_secret(security::bearer({header.data(), header.size()}), *secrets.token->current());
@@ -24,6 +24,8 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
       return net::simple_response(401, "text/plain", "found no or another token; allowed is the installation's\n", keep,
                                   "WWW-Authenticate: Bearer\r\n");
     }
+    if (path == "/latencies")
+      return net::simple_response(200, metrics::kExpositionContentType, dispatcher.latencies_page(), keep);
     dispatcher.refresh_gauges();
     return net::simple_response(200, metrics::kExpositionContentType, registry.exposition(), keep);
   }
@@ -33,7 +35,7 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
     if (!dispatcher.router().has_table()) return net::simple_response(503, "text/plain", "no routing table yet\n", keep);
     return net::simple_response(200, "text/plain", "ok\n", keep);
   }
-  return net::simple_response(404, "text/plain", "allowed are /metrics, /health and /ready\n", keep);
+  return net::simple_response(404, "text/plain", "allowed are /metrics, /latencies, /health and /ready\n", keep);
 }
 
 asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,

@@ -138,7 +138,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.add_option("--admin-tls-key", options.admin_tls_key, "PEM key of --admin-tls-cert");
   app.add_option("--token-file", options.token_file,
                  "the installation's token: sent to the controllers, and asked for at /metrics as a bearer token");
-  app.add_flag("--open-metrics", options.open_metrics, "/metrics needs no token");
+  app.add_flag("--open-metrics", options.open_metrics, "/metrics and /latencies need no token");
   app.add_option("--controller-ca", options.controller_ca,
                  "PEM authorities of the controllers' certificates, for https [the system's store]");
   app.add_option("--api-keys", options.api_keys,

@@ -157,7 +157,7 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
       decode_queue_length(registry.gauges("windlass_gateway_decode_queue_length",
                                           "Requests that a prefill worker took and that wait for a decode worker's slot.")),
       queue_wait(registry.histograms("windlass_gateway_queue_wait_seconds", "Time from a request's arrival to its dispatch.",
-                                     request_latency_bounds_s())),
+                                     gateway_wait_bounds_s())),
       requests_in_flight(
           registry.gauges("windlass_gateway_requests_in_flight", "Requests that a chain holds for this gateway.")),
       chain_slots(
@@ -165,10 +165,10 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
                           "Requests that a chain may hold for this gateway: its share of the slots, 0 while it drains.")),
       time_to_first_token(registry.histograms("windlass_gateway_time_to_first_token_seconds",
                                               "Time from a streamed request's arrival to its first token, the queue included.",
-                                              time_to_first_token_bounds_s())),
+                                              gateway_wait_bounds_s())),
       time_per_output_token(registry.histograms("windlass_gateway_time_per_output_token_seconds",
                                                 "Mean time between a streamed request's tokens, the first one excluded.",
-                                                time_per_output_token_bounds_s())),
+                                                gateway_token_bounds_s())),
       request_prompt_tokens(
           registry.counters("windlass_gateway_request_prompt_tokens_total", "Prompt tokens of measured requests.")),
       request_generation_tokens(

@@ -22,18 +22,17 @@ const auto& window_start(const Points& points, double from_s) {
   return after == points.begin() ? points.front() : *std::prev(after);
 }
 
-// Drops what no window of max_window_s can reach; one point at or before its start stays as the baseline. And the point before
-// the newest where it stands nearer than resolution_s to the one before it.
+// Whether the point before the newest stands nearer than resolution_s to the one before it, so that it may go.
 template <class Points>
-void prune(Points& points, double max_window_s, double resolution_s) {
+bool crowded(const Points& points, double resolution_s) {
   const std::size_t n = points.size();
-  if (n >= 3 && points[n - 2].time_s - points[n - 3].time_s < resolution_s) points.erase(std::prev(points.end(), 2));
-  while (points.size() > 2 && points[1].time_s <= points.back().time_s - max_window_s) points.pop_front();
+  return n >= 3 && points[n - 2].time_s - points[n - 3].time_s < resolution_s;
 }
 
-bool usable(const HistogramSnapshot& snapshot) {
-  if (snapshot.counts.empty() || snapshot.counts.size() != snapshot.bounds.size() || !std::isfinite(snapshot.sum)) return false;
-  return std::all_of(snapshot.counts.begin(), snapshot.counts.end(), [](double c) { return std::isfinite(c) && c >= 0; });
+// Whether no window of max_window_s reaches the first point; one at or before its start stays as the baseline.
+template <class Points>
+bool out_of_reach(const Points& points, double max_window_s) {
+  return points.size() > 2 && points[1].time_s <= points.back().time_s - max_window_s;
 }
 
 }  // namespace
@@ -55,7 +54,8 @@ void CounterTracker::observe(double now_s, double value, std::optional<double> w
   }
   last_value_ = value;
   if (!first_s_.has_value()) first_s_ = points_.front().time_s;
-  prune(points_, max_window_s_, resolution_s_);
+  if (crowded(points_, resolution_s_)) points_.erase(std::prev(points_.end(), 2));
+  while (out_of_reach(points_, max_window_s_)) points_.pop_front();
 }
 
 void CounterTracker::observe_absent(double now_s) {
@@ -90,56 +90,60 @@ std::optional<double> CounterTracker::last_reading_s() const {
   return last_value_.has_value() ? std::optional<double>(points_.back().time_s) : std::nullopt;
 }
 
-HistogramTracker::HistogramTracker(double max_window_s, double resolution_s)
+LatencyTracker::LatencyTracker(double max_window_s, double resolution_s)
     : max_window_s_(max_window_s), resolution_s_(resolution_s) {}
 
-void HistogramTracker::observe(double now_s, const HistogramSnapshot& snapshot, std::optional<double> writer_start_s) {
-  if (!usable(snapshot)) return;
+void LatencyTracker::observe(double now_s, const SeenLatencies& seen, std::optional<double> writer_start_s) {
   if (!points_.empty() && now_s <= points_.back().time_s) return;
   const bool other_run = restarted(writer_start_s_, writer_start_s);
-  if (last_.has_value() && last_->bounds != snapshot.bounds) {
+  if (last_ && !other_run && last_->fine != seen.fine && !last_->counts.empty()) {
+    if (last_->fine) return;
     points_.clear();
     last_.reset();
-    absent_s_.reset();
-    ++resets_;
   }
-  HistogramSnapshot zero{snapshot.bounds, std::vector<double>(snapshot.bounds.size(), 0.0), 0};
-  if (!last_.has_value()) {
-    if (absent_s_.has_value() && *absent_s_ < now_s) {
-      points_.push_back({*absent_s_, zero});
-      points_.push_back({now_s, snapshot});
-    } else {
-      points_.push_back({now_s, zero});
-    }
-  } else {
-    auto delta = other_run ? Result<HistogramSnapshot>(snapshot) : histogram_delta(snapshot, *last_);
-    if (other_run || !delta.ok()) ++resets_;
-    auto total = histogram_sum(points_.back().total, delta.value_or(snapshot));
-    points_.push_back({now_s, std::move(total).value()});
+  Point point{now_s, {}};
+  if (last_) {
+    const auto grown = other_run ? std::nullopt : seen.counts.since(last_->counts);
+    if (!grown) ++resets_;
+    point.grown = grown.value_or(seen.counts);
   }
-  last_ = snapshot;
-  prune(points_, max_window_s_, resolution_s_);
+  points_.push_back(std::move(point));
+  last_ = seen;
+  thin_out();
 }
 
-void HistogramTracker::observe_absent(double now_s) {
-  if (!last_.has_value()) absent_s_ = now_s;
+void LatencyTracker::thin_out() {
+  if (crowded(points_, resolution_s_)) {
+    const auto spare = std::prev(points_.end(), 2);
+    points_.back().grown.add(spare->grown);
+    points_.erase(spare);
+  }
+  while (out_of_reach(points_, max_window_s_)) points_.pop_front();
 }
 
-std::optional<HistogramSnapshot> HistogramTracker::increase(double now_s, double window_s) const {
+void LatencyTracker::observe_absent(double now_s) {
+  if (!last_) observe(now_s, {});
+}
+
+void LatencyTracker::take(double now_s, const Result<SeenLatencies>& found, std::optional<double> writer_start_s) {
+  if (found.ok()) {
+    observe(now_s, *found, writer_start_s);
+  } else if (found.error().code == ErrorCode::kNotFound) {
+    observe_absent(now_s);
+  }
+}
+
+std::optional<LatencyCounts> LatencyTracker::increase(double now_s, double window_s) const {
   if (points_.size() < 2) return std::nullopt;
-  const Point& start = window_start(points_, now_s - window_s);
-  const Point& end = points_.back();
-  if (end.time_s <= start.time_s) return std::nullopt;
-  return histogram_delta(end.total, start.total).value();
+  const double from_s = window_start(points_, now_s - window_s).time_s;
+  if (points_.back().time_s <= from_s) return std::nullopt;
+  LatencyCounts sum;
+  for (auto point = points_.rbegin(); point != points_.rend() && point->time_s > from_s; ++point) sum.add(point->grown);
+  return sum;
 }
 
-std::optional<double> HistogramTracker::quantile(double now_s, double window_s, double q) const {
-  const auto window = increase(now_s, window_s);
-  return window ? histogram_quantile(*window, q) : std::nullopt;
-}
-
-std::optional<double> HistogramTracker::last_reading_s() const {
-  return last_.has_value() ? std::optional<double>(points_.back().time_s) : std::nullopt;
+std::optional<double> LatencyTracker::last_reading_s() const {
+  return points_.empty() ? std::nullopt : std::optional<double>(points_.back().time_s);
 }
 
 }  // namespace windlass::metrics

@@ -1,4 +1,5 @@
-// Turns successive readings of a counter (or cumulative histogram) into increases over a window. Pure: time is passed in.
+// Turns successive readings of a counter (or of cumulative counts of latencies) into increases over a window. Pure: time is
+// passed in.
 //
 // What goes wrong with counters, and what these do about it:
 //   - the writer restarts: the reading falls, or its start time changes. What it shows then has happened since the restart, and
@@ -12,8 +13,8 @@
 #include <deque>
 #include <optional>
 
-#include "metrics/exposition_parser.h"
-#include "planner/base/result.h"
+#include "metrics/latency_bins.h"
+#include "metrics/latency_counts.h"
 
 namespace windlass::metrics {
 
@@ -64,23 +65,24 @@ class CounterTracker {
   int resets_ = 0;
 };
 
-// The same for a histogram: p95 over the last five minutes from cumulative snapshots.
-class HistogramTracker {
+// The same for latencies by interval: p95 over the last five minutes from cumulative counts.
+class LatencyTracker {
  public:
   // As CounterTracker.
-  explicit HistogramTracker(double max_window_s = 600, double resolution_s = 0);
+  explicit LatencyTracker(double max_window_s = 600, double resolution_s = 0);
 
-  // A snapshot whose bounds differ from the last one's begins anew (the writer was upgraded).
-  void observe(double now_s, const HistogramSnapshot& snapshot, std::optional<double> writer_start_s = std::nullopt);
+  // Bins count for more than a histogram's buckets: once a run of the writer showed bins, its buckets are passed over (the page
+  // with the bins could not be read this time), and where its bins appear after its buckets, they begin anew.
+  void observe(double now_s, const SeenLatencies& seen, std::optional<double> writer_start_s = std::nullopt);
 
   // As CounterTracker::observe_absent.
   void observe_absent(double now_s);
 
-  // What was observed in the window, as CounterTracker::increase. nullopt with fewer than two readings; counts may be all zero.
-  [[nodiscard]] std::optional<HistogramSnapshot> increase(double now_s, double window_s) const;
+  // What read_latencies() found on the writer's page: one of these two; a malformed part is no reading.
+  void take(double now_s, const Result<SeenLatencies>& found, std::optional<double> writer_start_s);
 
-  // histogram_quantile of increase(); nullopt also when nothing was observed in the window.
-  [[nodiscard]] std::optional<double> quantile(double now_s, double window_s, double q) const;
+  // What was observed in the window, as CounterTracker::increase. nullopt with fewer than two readings; it may be empty.
+  [[nodiscard]] std::optional<LatencyCounts> increase(double now_s, double window_s) const;
 
   [[nodiscard]] std::optional<double> last_reading_s() const;
   [[nodiscard]] int resets() const { return resets_; }
@@ -88,14 +90,14 @@ class HistogramTracker {
  private:
   struct Point {
     double time_s;
-    HistogramSnapshot total;
+    LatencyCounts grown;  // since the point before; means nothing in the first
   };
+  void thin_out();
 
   double max_window_s_;
   double resolution_s_;
   std::deque<Point> points_;
-  std::optional<HistogramSnapshot> last_;
-  std::optional<double> absent_s_;
+  std::optional<SeenLatencies> last_;
   std::optional<double> writer_start_s_;
   int resets_ = 0;
 };

@@ -10,11 +10,6 @@
 #include <fmt/format.h>
 
 namespace windlass::metrics {
-namespace {
-
-bool is_space(char c) { return c == ' ' || c == '\t'; }
-bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_name_char(char c, bool colon) { return is_name_start(c) || (c >= '0' && c <= '9') || (colon && c == ':'); }
 
 // Prometheus' floats: Go's ParseFloat. from_chars knows no leading '+', and no "Inf" with one.
 std::optional<double> parse_value(std::string_view text) {
@@ -36,6 +31,12 @@ std::optional<double> parse_value(std::string_view text) {
   if (error != std::errc()) return std::nullopt;
   return value;
 }
+
+namespace {
+
+bool is_space(char c) { return c == ' ' || c == '\t'; }
+bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_name_char(char c, bool colon) { return is_name_start(c) || (c >= '0' && c <= '9') || (colon && c == ':'); }
 
 // What stands at the cursor, for an error: printable, short.
 std::string shown(std::string_view text) {
@@ -365,19 +366,6 @@ Result<HistogramSnapshot> Exposition::histogram(const std::string& name,
   return total;
 }
 
-Result<HistogramSnapshot> histogram_delta(const HistogramSnapshot& later, const HistogramSnapshot& earlier) {
-  if (later.bounds != earlier.bounds) return invalid("histogram buckets differ between the two readings");
-  HistogramSnapshot delta{later.bounds, {}, later.sum - earlier.sum};
-  for (std::size_t i = 0; i < later.counts.size(); ++i) {
-    const double grown = later.counts[i] - earlier.counts[i];
-    if (!(grown >= 0))
-      return invalid(
-          fmt::format("histogram bucket le={} fell from {} to {}", later.bounds[i], earlier.counts[i], later.counts[i]));
-    delta.counts.push_back(grown);
-  }
-  return delta;
-}
-
 Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const HistogramSnapshot& b) {
   if (a.bounds.empty()) return b;
   if (b.bounds.empty()) return a;
@@ -386,24 +374,6 @@ Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const Histog
   for (std::size_t i = 0; i < b.counts.size(); ++i) total.counts[i] += b.counts[i];
   total.sum += b.sum;
   return total;
-}
-
-std::optional<double> histogram_quantile(const HistogramSnapshot& histogram, double q) {
-  const double count = histogram.count();
-  if (!(count > 0) || !(q >= 0) || !(q <= 1)) return std::nullopt;
-  const double rank = q * count;
-  std::size_t i = 0;
-  while (i + 1 < histogram.counts.size() && histogram.counts[i] < rank) ++i;
-  // The bucket must hold something: rank 0 would otherwise stop in an empty first one.
-  while (i + 1 < histogram.counts.size() && histogram.counts[i] == 0) ++i;
-  if (std::isinf(histogram.bounds[i])) {
-    return i == 0 ? std::nullopt : std::optional<double>(histogram.bounds[i - 1]);
-  }
-  const double low = i == 0 ? std::min(0.0, histogram.bounds[0]) : histogram.bounds[i - 1];
-  const double below = i == 0 ? 0.0 : histogram.counts[i - 1];
-  const double inside = histogram.counts[i] - below;
-  if (!(inside > 0)) return low;
-  return low + (histogram.bounds[i] - low) * std::clamp((rank - below) / inside, 0.0, 1.0);
 }
 
 }  // namespace windlass::metrics

@@ -58,6 +58,9 @@ struct Exposition {
   [[nodiscard]] std::vector<std::string> label_values(std::string_view name, const std::string& label) const;
 };
 
+// A value as the format writes it: a number, NaN, +Inf or -Inf. nullopt for anything else.
+[[nodiscard]] std::optional<double> parse_value(std::string_view text);
+
 // Error kInvalidArgument: "line 7: label 'model': found end of line, allowed is a closing '\"'".
 [[nodiscard]] Result<Exposition> parse_exposition(std::string_view text);
 
@@ -74,15 +77,7 @@ struct PartialExposition {
 // JSON), or nothing but malformed lines.
 [[nodiscard]] Result<PartialExposition> parse_exposition_partially(std::string_view text);
 
-// later - earlier, bucket by bucket. Both have the same bounds. Error kInvalidArgument when bounds differ or any count fell (a
-// reset).
-[[nodiscard]] Result<HistogramSnapshot> histogram_delta(const HistogramSnapshot& later, const HistogramSnapshot& earlier);
-
 // a + b; an empty one (no bounds) is neutral. Error when bounds differ.
 [[nodiscard]] Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const HistogramSnapshot& b);
-
-// The q-quantile (0 <= q <= 1), linear within a bucket as PromQL's histogram_quantile: the first bucket starts at 0, and a
-// quantile in the +Inf bucket is the highest finite bound. nullopt when nothing was observed.
-[[nodiscard]] std::optional<double> histogram_quantile(const HistogramSnapshot& histogram, double q);
 
 }  // namespace windlass::metrics

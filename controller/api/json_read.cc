@@ -127,9 +127,20 @@ std::optional<double> FieldReader::coefficient(const char* key) const {
   return std::nullopt;
 }
 
-std::optional<double> FieldReader::duration_s(const char* key) const {
+std::optional<double> FieldReader::duration_s(const char* key) const { return duration_s(key, 0); }
+
+std::optional<double> FieldReader::measured_duration_s(const char* key) const {
+  return duration_s(key, sign_of(bound(key)).size());
+}
+
+Bound FieldReader::bound(const char* key) const {
+  const std::string found = has(key) ? text(key) : "";
+  return found.starts_with('<') ? Bound::kBelow : found.starts_with('>') ? Bound::kAbove : Bound::kNone;
+}
+
+std::optional<double> FieldReader::duration_s(const char* key, std::size_t from) const {
   if (!has(key)) return std::nullopt;
-  const auto parsed = parse_duration_s(text(key));
+  const auto parsed = parse_duration_s(text(key).substr(from));
   if (parsed.ok()) return *parsed;
   complain(key, parsed.error().message);
   return std::nullopt;
@@ -316,8 +327,10 @@ ModelServiceStatus read_service_status(const FieldReader& in) {
   status.load.queued = load.integer("queued");
   const FieldReader slo = in.child("slo");
   status.slo.attainment = slo.fraction("attainment");
-  status.slo.time_to_first_token_s = slo.duration_s("timeToFirstToken");
-  status.slo.time_per_output_token_s = slo.duration_s("timePerOutputToken");
+  status.slo.time_to_first_token_s = slo.measured_duration_s("timeToFirstToken");
+  status.slo.time_per_output_token_s = slo.measured_duration_s("timePerOutputToken");
+  status.slo.ttft_bound = slo.bound("timeToFirstToken");
+  status.slo.tpot_bound = slo.bound("timePerOutputToken");
   status.conditions = read_conditions(in);
   return status;
 }

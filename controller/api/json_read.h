@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "controller/api/meta.h"
+#include "planner/base/bound.h"
 #include "planner/base/result.h"
 
 namespace windlass::api {
@@ -34,6 +35,8 @@ class FieldReader {
   [[nodiscard]] std::optional<double> fraction(const char* key) const;     // integer or decimal string
   [[nodiscard]] std::optional<double> coefficient(const char* key) const;  // decimal string of any sign and exponent
   [[nodiscard]] std::optional<double> duration_s(const char* key) const;
+  [[nodiscard]] std::optional<double> measured_duration_s(const char* key) const;  // "<10ms" too; bound() says which
+  [[nodiscard]] Bound bound(const char* key) const;                                // by the sign that the text begins with
   [[nodiscard]] std::optional<double> quantity(const char* key) const;
   [[nodiscard]] std::optional<std::int64_t> bytes(const char* key) const;
 
@@ -53,6 +56,7 @@ class FieldReader {
 
  private:
   const nlohmann::json* find(const char* key) const;  // nullptr when absent or null
+  [[nodiscard]] std::optional<double> duration_s(const char* key, std::size_t from) const;
   void complain(const char* key, const std::string& what) const;
 
   const nlohmann::json* value_;

@@ -32,8 +32,8 @@ void put_fraction(json& out, const char* key, const std::optional<double>& value
 void put_rounded(json& out, const char* key, const std::optional<double>& value) {
   if (value.has_value() && std::isfinite(*value)) out[key] = fraction(print_fraction_rounded(*value));
 }
-void put_rounded_duration(json& out, const char* key, const std::optional<double>& seconds) {
-  if (seconds.has_value() && std::isfinite(*seconds)) out[key] = print_duration_rounded(*seconds);
+void put_rounded_duration(json& out, const char* key, const std::optional<double>& seconds, Bound bound = Bound::kNone) {
+  if (seconds.has_value() && std::isfinite(*seconds)) out[key] = std::string(sign_of(bound)) + print_duration_rounded(*seconds);
 }
 void put_object(json& out, const char* key, json value) {
   if (!value.empty()) out[key] = std::move(value);
@@ -222,8 +222,8 @@ json to_json(const ModelServiceStatus& status) {
   put_object(out, "load", std::move(load));
   json slo = json::object();
   put_rounded(slo, "attainment", status.slo.attainment);
-  put_rounded_duration(slo, "timeToFirstToken", status.slo.time_to_first_token_s);
-  put_rounded_duration(slo, "timePerOutputToken", status.slo.time_per_output_token_s);
+  put_rounded_duration(slo, "timeToFirstToken", status.slo.time_to_first_token_s, status.slo.ttft_bound);
+  put_rounded_duration(slo, "timePerOutputToken", status.slo.time_per_output_token_s, status.slo.tpot_bound);
   put_object(out, "slo", std::move(slo));
   put_conditions(out, status.conditions);
   return out;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "controller/api/meta.h"
+#include "planner/base/bound.h"
 
 namespace windlass::api {
 
@@ -184,6 +185,8 @@ struct SloStatus {
   std::optional<double> attainment;  // share of requests inside both objectives over spec.slo.window, in [0, 1]
   std::optional<double> time_to_first_token_s;
   std::optional<double> time_per_output_token_s;
+  Bound ttft_bound = Bound::kNone;  // not kNone: these are limits, and no more is known; written as "<10ms"
+  Bound tpot_bound = Bound::kNone;
 
   bool operator==(const SloStatus&) const = default;
 };

@@ -24,6 +24,10 @@ std::string seen(const std::optional<Reading>& reading, double now_s, const std:
   return fmt::format("{} ({} ago)", text, seconds_text(std::max(0.0, now_s - reading->at_s)));
 }
 
+std::string latency_text(const std::optional<Reading>& reading) {
+  return reading ? seconds_text(reading->value, reading->bound) : seconds_text(std::nullopt);
+}
+
 std::string objective(double ttft_s, double tpot_s, double percentile, double window_s) {
   return fmt::format("  objective: TTFT {}, TPOT {} for {:g}% of the requests over {}\n", seconds_text(ttft_s),
                      seconds_text(tpot_s), percentile, seconds_text(window_s));
@@ -65,8 +69,8 @@ std::string seen_text(const planner::Service& service, double now_s) {
   text += "  queued:     " + seen(demand.queued, now_s, number_text(value(demand.queued), 0)) + "\n";
   text += "  lengths:    " + seen(demand.input_tokens, now_s, number_text(value(demand.input_tokens), 0) + " tokens in") +
           ", " + seen(demand.output_tokens, now_s, number_text(value(demand.output_tokens), 0) + " tokens out") + "\n";
-  text += "  TTFT:       " + seen(demand.ttft_s, now_s, seconds_text(value(demand.ttft_s))) + "\n";
-  text += "  TPOT:       " + seen(demand.tpot_s, now_s, seconds_text(value(demand.tpot_s))) + "\n";
+  text += "  TTFT:       " + seen(demand.ttft_s, now_s, latency_text(demand.ttft_s)) + "\n";
+  text += "  TPOT:       " + seen(demand.tpot_s, now_s, latency_text(demand.tpot_s)) + "\n";
   text += "  attainment: " + seen(demand.attainment, now_s, percent_text(value(demand.attainment))) + "\n";
   if (service.starts) {
     text += fmt::format("  starts:     9 of 10 workers were ready within {} ({} measured)\n",
@@ -185,8 +189,9 @@ std::string explanation(const api::ModelService& service) {
   text += fmt::format("  arrivals {} requests/s, {} queued, {} tokens in, {} tokens out\n",
                       number_text(status.load.requests_per_s), status.load.queued ? std::to_string(*status.load.queued) : "-",
                       number_text(status.load.input_tokens, 0), number_text(status.load.output_tokens, 0));
-  text += fmt::format("  TTFT {}, TPOT {}, attainment {}\n", seconds_text(status.slo.time_to_first_token_s),
-                      seconds_text(status.slo.time_per_output_token_s), percent_text(status.slo.attainment));
+  text +=
+      fmt::format("  TTFT {}, TPOT {}, attainment {}\n", seconds_text(status.slo.time_to_first_token_s, status.slo.ttft_bound),
+                  seconds_text(status.slo.time_per_output_token_s, status.slo.tpot_bound), percent_text(status.slo.attainment));
   text += fmt::format("  workers: {} desired, {} ready, {} starting, {} draining; {}, {} an hour\n", status.workers.desired,
                       status.workers.ready, status.workers.starting, status.workers.draining,
                       count_text(static_cast<int>(status.gpus), "accelerator"), number_text(status.cost_per_hour));

@@ -35,9 +35,14 @@ std::optional<double> start_time(const metrics::Exposition& page) { return page.
 
 std::string csv_number(std::optional<double> value) { return value ? fmt::format("{:.4f}", *value) : ""; }
 
+// To three digits, since 1.7 ms is 0.0017.
+std::string csv_latency(std::optional<double> seconds, Bound bound) {
+  return seconds ? fmt::format("{}{:.3g}", sign_of(bound), *seconds) : "";
+}
+
 // "123ms/500ms": what is, and what shall be.
-std::string against(std::optional<double> measured_s, double objective_s) {
-  return seconds_text(measured_s) + "/" + seconds_text(objective_s);
+std::string against(std::optional<double> measured_s, Bound bound, double objective_s) {
+  return seconds_text(measured_s, bound) + "/" + seconds_text(objective_s);
 }
 
 }  // namespace
@@ -74,6 +79,8 @@ void LiveView::observe(double now_s, const planner::Snapshot& snapshot, const pl
     row.attainment = value_of(service.demand.attainment);
     row.ttft_s = value_of(service.demand.ttft_s);
     row.tpot_s = value_of(service.demand.tpot_s);
+    row.ttft_bound = service.demand.ttft_s.value_or(planner::Reading{}).bound;
+    row.tpot_bound = service.demand.tpot_s.value_or(planner::Reading{}).bound;
     track(now_s, service.served_name, gateways);
     measure(now_s, row, gateways);
     rows_.push_back(std::move(row));
@@ -90,15 +97,8 @@ void LiveView::track(double now_s, const std::string& served_name, const std::ma
     } else {
       trackers.started.observe_absent(now_s);
     }
-    const auto histogram = [&](const char* name, metrics::HistogramTracker& tracker) {
-      if (const auto snapshot = page.histogram(name, match); snapshot.ok()) {
-        tracker.observe(now_s, *snapshot, start);
-      } else {
-        tracker.observe_absent(now_s);
-      }
-    };
-    histogram("windlass_gateway_time_to_first_token_seconds", trackers.ttft);
-    histogram("windlass_gateway_time_per_output_token_seconds", trackers.tpot);
+    trackers.ttft.take(now_s, metrics::read_latencies(page, metrics::kGatewayTtft, match), start);
+    trackers.tpot.take(now_s, metrics::read_latencies(page, metrics::kGatewayTpot, match), start);
   }
 }
 
@@ -106,13 +106,13 @@ void LiveView::measure(double now_s, ServiceRow& row, const std::map<std::string
   if (gateways.empty()) return;
   std::optional<double> arrivals;
   std::optional<double> queued;
-  std::optional<metrics::HistogramSnapshot> ttft;
-  std::optional<metrics::HistogramSnapshot> tpot;
-  const auto add = [&](std::optional<metrics::HistogramSnapshot>& sum, const metrics::HistogramTracker& tracker) {
+  std::optional<metrics::LatencyCounts> ttft;
+  std::optional<metrics::LatencyCounts> tpot;
+  const auto add = [&](std::optional<metrics::LatencyCounts>& sum, const metrics::LatencyTracker& tracker) {
     const auto part = tracker.increase(now_s, window_s_);
     if (!part) return;
-    if (auto both = metrics::histogram_sum(sum.value_or(metrics::HistogramSnapshot{}), *part); both.ok())
-      sum = std::move(both).value();
+    if (!sum) sum.emplace();
+    sum->add(*part);
   };
   for (const auto& [address, page] : gateways) {
     const Trackers& trackers = trackers_.at({address, row.served_name});
@@ -126,8 +126,14 @@ void LiveView::measure(double now_s, ServiceRow& row, const std::map<std::string
   if (arrivals) row.arrivals_per_s = arrivals;
   if (queued) row.queued = queued;
   // Where nothing finished lately there is nothing to show, rather than the controller's figure of a longer window.
-  if (ttft) row.ttft_s = metrics::histogram_quantile(*ttft, row.percentile / 100);
-  if (tpot) row.tpot_s = metrics::histogram_quantile(*tpot, row.percentile / 100);
+  const auto show = [&](const std::optional<metrics::LatencyCounts>& counts, std::optional<double>& seconds, Bound& bound) {
+    if (!counts) return;
+    const auto found = counts->percentile(row.percentile);
+    seconds = found ? std::optional(found->seconds) : std::nullopt;
+    bound = found.value_or(metrics::Percentile{}).bound;
+  };
+  show(ttft, row.ttft_s, row.ttft_bound);
+  show(tpot, row.tpot_s, row.tpot_bound);
 }
 
 std::string table_text(const std::vector<ServiceRow>& rows) {
@@ -140,7 +146,7 @@ std::string table_text(const std::vector<ServiceRow>& rows) {
   for (const ServiceRow& row : rows) {
     table.add({row.title(), std::to_string(row.desired), std::to_string(row.ready), std::to_string(row.starting),
                std::to_string(row.draining), number_text(row.arrivals_per_s, 1), number_text(row.queued, 0),
-               against(row.ttft_s, row.ttft_slo_s), against(row.tpot_s, row.tpot_slo_s),
+               against(row.ttft_s, row.ttft_bound, row.ttft_slo_s), against(row.tpot_s, row.tpot_bound, row.tpot_slo_s),
                percent_text(row.attainment) + fmt::format("/{:g}%", row.percentile), number_text(row.cost_per_hour, 2)});
   }
   std::string text = table.text();
@@ -163,8 +169,8 @@ std::string state_text(const ServiceRow& row) {
 std::string line_text(const ServiceRow& row) {
   return fmt::format("{}; {}/s, {} queued, TTFT p{:g} {}, TPOT p{:g} {}, attained {}/{:g}%", state_text(row),
                      number_text(row.arrivals_per_s, 1), number_text(row.queued, 0), row.percentile,
-                     against(row.ttft_s, row.ttft_slo_s), row.percentile, against(row.tpot_s, row.tpot_slo_s),
-                     percent_text(row.attainment), row.percentile);
+                     against(row.ttft_s, row.ttft_bound, row.ttft_slo_s), row.percentile,
+                     against(row.tpot_s, row.tpot_bound, row.tpot_slo_s), percent_text(row.attainment), row.percentile);
 }
 
 std::string csv_header() {
@@ -175,7 +181,8 @@ std::string csv_header() {
 std::string csv_line(double elapsed_s, const ServiceRow& row) {
   return fmt::format("{:.1f},{},{},{},{},{},{},{},{},{},{},{},{:.4f}\n", elapsed_s, row.title(), row.desired, row.ready,
                      row.starting, row.draining, row.failed, csv_number(row.arrivals_per_s), csv_number(row.queued),
-                     csv_number(row.ttft_s), csv_number(row.tpot_s), csv_number(row.attainment), row.cost_per_hour);
+                     csv_latency(row.ttft_s, row.ttft_bound), csv_latency(row.tpot_s, row.tpot_bound),
+                     csv_number(row.attainment), row.cost_per_hour);
 }
 
 }  // namespace windlass::cli

@@ -1,7 +1,7 @@
 // LiveView: what a person sees of running services, from the controller's last snapshot and plan and the gateways' metrics.
 //
-// Pure: texts and times come in, rows come out. Latencies and arrivals are of the last seconds, from the gateways' histograms
-// where those are given; else they are what the controller last measured.
+// Pure: texts and times come in, rows come out. Latencies and arrivals are of the last seconds, from the gateways' pages
+// where those are given; otherwise they are what the controller last measured.
 #pragma once
 
 #include <map>
@@ -30,6 +30,8 @@ struct ServiceRow {
   std::optional<double> queued;
   std::optional<double> ttft_s;  // at the objective's percentile
   std::optional<double> tpot_s;
+  Bound ttft_bound = Bound::kNone;  // of an older gateway or Prometheus, a limit may be all that is known
+  Bound tpot_bound = Bound::kNone;
   double ttft_slo_s = 0;
   double tpot_slo_s = 0;
   double percentile = 95;
@@ -46,7 +48,8 @@ class LiveView {
   // window_s: the time over which arrivals and latencies are shown.
   explicit LiveView(double window_s = 15) : window_s_(window_s) {}
 
-  // `gateways`: admin address -> its metrics page. One that could not be read is left out.
+  // `gateways`: admin address -> its metrics page, with the bins of its latencies (metrics::add_latency_bins). One that could
+  // not be read is left out.
   void observe(double now_s, const planner::Snapshot& snapshot, const planner::Plan& plan,
                const std::map<std::string, metrics::Exposition>& gateways);
 
@@ -56,8 +59,8 @@ class LiveView {
  private:
   struct Trackers {
     metrics::CounterTracker started;
-    metrics::HistogramTracker ttft;
-    metrics::HistogramTracker tpot;
+    metrics::LatencyTracker ttft;
+    metrics::LatencyTracker tpot;
   };
 
   void track(double now_s, const std::string& served_name, const std::map<std::string, metrics::Exposition>& gateways);

@@ -60,16 +60,23 @@ Result<Observer::Decision> Observer::decision() {
 Result<void> Observer::observe(double now_s, LiveView& view) {
   WINDLASS_ASSIGN_OR_RETURN(const Decision latest, decision());
   std::vector<kube::HttpRequest> requests;
-  for (const auto& url : endpoints_.gateway_admin_urls) {
-    requests.push_back(request_of(url + "/metrics"));
+  for (const char* path : {"/metrics", "/latencies"}) {
+    for (const auto& url : endpoints_.gateway_admin_urls) requests.push_back(request_of(url + path));
   }
   std::map<std::string, metrics::Exposition> gateways;
   const auto responses = transport_->send_all(requests);
-  for (std::size_t i = 0; i < responses.size(); ++i) {
-    if (!responses[i].ok() || responses[i]->status != 200) continue;
-    if (auto page = metrics::parse_exposition(responses[i]->body); page.ok()) {
-      gateways.emplace(endpoints_.gateway_admin_urls[i], std::move(page).value());
-    }
+  const auto page_of = [&](std::size_t i) -> std::optional<metrics::Exposition> {
+    if (!responses[i].ok() || responses[i]->status != 200) return std::nullopt;
+    auto page = metrics::parse_exposition(responses[i]->body);
+    return page.ok() ? std::optional(std::move(page).value()) : std::nullopt;
+  };
+  const std::size_t count = endpoints_.gateway_admin_urls.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    auto page = page_of(i);
+    if (!page) continue;
+    // A gateway of an older version has no such page: then its histograms count.
+    if (auto latencies = page_of(count + i)) metrics::add_latency_bins(*page, std::move(*latencies));
+    gateways.emplace(endpoints_.gateway_admin_urls[i], std::move(*page));
   }
   view.observe(now_s, latest.snapshot, latest.plan, gateways);
   return {};

@@ -53,6 +53,15 @@ std::string seconds_text(std::optional<double> seconds) {
   return fmt::format("{:.1f}s", s);
 }
 
+std::string seconds_text(std::optional<double> seconds, Bound bound) {
+  if (!seconds || !std::isfinite(*seconds)) return "-";
+  const double s = *seconds;
+  const std::string text = s < 0.9995  ? fmt::format("{:.3g}ms", s * 1e3)
+                           : s < 999.5 ? fmt::format("{:.3g}s", s)
+                                       : fmt::format("{:.0f}s", s);
+  return std::string(sign_of(bound)) + text;
+}
+
 std::string number_text(std::optional<double> value, int decimals) {
   if (!value || !std::isfinite(*value)) return "-";
   return fmt::format("{:.{}f}", *value, decimals);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/base/bound.h"
+
 namespace windlass::cli {
 
 inline constexpr std::size_t kRunnersUpShown = 10;  // of what a plan was chosen from
@@ -26,6 +28,8 @@ class TextTable {
 
 // 0.0123 -> "12.3ms", 1.5 -> "1.50s", 90 -> "90.0s"; nullopt -> "-".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds);
+// What was measured, to three digits, or a limit of it: "1.74ms", "<10ms".
+[[nodiscard]] std::string seconds_text(std::optional<double> seconds, Bound bound);
 
 // 3.14159 -> "3.14"; nullopt -> "-".
 [[nodiscard]] std::string number_text(std::optional<double> value, int decimals = 2);

@@ -275,8 +275,13 @@ void MetricsReport::put_signals(const ServiceView& view) {
   };
   value(metrics_.arrivals_per_s, demand.arrivals_per_s);
   value(metrics_.slo_attainment_ratio, demand.attainment);
-  value(metrics_.ttft_s, demand.ttft_s);
-  value(metrics_.tpot_s, demand.tpot_s);
+  const auto latency = [&](const metrics::GaugeFamily& family, const std::optional<Reading>& reading) {
+    if (!reading || !std::isfinite(reading->value)) return;
+    const bool exact = reading->bound == Bound::kNone;
+    put(family, exact ? view.labels : with(view.labels, "bound", std::string(to_string(reading->bound))), reading->value);
+  };
+  latency(metrics_.ttft_s, demand.ttft_s);
+  latency(metrics_.tpot_s, demand.tpot_s);
 
   double waiting = 0, kv_sum = 0;
   int kv_known = 0;

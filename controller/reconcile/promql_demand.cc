@@ -24,8 +24,6 @@ constexpr const char* kGenerationTokens = "windlass_gateway_request_generation_t
 constexpr const char* kMeasured = "windlass_gateway_requests_measured_total";
 constexpr const char* kAttained = "windlass_gateway_requests_attained_total";
 constexpr const char* kJudged = "windlass_gateway_requests_judged_total";
-constexpr const char* kTtft = "windlass_gateway_time_to_first_token_seconds";
-constexpr const char* kTpot = "windlass_gateway_time_per_output_token_seconds";
 // Every gateway has it from its start on, whatever it serves.
 constexpr const char* kPresence = "windlass_gateway_routing_table_revision";
 
@@ -37,6 +35,17 @@ std::string label_of(const PromqlSample& sample, const char* label) {
 }
 
 bool usable(double value) { return std::isfinite(value) && value >= 0; }
+
+// The buckets of one model's histogram, as increase() gives them: no whole numbers, and a later one may be the smaller one by
+// what Prometheus rounds.
+metrics::LatencyCounts latencies_of(const std::map<double, double>& counts) {
+  metrics::HistogramSnapshot histogram;
+  for (const auto& [bound, count] : counts) {
+    histogram.bounds.push_back(bound);
+    histogram.counts.push_back(std::max(count, histogram.count()));
+  }
+  return metrics::LatencyCounts::of(histogram);
+}
 
 }  // namespace
 
@@ -56,9 +65,8 @@ std::string PromqlDemand::mean(const std::string& part, const std::string& whole
   return fmt::format("{} / {}", increase(part, window_s), increase(whole, window_s));
 }
 
-std::string PromqlDemand::quantile(const std::string& name, double window_s, double percentile) const {
-  return fmt::format("histogram_quantile({}, sum by (model, le) (rate({})))", percentile / 100,
-                     series(name + "_bucket", window_s));
+std::string PromqlDemand::buckets(const std::string& name, double window_s) const {
+  return fmt::format("sum by (model, le) (increase({}))", series(name + "_bucket", window_s));
 }
 
 std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& models) const {
@@ -68,7 +76,8 @@ std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& 
                                mean(kGenerationTokens, kMeasured, options_.lengths_window_s)};
   for (const ServiceQuery& model : models) {
     all.insert(mean(kAttained, kJudged, model.window_s));
-    for (const char* name : {kTtft, kTpot}) all.insert(quantile(name, model.window_s, model.percentile));
+    for (const char* name : {metrics::kGatewayTtft.histogram, metrics::kGatewayTpot.histogram})
+      all.insert(buckets(name, model.window_s));
   }
   // These two first: what they say decides what the others mean.
   std::vector<std::string> in_order = {fmt::format("timestamp({})", series(kPresence)), series(kStarted)};
@@ -134,9 +143,20 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
       gateways_ = gateways;
       if (const auto arrivals = fresh.find(asked[1]); arrivals != fresh.end()) take_arrivals(models, arrivals->second);
       for (const auto& [query, samples] : fresh) {
-        Answer& answer = answers_[query] = Answer{{}, sampled_s_};
+        Answer& answer = answers_[query] = Answer{{}, {}, sampled_s_};
+        std::map<std::string, std::map<double, double>> buckets;
         for (const PromqlSample& sample : samples) {
-          if (usable(sample.value)) answer.by_model.emplace(label_of(sample, "model"), sample.value);
+          if (!usable(sample.value)) continue;
+          const auto bound = metrics::parse_value(label_of(sample, "le"));
+          if (bound && *bound > 0) {
+            buckets[label_of(sample, "model")][*bound] = sample.value;
+          } else {
+            answer.by_model.emplace(label_of(sample, "model"), sample.value);
+          }
+        }
+        for (const auto& [model, counts] : buckets) {
+          // Without the bucket of all it is not known how many there were.
+          if (std::isinf(counts.rbegin()->first)) answer.latencies.emplace(model, latencies_of(counts));
         }
       }
     }
@@ -178,6 +198,15 @@ std::optional<Reading> PromqlDemand::reading(const std::string& query, const std
   return value == answer->second.by_model.end() ? std::nullopt : std::optional(Reading{value->second, answer->second.at_s});
 }
 
+std::optional<Reading> PromqlDemand::latency(const std::string& name, const ServiceQuery& query) const {
+  const auto answer = answers_.find(buckets(name, query.window_s));
+  if (answer == answers_.end()) return std::nullopt;
+  const auto counts = answer->second.latencies.find(query.model);
+  if (counts == answer->second.latencies.end()) return std::nullopt;
+  const auto found = counts->second.percentile(query.percentile);
+  return found ? std::optional(Reading{found->seconds, answer->second.at_s, found->bound}) : std::nullopt;
+}
+
 planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   planner::Demand demand;
   demand.arrivals_window_s = options_.rate_window_s;
@@ -204,8 +233,8 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   }
   demand.attainment = reading(mean(kAttained, kJudged, query.window_s), query.model);
   if (demand.attainment) demand.attainment->value = std::min(1.0, demand.attainment->value);
-  demand.ttft_s = reading(quantile(kTtft, query.window_s, query.percentile), query.model);
-  demand.tpot_s = reading(quantile(kTpot, query.window_s, query.percentile), query.model);
+  demand.ttft_s = latency(metrics::kGatewayTtft.histogram, query);
+  demand.tpot_s = latency(metrics::kGatewayTpot.histogram, query);
   return demand;
 }
 

@@ -57,17 +57,19 @@ class PromqlDemand {
 
   [[nodiscard]] std::vector<std::string> queries(const std::vector<ServiceQuery>& models) const;
   [[nodiscard]] std::string series(const std::string& name, double window_s = 0) const;
-  [[nodiscard]] std::string quantile(const std::string& name, double window_s, double percentile) const;
+  [[nodiscard]] std::string buckets(const std::string& name, double window_s) const;
   [[nodiscard]] std::string increase(const std::string& name, double window_s) const;
   // `part` for each of `whole`, in one query: two would be evaluated at two moments, over two windows.
   [[nodiscard]] std::string mean(const std::string& part, const std::string& whole, double window_s) const;
   // Of the newest answer to it that there is.
   [[nodiscard]] std::optional<planner::Reading> reading(const std::string& query, const std::string& model) const;
+  [[nodiscard]] std::optional<planner::Reading> latency(const std::string& name, const ServiceQuery& query) const;
   void take_arrivals(const std::vector<ServiceQuery>& models, const Samples& samples);
 
   struct Answer {
     std::map<std::string, double> by_model;
-    double at_s = 0;  // monotonic; when Prometheus took the samples behind it
+    std::map<std::string, metrics::LatencyCounts> latencies;  // by model; of queries for buckets
+    double at_s = 0;                                          // monotonic; when Prometheus took the samples behind it
   };
   struct Arrivals {
     double total = 0;  // of series that are no more

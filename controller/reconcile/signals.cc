@@ -15,7 +15,7 @@ using planner::Reading;
 
 constexpr double kWindowSteps = 30;  // readings that a long window keeps: it may begin by a thirtieth too early
 
-// A worker's page is some tens of kilobytes. A gateway's has some kilobytes for each model.
+// A worker's page is some tens of kilobytes. A gateway's two have some kilobytes for each model.
 constexpr std::size_t kMaxWorkerPageBytes = std::size_t{2} << 20U;
 constexpr std::size_t kMaxGatewayPageBytes = std::size_t{32} << 20U;
 
@@ -87,8 +87,12 @@ Signals::Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& met
 
 void Signals::scrape(const ScrapeTargets& targets, double now_s) {
   std::vector<kube::HttpRequest> requests;
-  for (const GatewayPeer& gateway : targets.gateways)
-    requests.push_back(get(fmt::format("http://{}/metrics", gateway.admin_address), options_.timeout_s, kMaxGatewayPageBytes));
+  for (const char* path : {"metrics", "latencies"}) {
+    for (const GatewayPeer& gateway : targets.gateways) {
+      requests.push_back(
+          get(fmt::format("http://{}/{}", gateway.admin_address, path), options_.timeout_s, kMaxGatewayPageBytes));
+    }
+  }
   std::set<std::string> there;
   for (const Worker& worker : targets.workers) there.insert(worker.uid);
   std::erase_if(asked_s_, [&](const auto& one) { return !there.contains(one.first); });
@@ -106,6 +110,12 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
     auto known = gateways_.extract(targets.gateways[i].id);
     Gateway gateway = known.empty() ? Gateway{} : std::move(known.mapped());
     if (auto page = read(answers[i]); page.ok()) {
+      auto latencies = read(answers[targets.gateways.size() + i]);
+      if (latencies.ok()) {
+        metrics::add_latency_bins(*page, std::move(*latencies));
+      } else if (latencies.error().code != ErrorCode::kNotFound) {  // a gateway of an older version has no such page
+        metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
+      }
       read_gateway(gateway, std::move(*page), targets.models, now_s);
     } else {
       metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
@@ -121,7 +131,7 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
 
   workers_.keep(there);
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const auto taken = workers_.take(asked[i]->uid, body_of(answers[targets.gateways.size() + i]), now_s);
+    const auto taken = workers_.take(asked[i]->uid, body_of(answers[2 * targets.gateways.size() + i]), now_s);
     if (!taken.readable) metrics_.scrape_errors.with({{"target_kind", "worker"}}).add();
     if (taken.broken.empty()) continue;
     const std::string engine(metrics::engine_name(workers_.page(asked[i]->uid)->metrics.engine));
@@ -213,15 +223,8 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     series.measured.observe(now_s, value("windlass_gateway_requests_measured_total"), start);
     if (const double queued = value("windlass_gateway_queue_length"); std::isfinite(queued) && queued >= 0)
       series.queued = Reading{queued, now_s};
-    const auto histogram = [&, &page = mine](const char* name, metrics::HistogramTracker& tracker) {
-      if (const auto now_seen = page.histogram(name); now_seen.ok()) {
-        tracker.observe(now_s, *now_seen, start);
-      } else if (now_seen.error().code == ErrorCode::kNotFound) {
-        tracker.observe_absent(now_s);
-      }
-    };
-    histogram("windlass_gateway_time_to_first_token_seconds", series.ttft);
-    histogram("windlass_gateway_time_per_output_token_seconds", series.tpot);
+    series.ttft.take(now_s, metrics::read_latencies(mine, metrics::kGatewayTtft), start);
+    series.tpot.take(now_s, metrics::read_latencies(mine, metrics::kGatewayTpot), start);
   }
   std::erase_if(gateway.models, [&](const auto& one) { return !pages.contains(one.first); });
   gateway.read_s = now_s;
@@ -235,7 +238,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
   planner::Demand demand;
   demand.arrivals_window_s = options_.arrivals_window_s;
   Sum arrivals, total, queued, prompt, generation, measured, attained, judged;
-  metrics::HistogramSnapshot ttft, tpot;
+  metrics::LatencyCounts ttft, tpot;
   double ttft_at_s = now_s, tpot_at_s = now_s;
   for (const auto& [id, gateway] : gateways_) {
     const auto found = gateway.models.find(query.model);
@@ -258,11 +261,11 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     add(measured, series.measured, options_.lengths_window_s);
     add(attained, series.attained, query.window_s);
     add(judged, series.judged, query.window_s);
-    const auto sum_into = [&](metrics::HistogramSnapshot& sum, double& at_s, const metrics::HistogramTracker& tracker) {
+    const auto sum_into = [&](metrics::LatencyCounts& sum, double& at_s, const metrics::LatencyTracker& tracker) {
       const auto increase = tracker.increase(now_s, query.window_s);
       if (!increase) return;
       at_s = std::min(at_s, tracker.last_reading_s().value_or(at_s));
-      if (auto both = metrics::histogram_sum(sum, *increase); both.ok()) sum = std::move(*both);
+      sum.add(*increase);
     };
     sum_into(ttft, ttft_at_s, series.ttft);
     sum_into(tpot, tpot_at_s, series.tpot);
@@ -281,8 +284,8 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     demand.output_tokens = ratio(generation.reading(), requests);
   }
   demand.attainment = ratio(attained.reading(), judged.reading());
-  if (const auto at = metrics::histogram_quantile(ttft, query.percentile / 100)) demand.ttft_s = Reading{*at, ttft_at_s};
-  if (const auto at = metrics::histogram_quantile(tpot, query.percentile / 100)) demand.tpot_s = Reading{*at, tpot_at_s};
+  if (const auto at = ttft.percentile(query.percentile)) demand.ttft_s = Reading{at->seconds, ttft_at_s, at->bound};
+  if (const auto at = tpot.percentile(query.percentile)) demand.tpot_s = Reading{at->seconds, tpot_at_s, at->bound};
   return demand;
 }
 

@@ -1,5 +1,5 @@
-// Signals: what gateways and workers say of themselves, read from their /metrics and remembered over the windows that the
-// planner needs. Every reading carries the time it was taken; what could not be read is absent, never 0.
+// Signals: what gateways and workers say of themselves, read from their /metrics (and the gateways' /latencies) and remembered
+// over the windows that the planner needs. Every reading carries the time it was taken; what could not be read is absent, not 0.
 //
 // Demand comes from the gateways' own pages, or, with SignalOptions::promql, from a Prometheus that scrapes them; what a drain
 // waits for is always read from the gateways and workers themselves.
@@ -70,7 +70,7 @@ class Signals {
 
     double window_s;
     metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured;
-    metrics::HistogramTracker ttft, tpot;
+    metrics::LatencyTracker ttft, tpot;
     std::optional<planner::Reading> queued;
     std::optional<double> last_arrival_s;
   };

@@ -148,6 +148,8 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   out.slo.attainment = value_of(observed.demand.attainment);
   out.slo.time_to_first_token_s = value_of(observed.demand.ttft_s);
   out.slo.time_per_output_token_s = value_of(observed.demand.tpot_s);
+  if (observed.demand.ttft_s) out.slo.ttft_bound = observed.demand.ttft_s->bound;
+  if (observed.demand.tpot_s) out.slo.tpot_bound = observed.demand.tpot_s->bound;
 
   out.conditions = service.status.conditions;
   planner::Hint able = plan.able_to_scale;

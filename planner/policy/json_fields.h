@@ -59,7 +59,9 @@ inline void put(Json& object, const char* key, const std::optional<int>& value) 
 }
 
 inline void put(Json& object, const char* key, const std::optional<Reading>& reading) {
-  if (reading) object[key] = Json{{"value", number(reading->value)}, {"atS", number(reading->at_s)}};
+  if (!reading) return;
+  object[key] = Json{{"value", number(reading->value)}, {"atS", number(reading->at_s)}};
+  if (reading->bound != Bound::kNone) object[key]["bound"] = to_string(reading->bound);
 }
 
 // A member read by `read(value, path)`; the mistake stays with the reader.
@@ -72,7 +74,8 @@ inline std::optional<Reading> optional_reading(JsonReader& parent, const char* k
   const nlohmann::json* value = parent.find(key);
   if (value == nullptr) return std::nullopt;
   JsonReader reader(*value, parent.path_of(key));
-  const Reading reading{reader.number("value"), reader.number("atS")};
+  Reading reading{reader.number("value"), reader.number("atS")};
+  if (reader.find("bound") != nullptr) reading.bound = read_enum(reader, "bound", {Bound::kNone, Bound::kBelow, Bound::kAbove});
   parent.take(reader.finish());
   return reading;
 }

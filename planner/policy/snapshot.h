@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/base/bound.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/dispatch/routing_table.h"
@@ -22,6 +23,7 @@ namespace windlass::planner {
 struct Reading {
   double value = 0;
   double at_s = 0;
+  Bound bound = Bound::kNone;  // of latencies: the value is only a limit of what was measured
 
   bool operator==(const Reading&) const = default;
 };

@@ -28,6 +28,7 @@
 #include "controller/store/kubernetes_store.h"
 #include "gateway/router.h"
 #include "metrics/bundles.h"
+#include "metrics/latency_bins.h"
 #include "planner/dispatch/routing_table.h"
 #include "planner/policy/make_plan.h"
 #include "tests/fakes/fake_api_server.h"
@@ -93,10 +94,11 @@ json service_object(int index, int workers) {
 // Pages of metrics, as the gateway's and the workers' own registries print them.
 class Pages final : public kube::HttpTransport {
  public:
-  std::string gateway, worker;
+  std::string gateway, latencies, worker;
 
   Result<kube::HttpResponse> send(const kube::HttpRequest& request) override {
-    return kube::HttpResponse{200, {}, request.url.find(kGatewayAdmin) != std::string::npos ? gateway : worker};
+    if (request.url.find(kGatewayAdmin) == std::string::npos) return kube::HttpResponse{200, {}, worker};
+    return kube::HttpResponse{200, {}, request.url.ends_with("/latencies") ? latencies : gateway};
   }
   std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override {
     std::vector<Result<kube::HttpResponse>> answers;
@@ -190,6 +192,8 @@ class World {
   void fill_pages() {
     metrics::Registry gateway;
     metrics::GatewayMetrics of_gateway(gateway);
+    metrics::LatencyBins bins;  // as many as latencies from 50 ms to 1 s fill
+    for (double seconds = 0.05; seconds < 1; seconds *= 1.04) bins.observe(seconds);
     for (int i = 0; i < services_; ++i) {
       const std::string model = fmt::format("svc-{:04}", i);
       const metrics::Labels label = {{"model", model}};
@@ -201,6 +205,7 @@ class World {
       of_gateway.queue_wait.with(label).observe(0.01);
       of_gateway.time_to_first_token.with(label).observe(0.2);
       of_gateway.time_per_output_token.with(label).observe(0.03);
+      for (const auto& latency : {metrics::kGatewayTtft, metrics::kGatewayTpot}) bins.write(pages_.latencies, latency, model);
       of_gateway.request_prompt_tokens.with(label).add(100000);
       of_gateway.request_generation_tokens.with(label).add(20000);
       of_gateway.requests_measured.with(label).add(100);

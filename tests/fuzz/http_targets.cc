@@ -1,9 +1,12 @@
 // What the gateway and every server of ours read.
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "gateway/openai.h"
 #include "gateway/sse_filter.h"
 #include "metrics/exposition_parser.h"
+#include "metrics/latency_bins.h"
 #include "metrics/net/asio.h"
 #include "metrics/net/request_head.h"
 #include "planner/dispatch/routing_table.h"
@@ -65,8 +68,15 @@ void event_stream(std::string_view bytes) {
 }
 
 void metrics_page(std::string_view bytes) {
-  static_cast<void>(metrics::parse_exposition(bytes));
   static_cast<void>(metrics::parse_exposition_partially(bytes));
+  const auto page = metrics::parse_exposition(bytes);
+  if (!page.ok()) return;
+  const auto seen = metrics::read_latencies(*page, metrics::kGatewayTpot);
+  if (!seen.ok()) return;
+  const auto p95 = seen->counts.percentile(95);
+  require(p95.has_value() == !seen->counts.empty());
+  require(!p95 || (std::isfinite(p95->seconds) && p95->seconds >= 0));
+  require(seen->counts.since(seen->counts) == metrics::LatencyCounts{});
 }
 
 void routing_table(std::string_view bytes) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "gateway/worker_id.h"
+#include "metrics/latency_bins.h"
 #include "tests/loopback.h"
 #include "tests/paths.h"
 
@@ -234,9 +235,11 @@ std::string GatewayProcess::log() const {
 }
 
 metrics::Exposition GatewayProcess::metrics() const {
-  const auto page = ask(admin_port_, get("/metrics"));
-  if (!page) return {};
-  return windlass::metrics::parse_exposition(page->body).value_or({});
+  const auto page = ask(admin_port_, get("/metrics")), latencies = ask(admin_port_, get("/latencies"));
+  if (!page || !latencies) return {};
+  auto all = windlass::metrics::parse_exposition(page->body).value_or({});
+  windlass::metrics::add_latency_bins(all, windlass::metrics::parse_exposition(latencies->body).value_or({}));
+  return all;
 }
 
 double GatewayProcess::metric(const std::string& name, const std::map<std::string, std::string>& match) const {

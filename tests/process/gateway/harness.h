@@ -125,6 +125,7 @@ class GatewayProcess {
   // The exit code; nullopt when it does not end in time or ends by a signal.
   [[nodiscard]] std::optional<int> wait_exit(double deadline_s = kDeadlineS);
   [[nodiscard]] std::string log() const;
+  // With the bins of /latencies among its samples.
   [[nodiscard]] metrics::Exposition metrics() const;
   // A sum over a metric's series; 0 when there is none.
   [[nodiscard]] double metric(const std::string& name, const std::map<std::string, std::string>& match = {}) const;

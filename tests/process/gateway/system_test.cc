@@ -155,8 +155,10 @@ TEST(System, TlsAndTokens) {
     EXPECT_EQ(status_of(client, controller + path, "first-token-012345678"), 401) << path;
   }
   EXPECT_EQ(status_of(client, controller + "/metrics", token), 200);
-  EXPECT_EQ(status_of(admin_client, admin + "/metrics", ""), 401);
-  EXPECT_EQ(status_of(admin_client, admin + "/metrics", token), 200);
+  for (const char* path : {"/metrics", "/latencies"}) {
+    EXPECT_EQ(status_of(admin_client, admin + path, ""), 401) << path;
+    EXPECT_EQ(status_of(admin_client, admin + path, token), 200) << path;
+  }
   EXPECT_EQ(status_of(admin_client, admin + "/health", ""), 200);
   EXPECT_TRUE(wait_until(
       [&] {

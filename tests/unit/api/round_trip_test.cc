@@ -150,7 +150,7 @@ class Maker {
     out.gpus = below(99);
     if (coin()) out.cost_per_hour = 12.25;
     out.load = {1.5, 200, 33.25, below(9)};
-    out.slo = {0.9876, 0.5, 0.05};
+    out.slo = {0.9876, 0.5, 0.05, static_cast<Bound>(below(3)), static_cast<Bound>(below(3))};
     out.conditions = {condition(kReady), condition(kSloMet)};
     return out;
   }

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/cli/text_table.h"
+#include "metrics/latency_bins.h"
+
 namespace windlass::cli {
 namespace {
 
@@ -92,6 +95,42 @@ TEST(LiveView, MeasuresFromTheGateway) {
   EXPECT_LE(row.ttft_s.value(), 1.0);
 }
 
+// Given what a client saw of an overload, 1.7 ms from token to token and up to 12.6 s to the first, in the bins of two
+// gateways, and what an older gateway shows of the same in its buckets; the table has the client's figures, and of the buckets
+// the limit alone.
+TEST(LiveView, ShowsTheClientsPercentiles) {
+  metrics::LatencyBins ttft[2], tpot[2];
+  const auto bins_page = [&](int i) {
+    std::string text;
+    ttft[i].write(text, metrics::kGatewayTtft, "tiny-model");
+    tpot[i].write(text, metrics::kGatewayTpot, "tiny-model");
+    metrics::Exposition page = gateway_page(0, 0, 0, 0);
+    metrics::add_latency_bins(page, *metrics::parse_exposition(text));
+    return page;
+  };
+  const auto pages = [&] { return std::map<std::string, metrics::Exposition>{{"a", bins_page(0)}, {"b", bins_page(1)}}; };
+  LiveView view(15);
+  view.observe(0, snapshot(), plan(1), pages());
+  for (int i = 1; i <= 200; ++i) {  // P95 is the 190th of each
+    ttft[i % 2].observe(12.6 * i / 190);
+    tpot[i % 2].observe(0.0017 * i / 190);
+  }
+  view.observe(10, snapshot(), plan(1), pages());
+  const ServiceRow& row = view.rows()[0];
+  EXPECT_NEAR(row.ttft_s.value(), 12.6, 12.6 * 0.02);
+  EXPECT_NEAR(row.tpot_s.value(), 0.0017, 0.0017 * 0.02);
+  EXPECT_EQ(row.ttft_bound, Bound::kNone);
+  EXPECT_THAT(table_text(view.rows()), HasSubstr(seconds_text(row.ttft_s) + "/2.00s"));
+
+  LiveView older(15);
+  older.observe(0, snapshot(), plan(1), {{"a", gateway_page(0, 0, 0, 0)}});
+  older.observe(10, snapshot(), plan(1), {{"a", gateway_page(0, 0, 200, 0)}});
+  EXPECT_EQ(older.rows()[0].tpot_bound, Bound::kBelow);
+  EXPECT_THAT(table_text(older.rows()), HasSubstr("<100ms/2.00s"));
+  EXPECT_THAT(line_text(older.rows()[0]), HasSubstr("TPOT p95 <100ms/100ms"));
+  EXPECT_THAT(csv_line(1, older.rows()[0]), HasSubstr(",<0.1,<0.1,"));
+}
+
 // Given rows: the table has the percentile in its head, measurement against objective in its cells, and trouble below.
 TEST(LiveView, PrintsTableLineAndCsv) {
   LiveView view;
@@ -105,7 +144,7 @@ TEST(LiveView, PrintsTableLineAndCsv) {
   EXPECT_THAT(table, HasSubstr("QuotaExceeded: no room for 2 workers"));
   EXPECT_THAT(line_text(view.rows()[0]),
               HasSubstr("default/tiny: 3 desired, 2 ready, 2 starting, 1 draining, 1 failed; QuotaExceeded"));
-  EXPECT_EQ(csv_line(1, view.rows()[0]), "1.0,default/tiny,3,2,2,1,1,1.5000,,0.4000,,0.9700,1.2500\n");
+  EXPECT_EQ(csv_line(1, view.rows()[0]), "1.0,default/tiny,3,2,2,1,1,1.5000,,0.4,,0.9700,1.2500\n");
   const auto commas = [](const std::string& line) { return std::count(line.begin(), line.end(), ','); };
   EXPECT_EQ(commas(csv_header()), commas(csv_line(1, view.rows()[0])));
   EXPECT_EQ(table_text({}), "No ModelService yet.\n");

@@ -26,6 +26,13 @@ TEST(TextTable, Seconds) {
   EXPECT_EQ(seconds_text(90), "90.0s");
   EXPECT_EQ(seconds_text(std::nullopt), "-");
   EXPECT_EQ(seconds_text(std::numeric_limits<double>::quiet_NaN()), "-");
+  EXPECT_EQ(seconds_text(0.001743, Bound::kNone), "1.74ms");
+  EXPECT_EQ(seconds_text(12.64, Bound::kNone), "12.6s");
+  EXPECT_EQ(seconds_text(0.01, Bound::kBelow), "<10ms");
+  EXPECT_EQ(seconds_text(0.5, Bound::kBelow), "<500ms");
+  EXPECT_EQ(seconds_text(500, Bound::kAbove), ">500s");
+  EXPECT_EQ(seconds_text(9e4, Bound::kAbove), ">90000s");
+  EXPECT_EQ(seconds_text(std::nullopt, Bound::kNone), "-");
 }
 
 // Given shares, sizes and plain numbers: they print with their unit.

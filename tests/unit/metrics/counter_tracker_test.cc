@@ -111,57 +111,14 @@ TEST(CounterTracker, TotalIsExactOverRandomRestarts) {
   }
 }
 
-HistogramSnapshot snapshot(double low, double all) { return {{0.1, 1, INFINITY}, {low, all, all}, all}; }
-
-// Given cumulative snapshots whose newest part is slow; the p95 of the window sees only that part.
-TEST(HistogramTracker, QuantileOfTheWindow) {
-  HistogramTracker tracker;
-  tracker.observe(0, snapshot(1000, 1000));
-  EXPECT_EQ(tracker.quantile(0, 60, 0.95), std::nullopt);
-  tracker.observe(60, snapshot(1100, 1100));
-  EXPECT_LE(*tracker.quantile(60, 60, 0.95), 0.1);
-  tracker.observe(120, snapshot(1100, 1200));
-  EXPECT_DOUBLE_EQ(*tracker.quantile(120, 60, 0.5), 0.55);
-  EXPECT_EQ(tracker.increase(120, 120)->count(), 200);
-  tracker.observe(180, snapshot(1100, 1200));
-  EXPECT_EQ(tracker.quantile(180, 60, 0.95), std::nullopt);
-  EXPECT_EQ(tracker.increase(180, 60)->count(), 0);
-}
-
-// Given a writer that restarts, by a fall or by its start time; the new run counts in full.
-TEST(HistogramTracker, Restarts) {
-  HistogramTracker tracker;
-  tracker.observe(0, snapshot(10, 10), 1.0);
-  tracker.observe(10, snapshot(15, 15), 1.0);
-  tracker.observe(20, snapshot(0, 4), 1.0);
-  EXPECT_EQ(tracker.increase(20, 60)->counts, (std::vector<double>{5, 9, 9}));
-  tracker.observe(30, snapshot(5, 9), 25.0);
-  EXPECT_EQ(tracker.increase(30, 60)->counts, (std::vector<double>{10, 18, 18}));
-  EXPECT_EQ(tracker.resets(), 2);
-}
-
-// Given an absent series, then one with other buckets; the first counts from 0 and the second begins anew.
-TEST(HistogramTracker, BirthAndChangedBuckets) {
-  HistogramTracker tracker;
-  tracker.observe_absent(0);
-  tracker.observe(10, snapshot(3, 5));
-  EXPECT_EQ(tracker.increase(10, 60)->count(), 5);
-  tracker.observe(20, HistogramSnapshot{{2, INFINITY}, {6, 7}, 1});
-  EXPECT_EQ(tracker.increase(20, 60), std::nullopt);
-  tracker.observe(30, HistogramSnapshot{{2, INFINITY}, {8, 9}, 1});
-  EXPECT_EQ(tracker.increase(30, 60)->count(), 2);
-  tracker.observe(40, HistogramSnapshot{{2, INFINITY}, {8, NAN}, 1});
-  EXPECT_EQ(tracker.last_reading_s(), 30);
-}
-
 // Given a reading a second for 1,000 s and a resolution of 10 s; the increase over a window is right to within one step, the
-// total exactly, and so is a histogram's.
+// total exactly, and so are counts of latencies.
 TEST(CounterTracker, ThinsOutWhatALongWindowDoesNotNeed) {
   CounterTracker counter(300, 10);
-  HistogramTracker histogram(300, 10);
+  LatencyTracker latencies(300, 10);
   for (int second = 0; second <= 1000; ++second) {
     counter.observe(second, 2.0 * second);
-    histogram.observe(second, {{1, std::numeric_limits<double>::infinity()}, {1.0 * second, 2.0 * second}, 0});
+    latencies.observe(second, {LatencyCounts({{0.1, 0.2, 1.0 * second}, {0.2, 0.3, 1.0 * second}}), true});
   }
   EXPECT_EQ(counter.total(), 2000);
   const auto increase = counter.increase(1000, 300);
@@ -170,10 +127,10 @@ TEST(CounterTracker, ThinsOutWhatALongWindowDoesNotNeed) {
   EXPECT_LE(*increase, 600 + 2 * 10);
   const auto rate = counter.rate_per_s(1000, 300);
   EXPECT_DOUBLE_EQ(rate.value_or(0), 2);
-  const auto window = histogram.increase(1000, 300);
+  const auto window = latencies.increase(1000, 300);
   ASSERT_TRUE(window);
-  EXPECT_GE(window->count(), 600);
-  EXPECT_LE(window->count(), 600 + 2 * 10);
+  EXPECT_GE(window->total(), 600);
+  EXPECT_LE(window->total(), 600 + 2 * 10);
 }
 
 }  // namespace

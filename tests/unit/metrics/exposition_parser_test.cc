@@ -168,53 +168,6 @@ TEST(Histogram, SumsSeries) {
   EXPECT_EQ(page->histogram("h", {{"m", "b"}})->counts, (std::vector<double>{1, 1}));
 }
 
-// Given a histogram; quantiles are linear inside a bucket, begin at 0, and stop at the highest finite bound.
-TEST(Histogram, Quantiles) {
-  const HistogramSnapshot h{{1, 2, 4, INFINITY}, {0, 10, 20, 21}, 50};
-  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 0), 1);
-  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 5.0 / 21), 1.5);
-  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 15.0 / 21), 3);
-  EXPECT_DOUBLE_EQ(*histogram_quantile(h, 1), 4);
-  EXPECT_DOUBLE_EQ(*histogram_quantile(HistogramSnapshot{{0.2, INFINITY}, {4, 4}, 0}, 0.5), 0.1);
-  EXPECT_EQ(histogram_quantile(HistogramSnapshot{{1, INFINITY}, {0, 0}, 0}, 0.5), std::nullopt);
-  EXPECT_EQ(histogram_quantile(HistogramSnapshot{{INFINITY}, {3}, 0}, 0.5), std::nullopt);
-  EXPECT_EQ(histogram_quantile(h, 1.5), std::nullopt);
-  EXPECT_EQ(histogram_quantile(h, NAN), std::nullopt);
-  EXPECT_EQ(histogram_quantile(HistogramSnapshot{}, 0.5), std::nullopt);
-}
-
-// Given 2,000 seeded samples put into buckets; the histogram's quantile lies within the bucket that holds the true one.
-TEST(Histogram, QuantileFallsIntoTheTrueBucket) {
-  std::mt19937_64 rng(7);
-  const std::vector<double> bounds{0.1, 0.2, 0.5, 1, 2, 5, INFINITY};
-  for (int round = 0; round < 2000; ++round) {
-    HistogramSnapshot h{bounds, std::vector<double>(bounds.size(), 0), 0};
-    std::vector<double> values;
-    const int n = 1 + static_cast<int>(rng() % 50);
-    for (int i = 0; i < n; ++i) values.push_back(std::uniform_real_distribution<double>(0, 5)(rng));
-    std::sort(values.begin(), values.end());
-    for (double v : values) {
-      for (std::size_t i = 0; i < bounds.size(); ++i) h.counts[i] += v <= bounds[i] ? 1 : 0;
-    }
-    const double q = std::uniform_real_distribution<double>(0.01, 1)(rng);
-    const double exact = values[static_cast<std::size_t>(std::ceil(q * n)) - 1];
-    const double found = *histogram_quantile(h, q);
-    const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), exact) - bounds.begin();
-    EXPECT_LE(found, bounds[bucket]) << "round " << round;
-    EXPECT_GE(found, bucket == 0 ? 0 : bounds[bucket - 1]) << "round " << round;
-  }
-}
-
-// Given a later and an earlier snapshot; the delta is bucket by bucket, and a fall or other bounds are errors.
-TEST(Histogram, Deltas) {
-  const HistogramSnapshot early{{1, INFINITY}, {2, 3}, 4};
-  const HistogramSnapshot late{{1, INFINITY}, {5, 9}, 10};
-  EXPECT_EQ(*histogram_delta(late, early), (HistogramSnapshot{{1, INFINITY}, {3, 6}, 6}));
-  EXPECT_FALSE(histogram_delta(early, late).ok());
-  EXPECT_FALSE(histogram_delta(HistogramSnapshot{{2, INFINITY}, {5, 9}, 10}, early).ok());
-  EXPECT_EQ(*histogram_sum(HistogramSnapshot{}, early), early);
-}
-
 // Given llama.cpp's "-nan" among good lines; read in parts, that series alone is left out, while the whole page is refused.
 TEST(PartialExposition, OneBrokenValueTakesItsSeriesAlone) {
   const std::string text =

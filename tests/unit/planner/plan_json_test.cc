@@ -61,6 +61,8 @@ Snapshot example() {
   service.workers.push_back(testing::ready_worker("h100-1", "h100", 1, 0, 5000, 12));
   testing::observe(service, 5000, 3.5, 2);
   service.demand.arrivals_total = Reading{4711, 5000};
+  service.demand.ttft_s = Reading{0.01, 5000, Bound::kBelow};
+  service.demand.tpot_s = Reading{10, 5000, Bound::kAbove};
   service.workers[0].kv_use = Reading{0.25, 4999};
   service.workers[0].trouble = WorkerTrouble::kNodeLost;
   service.workers[0].trouble_message = "node gpu-7 does not answer";

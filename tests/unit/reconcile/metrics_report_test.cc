@@ -110,6 +110,19 @@ TEST_F(MetricsReportTest, WorkersWantedReadyAndDenied) {
   EXPECT_EQ(value("used_gpus", {{"accelerator", "h100"}, {"by", "others"}}), 1);
 }
 
+// Given latencies of which a limit is all that is known, then known values; the limit's series carries a label that says so,
+// and nothing stays of it.
+TEST_F(MetricsReportTest, ALimitIsNoValue) {
+  seen().demand.ttft_s = planner::Reading{0.01, 99, Bound::kBelow};
+  seen().demand.tpot_s = planner::Reading{10, 99, Bound::kAbove};
+  EXPECT_EQ(value("time_to_first_token_seconds", with("bound", "below")), 0.01);
+  EXPECT_EQ(value("time_per_output_token_seconds", with("bound", "above")), 10);
+  seen().demand.ttft_s = planner::Reading{0.0017, 99};
+  seen().demand.tpot_s = std::nullopt;
+  EXPECT_EQ(value("time_to_first_token_seconds"), 0.0017);
+  EXPECT_THAT(published(), Not(HasSubstr("bound=")));
+}
+
 // Given a quota that refuses two planned workers; they are denied under the quota's own name.
 TEST_F(MetricsReportTest, AQuotasRefusalIsADenial) {
   pool(3);

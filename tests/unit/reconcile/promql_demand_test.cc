@@ -38,6 +38,13 @@ std::string sample(const std::string& labels, const std::string& value) {
 }
 std::string of_tiny(const std::string& value) { return vector(sample(R"("model":"tiny")", value)); }
 
+std::string buckets(const std::vector<std::pair<std::string, std::string>>& counts) {
+  std::string samples;
+  for (const auto& [most, count] : counts)
+    samples += (samples.empty() ? "" : ",") + sample(fmt::format(R"("model":"tiny","le":"{}")", most), count);
+  return vector(samples);
+}
+
 constexpr const char* kRaw = "windlass_gateway_requests_started_total";
 constexpr const char* kRate = "sum by (model) (rate(windlass_gateway_requests_started_total";
 constexpr const char* kQueue = "sum by (model) (windlass_gateway_queue_length";
@@ -97,8 +104,11 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   answers_["sum by (model) (increase(windlass_gateway_request_prompt_tokens_total"] = of_tiny("100");
   answers_["sum by (model) (increase(windlass_gateway_request_generation_tokens_total"] = of_tiny("8");
   answers_["sum by (model) (increase(windlass_gateway_requests_attained_total"] = of_tiny("0.9");
-  answers_["histogram_quantile(0.95, sum by (model, le) (rate(windlass_gateway_time_to_first_token"] = of_tiny("0.25");
-  answers_["histogram_quantile(0.95, sum by (model, le) (rate(windlass_gateway_time_per_output"] = of_tiny("NaN");
+  // increase() extrapolates: no whole numbers.
+  answers_["sum by (model, le) (increase(windlass_gateway_time_to_first_token_seconds_bucket"] =
+      buckets({{"0.1", "20.5"}, {"0.2", "49.2"}, {"0.5", "51.25"}, {"+Inf", "51.25"}});
+  answers_["sum by (model, le) (increase(windlass_gateway_time_per_output_token_seconds_bucket"] =
+      buckets({{"0.1", "0"}, {"+Inf", "0"}});
   const planner::Demand demand = at(500);
   EXPECT_EQ(demand_.problem(), "");
   EXPECT_EQ(demand.arrivals_per_s, (planner::Reading{2.5, 492}));
@@ -107,7 +117,7 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   EXPECT_EQ(demand.input_tokens, (planner::Reading{100, 492}));
   EXPECT_EQ(demand.output_tokens, (planner::Reading{8, 492}));
   EXPECT_EQ(demand.attainment, (planner::Reading{0.9, 492}));
-  EXPECT_EQ(demand.ttft_s, (planner::Reading{0.25, 492}));
+  EXPECT_EQ(demand.ttft_s, (planner::Reading{0.2, 492, Bound::kBelow}));
   EXPECT_FALSE(demand.tpot_s);
   ASSERT_FALSE(asked_.empty());
   // What stands for a mean is one: each part for each of its whole.
@@ -124,6 +134,20 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
     EXPECT_THAT(decoded(request.url), HasSubstr(R"({namespace="llm"})"));
     EXPECT_EQ(request.headers.at("Authorization"), "Bearer secret-token");
   }
+}
+
+// Given buckets in any order, with one that is no number and one that fell by what Prometheus rounds, latencies beyond the last
+// bound, and an answer without the bucket of all; each is the limit that it allows, and the last says nothing.
+TEST_F(PromqlDemandTest, ABucketIsALimit) {
+  const std::string query = "sum by (model, le) (increase(windlass_gateway_time_to_first_token_seconds_bucket";
+  scraped(0);
+  answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
+  answers_[query] = buckets({{"+Inf", "10"}, {"0.0001", "9.6000001"}, {"0.0002", "9.6"}, {"x", "1"}, {"0.0005", "NaN"}});
+  EXPECT_EQ(at(10).ttft_s, (planner::Reading{0.0001, 10, Bound::kBelow}));
+  answers_[query] = buckets({{"1", "9"}, {"500", "9"}, {"+Inf", "10"}});
+  EXPECT_EQ(at(20).ttft_s, (planner::Reading{500, 20, Bound::kAbove}));
+  answers_[query] = buckets({{"1", "9"}, {"500", "9"}});
+  EXPECT_FALSE(at(30).ttft_s);
 }
 
 // Given gateways without a series of the model, then with arrivals that have no rate yet; neither is called idle.

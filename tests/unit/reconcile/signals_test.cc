@@ -224,6 +224,72 @@ TEST_F(SignalsTest, ABrokenGatewayPageIsNoQuietGateway) {
   EXPECT_FALSE(signals_.in_flight(targets_.gateways, "c"));  // no number is not 0: a drain goes on waiting
 }
 
+// Given two gateways that show fine bins of an overload whose client's latencies are known; the percentile of both together is
+// the client's to 2 %, however a gateway's restart or a page that fails for once lies between.
+TEST_F(SignalsTest, PercentilesAreTheClients) {
+  gateway("g1");
+  gateway("g2");
+  metrics::LatencyBins one, two;
+  const auto show = [&](const std::string& id, const metrics::LatencyBins& bins, double start_s) {
+    metrics::Registry registry;
+    metrics::GatewayMetrics bundle(registry);
+    lists_tiny(bundle);
+    bundle.process.start_time.set(start_s);
+    bundle.time_to_first_token.with({{"model", "tiny"}}).observe(9);  // a bucket of 5 s to 10 s, which is passed over
+    gateway_page(id, registry);
+    std::string page;
+    bins.write(page, metrics::kGatewayTtft, "tiny");
+    silence(id + ":1/latencies");
+    serve(id + ":1/latencies", page);
+  };
+  one.observe(100);  // before the first reading: no part of the window
+  show("g1", one, 1);
+  show("g2", two, 1);
+  EXPECT_FALSE(at(1).ttft_s);
+  std::vector<double> client;
+  for (int i = 0; i < 200; ++i) client.push_back(0.1 + (12.6 - 0.1) * i / 199);
+  for (int i = 0; i < 100; ++i) (i % 2 == 0 ? one : two).observe(client[i]);
+  show("g1", one, 1);
+  show("g2", two, 1);
+  static_cast<void>(at(2));
+  serve("g2:1/latencies", "", 503);
+  static_cast<void>(at(3));
+  EXPECT_EQ(scrape_errors("gateway"), 1);
+  metrics::LatencyBins restarted;
+  for (int i = 100; i < 200; ++i) (i % 2 == 0 ? restarted : two).observe(client[i]);
+  show("g1", restarted, 4);
+  show("g2", two, 1);
+  const planner::Demand demand = at(5);
+  ASSERT_TRUE(demand.ttft_s);
+  EXPECT_EQ(demand.ttft_s->bound, Bound::kNone);
+  EXPECT_NEAR(demand.ttft_s->value / client[189], 1, 0.02);  // the 190th of 200
+  EXPECT_EQ(demand.ttft_s->at_s, 5);
+}
+
+// Given a gateway of an older version, whose histogram is all that it shows; its percentiles are limits, not the ends of
+// buckets as if they were measured.
+TEST_F(SignalsTest, AnOlderGatewaysPercentileIsALimit) {
+  gateway("g1");
+  serve("g1:1/latencies", "allowed are /metrics, /health and /ready\n", 404);
+  const auto page = [&](int fast, int beyond) {
+    std::string text =
+        "windlass_gateway_requests_started_total{model=\"tiny\"} 1\nwindlass_gateway_queue_length{model=\"tiny\"} 0\n";
+    for (const auto& [most, count] : {std::pair{"0.01", fast}, {"+Inf", fast + beyond}}) {
+      text +=
+          fmt::format("windlass_gateway_time_per_output_token_seconds_bucket{{model=\"tiny\",le=\"{}\"}} {}\n", most, count);
+    }
+    silence("g1:1/metrics");
+    serve("g1:1/metrics", text);
+  };
+  page(0, 0);
+  static_cast<void>(at(1));
+  page(100, 0);
+  EXPECT_EQ(at(2).tpot_s, (planner::Reading{0.01, 2, Bound::kBelow}));
+  page(100, 100);
+  EXPECT_EQ(at(3).tpot_s, (planner::Reading{0.01, 3, Bound::kAbove}));
+  EXPECT_EQ(scrape_errors("gateway"), 0);
+}
+
 // Given 400 seeded damages (bytes changed, cut or doubled) of every recorded page and of a gateway's; nothing crashes, every
 // reading is a number from 0 on, and the neighbour whose page is whole is read each time.
 TEST_F(SignalsTest, DamagedPagesHarmNobodyElse) {
@@ -237,6 +303,10 @@ TEST_F(SignalsTest, DamagedPagesHarmNobodyElse) {
   bundle.requests_started.with({{"model", "tiny"}}).add(100);
   bundle.queue_length.with({{"model", "tiny"}}).set(7);
   bundle.time_to_first_token.with({{"model", "tiny"}}).observe(0.5);
+  metrics::LatencyBins bins;
+  for (const double seconds : {0.1, 0.5, 0.7}) bins.observe(seconds);
+  std::string latencies;
+  bins.write(latencies, metrics::kGatewayTtft, "tiny");
   metrics::Registry own;
   metrics::WorkerMetrics own_bundle(own, "tiny");
   const std::vector<std::string> originals = {pages::kVllmOldKvName, pages::kVllmTwoEngines, pages::kSglangOld,
@@ -258,11 +328,12 @@ TEST_F(SignalsTest, DamagedPagesHarmNobodyElse) {
   int read = 0;
   for (int round = 1; round <= 400; ++round) {
     SCOPED_TRACE(round);
-    for (const char* path : {"a:8000/metrics", "a:8000/prometheus/metrics", "g1:1/metrics"}) silence(path);
+    for (const char* path : {"a:8000/metrics", "a:8000/prometheus/metrics", "g1:1/metrics", "g1:1/latencies"}) silence(path);
     const std::string page = damaged(originals[static_cast<std::size_t>(rng.integer(0, 6))]);
     serve("a:8000/metrics", page);
     serve("a:8000/prometheus/metrics", page);
     serve("g1:1/metrics", damaged(registry.exposition()));
+    serve("g1:1/latencies", damaged(latencies));
     const planner::Demand demand = at(round);
     for (const auto& reading :
          {demand.arrivals_per_s, demand.arrivals_total, demand.queued, demand.attainment, demand.ttft_s}) {

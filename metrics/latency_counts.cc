@@ -1,0 +1,95 @@
+// Sums, differences and percentiles of intervals; see latency_counts.h.
+#include "metrics/latency_counts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+namespace windlass::metrics {
+namespace {
+
+constexpr double kMaxRelativeError = 0.05;  // of the middle of an interval that is shown as a value
+
+bool before(const LatencyInterval& a, const LatencyInterval& b) {
+  return std::tie(a.above_s, a.most_s) < std::tie(b.above_s, b.most_s);
+}
+
+// Where the rank falls when every latency stands at the given end of its interval. REQUIRES: not empty.
+double at_rank(const std::vector<LatencyInterval>& intervals, double LatencyInterval::*end, double rank) {
+  std::vector<std::pair<double, double>> ends;
+  ends.reserve(intervals.size());
+  for (const LatencyInterval& one : intervals) ends.emplace_back(one.*end, one.count);
+  std::sort(ends.begin(), ends.end());
+  double below = 0;
+  for (const auto& [value, count] : ends) {
+    below += count;
+    if (below >= rank) return value;
+  }
+  return ends.back().first;
+}
+
+}  // namespace
+
+LatencyCounts::LatencyCounts(std::vector<LatencyInterval> intervals) : intervals_(std::move(intervals)) {
+  std::erase_if(intervals_, [](const LatencyInterval& one) { return !(one.count > 0); });
+  std::sort(intervals_.begin(), intervals_.end(), before);
+}
+
+LatencyCounts LatencyCounts::of(const HistogramSnapshot& histogram) {
+  std::vector<LatencyInterval> intervals;
+  for (std::size_t i = 0; i < histogram.bounds.size(); ++i) {
+    const double above_s = i == 0 ? 0.0 : histogram.bounds[i - 1], below = i == 0 ? 0.0 : histogram.counts[i - 1];
+    intervals.push_back({above_s, histogram.bounds[i], histogram.counts[i] - below});
+  }
+  return LatencyCounts(std::move(intervals));
+}
+
+void LatencyCounts::add(const LatencyCounts& other) {
+  std::vector<LatencyInterval> sum;
+  sum.reserve(intervals_.size() + other.intervals_.size());
+  std::merge(intervals_.begin(), intervals_.end(), other.intervals_.begin(), other.intervals_.end(), std::back_inserter(sum),
+             before);
+  intervals_.clear();
+  for (const LatencyInterval& one : sum) {
+    if (!intervals_.empty() && !before(intervals_.back(), one)) {
+      intervals_.back().count += one.count;
+    } else {
+      intervals_.push_back(one);
+    }
+  }
+}
+
+std::optional<LatencyCounts> LatencyCounts::since(const LatencyCounts& earlier) const {
+  LatencyCounts grown = *this;
+  auto mine = grown.intervals_.begin();
+  for (const LatencyInterval& was : earlier.intervals_) {
+    mine = std::lower_bound(mine, grown.intervals_.end(), was, before);
+    if (mine == grown.intervals_.end() || before(was, *mine) || mine->count < was.count) return std::nullopt;
+    mine->count -= was.count;
+  }
+  std::erase_if(grown.intervals_, [](const LatencyInterval& one) { return one.count == 0; });
+  return grown;
+}
+
+double LatencyCounts::total() const {
+  double sum = 0;
+  for (const LatencyInterval& one : intervals_) sum += one.count;
+  return sum;
+}
+
+std::optional<Percentile> LatencyCounts::percentile(double percent) const {
+  if (empty() || !(percent >= 0) || !(percent <= 100)) return std::nullopt;
+  // The latency of this rank is at most what it would be if every latency were the most of its interval, and not less than if
+  // every one were the least.
+  const double rank = percent / 100 * total() * (1 - 1e-12);  // 0.07 * 100 is a little more than 7
+  const double least_s = at_rank(intervals_, &LatencyInterval::above_s, rank);
+  const double most_s = at_rank(intervals_, &LatencyInterval::most_s, rank);
+  if (std::isinf(most_s)) return Percentile{least_s, Bound::kAbove};
+  // Its relative error is the same at both ends, and smaller than any other value's.
+  if (most_s - least_s <= kMaxRelativeError * (most_s + least_s)) return Percentile{least_s * (2 / (1 + least_s / most_s))};
+  return Percentile{most_s, Bound::kBelow};
+}
+
+}  // namespace windlass::metrics
