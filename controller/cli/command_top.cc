@@ -1,9 +1,10 @@
 // `windlass top`: the live table of a running Windlass. `windlass wait`: until a service has come to rest.
-#include <chrono>
 #include <csignal>
-#include <ctime>
+#include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <ostream>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -13,31 +14,15 @@
 #include "controller/cli/commands.h"
 #include "controller/cli/duration_check.h"
 #include "controller/cli/endpoints.h"
+#include "controller/cli/held_signals.h"
 #include "controller/cli/live_display.h"
 #include "controller/cli/observer.h"
 #include "controller/cli/service_name.h"
+#include "controller/cli/terminal_screen.h"
+#include "controller/cli/top_screen.h"
 
 namespace windlass::cli {
 namespace {
-
-// Sleeps between two looks; false when SIGINT or SIGTERM came instead. REQUIRES: both are blocked (block_signals).
-bool wait_s(double seconds) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  const timespec wait{static_cast<time_t>(seconds),
-                      static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-  return sigtimedwait(&ends, nullptr, &wait) < 0;
-}
-
-void block_signals() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
-}
 
 struct TopOptions {
   EndpointOptions endpoints;
@@ -46,8 +31,70 @@ struct TopOptions {
   bool once = false;
 };
 
+// Looks at a running Windlass again and again, and records it. One that cannot be reached is looked for anew: after a restart
+// it may have other ports.
+class Watch {
+ public:
+  Watch(const EndpointOptions& options, Endpoints endpoints, std::ostream& record)
+      : options_(options),
+        endpoints_(std::move(endpoints)),
+        record_(record),
+        observer_(std::make_unique<Observer>(endpoints_)) {}
+
+  Result<void> look() {
+    const double now = monotonic_s();
+    if (auto seen = observer_->observe(now, view_); !seen.ok()) {
+      if (const auto found = options_.resolve(); found.ok() && *found != endpoints_) {
+        endpoints_ = *found;
+        observer_ = std::make_unique<Observer>(endpoints_);
+      }
+      return seen;
+    }
+    seen_s_ = now;
+    for (const auto& row : view_.rows()) record_ << csv_line(elapsed_s(), row);
+    record_.flush();
+    return {};
+  }
+
+  [[nodiscard]] const std::vector<ServiceRow>& rows() const { return view_.rows(); }
+  [[nodiscard]] double seen_s() const { return seen_s_; }  // the last look that gave something, or the start
+  [[nodiscard]] double elapsed_s() const { return seen_s_ - start_s_; }
+
+ private:
+  const EndpointOptions& options_;
+  Endpoints endpoints_;
+  std::ostream& record_;
+  std::unique_ptr<Observer> observer_;
+  LiveView view_;
+  double start_s_ = monotonic_s();
+  double seen_s_ = start_s_;
+};
+
+// Until q, Esc, Ctrl-C or the terminal's end.
+void on_terminal(Watch& watch, TerminalScreen& terminal, double interval_s) {
+  TopScreen screen;
+  std::string trouble;
+  double next_s = 0;
+  while (true) {
+    if (monotonic_s() >= next_s) {
+      const auto seen = watch.look();
+      trouble = seen.ok() ? "" : seen.error().message;
+      if (seen.ok()) screen.take(watch.rows());
+      next_s = monotonic_s() + interval_s;
+    }
+    const std::string problem =
+        trouble.empty() ? "" : fmt::format("not seen for {:.0f} s: {}", monotonic_s() - watch.seen_s(), trouble);
+    const auto [columns, lines] = terminal.size();
+    terminal.draw(screen.lines(columns, lines, problem));
+    const ScreenEvent event = terminal.wait(next_s - monotonic_s());
+    if (event.kind == ScreenEvent::Kind::kEnd) return;
+    if (event.kind != ScreenEvent::Kind::kKey) continue;
+    if (event.key == 'q' || event.key == 'Q' || event.key == kKeyEscape) return;
+    (void)screen.press(event.key);
+  }
+}
+
 Result<void> top(const TopOptions& options, Console& console) {
-  block_signals();
   WINDLASS_ASSIGN_OR_RETURN(const Endpoints endpoints, options.endpoints.resolve());
   std::ofstream record;
   if (!options.record.empty()) {
@@ -55,26 +102,28 @@ Result<void> top(const TopOptions& options, Console& console) {
     if (!record) return Error{ErrorCode::kNotFound, "--record: " + options.record + ": cannot be written"};
     record << csv_header();
   }
-  Observer observer(endpoints);
-  LiveView view;
+  Watch watch(options.endpoints, endpoints, record);
   if (options.once) {
-    WINDLASS_RETURN_IF_ERROR(observer.observe(monotonic_s(), view));
-    console.out << table_text(view.rows());
-    for (const auto& row : view.rows()) record << csv_line(0, row);
+    WINDLASS_RETURN_IF_ERROR(watch.look());
+    console.out << table_text(watch.rows());
     return {};
   }
+  const double interval_s = std::max(0.1, duration_s(options.interval));
+  const char* kind = std::getenv("TERM");
+  if (console.terminal && kind != nullptr && std::string_view(kind) != "dumb") {
+    WINDLASS_ASSIGN_OR_RETURN(const auto terminal, TerminalScreen::open(STDIN_FILENO, STDOUT_FILENO));
+    on_terminal(watch, *terminal, interval_s);
+    return {};
+  }
+  const HeldSignals ends{SIGINT, SIGTERM};
   LiveDisplay display(console);
-  const double start = monotonic_s();
   do {
-    const double now = monotonic_s();
-    if (const auto seen = observer.observe(now, view); !seen.ok()) {
+    if (const auto seen = watch.look(); !seen.ok()) {
       display.say(seen.error().message);
-      continue;
+    } else {
+      display.show(watch.elapsed_s(), watch.rows());
     }
-    display.show(now - start, view.rows());
-    for (const auto& row : view.rows()) record << csv_line(now - start, row);
-    record.flush();
-  } while (console.out && wait_s(std::max(0.1, duration_s(options.interval))));
+  } while (console.out && ends.within_s(interval_s) == 0);
   return {};
 }
 
@@ -92,7 +141,7 @@ bool at_rest(const ServiceRow& row, int workers) {
 }
 
 Result<std::string> wait(const WaitOptions& options) {
-  block_signals();
+  const HeldSignals ends{SIGINT, SIGTERM};
   const double start = monotonic_s();
   const double timeout = duration_s(options.timeout);
   std::string last = "nothing was seen of it";
@@ -122,7 +171,7 @@ Result<std::string> wait(const WaitOptions& options) {
       return Error{ErrorCode::kNotFound, fmt::format("{}: found no such ModelService; the controller knows: {}",
                                                      options.service.text(), known.empty() ? "none" : known)};
     }
-  } while (monotonic_s() - start <= timeout && wait_s(0.25));
+  } while (monotonic_s() - start <= timeout && ends.within_s(0.25) == 0);
   return Error{ErrorCode::kDeadlineExceeded, fmt::format("{}: gave up after {:.0f}s of {}: {}", options.service.text(),
                                                          monotonic_s() - start, options.timeout, last)};
 }

@@ -15,6 +15,8 @@ class App;
 
 namespace windlass::cli {
 
+inline constexpr const char* kVersion = "windlass 0.1.0";
+
 struct CommandContext {
   Console& console;
   int exit_code = kDone;
@@ -38,6 +40,8 @@ void add_compare(CLI::App& app, CommandContext& context);
 void add_fit(CLI::App& app, CommandContext& context);
 void add_profile(CLI::App& app, CommandContext& context);
 void add_simulate(CLI::App& app, CommandContext& context);
+void add_completion(CLI::App& app, CommandContext& context);
+void add_man(CLI::App& app, CommandContext& context);
 void add_version(CLI::App& app, CommandContext& context);
 
 // The whole program: parses `arguments` (without the program's name) and runs the command. The exit code. `program` is what

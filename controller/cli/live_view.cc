@@ -40,7 +40,6 @@ std::string csv_latency(std::optional<double> seconds, Bound bound) {
   return seconds ? fmt::format("{}{:.3g}", sign_of(bound), *seconds) : "";
 }
 
-// "123ms/500ms": what is, and what shall be.
 std::string against(std::optional<double> measured_s, Bound bound, double objective_s) {
   return seconds_text(measured_s, bound) + "/" + seconds_text(objective_s);
 }
@@ -136,6 +135,12 @@ void LiveView::measure(double now_s, ServiceRow& row, const std::map<std::string
   show(tpot, row.tpot_s, row.tpot_bound);
 }
 
+std::string ttft_text(const ServiceRow& row) { return against(row.ttft_s, row.ttft_bound, row.ttft_slo_s); }
+std::string tpot_text(const ServiceRow& row) { return against(row.tpot_s, row.tpot_bound, row.tpot_slo_s); }
+std::string attained_text(const ServiceRow& row) {
+  return percent_text(row.attainment) + fmt::format("/{:g}%", row.percentile);
+}
+
 std::string table_text(const std::vector<ServiceRow>& rows) {
   if (rows.empty()) return "No ModelService yet.\n";
   const bool one_percentile =
@@ -145,9 +150,8 @@ std::string table_text(const std::vector<ServiceRow>& rows) {
                    "TPOT" + p + "/SLO", "ATTAINED/SLO", "COST/H"});
   for (const ServiceRow& row : rows) {
     table.add({row.title(), std::to_string(row.desired), std::to_string(row.ready), std::to_string(row.starting),
-               std::to_string(row.draining), number_text(row.arrivals_per_s, 1), number_text(row.queued, 0),
-               against(row.ttft_s, row.ttft_bound, row.ttft_slo_s), against(row.tpot_s, row.tpot_bound, row.tpot_slo_s),
-               percent_text(row.attainment) + fmt::format("/{:g}%", row.percentile), number_text(row.cost_per_hour, 2)});
+               std::to_string(row.draining), number_text(row.arrivals_per_s, 1), number_text(row.queued, 0), ttft_text(row),
+               tpot_text(row), attained_text(row), number_text(row.cost_per_hour, 2)});
   }
   std::string text = table.text();
   for (const ServiceRow& row : rows) {
@@ -167,10 +171,9 @@ std::string state_text(const ServiceRow& row) {
 }
 
 std::string line_text(const ServiceRow& row) {
-  return fmt::format("{}; {}/s, {} queued, TTFT p{:g} {}, TPOT p{:g} {}, attained {}/{:g}%", state_text(row),
-                     number_text(row.arrivals_per_s, 1), number_text(row.queued, 0), row.percentile,
-                     against(row.ttft_s, row.ttft_bound, row.ttft_slo_s), row.percentile,
-                     against(row.tpot_s, row.tpot_bound, row.tpot_slo_s), percent_text(row.attainment), row.percentile);
+  return fmt::format("{}; {}/s, {} queued, TTFT p{:g} {}, TPOT p{:g} {}, attained {}", state_text(row),
+                     number_text(row.arrivals_per_s, 1), number_text(row.queued, 0), row.percentile, ttft_text(row),
+                     row.percentile, tpot_text(row), attained_text(row));
 }
 
 std::string csv_header() {

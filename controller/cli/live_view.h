@@ -71,7 +71,12 @@ class LiveView {
   std::vector<ServiceRow> rows_;
 };
 
-// The table as `windlass top` prints it.
+// "123ms/500ms": what is, and what shall be.
+[[nodiscard]] std::string ttft_text(const ServiceRow& row);
+[[nodiscard]] std::string tpot_text(const ServiceRow& row);
+[[nodiscard]] std::string attained_text(const ServiceRow& row);  // "99.5%/95%"
+
+// The table as `windlass top --once` prints it.
 [[nodiscard]] std::string table_text(const std::vector<ServiceRow>& rows);
 
 // "default/tiny: 3 desired, 2 ready, 1 starting": what changes seldom and matters when it does.

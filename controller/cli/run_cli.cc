@@ -9,8 +9,6 @@
 namespace windlass::cli {
 namespace {
 
-constexpr const char* kVersion = "windlass 0.1.0";
-
 // The command that the words reached: "windlass model describe".
 const CLI::App& deepest(const CLI::App& app) {
   const CLI::App* at = &app;
@@ -70,6 +68,8 @@ int run_cli(const std::vector<std::string>& arguments, Console& console, const s
   add_simulate(app, context);
   add_fit(app, context);
   add_profile(app, context);
+  add_completion(app, context);
+  add_man(app, context);
   add_version(app, context);
 
   if (arguments.empty()) {

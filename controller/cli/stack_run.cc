@@ -1,13 +1,12 @@
 // Starts a stack, watches it and ends it; see stack_run.h.
 #include "controller/cli/stack_run.h"
 
-#include <ctime>
 #include <ostream>
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include "controller/cli/clock.h"
+#include "controller/cli/held_signals.h"
 #include "controller/cli/live_display.h"
 #include "controller/cli/observer.h"
 
@@ -17,26 +16,14 @@ namespace {
 // SIGINT, SIGTERM and SIGHUP, held back and asked for: nothing happens between the lines. SIGCHLD ends a wait early.
 class EndSignals {
  public:
-  EndSignals() {
-    sigemptyset(&set_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set_, number);
-    sigprocmask(SIG_BLOCK, &set_, &before_);
-  }
-  ~EndSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  EndSignals(const EndSignals&) = delete;
-  EndSignals& operator=(const EndSignals&) = delete;
-
   // Waits so long for one, or until a child has ended; whether one that ends us came.
-  bool within_s(double seconds) const {
-    const timespec wait{static_cast<time_t>(seconds),
-                        static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-    const int number = sigtimedwait(&set_, nullptr, &wait);
-    return number > 0 && number != SIGCHLD;
+  [[nodiscard]] bool within_s(double seconds) const {
+    const int number = held_.within_s(seconds);
+    return number != 0 && number != SIGCHLD;
   }
 
  private:
-  sigset_t set_{};
-  sigset_t before_{};
+  HeldSignals held_{SIGINT, SIGTERM, SIGHUP, SIGCHLD};
 };
 
 std::string request_example(const std::vector<api::Object>& objects, const Endpoints& endpoints) {

@@ -8,16 +8,22 @@
 #include <fmt/format.h>
 
 namespace windlass::cli {
-namespace {
-
-// Characters, not bytes: "≤" is one.
 std::size_t width_of(const std::string& text) {
   std::size_t width = 0;
   for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   return width;
 }
 
-}  // namespace
+std::string fitted(const std::string& text, std::size_t width) {
+  const std::size_t has = width_of(text);
+  if (has <= width) return text + std::string(width - has, ' ');
+  if (width == 0) return "";
+  std::size_t end = 0;
+  for (std::size_t kept = 0; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xC0) != 0x80 && kept++ == width - 1) break;
+  }
+  return text.substr(0, end) + "…";
+}
 
 TextTable::TextTable(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
 

@@ -26,6 +26,11 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;  // the header first
 };
 
+// Characters of UTF-8, not bytes: "≤" is one.
+[[nodiscard]] std::size_t width_of(const std::string& text);
+// At most `width` of them, the last one "…" where some are left out; filled up with spaces.
+[[nodiscard]] std::string fitted(const std::string& text, std::size_t width);
+
 // 0.0123 -> "12.3ms", 1.5 -> "1.50s", 90 -> "90.0s"; nullopt -> "-".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds);
 // What was measured, to three digits, or a limit of it: "1.74ms", "<10ms".

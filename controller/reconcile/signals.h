@@ -1,5 +1,6 @@
 // Signals: what gateways and workers say of themselves, read from their /metrics (and the gateways' /latencies) and remembered
-// over the windows that the planner needs. Every reading carries the time it was taken; what could not be read is absent, not 0.
+// over the windows that the planner needs. Every reading carries the time it was taken; what could not be read is absent, not
+// 0.
 //
 // Demand comes from the gateways' own pages, or, with SignalOptions::promql, from a Prometheus that scrapes them; what a drain
 // waits for is always read from the gateways and workers themselves.
