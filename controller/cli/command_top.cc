@@ -1,10 +1,8 @@
 // `windlass top`: the live table of a running Windlass. `windlass wait`: until a service has come to rest.
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <ostream>
-#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -109,8 +107,7 @@ Result<void> top(const TopOptions& options, Console& console) {
     return {};
   }
   const double interval_s = std::max(0.1, duration_s(options.interval));
-  const char* kind = std::getenv("TERM");
-  if (console.terminal && kind != nullptr && std::string_view(kind) != "dumb") {
+  if (console.terminal) {
     WINDLASS_ASSIGN_OR_RETURN(const auto terminal, TerminalScreen::open(STDIN_FILENO, STDOUT_FILENO));
     on_terminal(watch, *terminal, interval_s);
     return {};

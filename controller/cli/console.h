@@ -8,7 +8,7 @@ namespace windlass::cli {
 struct Console {
   std::ostream& out;          // results
   std::ostream& err;          // errors and progress
-  bool terminal = false;      // out is a terminal: tables may redraw themselves
+  bool terminal = false;      // out is a terminal that can draw: tables may redraw themselves
   bool err_terminal = false;  // err is one: a line of progress may renew itself
 };
 
