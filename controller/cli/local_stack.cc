@@ -102,6 +102,13 @@ Result<int> open_listener(const std::string& listen) {
                fmt::format("--listen: {} cannot be used: {}; choose another port", listen, std::strerror(why))};
 }
 
+// Of a child without reaping it, so that its id stays its own; of another process, whether it is gone.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) return info.si_pid == pid;
+  return kill(pid, 0) != 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& options) {
@@ -206,12 +213,12 @@ void LocalStack::end_orphans() {
   }
   for (const pid_t pid : left) kill(pid, SIGTERM);
   const double deadline = monotonic_s() + kOrphanPatienceS;
-  const auto all_gone = [&left] {
-    return std::all_of(left.begin(), left.end(), [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
-  };
-  while (!all_gone() && monotonic_s() < deadline) usleep(20'000);
+  const auto all_ended = [&left] { return std::all_of(left.begin(), left.end(), has_ended); };
+  while (!all_ended() && monotonic_s() < deadline) usleep(20'000);
   for (const pid_t pid : left) {
-    if (waitpid(pid, nullptr, WNOHANG) == 0) kill(pid, SIGKILL);
+    kill(pid, SIGKILL);
+    kill(-pid, SIGKILL);  // and what it has started
+    waitpid(pid, nullptr, 0);
   }
 }
 
