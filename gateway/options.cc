@@ -90,7 +90,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       app.add_option("--listen", listen, "where clients come in, HOST:PORT (port 0: any)")->capture_default_str();
   app.add_option("--listen-fd", options.listen_fd,
                  "in place of --listen: the number of an inherited socket that listens; whoever holds it too can restart this "
-                 "program without refusing a connection. Clients are accepted once a controller has answered")
+                 "program without refusing a connection. Clients are accepted once a controller has answered, or after 10 s "
+                 "without one")
       ->check(CLI::Range(3, 1 << 20))
       ->excludes(listen_flag);
   app.add_option("--admin-listen", admin_listen, "/metrics, /health and /ready, HOST:PORT")->capture_default_str();

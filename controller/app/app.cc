@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -155,12 +156,16 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
 // A folder has one controller at a time: the lock is held by the open file and goes with the process.
 class DirectoryLock {
  public:
-  static Result<std::unique_ptr<DirectoryLock>> take(const fs::path& directory) {
+  // Waits so long for one that is just ending.
+  static Result<std::unique_ptr<DirectoryLock>> take(const fs::path& directory, std::chrono::milliseconds patience) {
     const fs::path path = directory / "controller.lock";
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return Error{ErrorCode::kPermissionDenied, fmt::format("{}: {}", path.string(), std::strerror(errno))};
     auto lock = std::unique_ptr<DirectoryLock>(new DirectoryLock(fd));
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (std::chrono::steady_clock::now() < deadline) continue;
       return Error{ErrorCode::kFailedPrecondition, fmt::format("--store: another controller runs on {}", directory.string())};
     }
     return lock;
@@ -211,14 +216,14 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   ::umask(077);  // what it writes is its user's alone
   auto parts = std::make_unique<LocalParts>();
   WINDLASS_ASSIGN_OR_RETURN(DirectoryStore store, DirectoryStore::open(directory));
-  WINDLASS_ASSIGN_OR_RETURN(parts->lock, DirectoryLock::take(directory));
+  // Of an `up` that was killed, the controller may still be ending its workers.
+  const std::chrono::seconds patience(options.keep_workers ? 10 : 0);
+  WINDLASS_ASSIGN_OR_RETURN(parts->lock, DirectoryLock::take(directory, patience));
   WINDLASS_ASSIGN_OR_RETURN(const std::int64_t term, next_term(directory));
   parts->store_ = std::make_unique<DirectoryStore>(std::move(store));
   parts->leader = std::make_unique<SoleLeader>(term);
   parts->transport = std::make_unique<kube::CurlTransport>(kube::CurlOptions{});
 
-  const int gpus =
-      options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (options.runtime == "attached") {
     WINDLASS_ASSIGN_OR_RETURN(std::vector<AttachedServer> servers, read_servers(options.servers));
     const auto uid_of = [store = parts->store_.get()](const std::string& name) {
@@ -227,10 +232,12 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
       }
       return std::string();
     };
-    parts->runtime_ = std::make_unique<AttachedRuntime>(std::move(servers), uid_of, gpus, *parts->transport);
+    parts->runtime_ = std::make_unique<AttachedRuntime>(std::move(servers), uid_of, *parts->transport);
     return std::unique_ptr<Parts>(std::move(parts));
   }
 
+  const int gpus =
+      options.local_gpus > 0 ? options.local_gpus : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   LocalRuntimeOptions runtime;
   std::error_code failed;
   runtime.worker_binary = options.worker_binary.empty()

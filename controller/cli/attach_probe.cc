@@ -1,6 +1,8 @@
 // Questions to a server over HTTP; see attach_probe.h.
 #include "controller/cli/attach_probe.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -15,10 +17,11 @@ using nlohmann::json;
 
 constexpr double kAskS = 10;
 constexpr int kMaxCount = 100'000'000;
+constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20U;
 
 // The page's JSON; null where there is none.
 json page_of(kube::HttpTransport& transport, const std::string& url) {
-  const auto response = transport.send({.url = url, .timeout_s = kAskS});
+  const auto response = transport.send({.url = url, .timeout_s = kAskS, .max_bytes = kMaxPageBytes});
   if (!response.ok() || response->status != 200) return {};
   const json page = json::parse(response->body, nullptr, false);
   return page.is_object() ? page : json();
@@ -39,7 +42,12 @@ std::string text_in(const json& object, const char* key) {
 
 // The one entry of /v1/models.
 Result<json> only_model_of(kube::HttpTransport& transport, const std::string& url) {
-  WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse response, transport.send({.url = url, .timeout_s = kAskS}));
+  WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse response,
+                            transport.send({.url = url, .timeout_s = kAskS, .max_bytes = kMaxPageBytes}));
+  if (response.status == 401 || response.status == 403)
+    return Error{
+        ErrorCode::kPermissionDenied,
+        fmt::format("GET {}: found status {}; servers that ask for an API key are not supported", url, response.status)};
   if (response.status != 200) {
     return Error{ErrorCode::kUnavailable, fmt::format("GET {}: must answer 200 (got {})", url, response.status)};
   }
@@ -48,6 +56,11 @@ Result<json> only_model_of(kube::HttpTransport& transport, const std::string& ur
   if (page.is_object() && page.contains("data") && page["data"].is_array()) {
     for (const json& model : page["data"]) names.push_back(text_in(model, "id"));
   }
+  const auto is_plain = [](const std::string& name) {  // what is printed must not speak to the terminal
+    return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  };
+  if (!std::all_of(names.begin(), names.end(), is_plain))
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must name its model without control characters", url)};
   if (names.size() == 1 && !names.front().empty()) return page["data"][0];
   return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must name one model (got {})", url,
                                                         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")))};

@@ -95,6 +95,11 @@ int slots_of(const ProbedServer& server, const AttachOptions& options) {
   return options.slots > 0 ? options.slots : server.slots.value_or(kAssumedSlots);
 }
 
+bool is_loopback(const std::string& address) {
+  const auto parsed = net::parse_host_port(address);
+  return parsed.ok() && (parsed->host == "localhost" || parsed->host == "::1" || parsed->host.starts_with("127."));
+}
+
 // The ModelService of a group. `notes` says what it lacks.
 Result<nlohmann::json> service_of(const Group& group, const AttachOptions& options, std::ostream& notes) {
   const ProbedServer& first = group.servers.front();
@@ -103,10 +108,14 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
                           {"uri", "file://" + (files.empty() ? first.model : files)},  // that nobody reads
                           {"maxContextTokens", first.context_tokens.value_or(kAssumedContextTokens)}};
   std::error_code failure;
-  if (!options.model.empty() || (!files.empty() && std::filesystem::exists(files, failure))) {
-    WINDLASS_ASSIGN_OR_RETURN(const ModelDescription description, describe_model(files));
-    model["config"] = {{"inline", description.config}};
-  } else {
+  const bool here = !files.empty() && is_loopback(first.address) && std::filesystem::exists(files, failure);
+  if (!options.model.empty() || here) {
+    const auto description = describe_model(files);
+    if (!description.ok() && !options.model.empty()) return description.error();
+    if (description.ok()) model["config"] = {{"inline", description->config}};
+    if (!description.ok()) notes << fmt::format("{}: {}\n", group.service, description.error().message);
+  }
+  if (!model.contains("config")) {
     notes << fmt::format(
         "{}: the model's shape is not known, so that nothing is predicted or recommended; name its files with "
         "--model\n",
@@ -123,11 +132,13 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
                         {"spec", std::move(spec)}};
 }
 
-// Requests per second that a server with this pool's configuration serves with its slots full, by the class' figures.
-double rate_of(const planner::Snapshot& snapshot, const planner::Service& service, const planner::PoolPlan& pool, int slots) {
+// Requests per second that a server of so many accelerators serves with its slots full, as many as this pool's workers may take
+// inside the objectives, by the class' figures.
+double rate_of(const planner::Snapshot& snapshot, const planner::Service& service, const planner::PoolPlan& pool,
+               int per_server, int slots) {
   const planner::AcceleratorState* state = planner::find_accelerator(snapshot, pool.accelerator);
   const int batch = std::min(pool.slots, slots);
-  const planner::LinearModel model(planner::linear_coefficients(*service.shape, state->spec, pool.gpus_per_worker));
+  const planner::LinearModel model(planner::linear_coefficients(*service.shape, state->spec, per_server));
   const planner::Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
   return batch / planner::worker_times(model, batch, lengths).service_s;
 }
@@ -149,7 +160,8 @@ std::string abilities(const std::vector<api::Object>& objects, const std::vector
     }
     const planner::PoolPlan& pool = planned.recommended_pools.front();
     double all = 0;
-    for (const ProbedServer& server : group->servers) all += rate_of(snapshot, service, pool, slots_of(server, options));
+    for (const ProbedServer& server : group->servers)
+      all += rate_of(snapshot, service, pool, options.per_server, slots_of(server, options));
     text += wrapped(
         fmt::format("{}: {} can serve about {} requests/s of {:g} + {:g} tokens inside the objectives, by the figures of {}; "
                     "measurements of live requests will correct that",
@@ -160,19 +172,15 @@ std::string abilities(const std::vector<api::Object>& objects, const std::vector
   return text;
 }
 
-bool is_loopback(const std::string& address) {
-  const auto parsed = net::parse_host_port(address);
-  return parsed.ok() && (parsed->host == "localhost" || parsed->host == "::1" || parsed->host.starts_with("127."));
-}
-
 Result<int> attach(AttachOptions options, Console& console) {
   kube::CurlTransport transport{kube::CurlOptions{}};
   std::vector<ProbedServer> servers;
   std::set<std::string> addresses;
   for (const std::string& url : options.urls) {
     WINDLASS_ASSIGN_OR_RETURN(ProbedServer server, probe_server(transport, url));
-    if (!addresses.insert(server.address).second)
-      return Error{ErrorCode::kInvalidArgument, fmt::format("URL: {} is given twice", url)};
+    std::string place = server.address;  // two names of this machine are one server
+    if (place.starts_with("localhost:")) place.replace(0, place.find(':'), "127.0.0.1");
+    if (!addresses.insert(place).second) return Error{ErrorCode::kInvalidArgument, fmt::format("URL: {} is given twice", url)};
     console.out << to_text(server) << "\n" << std::flush;
     servers.push_back(std::move(server));
   }
@@ -188,8 +196,21 @@ Result<int> attach(AttachOptions options, Console& console) {
   std::vector<api::Object> objects;
   if (!options.stack.files.empty()) {
     WINDLASS_ASSIGN_OR_RETURN(objects, read_object_files(options.stack.files));
+    for (const api::Object& object : objects) {
+      if (std::holds_alternative<api::ModelService>(object.value))
+        return Error{
+            ErrorCode::kInvalidArgument,
+            "--file: found a ModelService; attach makes those itself, allowed are AcceleratorClasses and PerformanceProfiles"};
+    }
   }
   const std::vector<Group> groups = grouped(std::move(servers));
+  if (!options.model.empty() && groups.size() > 1) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "--model: the servers have {} models, and it names the files of one; attach to each model in a --dir of its own",
+            groups.size())};
+  }
   for (const Group& group : groups) {
     WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json service, service_of(group, options, console.err));
     const std::string yaml = api::to_yaml(service);
@@ -202,7 +223,8 @@ Result<int> attach(AttachOptions options, Console& console) {
     }
   }
   WINDLASS_ASSIGN_OR_RETURN(const std::string machine, add_this_machine(objects, console.err));
-  if (!machine.empty()) options.stack.made[fmt::format("{}.yaml", kThisMachine)] = machine;
+  if (!machine.empty())
+    options.stack.made[fmt::format("{}.class.yaml", kThisMachine)] = machine;  // no service's name has a dot
   WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfFiles));
   console.out << abilities(objects, groups, options) << "\n" << std::flush;
   return run_stack(options.stack, objects, console);

@@ -24,6 +24,7 @@
 #include "controller/cli/clock.h"
 #include "controller/cli/text_file.h"
 #include "controller/runtime/worker_records.h"
+#include "metrics/net/host_port.h"
 
 namespace windlass::cli {
 namespace fs = std::filesystem;
@@ -77,16 +78,12 @@ Result<void> place_objects(const LocalStackOptions& options) {
 
 // A socket that listens on HOST:PORT.
 Result<int> open_listener(const std::string& listen) {
-  const auto colon = listen.rfind(':');
+  const auto parsed = net::parse_host_port(listen);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  int port = -1;
-  try {
-    if (colon != std::string::npos) port = std::stoi(listen.substr(colon + 1));
-  } catch (const std::exception&) {
-  }
-  const std::string host = colon == std::string::npos ? "" : listen.substr(0, colon);
-  if (port < 1 || port > 65535 || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+  const std::string host = !parsed.ok() ? "" : parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
+  const int port = parsed.ok() ? std::stoi(parsed->port) : 0;
+  if (port < 1 || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--listen: found '{}', allowed is an IPv4 address and a port: 127.0.0.1:8080", listen)};
   }

@@ -30,8 +30,9 @@ void SupervisedProcess::signal(int number) {
 }
 
 std::string SupervisedProcess::last_words() {
-  return fmt::format("{} {}; its log {} ends with:\n{}", program_.name, ended().value_or("runs"), program_.log_path,
-                     child_ ? child_->log_tail() : "");
+  const std::string how = ended().value_or("runs");
+  if (!child_) return fmt::format("{} {}\n", program_.name, how);
+  return fmt::format("{} {}; its log {} ends with:\n{}", program_.name, how, program_.log_path, child_->log_tail());
 }
 
 std::string SupervisedProcess::tend(double now_s) {

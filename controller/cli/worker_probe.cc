@@ -18,11 +18,13 @@ using nlohmann::json;
 constexpr std::int64_t kBlockTokens = 16;  // of our workers' KV cache (docs/metrics.md)
 constexpr double kAskS = 10;
 constexpr double kAnswerS = 300;
-constexpr double kMostBytesPerS = 1e15;  // of a PerformanceProfile
+constexpr std::size_t kMaxPageBytes = std::size_t{32} << 20U;  // of metrics
+constexpr double kMostBytesPerS = 1e15;                        // of a PerformanceProfile
 constexpr const char* kCompletions = "/v1/completions";
 
 Result<std::string> get(kube::HttpTransport& transport, const std::string& url) {
-  WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse response, transport.send({.url = url, .timeout_s = kAskS}));
+  WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse response,
+                            transport.send({.url = url, .timeout_s = kAskS, .max_bytes = kMaxPageBytes}));
   if (response.status == 200) return response.body;
   return Error{ErrorCode::kUnavailable, fmt::format("GET {}: found status {}, expected 200", url, response.status)};
 }

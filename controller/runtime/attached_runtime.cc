@@ -12,6 +12,9 @@ namespace {
 constexpr const char* kNamespace = "default";
 constexpr double kLookPeriodS = 0.5;
 constexpr double kLookTimeoutS = 2;
+constexpr double kSilentS = 30;                               // without an answer: it is not slow but gone
+constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20U;  // of a page whose status alone counts
+constexpr int kAnyNumber = 1'000'000;                         // what servers could have is for whoever starts them to know
 
 Error not_ours(const std::string& what) {
   return Error{ErrorCode::kFailedPrecondition,
@@ -50,9 +53,8 @@ std::string to_json(const std::vector<AttachedServer>& servers) {
 }
 
 AttachedRuntime::AttachedRuntime(std::vector<AttachedServer> servers,
-                                 std::function<std::string(const std::string& service)> uid_of, int gpus,
-                                 kube::HttpTransport& transport)
-    : uid_of_(std::move(uid_of)), gpus_(gpus), transport_(transport) {
+                                 std::function<std::string(const std::string& service)> uid_of, kube::HttpTransport& transport)
+    : uid_of_(std::move(uid_of)), transport_(transport) {
   std::map<std::string, int> slot;  // by service
   for (const AttachedServer& one : servers) {
     Server& server = servers_.emplace_back();
@@ -74,19 +76,23 @@ AttachedRuntime::AttachedRuntime(std::vector<AttachedServer> servers,
 
 void AttachedRuntime::step(Instant now) {
   if (now.monotonic_s < next_look_s_) return;
-  next_look_s_ = now.monotonic_s + kLookPeriodS;
   std::vector<kube::HttpRequest> requests;
   for (const Server& server : servers_) {
-    requests.push_back({.url = fmt::format("http://{}/v1/models", server.worker.address), .timeout_s = kLookTimeoutS});
+    requests.push_back({.url = fmt::format("http://{}/v1/models", server.worker.address),
+                        .timeout_s = kLookTimeoutS,
+                        .max_bytes = kMaxPageBytes});
   }
   const auto answers = transport_.send_all(requests);
+  bool any_slow = false;
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     Worker& worker = servers_[i].worker;
     if (worker.created_s == 0) worker.created_s = now.wall_s;
     const bool ready = answers[i].ok() && answers[i]->status == 200;
-    // A busy server may be slow to answer: once it serves, only a refusal takes it out.
+    // A busy server may be slow to answer: once it serves, a refusal or half a minute of silence takes it out.
     const bool slow = !answers[i].ok() && answers[i].error().code == ErrorCode::kDeadlineExceeded;
-    if (slow && worker.ready) continue;
+    any_slow = any_slow || slow;
+    if (answers[i].ok()) servers_[i].answered_s = now.monotonic_s;
+    if (slow && worker.ready && now.monotonic_s - servers_[i].answered_s < kSilentS) continue;
     if (ready && !worker.ready) worker.ready_s = now.wall_s;
     if (!ready) worker.ready_s.reset();
     worker.ready = ready;
@@ -96,6 +102,8 @@ void AttachedRuntime::step(Instant now) {
                      : answers[i].ok() ? fmt::format("{}: found status {}, expected 200", requests[i].url, answers[i]->status)
                                        : answers[i].error().message;
   }
+  // A server that does not answer holds everything up each time: it is asked less often.
+  next_look_s_ = now.monotonic_s + kLookPeriodS + (any_slow ? 2 * kLookTimeoutS : 0);
   looked_ = true;
 }
 
@@ -111,7 +119,7 @@ std::vector<Worker> AttachedRuntime::workers() const {
 
 std::map<std::string, GpuCapacity> AttachedRuntime::capacity(const std::vector<ClassSelector>& classes) const {
   std::map<std::string, GpuCapacity> all;
-  for (const ClassSelector& one : classes) all[one.name] = GpuCapacity{1, gpus_, 0};
+  for (const ClassSelector& one : classes) all[one.name] = GpuCapacity{1, kAnyNumber, 0};
   return all;
 }
 

@@ -25,9 +25,8 @@ struct AttachedServer {
 
 class AttachedRuntime final : public WorkerRuntime {
  public:
-  // `uid_of`: of the ModelService default/NAME, "" while there is none. `gpus`: what there is of each class. `transport`
-  // outlives this.
-  AttachedRuntime(std::vector<AttachedServer> servers, std::function<std::string(const std::string& service)> uid_of, int gpus,
+  // `uid_of`: of the ModelService default/NAME, "" while there is none. `transport` outlives this.
+  AttachedRuntime(std::vector<AttachedServer> servers, std::function<std::string(const std::string& service)> uid_of,
                   kube::HttpTransport& transport);
 
   void step(Instant now) override;
@@ -48,11 +47,11 @@ class AttachedRuntime final : public WorkerRuntime {
   struct Server {
     Worker worker;
     std::string service;
+    double answered_s = 0;  // monotonic; the last time
   };
 
   std::vector<Server> servers_;
   std::function<std::string(const std::string&)> uid_of_;
-  int gpus_;
   kube::HttpTransport& transport_;
   bool looked_ = false;
   double next_look_s_ = 0;

@@ -197,11 +197,12 @@ void LocalRuntime::adopt(const WorkerRecord& record) {
   processes_.emplace(Key{record.worker.name_space, record.worker.name}, std::move(process));
 }
 
-void LocalRuntime::save(const Process& process) {
-  if (!records_) return;
+bool LocalRuntime::save(const Process& process) {
+  if (!records_) return true;
   const auto written = records_->write({process.worker, process.spec.engine, process.log, process.spec.drain_timeout_s,
                                         process.pid, process.start_ticks, process.stopping, process.told, process.kill_at_s});
   problem_ = written.ok() ? std::string() : written.error().message;
+  return written.ok();
 }
 
 void LocalRuntime::step(Instant now) {
@@ -279,7 +280,7 @@ void LocalRuntime::note_failed_start(Process& process, const std::string& how) {
 void LocalRuntime::tell_to_end(Process& process) {
   process.told = true;
   process.signal(SIGTERM);
-  save(process);
+  (void)save(process);
 }
 
 void LocalRuntime::probe_all() {
@@ -315,7 +316,7 @@ void LocalRuntime::probe_all() {
       worker.trouble = planner::WorkerTrouble::kNone;
       worker.message.clear();
     }
-    if (news) save(*asked[i]);
+    if (news) (void)save(*asked[i]);
   }
 }
 
@@ -438,7 +439,12 @@ Result<void> LocalRuntime::start(Process& process) {
     process.pid = pid;
     process.worker.finished = false;
     if (records_) process.start_ticks = start_ticks_of(pid);
-    save(process);
+    if (!save(process)) {  // the child ends where nobody tells it to go
+      ::close(go[1]);
+      ::waitpid(pid, nullptr, 0);
+      process.pid = -1;
+      return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, problem_)};
+    }
     if (go[1] >= 0) (void)!::write(go[1], "g", 1);
   }
   if (go[1] >= 0) ::close(go[1]);
@@ -453,7 +459,7 @@ Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
   }
   if (found->second->worker.draining_since_s) return {};
   found->second->worker.draining_since_s = now.wall_s;
-  save(*found->second);
+  (void)save(*found->second);
   return {};
 }
 
@@ -473,7 +479,7 @@ Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double>
   } else if (is_ours(process.spec) || !process.worker.ready_s) {
     tell_to_end(process);
   } else {
-    save(process);  // Another engine cuts its streams when it is told to end: it is told once it has none.
+    (void)save(process);  // Another engine cuts its streams when it is told to end: it is told once it has none.
   }
   return {};
 }

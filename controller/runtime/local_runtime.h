@@ -62,7 +62,7 @@ class LocalRuntime final : public WorkerRuntime {
   using Key = std::pair<std::string, std::string>;  // (namespace, name)
 
   void adopt(const WorkerRecord& record);
-  void save(const Process& process);
+  bool save(const Process& process);  // false: problem() says why not
   [[nodiscard]] Result<void> start(Process& process);
   void reap(Process& process);
   void note_crash(Process& process, int status);

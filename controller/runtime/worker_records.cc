@@ -105,7 +105,7 @@ Result<void> WorkerRecords::write(const WorkerRecord& record) const {
   const fs::path file = file_of(record.worker.name_space, record.worker.name);
   const fs::path draft = file.string() + ".new";
   std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-  out << to_json(record).dump(2) << '\n';
+  out << to_json(record).dump(2, ' ', false, json::error_handler_t::replace) << '\n';  // a folder's name may be no UTF-8
   out.close();
   std::error_code error;
   if (out) fs::rename(draft, file, error);
@@ -122,12 +122,14 @@ std::vector<WorkerRecord> WorkerRecords::read() const {
   std::vector<WorkerRecord> records;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory_, error)) {
+    bool usable = entry.path().extension() == ".json";  // else a draft that was never finished, perhaps of one that is
     try {
-      records.push_back(record_of(json::parse(text_of(entry.path()))));
+      if (usable) records.push_back(record_of(json::parse(text_of(entry.path()))));
     } catch (const json::exception&) {
-      std::error_code ignored;
-      fs::remove(entry.path(), ignored);
+      usable = false;
     }
+    std::error_code ignored;
+    if (!usable) fs::remove(entry.path(), ignored);
   }
   std::sort(records.begin(), records.end(), [](const WorkerRecord& a, const WorkerRecord& b) {
     return std::tie(a.worker.name_space, a.worker.name) < std::tie(b.worker.name_space, b.worker.name);

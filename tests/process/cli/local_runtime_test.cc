@@ -96,6 +96,25 @@ TEST_F(ProcessesOfARuntime, AreNotStartedElsewhere) {
   EXPECT_TRUE(runtime_->workers().empty());
 }
 
+// Given a folder for records that is gone, expect that no worker is started that nobody would find again, and why; and given
+// the folder once more, a worker.
+TEST_F(ProcessesOfARuntime, AreNotStartedWithoutARecord) {
+  const auto records = folder_.path() / "workers";
+  controller::LocalRuntimeOptions options;
+  options.worker_binary = build_path() + "/windlass-worker";
+  options.log_directory = folder_.path().string();
+  runtime_ = std::make_unique<controller::LocalRuntime>(options, transport_, controller::WorkerRecords::open(records).value());
+  std::filesystem::remove(records);
+  const auto created = runtime_->create(spec_);
+  ASSERT_FALSE(created.ok());
+  EXPECT_THAT(created.error().message, HasSubstr("cannot start tiny-0: "));
+  EXPECT_THAT(created.error().message, HasSubstr("cannot be written"));
+  EXPECT_TRUE(runtime_->workers().empty());
+  std::filesystem::create_directory(records);
+  ASSERT_TRUE(runtime_->create(spec_).ok());
+  EXPECT_TRUE(becomes_ready());
+}
+
 // A worker that starts a process which would outlive it, tells its id, and waits.
 class WorkerWithAChild : public ProcessesOfARuntime {
  protected:

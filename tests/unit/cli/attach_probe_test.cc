@@ -75,7 +75,8 @@ TEST(AttachProbe, OneModelIsNeeded) {
       {R"({"data":[{"id":"a"},{"id":"b"}]})", "must name one model (got a, b)"},
       {R"({"data":[{"id":5}]})", "must name one model"},
       {R"({"data":7})", "must name one model (got none)"},
-      {"<html>", "must name one model (got none)"}};
+      {"<html>", "must name one model (got none)"},
+      {R"({"data":[{"id":"a\u001b[31m"}]})", "must name its model without control characters"}};
   for (const auto& [body, expected] : cases) {
     Pages pages({{"/v1/models", body}});
     const auto server = probe_server(pages, "http://h:1");

@@ -33,10 +33,11 @@ class Attached : public testing::Test {
 
   Servers servers_;
   std::string uid_ = "uid-1";
-  AttachedRuntime runtime_{{{"tiny", "h:1", "this-machine", 2, 4}}, [this](const std::string&) { return uid_; }, 8, servers_};
+  AttachedRuntime runtime_{{{"tiny", "h:1", "this-machine", 2, 4}}, [this](const std::string&) { return uid_; }, servers_};
 };
 
-// Given a server that answers, is slow, refuses, fails and answers again; expects that only refusals and failures take it out.
+// Given a server that answers, is slow, refuses, fails and answers again; expects that refusals, failures and half a minute of
+// silence take it out.
 TEST_F(Attached, AreReadyWhileTheyAnswer) {
   EXPECT_FALSE(runtime_.synced());
   answer(kube::HttpResponse{200, {}, ""});
@@ -51,16 +52,21 @@ TEST_F(Attached, AreReadyWhileTheyAnswer) {
   answer(Error{ErrorCode::kDeadlineExceeded, "slow"});
   EXPECT_TRUE(at(2).ready);
   answer(Error{ErrorCode::kUnavailable, "connection refused"});
-  EXPECT_FALSE(at(3).ready);
-  EXPECT_EQ(at(3).message, "connection refused");
+  EXPECT_FALSE(at(10).ready);
+  EXPECT_EQ(at(10).message, "connection refused");
   answer(Error{ErrorCode::kDeadlineExceeded, "slow"});
-  EXPECT_FALSE(at(4).ready) << "it has not come back";
+  EXPECT_FALSE(at(11).ready) << "it has not come back";
   answer(kube::HttpResponse{500, {}, ""});
-  EXPECT_THAT(at(5).message, HasSubstr("found status 500, expected 200"));
+  EXPECT_THAT(at(20).message, HasSubstr("found status 500, expected 200"));
   answer(kube::HttpResponse{200, {}, ""});
-  EXPECT_TRUE(at(6).ready);
-  EXPECT_EQ(at(6).ready_s, 6);
-  EXPECT_FALSE(at(6).failed);
+  EXPECT_TRUE(at(30).ready);
+  EXPECT_EQ(at(30).ready_s, 30);
+  EXPECT_FALSE(at(30).failed);
+  answer(Error{ErrorCode::kDeadlineExceeded, "slow"});
+  EXPECT_TRUE(at(40).ready);
+  EXPECT_TRUE(at(59).ready);
+  EXPECT_FALSE(at(70).ready);
+  EXPECT_EQ(at(80).message, "slow");
 }
 
 // Given a service that is not in the folder any more; expects that its server is nobody's worker.

@@ -45,6 +45,18 @@ class Records : public testing::Test {
   WorkerRecords records_ = WorkerRecords::open(folder_.path() / "workers").value();
 };
 
+// Given drafts that were never finished and a log's name that is no UTF-8; expects that the former are passed over and the
+// latter is written.
+TEST_F(Records, SurviveADraftAndOddNames) {
+  WorkerRecord record = example();
+  record.log = "/logs/\xff/chat-0.log";
+  ASSERT_TRUE(records_.write(record).ok());
+  std::ofstream(folder_.path() / "workers" / "default.chat-0.json.new")
+      << std::ifstream(folder_.path() / "workers" / "default.chat-0.json").rdbuf();
+  ASSERT_EQ(records_.read().size(), 1U);
+  EXPECT_EQ(records_.read()[0].worker.name, "chat-0");
+}
+
 // A process that sleeps until it is ended; reaped with the object.
 class Sleeper {
  public:
