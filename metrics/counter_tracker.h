@@ -72,7 +72,7 @@ class LatencyTracker {
   explicit LatencyTracker(double max_window_s = 600, double resolution_s = 0);
 
   // Bins count for more than a histogram's buckets: once a run of the writer showed bins, its buckets are passed over (the page
-  // with the bins could not be read this time), and where its bins appear after its buckets, they begin anew.
+  // with the bins could not be read this time), and where its bins appear after its buckets, they start from zero.
   void observe(double now_s, const SeenLatencies& seen, std::optional<double> writer_start_s = std::nullopt);
 
   // As CounterTracker::observe_absent.

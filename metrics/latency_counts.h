@@ -39,7 +39,7 @@ class LatencyCounts {
   [[nodiscard]] static LatencyCounts of(const HistogramSnapshot& histogram);
 
   void add(const LatencyCounts& other);
-  // this - earlier; nullopt where a count fell (the writer began anew).
+  // this - earlier; nullopt where a count fell (the writer restarted).
   [[nodiscard]] std::optional<LatencyCounts> since(const LatencyCounts& earlier) const;
 
   // Of `percent` (0 to 100) by nearest rank, as `windlass load` computes its own. A value where the intervals say it to 5 %:

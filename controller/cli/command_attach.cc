@@ -132,8 +132,8 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
                         {"spec", std::move(spec)}};
 }
 
-// Requests per second that a server of so many accelerators serves with its slots full, as many as this pool's workers may take
-// inside the objectives, by the class' figures.
+// Requests per second that a server of `per_server` accelerators serves with `slots` taken, or with as many as the objectives
+// let this pool's workers take, by the class' figures.
 double rate_of(const planner::Snapshot& snapshot, const planner::Service& service, const planner::PoolPlan& pool,
                int per_server, int slots) {
   const planner::AcceleratorState* state = planner::find_accelerator(snapshot, pool.accelerator);

@@ -29,7 +29,7 @@ struct TopOptions {
   bool once = false;
 };
 
-// Looks at a running Windlass again and again, and records it. One that cannot be reached is looked for anew: after a restart
+// Reads a running Windlass repeatedly and records it. Where it cannot be reached, its endpoints are read again: after a restart
 // it may have other ports.
 class Watch {
  public:
@@ -143,7 +143,7 @@ Result<std::string> wait(const WaitOptions& options) {
   const double timeout = duration_s(options.timeout);
   std::string last = "nothing was seen of it";
   do {
-    // Read anew each time: `windlass up` may still be on its way.
+    // Read each time: `windlass up` may still be on its way.
     const auto endpoints = options.endpoints.resolve();
     if (!endpoints.ok()) {
       last = endpoints.error().message;

@@ -213,6 +213,7 @@ void LocalStack::end_orphans() {
   const auto all_ended = [&left] { return std::all_of(left.begin(), left.end(), has_ended); };
   while (!all_ended() && monotonic_s() < deadline) usleep(20'000);
   for (const pid_t pid : left) {
+    if (kill(pid, 0) != 0) continue;  // no child of ours, and gone: the number may become another's
     kill(pid, SIGKILL);
     kill(-pid, SIGKILL);  // and what it has started
     waitpid(pid, nullptr, 0);

@@ -16,7 +16,7 @@ namespace {
 
 using Style = ScreenLine::Style;
 
-constexpr std::size_t kMostHistory = 600;     // looks: ten minutes at one a second
+constexpr std::size_t kMaxHistory = 600;      // looks: ten minutes at one a second
 constexpr std::size_t kLeastForDetails = 12;  // lines of a terminal
 constexpr std::size_t kNarrowestName = 8;     // columns
 constexpr const char* kKeys = "q quit  ↑↓ choose  sort: n name w ready r req/s t TTFT p TPOT a attained";
@@ -99,7 +99,7 @@ void TopScreen::take(std::vector<ServiceRow> rows) {
     known.insert(row.title());
     auto& looks = history_[row.title()];
     looks.push_back({row.arrivals_per_s, row.attainment});
-    if (looks.size() > kMostHistory) looks.pop_front();
+    if (looks.size() > kMaxHistory) looks.pop_front();
   }
   std::erase_if(history_, [&](const auto& one) { return !known.contains(one.first); });
   sort();

@@ -19,7 +19,7 @@ constexpr std::int64_t kBlockTokens = 16;  // of our workers' KV cache (docs/met
 constexpr double kAskS = 10;
 constexpr double kAnswerS = 300;
 constexpr std::size_t kMaxPageBytes = std::size_t{32} << 20U;  // of metrics
-constexpr double kMostBytesPerS = 1e15;                        // of a PerformanceProfile
+constexpr double kMaxBytesPerS = 1e15;                         // of a PerformanceProfile
 constexpr const char* kCompletions = "/v1/completions";
 
 Result<std::string> get(kube::HttpTransport& transport, const std::string& url) {
@@ -172,7 +172,7 @@ planner::MeasuredTransfer fit_transfers(const std::vector<TransferSample>& sampl
   planner::MeasuredTransfer fitted;
   fitted.bytes_per_token = tokens > 0 ? bytes_of_tokens / tokens : 0;
   fitted.samples = static_cast<std::int64_t>(samples.size());
-  const bool sloped = spread > 1e-12 * squares && product * kMostBytesPerS > spread;
+  const bool sloped = spread > 1e-12 * squares && product * kMaxBytesPerS > spread;
   const double latency_s = sloped ? mean_s - product / spread * mean_bytes : 0;
   fitted.latency_s = std::max(0.0, latency_s);
   fitted.bandwidth_bytes_per_s = !sloped ? bytes / seconds : latency_s < 0 ? squares / through_zero : spread / product;

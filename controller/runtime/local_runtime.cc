@@ -479,7 +479,7 @@ Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double>
   } else if (is_ours(process.spec) || !process.worker.ready_s) {
     tell_to_end(process);
   } else {
-    (void)save(process);  // Another engine cuts its streams when it is told to end: it is told once it has none.
+    (void)save(process);  // Another engine cuts its streams at SIGTERM, which it gets once it has none.
   }
   return {};
 }

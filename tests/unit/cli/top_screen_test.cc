@@ -104,7 +104,7 @@ TEST(TopScreen, SortsByKeys) {
   EXPECT_FALSE(screen.press('x'));
 }
 
-// Given more services than lines; expects that the chosen one stays in view, also when the rows are sorted anew.
+// Given more services than lines; expects that the chosen one stays in view, also when the rows are sorted again.
 TEST(TopScreen, FollowsTheChosenService) {
   TopScreen screen;
   std::vector<ServiceRow> rows;
