@@ -111,6 +111,10 @@ WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)
                                  .counters("windlass_worker_chain_sessions_expired_total",
                                            "Sessions of chains that ended because nobody told of them any more.")
                                  .with({{"model", model}})),
+      measured_prefill(registry.gauges("windlass_worker_measured_prefill_seconds",
+                                       "Time of one iteration over a prompt of this many tokens, measured before serving.")),
+      measured_decode(registry.gauges("windlass_worker_measured_decode_seconds",
+                                      "Time of one decode iteration at this batch and mean context, measured before serving.")),
       model_(model),
       requests_finished_(registry.counters("windlass_worker_requests_finished_total", "Requests finished, by reason.")),
       kv_transfer_bytes_(registry.counters("windlass_worker_kv_transfer_bytes_total",

@@ -59,6 +59,10 @@ struct WorkerMetrics {
   Histogram chain_step;             // windlass_worker_chain_step_seconds{model}: from a step's leave to the logits' arrival
   Gauge chain_sessions;             // windlass_worker_chain_sessions{model}: of other workers' requests that have room here
   Counter chain_sessions_expired;   // windlass_worker_chain_sessions_expired_total{model}: nobody told of them any more
+  // Of one iteration, as the worker measured it before it served anybody. Series exist only while it serves the whole model.
+  GaugeFamily measured_prefill;  // windlass_worker_measured_prefill_seconds{model,tokens}: of one prompt of this length
+  // windlass_worker_measured_decode_seconds{model,batch,context}: context is the mean number of tokens of each sequence.
+  GaugeFamily measured_decode;
 
  private:
   std::string model_;

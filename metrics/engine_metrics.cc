@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -105,6 +107,34 @@ void read_common(const Exposition& page, const std::string& prefix, const Common
   first(read.requests_finished, counter(page, named(names.finished)));
 }
 
+// A label's whole number from 1 to a limit beyond any engine.
+std::optional<int> count_in(const Labels& labels, const std::string& name) {
+  constexpr int kMax = 1 << 24;
+  const auto label = labels.find(name);
+  if (label == labels.end()) return std::nullopt;
+  const std::string& text = label->second;
+  int count = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool whole = failure == std::errc{} && end == text.data() + text.size();
+  return whole && count >= 1 && count <= kMax ? std::optional(count) : std::nullopt;
+}
+
+// Adds what is plausible; the rest of the page counts in any case.
+void read_measured(const Exposition& page, EngineMetrics& read) {
+  constexpr double kMaxSeconds = 3600;
+  const auto add = [&](const MeasuredIteration& iteration) {
+    const bool sane = iteration.seconds > 0 && iteration.seconds <= kMaxSeconds;  // false for NaN
+    if (sane && read.measured.size() < kMaxMeasuredIterations) read.measured.push_back(iteration);
+  };
+  for (const Sample* sample : page.find("windlass_worker_measured_prefill_seconds", {})) {
+    if (const auto tokens = count_in(sample->labels, "tokens")) add({*tokens, 0, 0, sample->value});
+  }
+  for (const Sample* sample : page.find("windlass_worker_measured_decode_seconds", {})) {
+    const auto batch = count_in(sample->labels, "batch"), context = count_in(sample->labels, "context");
+    if (batch && context) add({0, *batch, *context, sample->value});
+  }
+}
+
 void read_windlass(const Exposition& page, EngineMetrics& read) {
   CommonNames names;
   names.running = "requests_running";
@@ -114,6 +144,7 @@ void read_windlass(const Exposition& page, EngineMetrics& read) {
   names.kind = TokenTime::kRequestMean;
   names.finished = "requests_finished_total";
   read_common(page, "windlass_worker_", names, read);
+  read_measured(page, read);
 }
 
 const std::vector<std::string_view> kNewAndOldGaps = {"inter_token_latency_seconds", "time_per_output_token_seconds"};

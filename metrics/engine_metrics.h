@@ -35,8 +35,10 @@
 //     finished requests
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "metrics/exposition_parser.h"
 
@@ -66,6 +68,18 @@ enum class TokenTime {
   kGenerationSeconds  // no histogram: seconds of generation over tokens generated; the first token of a request costs none
 };
 
+// One iteration of an idle engine, as the engine measured it before it served: of one prompt, or of one token for each sequence
+// of a batch.
+struct MeasuredIteration {
+  int prompt_tokens = 0;   // 0: decode
+  int batch = 0;           // sequences; 0: prefill
+  int context_tokens = 0;  // of each sequence, on average; 0: prefill
+  double seconds = 0;
+
+  bool operator==(const MeasuredIteration&) const = default;
+};
+inline constexpr std::size_t kMaxMeasuredIterations = 16;
+
 // Gauges of several label sets (data parallel ranks, models) are added up, KV shares averaged; series that differ only in
 // tensor, pipeline or expert rank or in priority describe the same requests, so the largest of them counts once. Counters and
 // histograms are added up over all label sets. Where a page has the old and the new name of a thing, the new one counts.
@@ -81,6 +95,7 @@ struct EngineMetrics {
   std::optional<double> cached_tokens;      // counter: tokens of prompts that were in the KV cache, and not computed
   std::optional<double> generation_tokens;  // counter; SGLang and TGI count a request's tokens when it finishes
   std::optional<double> requests_finished;  // counter
+  std::vector<MeasuredIteration> measured;  // by our own worker alone; at most kMaxMeasuredIterations, others are ignored
   std::optional<double> start_time_s;       // of the process, Unix time: another one is another run, whatever the counters say
 };
 

@@ -14,6 +14,7 @@ const char* to_string(LoadStage stage) {
     case LoadStage::kKvCache: return "kv_cache";
     case LoadStage::kRanks: return "ranks";
     case LoadStage::kTokenizer: return "tokenizer";
+    case LoadStage::kMeasuring: return "measuring";
   }
   return "";
 }
@@ -28,6 +29,7 @@ std::string to_text(const LoadProgressNow& progress) {
     case LoadStage::kKvCache: return fmt::format("making a KV cache of {:.2f} GB", gb(progress.kv_cache_bytes));
     case LoadStage::kRanks: return "waiting for the other ranks";
     case LoadStage::kTokenizer: return "reading the tokenizer";
+    case LoadStage::kMeasuring: return "measuring prefill and decode";
   }
   return "";
 }

@@ -9,8 +9,8 @@
 
 namespace windlass::worker {
 
-enum class LoadStage { kFiles, kWeights, kKvCache, kRanks, kTokenizer };
-// As /ready has it: "files", "weights", "kv_cache", "ranks", "tokenizer".
+enum class LoadStage { kFiles, kWeights, kKvCache, kRanks, kTokenizer, kMeasuring };
+// As /ready has it: "files", "weights", "kv_cache", "ranks", "tokenizer", "measuring".
 [[nodiscard]] const char* to_string(LoadStage stage);
 
 // Of one moment.

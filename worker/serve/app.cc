@@ -25,6 +25,7 @@
 #include "metrics/security/files.h"
 #include "metrics/security/secrets.h"
 #include "worker/engine/clock.h"
+#include "worker/engine/self_measurement.h"
 #include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/serve/chain_http.h"
@@ -163,6 +164,15 @@ void say_what_is_served(const ServeFlags& flags, const Served& served) {
   spdlog::info("serving blocks {} of {} of '{}' to other workers: hidden {}, sessions of up to {} tokens",
                to_string(options.blocks), options.model.layers, flags.served_name, options.model.hidden_size,
                options.max_tokens);
+}
+
+void say_what_was_measured(const Result<ModelHost::Measured>& measured) {
+  if (!measured.ok())
+    return spdlog::warn("--measure-time: measuring prefill and decode failed, and nothing is reported: {}",
+                        measured.error().message);
+  std::vector<std::string> texts;
+  for (const metrics::MeasuredIteration& iteration : *measured) texts.push_back(to_text(iteration));
+  if (!texts.empty()) spdlog::info("measured: {}", fmt::join(texts, ", "));
 }
 
 // From the blocks that are served to those that POST /blocks asked for. What is served is taken apart only once nobody has it
@@ -395,6 +405,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   }
   std::optional<Served> served = std::move(loaded).value();
   say_what_is_served(flags, *served);
+  say_what_was_measured(host.measured());
   if (ranks.group != nullptr) spdlog::info("{} ranks compute every layer together", ranks.group->ranks());
   server.serve(*served);
 

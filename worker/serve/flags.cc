@@ -39,6 +39,7 @@ struct RawServe {
   int port = -1;
   std::string drain_timeout = "30m";
   std::string request_timeout = "0";
+  std::string measure_time = "2s";
   std::string role = to_string(Role::kUnified);
   std::string blocks;
   std::string next;
@@ -155,6 +156,9 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   const auto timeout = parse_duration_s(raw.request_timeout);
   if (!timeout.ok()) return timeout.error().within("--request-timeout");
   flags.request_timeout_s = *timeout;
+  const auto measure = parse_duration_s(raw.measure_time);
+  if (!measure.ok()) return measure.error().within("--measure-time");
+  flags.measure_time_s = *measure;
   return flags;
 }
 
@@ -235,6 +239,8 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   app.add_option("--drain-timeout", raw.drain_timeout, "after SIGTERM, how long requests in flight may take (default 30m)");
   app.add_option("--request-timeout", raw.request_timeout,
                  "how long a request may take, waiting included; then it ends with an error (default 0: no limit)");
+  app.add_option("--measure-time", raw.measure_time,
+                 "about how long to measure prefill and decode before the worker is ready; 0: not at all (default 2s)");
   app.add_option(
       "--role", raw.role,
       "unified, prefill (prompts for other workers alone) or decode (answers to prompts of others) (default unified)");

@@ -33,6 +33,7 @@ struct ServeFlags {
   bool prefix_caching = true;
   double drain_timeout_s = 1800;
   double request_timeout_s = 0;  // 0: none
+  double measure_time_s = 2;     // of iterations before the worker is ready (engine/self_measurement.h); 0: none
   int threads = 1;               // of all ranks together
   bool pin_threads = false;      // each onto a processor of its own
   WeightFormat weights = WeightFormat::kFp32;

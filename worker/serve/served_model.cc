@@ -14,6 +14,7 @@
 #include "worker/backend/cuda/cuda_device.h"
 #include "worker/backend/cuda/memory_fit.h"
 #include "worker/collective/rank_watch.h"
+#include "worker/engine/self_measurement.h"
 #include "worker/model/weights.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/tensor_parallel.h"
@@ -265,23 +266,28 @@ Result<std::shared_ptr<const ModelTexts>> load_texts(const ServeFlags& flags, co
   return std::shared_ptr<const ModelTexts>(std::move(texts));
 }
 
-std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, std::uint64_t fingerprint,
-                                         std::shared_ptr<const ModelTexts> texts, std::unique_ptr<Backend> backend,
-                                         const Clock& clock, const metrics::WorkerMetrics& metrics,
-                                         const OtherWorkers& others) {
-  auto model = std::make_unique<ServedModel>();
-  model->served_name = flags.served_name;
-  model->config = std::move(shape.config);
-  model->texts = std::move(texts);
-  model->blocks = shape.blocks;
-  model->next_hops = flags.next_hops;
+EngineOptions engine_options(const ServeFlags& flags, const Shape& shape) {
   EngineOptions engine;
   engine.max_running = flags.max_concurrent;
   engine.max_waiting = 2 * flags.max_concurrent;
   engine.max_context_tokens = shape.sizes.max_context_tokens;
   engine.max_batch_tokens = shape.options.max_batch_tokens;
   engine.prefix_caching = flags.prefix_caching;
-  engine.eos_token_ids = model->config.eos_token_ids;
+  engine.eos_token_ids = shape.config.eos_token_ids;
+  return engine;
+}
+
+std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, std::uint64_t fingerprint,
+                                         std::shared_ptr<const ModelTexts> texts, std::unique_ptr<Backend> backend,
+                                         const Clock& clock, const metrics::WorkerMetrics& metrics,
+                                         const OtherWorkers& others) {
+  auto model = std::make_unique<ServedModel>();
+  EngineOptions engine = engine_options(flags, shape);
+  model->served_name = flags.served_name;
+  model->config = std::move(shape.config);
+  model->texts = std::move(texts);
+  model->blocks = shape.blocks;
+  model->next_hops = flags.next_hops;
   if (shape.blocks != model->config.all_blocks()) {
     const ChainModel chain = chain_model(model->config, fingerprint);
     // What the engine would refuse need not take room at other workers first.
@@ -389,10 +395,16 @@ Result<Served> ModelHost::load() {
   fingerprint_ = parts.fingerprint;
   processors_ = parts.shape.options.processors;
   if (!fixed_blocks(flags_)) weights_ = std::move(parts.weights);
+  if (parts.shape.blocks.first == 0) WINDLASS_RETURN_IF_ERROR(need_texts());
+  metrics_.model_load.set(clock_.now_s() - started_s);
+  if (flags_.measure_time_s > 0 && parts.shape.blocks == config_.all_blocks()) {
+    progress.enter(LoadStage::kMeasuring);
+    measured_ = measure_iterations(engine_options(flags_, parts.shape), *parts.backend, clock_,
+                                   {flags_.measure_time_s, flags_.role != Role::kPrefill});
+  }
   WINDLASS_ASSIGN_OR_RETURN(Served served, serve(parts.shape.blocks, std::move(parts.backend)));
   served.weights = parts.bytes;
   served.processors = processors_;
-  metrics_.model_load.set(clock_.now_s() - started_s);
   return served;
 }
 
@@ -407,15 +419,40 @@ Result<Served> ModelHost::serve(BlockRange blocks, std::unique_ptr<Backend> back
   if (blocks.first > 0) {
     served.blocks = serve_blocks(std::move(shape), fingerprint_, std::move(backend), clock_, metrics_, others_.post);
   } else {
-    if (texts_ == nullptr) {
-      WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
-    }
+    WINDLASS_RETURN_IF_ERROR(need_texts());
     served.model = serve_model(flags_, std::move(shape), fingerprint_, texts_, std::move(backend), clock_, metrics_, others_);
   }
   blocks_ = blocks;
   metrics_.model_blocks_first.set(static_cast<double>(blocks.first));
   metrics_.model_blocks_end.set(static_cast<double>(blocks.end));
+  show_measured(blocks == config_.all_blocks());
   return served;
+}
+
+Result<void> ModelHost::need_texts() {
+  if (texts_ != nullptr) return {};
+  WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
+  return {};
+}
+
+void ModelHost::show_measured(bool whole_model) const {
+  if (!measured_.ok()) return;
+  for (const metrics::MeasuredIteration& iteration : *measured_) {
+    const bool prefill = iteration.batch == 0;
+    const metrics::GaugeFamily& family = prefill ? metrics_.measured_prefill : metrics_.measured_decode;
+    metrics::Labels labels = {{"model", flags_.served_name}};
+    if (prefill) {
+      labels["tokens"] = std::to_string(iteration.prompt_tokens);
+    } else {
+      labels["batch"] = std::to_string(iteration.batch);
+      labels["context"] = std::to_string(iteration.context_tokens);
+    }
+    if (whole_model) {
+      family.with(labels).set(iteration.seconds);
+    } else {
+      family.remove(labels);
+    }
+  }
 }
 
 Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
@@ -436,9 +473,7 @@ Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
   const std::int64_t growth = only_more ? missing.bytes(flags_.weights) + std::max<std::int64_t>(0, cache_bytes)
                                         : whole.bytes(flags_.weights) - bytes_of(*weights_->weights()).held + cache_bytes;
   WINDLASS_RETURN_IF_ERROR(check_growth(growth, host_memory()));
-  if (blocks.first == 0 && texts_ == nullptr) {
-    WINDLASS_ASSIGN_OR_RETURN(texts_, load_texts(flags_, config_));
-  }
+  if (blocks.first == 0) WINDLASS_RETURN_IF_ERROR(need_texts());
   Change change{blocks, std::move(store), std::nullopt};
   if (only_more) {
     WINDLASS_ASSIGN_OR_RETURN(change.read, weights_->read(change.store, blocks));

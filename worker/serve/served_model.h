@@ -10,6 +10,7 @@
 #include <string>
 
 #include "metrics/bundles.h"
+#include "metrics/engine_metrics.h"
 #include "worker/collective/rank_group.h"
 #include "worker/engine/engine_loop.h"
 #include "worker/model/block_weights.h"
@@ -109,8 +110,12 @@ class ModelHost {
             TensorRanks ranks = {}, LoadProgress* progress = nullptr);
 
   // The blocks that the flags ask for; once. Errors name the file or flag, the field, found and allowed. With ranks it waits
-  // until all have loaded their part.
+  // until all have loaded their part. Where all blocks are here, it measures iterations, too.
   [[nodiscard]] Result<Served> load();
+  // What load() measured, or why that failed; nothing where it did not measure. The metrics show it while all blocks are
+  // served.
+  using Measured = std::vector<metrics::MeasuredIteration>;
+  [[nodiscard]] const Result<Measured>& measured() const { return measured_; }
   // Instead, with a backend of all blocks that takes the place of the folder's weights. Errors as of load().
   [[nodiscard]] Result<Served> load_with(std::unique_ptr<Backend> backend);
 
@@ -136,6 +141,8 @@ class ModelHost {
  private:
   [[nodiscard]] Result<Served> take_up(const TensorStore& store, BlockRange blocks, std::optional<ModelWeights> read);
   [[nodiscard]] Result<Served> serve(BlockRange blocks, std::unique_ptr<Backend> backend);
+  [[nodiscard]] Result<void> need_texts();
+  void show_measured(bool whole_model) const;
 
   const ServeFlags flags_;
   const Clock& clock_;
@@ -149,6 +156,7 @@ class ModelHost {
   std::shared_ptr<const ModelTexts> texts_;  // once the first block has been here
   std::unique_ptr<BlockWeights> weights_;    // null where blocks are fixed
   BlockRange blocks_;                        // that are served
+  Result<Measured> measured_ = Measured();
 };
 
 // What ranks other than 0 do instead: load their part and compute it until rank 0 ends them. Errors as above, or of a rank that

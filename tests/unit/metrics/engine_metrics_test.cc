@@ -1,6 +1,8 @@
 // What is read from the pages of engine_pages.h, and from others that are made in the test.
 #include "metrics/engine_metrics.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -258,6 +260,38 @@ TEST(EngineMetrics, OurOwnWorker) {
   EXPECT_EQ(got.time_per_token->sum_s, 0.04);
   EXPECT_EQ(got.token_time, TokenTime::kRequestMean);
   EXPECT_GT(got.start_time_s.value_or(0), 0);
+}
+
+// Given iterations that our worker measured; both kinds are read, and labels and values that cannot be true are passed over.
+TEST(EngineMetrics, OurOwnWorkersMeasuredIterations) {
+  Registry registry;
+  const WorkerMetrics worker(registry, "tiny");
+  EXPECT_TRUE(read(registry.exposition()).measured.empty());
+  worker.measured_prefill.with({{"model", "tiny"}, {"tokens", "256"}}).set(0.25);
+  worker.measured_decode.with({{"model", "tiny"}, {"batch", "8"}, {"context", "260"}}).set(0.125);
+  EXPECT_EQ(read(registry.exposition()).measured, (std::vector<MeasuredIteration>{{256, 0, 0, 0.25}, {0, 8, 260, 0.125}}));
+
+  for (const char* tokens : {"", "0", "-4", "1.5", "32x", " 32", "99999999", "99999999999999999999"})
+    worker.measured_prefill.with({{"model", "tiny"}, {"tokens", tokens}}).set(0.5);
+  int tokens = 1;
+  for (const double seconds : {0.0, -1.0, 3601.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    worker.measured_prefill.with({{"model", "tiny"}, {"tokens", std::to_string(tokens++)}}).set(seconds);
+  worker.measured_prefill.with({{"model", "tiny"}}).set(0.5);
+  worker.measured_decode.with({{"model", "tiny"}, {"batch", "0"}, {"context", "260"}}).set(0.5);
+  worker.measured_decode.with({{"model", "tiny"}, {"batch", "4"}}).set(0.5);
+  EXPECT_EQ(read(registry.exposition()).measured.size(), 2U);
+}
+
+// Given a page with a hundred measured iterations; sixteen are read, and so is the rest of the page.
+TEST(EngineMetrics, ReadsAFewMeasuredIterations) {
+  Registry registry;
+  const WorkerMetrics worker(registry, "tiny");
+  worker.requests_running.set(3);
+  for (int tokens = 1; tokens <= 100; ++tokens)
+    worker.measured_prefill.with({{"model", "tiny"}, {"tokens", std::to_string(tokens)}}).set(0.5);
+  const auto got = read(registry.exposition());
+  EXPECT_EQ(got.measured.size(), kMaxMeasuredIterations);
+  EXPECT_EQ(got.requests_running, 3);
 }
 
 // Given pages of no engine (our gateway's, Triton without TensorRT-LLM, none at all); nothing is detected or read.
