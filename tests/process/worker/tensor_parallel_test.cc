@@ -127,6 +127,7 @@ class TensorParallelWorker : public testing::Worker {
     memory_ = shared_memory_of(worker->id());
     EXPECT_FALSE(memory_.empty());
     EXPECT_EQ(shared_memory_of(other_), memory_);
+    EXPECT_GT(metric(metrics_text(), R"(windlass_worker_measured_decode_seconds{batch="1",context=)"), 0) << worker->log();
     return worker;
   }
   // Neither rank 1 nor the memory outlive rank 0.

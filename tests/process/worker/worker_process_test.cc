@@ -264,8 +264,9 @@ TEST_F(Worker, TellsHowFarLoadingIs) {
   make_model();
   make_large(model(), 6, 1024, 8192);
   port_ = free_port();
-  Process worker({kProgram, "--model", model().string(), "--port", std::to_string(port_), "--weights", "int8"},
-                 folder_ / "worker.log");
+  Process worker(
+      {kProgram, "--model", model().string(), "--port", std::to_string(port_), "--weights", "int8", "--measure-time", "0"},
+      folder_ / "worker.log");
   std::int64_t told = 0, last = 0;
   Answer answer;
   ASSERT_TRUE(eventually([&] {
@@ -282,6 +283,59 @@ TEST_F(Worker, TellsHowFarLoadingIs) {
   EXPECT_EQ(answer.body, R"({"status":"ready"})") << worker.log();
   EXPECT_GT(told, 0);
   EXPECT_THAT(worker.log(), ::testing::ContainsRegex("loading: (looking at the files|read [0-9.]+ of 0.6[0-9] GB of weights)"));
+}
+
+// What is said to have been measured of this kind, in series.
+int measured_series(const std::string& page, const std::string& kind) {
+  const std::string series = "\nwindlass_worker_measured_" + kind + "_seconds{";
+  int count = 0;
+  for (auto at = page.find(series); at != std::string::npos; at = page.find(series, at + 1)) ++count;
+  return count;
+}
+
+// Given a worker that has just become ready; expects the times of its own iterations on its page and in its log, and no trace
+// of them in what counts requests, and none at all where it was not to measure. A time that is none is refused by the flag.
+TEST_F(Worker, MeasuresItselfBeforeItIsReady) {
+  const auto worker = start();
+  const std::string text = metrics_text();
+  EXPECT_GT(metric(text, R"(windlass_worker_measured_prefill_seconds{model="tiny",tokens="32"})"), 0) << text;
+  EXPECT_EQ(measured_series(text, "prefill"), 2);
+  EXPECT_GT(metric(text, R"(windlass_worker_measured_decode_seconds{batch="1",context=)"), 0) << text;
+  EXPECT_GT(metric(text, R"(windlass_worker_measured_decode_seconds{batch="8",context=)"), 0) << text;
+  EXPECT_EQ(measured_series(text, "decode"), 2);
+  EXPECT_EQ(metric(text, "windlass_worker_iteration_seconds_count{"), 0);
+  EXPECT_EQ(metric(text, "windlass_worker_prompt_tokens_total{"), 0);
+  EXPECT_EQ(metric(text, "windlass_worker_prefix_cache_queries_total{"), 0);
+  EXPECT_EQ(metric(text, "windlass_worker_kv_cache_blocks_used{"), 0);
+  EXPECT_THAT(worker->log(), ::testing::ContainsRegex("measured: prefill of 32 tokens [0-9.e+-]+ ms, prefill of"));
+
+  const auto quiet = start_one({"--measure-time", "0"});
+  const std::string page = ask(quiet.port, "GET", "/metrics").body;
+  EXPECT_EQ(measured_series(page, "prefill") + measured_series(page, "decode"), 0) << page;
+  EXPECT_THAT(quiet.process->log(), Not(HasSubstr("measured")));
+
+  Process refused({kProgram, "--model", model().string(), "--port", "1", "--measure-time", "2"}, folder_ / "refused.log");
+  EXPECT_NE(refused.wait(), 0);
+  EXPECT_THAT(refused.log(), HasSubstr("--measure-time: found '2', allowed is a duration"));
+}
+
+// Given a worker that measures itself with a model for which that takes a while; expects that SIGTERM ends it at once, and that
+// it never says it serves.
+TEST_F(Worker, StopsWhileItMeasures) {
+  make_model();
+  make_large(model(), 2, 512, 4096);
+  port_ = free_port();
+  Process worker({kProgram, "--model", model().string(), "--port", std::to_string(port_)}, folder_ / "worker.log");
+  Answer answer;
+  ASSERT_TRUE(eventually([&] {
+    answer = ask(port_, "GET", "/ready");
+    return answer.body.find(R"("stage":"measuring")") != std::string::npos || answer.status == 200 || worker.ended();
+  })) << worker.log();
+  if (answer.status == 200) GTEST_SKIP() << "this machine measures itself sooner than it can be asked";
+  worker.signal(SIGTERM);
+  EXPECT_EQ(worker.wait(), 0) << worker.log();
+  EXPECT_THAT(worker.log(), HasSubstr("asked to stop while loading"));
+  EXPECT_THAT(worker.log(), Not(HasSubstr("serving")));
 }
 
 // Given a KV cache that no machine has room for, or one beyond the limit of the process, the worker ends before it loads, alone

@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "metrics/engine_metrics.h"
+#include "metrics/exposition_parser.h"
 #include "tests/unit/worker/chain_mesh.h"
 #include "tests/unit/worker/model_files.h"
 #include "worker/model/block_weights.h"
@@ -228,6 +230,7 @@ ServeFlags flags_of(const TemporaryFolder& folder, BlockRange blocks) {
   flags.model_folder = folder.path().string();
   flags.served_name = "m";
   flags.max_concurrent = 2;
+  flags.measure_time_s = 0;
   flags.blocks = blocks;
   return flags;
 }
@@ -303,6 +306,59 @@ TEST(BlockChanges, ChainsGiveWhatTheUncutModelGives) {
     }
   }
   EXPECT_THAT(parts, ::testing::UnorderedElementsAre("", "first", "last", "firstlast"));
+}
+
+// What is said to have been measured of prefill and decode, in series.
+std::pair<int, int> measured_series(const ChangingWorker& worker) {
+  const auto page = metrics::parse_exposition(worker.measured.registry.exposition());
+  if (!page.ok()) return {-1, -1};
+  return {static_cast<int>(page->find("windlass_worker_measured_prefill_seconds", {{"model", "m"}}).size()),
+          static_cast<int>(page->find("windlass_worker_measured_decode_seconds", {{"model", "m"}}).size())};
+}
+
+// Given a worker of a whole model that measures itself; expects its figures on its page, and nothing else of it: no iteration,
+// token or used block is counted. As long as it has some blocks alone they are not shown.
+TEST(BlockChanges, WhatWasMeasuredIsOfTheWholeModel) {
+  const TemporaryFolder folder;
+  make_folder(folder, Architecture::kLlama, 3, false, 5);
+  const testing::SharedClock clock;
+  ServeFlags flags = flags_of(folder, {0, 3});
+  flags.measure_time_s = 1e-3;
+  ChangingWorker worker(flags, clock, [](const ChainCall&, const ChainAnswered&) {});
+  ASSERT_TRUE(worker.served);
+  EXPECT_EQ(measured_series(worker), std::pair(2, 2));
+  const auto page = metrics::parse_exposition(worker.measured.registry.exposition());
+  ASSERT_TRUE(page.ok());
+  const auto read = metrics::read_engine_metrics(*page);
+  ASSERT_TRUE(read && worker.host.measured().ok());
+  EXPECT_THAT(read->measured, ::testing::UnorderedElementsAreArray(*worker.host.measured()));
+  for (const char* name : {"iteration_seconds_count", "iteration_tokens_sum", "prompt_tokens_total", "generation_tokens_total",
+                           "request_queue_seconds_count", "time_to_first_token_seconds_count", "prefix_cache_queries_total",
+                           "kv_cache_blocks_used", "requests_running", "requests_waiting", "prompts_held", "preemptions_total",
+                           "requests_finished_total", "kv_transfers_total", "kv_transfer_bytes_total"})
+    EXPECT_EQ(page->sum(std::string("windlass_worker_") + name).value_or(0), 0) << name;
+
+  ASSERT_TRUE(worker.change({0, 2}).ok());
+  EXPECT_EQ(measured_series(worker), std::pair(0, 0));
+  ASSERT_TRUE(worker.change({0, 3}).ok());
+  EXPECT_EQ(measured_series(worker), std::pair(2, 2));
+}
+
+// Given a prefill worker, one with some of the blocks, and one that is not to measure; expects prefill alone, and nothing.
+TEST(BlockChanges, NotEveryWorkerMeasuresAll) {
+  const TemporaryFolder folder;
+  make_folder(folder, Architecture::kLlama, 3, false, 5);
+  const testing::SharedClock clock;
+  const ChainPost post = [](const ChainCall&, const ChainAnswered&) {};
+  ServeFlags flags = flags_of(folder, {0, 3});
+  EXPECT_EQ(measured_series(ChangingWorker(flags, clock, post)), std::pair(0, 0));
+  flags.measure_time_s = 1e-3;
+  flags.role = Role::kPrefill;
+  EXPECT_EQ(measured_series(ChangingWorker(flags, clock, post)), std::pair(2, 0));
+  for (const BlockRange part : {BlockRange{0, 2}, BlockRange{1, 3}}) {
+    flags.blocks = part;
+    EXPECT_EQ(measured_series(ChangingWorker(flags, clock, post)), std::pair(0, 0));
+  }
 }
 
 // Given the default size of the KV cache, 2 GiB at most, a worker with fewer blocks has room for more positions.

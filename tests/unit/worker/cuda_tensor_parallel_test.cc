@@ -21,6 +21,7 @@
 #include "tests/unit/worker/cuda_summaries.h"
 #include "tests/unit/worker/tensor_parallel_cases.h"
 #include "worker/backend/cuda/cuda_backend.h"
+#include "worker/engine/self_measurement.h"
 #include "worker/parallel/tensor_parallel.h"
 
 namespace windlass::worker {
@@ -369,6 +370,38 @@ TEST_P(CudaTensorParallel, RefusedBatchesDoNoHarm) {
   ASSERT_TRUE(expected.ok());
   Compared counts{bf16()};
   expect_same_rows(*found, *expected, config.vocab_size, counts);
+}
+
+// Given one rank and two that measure themselves; expects a figure for each kind of iteration, and that what is computed
+// afterwards is what a backend computes that has not.
+TEST_P(CudaTensorParallel, MeasureThemselves) {
+  Rng rng(5, "cuda measured");
+  const ModelConfig config = cut_config(rng, 2, GetParam().precision);
+  const ModelWeights weights = weights_of(config, 5);
+  const CudaBackendOptions options = cut_options(config, blocks_for(config.max_context_tokens));
+  const auto one = alone(config, weights, options), reference = alone(config, weights, options);
+  const DeviceRanks cut(GetParam(), config, weights, options, 2);
+  const EngineOptions engine{options.max_logit_rows, 1, options.max_context_tokens, options.max_batch_tokens};
+  const auto tokens = random_tokens(rng, config, 40);
+  std::vector<std::int32_t> blocks(3);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  const SequenceChunk chunk{tokens, 0, blocks, true, {}, {}};
+  const auto expected = reference->forward(std::span(&chunk, 1));
+  ASSERT_TRUE(expected.ok());
+  for (Backend* backend : {one.get(), cut.backend.get()}) {
+    const auto measured = measure_iterations(engine, *backend, SteadyClock(), {1e-3, true});
+    ASSERT_TRUE(measured.ok()) << measured.error().message;
+    std::vector<std::pair<int, int>> kinds;
+    for (const metrics::MeasuredIteration& each : *measured) {
+      kinds.emplace_back(each.prompt_tokens, each.batch);
+      EXPECT_GT(each.seconds, 0);
+    }
+    EXPECT_EQ(kinds, (std::vector<std::pair<int, int>>{{32, 0}, {64, 0}, {0, 1}, {0, 4}}));
+    const auto found = backend->forward(std::span(&chunk, 1));
+    ASSERT_TRUE(found.ok());
+    Compared counts{bf16()};
+    expect_same_rows(*found, *expected, config.vocab_size, counts);
+  }
 }
 
 // Given a device of rank 1 that breaks, rank 0's forward() ends with its reason, tells who is to know, and keys and values are

@@ -75,9 +75,10 @@ TEST(Flags, TensorParallel) {
 
 // Given what a pod passes, everything arrives.
 TEST(Flags, PodArguments) {
-  const auto command = parse_flags({"--model=/m", "--listen=10.1.2.3:8000", "--name=ns/x", "--max-concurrent=3",
-                                    "--max-context-tokens=100", "--drain-timeout=1m30s", "--kv-cache-tokens=400"},
-                                   "v");
+  const auto command =
+      parse_flags({"--model=/m", "--listen=10.1.2.3:8000", "--name=ns/x", "--max-concurrent=3", "--max-context-tokens=100",
+                   "--drain-timeout=1m30s", "--kv-cache-tokens=400", "--measure-time=500ms"},
+                  "v");
   ASSERT_TRUE(command.ok()) << command.error().message;
   const auto& flags = std::get<ServeFlags>(*command);
   EXPECT_EQ(flags.host, "10.1.2.3");
@@ -87,6 +88,7 @@ TEST(Flags, PodArguments) {
   EXPECT_EQ(flags.max_context_tokens, 100);
   EXPECT_EQ(flags.kv_cache_tokens, 400);
   EXPECT_EQ(flags.drain_timeout_s, 90);
+  EXPECT_EQ(flags.measure_time_s, 0.5);
 }
 
 // Given a part of the model, its blocks and the workers after it arrive; what contradicts itself is refused by flag.
@@ -208,6 +210,8 @@ TEST(Flags, NamesMistakes) {
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--max-concurrent", "0"}), HasSubstr("--max-concurrent: found 0"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--drain-timeout", "soon"}),
               HasSubstr("--drain-timeout: found 'soon'"));
+  EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--measure-time", "2"}),
+              HasSubstr("--measure-time: found '2', allowed is a duration"));
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--speed", "9"}), HasSubstr("--speed"));
 }
 
