@@ -1,4 +1,4 @@
-// Prompts that are cancelled once computed, and sequences that receive a filled KV cache, as a decode worker's do.
+// Prompts whose answers have one token, and sequences that receive a filled KV cache, as those of a decode worker do.
 #include "worker/engine/self_measurement.h"
 
 #include <algorithm>
@@ -163,7 +163,9 @@ class Measurer {
 
 Result<std::vector<MeasuredIteration>> measure_iterations(const EngineOptions& options, Backend& backend, const Clock& clock,
                                                           const MeasureOptions& measure) {
-  Measurer measurer(options, backend, clock, measure);
+  EngineOptions whole_prompts = options;
+  whole_prompts.prefix_caching = false;  // a prompt that is repeated is computed again
+  Measurer measurer(std::move(whole_prompts), backend, clock, measure);
   WINDLASS_RETURN_IF_ERROR(measurer.prefills());
   if (measure.decode) WINDLASS_RETURN_IF_ERROR(measurer.decodes());
   return measurer.measured();

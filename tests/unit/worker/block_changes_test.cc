@@ -321,7 +321,7 @@ std::pair<int, int> measured_series(const ChangingWorker& worker) {
 TEST(BlockChanges, WhatWasMeasuredIsOfTheWholeModel) {
   const TemporaryFolder folder;
   make_folder(folder, Architecture::kLlama, 3, false, 5);
-  const testing::SharedClock clock;
+  const SteadyClock clock;
   ServeFlags flags = flags_of(folder, {0, 3});
   flags.measure_time_s = 1e-3;
   ChangingWorker worker(flags, clock, [](const ChainCall&, const ChainAnswered&) {});
