@@ -127,7 +127,6 @@ class TensorParallelWorker : public testing::Worker {
     memory_ = shared_memory_of(worker->id());
     EXPECT_FALSE(memory_.empty());
     EXPECT_EQ(shared_memory_of(other_), memory_);
-    EXPECT_GT(metric(metrics_text(), R"(windlass_worker_measured_decode_seconds{batch="1",context=)"), 0) << worker->log();
     return worker;
   }
   // Neither rank 1 nor the memory outlive rank 0.
@@ -215,10 +214,13 @@ class TensorParallelWorker : public testing::Worker {
   std::string memory_;                                                  // inode
 };
 
-// Given requests that are whole, streamed, sampled with a seed and of several choices, two ranks give the texts and usage of
-// one, with the same KV cache in the metrics; given SIGTERM during a stream they finish it, and nothing is left of them.
+// Given requests that are whole, streamed, sampled with a seed and of several choices, two ranks that have measured themselves
+// give the texts and usage of one, with the same KV cache in the metrics; given SIGTERM during a stream they finish it, and
+// nothing is left of them.
 TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
+  in_two_ranks_.insert(in_two_ranks_.end(), {"--measure-time", "2s"});
   const auto worker = start_ranks();
+  EXPECT_GT(metric(metrics_text(), R"(windlass_worker_measured_decode_seconds{batch="8",context=)"), 0) << worker->log();
   One alone = start_one({});
   json sampled = request();
   sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});

@@ -296,7 +296,7 @@ int measured_series(const std::string& page, const std::string& kind) {
 // Given a worker that has just become ready; expects the times of its own iterations on its page and in its log, and no trace
 // of them in what counts requests, and none at all where it was not to measure. A time that is none is refused by the flag.
 TEST_F(Worker, MeasuresItselfBeforeItIsReady) {
-  const auto worker = start();
+  const auto worker = start({"--measure-time", "2s"});
   const std::string text = metrics_text();
   EXPECT_GT(metric(text, R"(windlass_worker_measured_prefill_seconds{model="tiny",tokens="32"})"), 0) << text;
   EXPECT_EQ(measured_series(text, "prefill"), 2);

@@ -38,6 +38,7 @@ TEST(Flags, Defaults) {
   EXPECT_EQ(flags.drain_timeout_s, 1800);
   EXPECT_EQ(flags.role, Role::kUnified);
   EXPECT_EQ(flags.request_timeout_s, 0);
+  EXPECT_EQ(flags.measure_time_s, 2);
 }
 
 // Threads are pinned where that is asked for, and on CPUs alone.
