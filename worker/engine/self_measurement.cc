@@ -60,20 +60,26 @@ class Measurer {
         engine_(options_, backend, [](std::int32_t) { return std::string_view(); }, clock, {nullptr, &kv_}),
         ends_s_(clock.now_s() + measure.budget_s) {}
 
-  Result<void> prefills() {
+  // The long prompt comes last: it alone can take much more than its share of the budget.
+  Result<void> run() {
     // One iteration computes all of a prompt, and the context has room for the token after it.
     std::int64_t longest = std::min({kLongPrompt, options_.max_batch_tokens, options_.max_context_tokens - 1});
     const std::int64_t shortest = std::min(kShortPrompt, longest);
     if (shortest < 1) return {};
     kinds_left_ = measure_.decode ? 4 : 2;
     WINDLASS_RETURN_IF_ERROR(prefill(shortest));
-    // Where even a short prompt takes long, a long one would keep the worker from serving for minutes.
     const double token_s = measured_.back().seconds / static_cast<double>(shortest);
+    if (measure_.decode) WINDLASS_RETURN_IF_ERROR(decodes());
+    kinds_left_ = 1;
+    // Where even a short prompt takes long, a long one would keep the worker from serving for minutes.
     while (longest > 2 * shortest && static_cast<double>(longest) * token_s > measure_.budget_s / 2)
       longest = std::max(2 * shortest, longest / 2);
     return longest > shortest ? prefill(longest) : Result<void>();
   }
 
+  [[nodiscard]] const std::vector<MeasuredIteration>& measured() const { return measured_; }
+
+ private:
   Result<void> decodes() {
     const std::int64_t batch = std::min({kLargeBatch, options_.max_running, backend_.kv_blocks()});
     // Of each sequence, so that none has to give up its blocks to another one.
@@ -81,14 +87,10 @@ class Measurer {
     const std::int64_t prompt = std::min(kDecodePrompt, room / 2);
     const std::int64_t most = std::min(kMaxDecodes, room - 1 - prompt);
     if (prompt < 1 || most < 1) return {};
-    kinds_left_ = 2;
     WINDLASS_RETURN_IF_ERROR(decode(1, prompt, most));
     return batch > 1 ? decode(batch, prompt, most) : Result<void>();
   }
 
-  [[nodiscard]] const std::vector<MeasuredIteration>& measured() const { return measured_; }
-
- private:
   // When the next kind of iteration has had its share of what is left of the budget.
   [[nodiscard]] double next_until_s() {
     const double now_s = clock_.now_s();
@@ -166,8 +168,7 @@ Result<std::vector<MeasuredIteration>> measure_iterations(const EngineOptions& o
   EngineOptions whole_prompts = options;
   whole_prompts.prefix_caching = false;  // a prompt that is repeated is computed again
   Measurer measurer(std::move(whole_prompts), backend, clock, measure);
-  WINDLASS_RETURN_IF_ERROR(measurer.prefills());
-  if (measure.decode) WINDLASS_RETURN_IF_ERROR(measurer.decodes());
+  WINDLASS_RETURN_IF_ERROR(measurer.run());
   return measurer.measured();
 }
 

@@ -21,7 +21,7 @@ struct MeasureOptions {
   bool decode = true;   // false: only prefill
 };
 
-// Prefill first. Where there is time an iteration is repeated, and its figure is the median. Lengths and batches keep to what
+// Where there is time an iteration is repeated, and its figure is the median. Lengths and batches keep to what
 // options and KV cache allow; two that would be the same are measured once. Decoding sequences have a KV cache that is filled,
 // not computed. Error: of the backend or the sampler. REQUIRES: options and backend as for an Engine; the backend has all
 // blocks of the model and nobody else uses it.

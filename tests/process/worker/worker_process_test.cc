@@ -307,7 +307,9 @@ TEST_F(Worker, MeasuresItselfBeforeItIsReady) {
   EXPECT_EQ(metric(text, "windlass_worker_prompt_tokens_total{"), 0);
   EXPECT_EQ(metric(text, "windlass_worker_prefix_cache_queries_total{"), 0);
   EXPECT_EQ(metric(text, "windlass_worker_kv_cache_blocks_used{"), 0);
-  EXPECT_THAT(worker->log(), ::testing::ContainsRegex("measured: prefill of 32 tokens [0-9.e+-]+ ms, prefill of"));
+  EXPECT_THAT(worker->log(),
+              ::testing::ContainsRegex(
+                  "measured: prefill of 32 tokens [0-9.e+-]+ ms, decode at batch 1 and context [0-9]+ [0-9.e+-]+ ms, decode"));
 
   const auto quiet = start_one({"--measure-time", "0"});
   const std::string page = ask(quiet.port, "GET", "/metrics").body;
