@@ -88,7 +88,7 @@ struct FitError {
 
 struct FitSource {
   std::string file;           // as given
-  std::string format;         // "SplitwiseCSV", "OperatorTables", "VidurProfiles"
+  std::string format;         // "SplitwiseCSV", "OperatorTables", "VidurProfiles", "BenchmarkResults"
   std::int64_t rows = 0;      // that were used
   std::int64_t left_out = 0;  // that contradict themselves, or that this model does not need
 

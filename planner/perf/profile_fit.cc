@@ -12,6 +12,7 @@
 
 #include "planner/perf/cross_validation.h"
 #include "planner/perf/error_summary.h"
+#include "planner/perf/robust_median.h"
 
 namespace windlass::planner {
 namespace {
@@ -52,6 +53,7 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
 
 Batch prefill_of(const ProfileRow& row) { return prefill_batch(static_cast<int>(row.batch_size), row.prompt_tokens); }
 Batch decode_of(const ProfileRow& row) { return decode_batch(static_cast<int>(row.batch_size), mean_context_tokens(row)); }
+bool has_prefill(const ProfileRow& row) { return row.prompt_s > 0; }
 bool has_decode(const ProfileRow& row) { return row.output_tokens > 1; }
 
 // Each row predicted by the fold that does not hold it.
@@ -82,15 +84,18 @@ std::optional<FitError> error_of(const char* part, const std::vector<double>& me
 }
 
 std::vector<FitError> errors_of(const Rows& rows, const HeldOut& predicted) {
-  std::vector<double> prefill, decode, decode_predicted;
+  std::vector<double> prefill, prefill_predicted, decode, decode_predicted;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    prefill.push_back(rows[i].prompt_s);
+    if (has_prefill(rows[i])) {
+      prefill.push_back(rows[i].prompt_s);
+      prefill_predicted.push_back(predicted.prefill_s[i]);
+    }
     if (!has_decode(rows[i])) continue;
     decode.push_back(rows[i].token_s);
     decode_predicted.push_back(predicted.decode_s[i]);
   }
   std::vector<FitError> errors;
-  if (auto error = error_of("prefill", prefill, predicted.prefill_s)) errors.push_back(*error);
+  if (auto error = error_of("prefill", prefill, prefill_predicted)) errors.push_back(*error);
   if (auto error = error_of("decode", decode, decode_predicted)) errors.push_back(*error);
   return errors;
 }
@@ -109,12 +114,6 @@ Result<std::vector<FitError>> validated(const Rows& rows, const MakeModel& make,
   return errors;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 MeasuredCells cells_of(const Rows& rows, ProfileReading reading) {
   struct Runs {
     std::vector<double> prompt_s, token_s, end_to_end_s;
@@ -131,9 +130,9 @@ MeasuredCells cells_of(const Rows& rows, ProfileReading reading) {
     MeasuredCell cell{shape[0],
                       shape[1],
                       shape[2],
-                      median(runs.prompt_s),
-                      median(runs.token_s),
-                      median(runs.end_to_end_s),
+                      median_of(runs.prompt_s),
+                      median_of(runs.token_s),
+                      median_of(runs.end_to_end_s),
                       static_cast<std::int64_t>(runs.prompt_s.size())};
     // Each run is one batch; three medians of scattered runs may contradict each other all the same.
     cell.end_to_end_s = std::min(cell.end_to_end_s, cell.prompt_s + cell.token_s * (cell.output_tokens - 1));
@@ -160,7 +159,7 @@ std::vector<IterationSample> samples_of(std::span<const ProfileRow> rows, const 
   std::vector<IterationSample> samples;
   for (const ProfileRow& row : rows) {
     if (ProfileKey{row.model, row.hardware, row.tensor_parallel} != key || !is_one_batch(row)) continue;
-    samples.push_back({prefill_of(row), row.prompt_s});
+    if (has_prefill(row)) samples.push_back({prefill_of(row), row.prompt_s});
     if (has_decode(row)) samples.push_back({decode_of(row), row.token_s});
   }
   return samples;

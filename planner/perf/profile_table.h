@@ -34,7 +34,7 @@ struct ProfileRow {
   double prompt_tokens = 0;  // prompt_size
   double batch_size = 0;
   double output_tokens = 0;  // token_size: the most that was asked for
-  double prompt_s = 0;       // prompt_time
+  double prompt_s = 0;       // prompt_time; 0: not measured, which fit_lines alone takes
   double token_s = 0;        // token_time
   double end_to_end_s = 0;   // e2e_time; 0 where the column is missing
 
