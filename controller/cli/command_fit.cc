@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <ostream>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,7 +11,11 @@
 
 #include "controller/cli/chain_choice.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/fit_benchmarks.h"
 #include "controller/cli/fitted_profile.h"
+#include "controller/cli/percent_check.h"
+#include "controller/cli/profile_page.h"
+#include "controller/cli/profile_problem.h"
 #include "controller/cli/text_file.h"
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/operator_csv.h"
@@ -38,6 +43,9 @@ struct FitFlags {
   std::string reading = "batchShape";
   std::optional<std::int64_t> kv_capacity_tokens;
   planner::ValidationOptions validation;
+  std::string html;
+  std::string max_error;  // empty: 20% for results of benchmarks, none for others
+  bool output_anyway = false;
 };
 
 Error bad(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
@@ -103,21 +111,75 @@ Result<planner::ProfileKey> chosen_key(const std::vector<planner::ProfileRow>& r
                   flags.file, fitting.size(), listed(fitting)));
 }
 
+// ---- results of others' benchmarks
+
+Result<planner::ProfileKey> benchmark_key(const FitFlags& flags, const std::vector<planner::BenchmarkResult>& results) {
+  std::set<std::string> models;
+  for (const planner::BenchmarkResult& result : results) {
+    if (!result.model.empty()) models.insert(result.model);
+  }
+  if (flags.accelerator.empty()) return bad("--accelerator: missing; results of benchmarks do not say what they ran on");
+  if (!flags.target_model.empty()) return planner::ProfileKey{flags.target_model, flags.accelerator, flags.gpus.value_or(1)};
+  if (models.size() == 1) return planner::ProfileKey{*models.begin(), flags.accelerator, flags.gpus.value_or(1)};
+  return bad(fmt::format("--target-model: missing; the results name {}",
+                         models.empty() ? "no model" : fmt::format("{}", fmt::join(models, ", "))));
+}
+
+Result<Fitted> fit_benchmarks(const FitFlags& flags, const std::vector<planner::BenchmarkResult>& all) {
+  if (flags.model != "linear")
+    return bad(
+        fmt::format("--model: must be linear for results of benchmarks, which hold no whole batches (got {})", flags.model));
+  WINDLASS_ASSIGN_OR_RETURN(const planner::ProfileKey key, benchmark_key(flags, all));
+  std::vector<planner::BenchmarkResult> results = all;
+  if (!flags.target_model.empty()) {
+    const auto is_other = [&](const auto& result) { return !result.model.empty() && result.model != flags.target_model; };
+    const bool any = !std::all_of(results.begin(), results.end(), is_other);
+    if (any) std::erase_if(results, is_other);  // none: the tool calls the model otherwise
+  }
+  std::vector<planner::ProfileRow> rows = planner::rows_of(results, key);
+  auto profile = fit_rows(rows, key, {flags.model, flags.form, flags.reading, flags.validation});
+  if (!profile.ok()) return profile.error().within(fmt::format("{}: {} results", flags.file, results.size()));
+  profile->source.format = "BenchmarkResults";
+  profile->source.rows = static_cast<std::int64_t>(results.size());
+  std::set<std::string> tools;
+  for (const planner::BenchmarkResult& result : results) tools.insert(result.tool);
+  return Fitted{std::move(profile).value(),
+                {fmt::format("results of {}, measured under load", fmt::join(tools, " and "))},
+                std::move(rows)};
+}
+
+// ---- a file
+
 Result<Fitted> fit_file(const FitFlags& flags, Step& step) {
   if (!flags.config.empty() || flags.pipeline_parallel != 1) {
     return bad(fmt::format("{}: belongs to --model operators, found with --model {}",
                            flags.config.empty() ? "--pipeline-parallel" : "--config", flags.model));
   }
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(flags.file, error);
   step.say("reading " + flags.file);
-  WINDLASS_ASSIGN_OR_RETURN(std::string packed, read_text_file(flags.file, kSplitwise));
-  WINDLASS_ASSIGN_OR_RETURN(const std::string text, unpacked(std::move(packed), flags.file));
+  std::string text;
+  if (!folder) {
+    WINDLASS_ASSIGN_OR_RETURN(std::string packed, read_text_file(flags.file, kSplitwise));
+    WINDLASS_ASSIGN_OR_RETURN(text, unpacked(std::move(packed), flags.file));
+  }
+  if (folder || text.rfind("{", 0) == 0 || text.rfind("Metric,", 0) == 0) {
+    WINDLASS_ASSIGN_OR_RETURN(const auto results,
+                              read_benchmarks(flags.file, [&](const std::string& what) { step.say(what); }));
+    return fit_benchmarks(flags, results);
+  }
   const auto rows = planner::parse_profile_csv(text);
   if (!rows.ok()) return rows.error().within(flags.file);
   WINDLASS_ASSIGN_OR_RETURN(const planner::ProfileKey key, chosen_key(*rows, flags));
   step.say("fitting, and validating on what was held out");
   auto profile = fit_rows(*rows, key, {flags.model, flags.form, flags.reading, flags.validation});
   if (!profile.ok()) return profile.error().within(flags.file);
-  return Fitted{std::move(profile).value(), {}};
+  std::vector<planner::ProfileRow> own;
+  for (const planner::ProfileRow& row : *rows) {
+    if (planner::ProfileKey{row.model, row.hardware, row.tensor_parallel} == key && planner::is_one_batch(row))
+      own.push_back(row);
+  }
+  return Fitted{std::move(profile).value(), {}, std::move(own)};
 }
 
 // ---- operators
@@ -239,16 +301,32 @@ Result<Fitted> fit_measured_operators(const FitFlags& flags, Step& step) {
   return fitted;
 }
 
-Result<void> fit(const FitFlags& flags, Console& console) {
+// False where the errors are beyond the bound, which has been said then.
+Result<bool> fit(const FitFlags& flags, Console& console) {
   Result<Fitted> fitted = [&] {
     Step step(console);
     return flags.model == "operators" ? fit_measured_operators(flags, step) : fit_file(flags, step);
   }();
   if (!fitted.ok()) return fitted.error();
-  return write_profile(
+  if (!flags.html.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(const std::string page,
+                              profile_page(fitted->profile, points_of(fitted->rows), error_text(*fitted)));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.html, page));
+  }
+  const bool bounded = !flags.max_error.empty() || fitted->profile.source.format == "BenchmarkResults";
+  const std::string problem =
+      bounded ? phases_beyond(fitted->profile, share_of(flags.max_error).value_or(kUsualMaxError)) : std::string();
+  if (!problem.empty() && !flags.output_anyway) {
+    for (const std::string& note : fitted->notes) console.err << "Note: " << note << "\n";
+    console.err << "windlass fit: " << problem << "\nNothing was written; --output-anyway writes this profile all the same.\n";
+    return false;
+  }
+  WINDLASS_RETURN_IF_ERROR(write_profile(
       std::move(fitted).value(),
       {std::filesystem::path(flags.file).lexically_normal().string(), flags.name, flags.kv_capacity_tokens, flags.output},
-      console);
+      console));
+  if (!problem.empty()) console.err << "windlass fit: " << problem << "\n";
+  return problem.empty();
 }
 
 }  // namespace
@@ -256,7 +334,11 @@ Result<void> fit(const FitFlags& flags, Console& console) {
 void add_fit(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("fit", "Fit a latency model to measurements and write it as a PerformanceProfile");
   auto flags = std::make_shared<FitFlags>();
-  command->add_option("-f,--file", flags->file, "Measurements: a CSV file; with --model operators a folder of them, or one")
+  command
+      ->add_option(
+          "-f,--file", flags->file,
+          "Measurements: a CSV file; results of benchmarks, or a folder of them; with --model operators a folder of CSV "
+          "files, or one")
       ->required()
       ->option_text("SAMPLES REQUIRED");
   command
@@ -290,19 +372,31 @@ void add_fit(CLI::App& app, CommandContext& context) {
                    "Tokens in a worker's KV cache, in place of what its memory leaves")
       ->check(whole_between(1, 1'000'000'000'000))
       ->option_text("N");
+  command->add_option("--html", flags->html, "Write a page that draws what was measured and the fit; not for operators")
+      ->option_text("FILE");
+  command
+      ->add_option("--max-error", flags->max_error,
+                   "Bound of each part's median error on measurements held out; beyond it nothing is written")
+      ->check(percent_check())
+      ->option_text("PERCENT [none; 20% for results of benchmarks]");
+  command->add_flag("--output-anyway", flags->output_anyway, "Write the profile beyond the bound, too; the exit code stays 1");
   command->add_option("--folds", flags->validation.folds, "Of the cross-validation")
       ->check(whole_between(2, 1000))
       ->capture_default_str();
   command->add_option("--seed", flags->validation.seed, "Of the folds")
       ->check(whole_between(0, std::int64_t{1} << 53))
       ->capture_default_str();
-  command->footer(
-      "SAMPLES, gzipped or not. linear, profile: " + std::string(kSplitwise) + ". operators: each file " +
-      planner::known_operator_tables() +
-      "; all of one accelerator. docs/fit.md has examples. Exit code 2: the input is wrong, with file, line or field.");
+  command->footer("SAMPLES, gzipped or not. linear, profile: " + std::string(kSplitwise) + ". operators: each file " +
+                  planner::known_operator_tables() + "; all of one accelerator. linear, too: " + std::string(kBenchmarkFiles) +
+                  ". docs/fit.md has examples. Exit code 1: the error is beyond --max-error; 2: the input is wrong, with file, "
+                  "line or field.");
   command->callback([&context, flags] {
     const auto done = fit(*flags, context.console);
-    if (!done.ok()) context.exit_code = report_chain_error(context.console.err, done.error());
+    if (!done.ok()) {
+      context.exit_code = report_chain_error(context.console.err, done.error());
+    } else if (!*done) {
+      context.exit_code = kFailed;
+    }
   });
 }
 

@@ -1,5 +1,5 @@
-// `windlass profile`: measures a running worker over a grid of prompts and batches, and transfers to it, and writes a
-// PerformanceProfile.
+// `windlass profile`: measures a running worker over prompts and batches, and transfers to it, and writes a PerformanceProfile,
+// or says why what it measured makes none.
 #include <algorithm>
 #include <optional>
 #include <ostream>
@@ -10,11 +10,16 @@
 
 #include "controller/app/stop_signals.h"
 #include "controller/cli/chain_choice.h"
+#include "controller/cli/clock.h"
 #include "controller/cli/commands.h"
+#include "controller/cli/duration_check.h"
 #include "controller/cli/fitted_profile.h"
+#include "controller/cli/percent_check.h"
+#include "controller/cli/profile_page.h"
 #include "controller/cli/profile_run.h"
 #include "controller/cli/progress_line.h"
 #include "controller/cli/text_file.h"
+#include "controller/cli/text_table.h"
 #include "controller/cli/worker_probe.h"
 #include "controller/kube/curl_transport.h"
 
@@ -26,10 +31,12 @@ struct ProfileFlags {
   std::string prefill_url;  // empty: transfers are not measured
   std::string accelerator;
   int gpus = 1;
-  ProfileGrid grid{.prompts = {16, 64, 256}, .batches = {1, 2, 4, 8}};
-  RowFit fit;
+  ProfileGrid grid;
+  std::string ttft, tpot, budget = "5m", max_error = "20%";
+  RowFit fit{.model = "best"};
   ProfileOutput output;
-  std::string csv;
+  bool output_anyway = false;
+  std::string csv, html;
 };
 
 // Each size once, the smallest first.
@@ -44,8 +51,9 @@ struct Transfers {
   std::string note;
 };
 
-// Of each prompt size of the grid, after one that warms up; what cannot be measured becomes a part of the note.
-Result<Transfers> measure_transfers(const ProfileFlags& flags, kube::HttpTransport& transport, const std::stop_token& stop) {
+// Of each prompt size that was measured, after one that warms up; what cannot be measured becomes a part of the note.
+Result<Transfers> measure_transfers(const ProfileFlags& flags, const std::vector<int>& prompts, kube::HttpTransport& transport,
+                                    const std::stop_token& stop) {
   const WorkerPair pair{flags.prefill_url, flags.target.url};
   std::vector<TransferSample> samples;
   std::size_t index = 0;
@@ -53,9 +61,9 @@ Result<Transfers> measure_transfers(const ProfileFlags& flags, kube::HttpTranspo
     return measure_transfer(transport, pair, flags.target.model, load::prompt_text(index++, words, flags.target.seed),
                             [&] { return stop.stop_requested(); });
   };
-  WINDLASS_RETURN_IF_ERROR(one(flags.grid.prompts.front()));
+  WINDLASS_RETURN_IF_ERROR(one(prompts.front()));
   std::string left_out;
-  for (const int words : flags.grid.prompts) {
+  for (const int words : prompts) {
     for (int repeat = 0; repeat < flags.grid.repeats; ++repeat) {
       auto sample = one(words);
       if (sample.ok()) {
@@ -73,33 +81,53 @@ Result<Transfers> measure_transfers(const ProfileFlags& flags, kube::HttpTranspo
   return Transfers{fitted, to_text(fitted, samples) + left_out};
 }
 
-Result<ProfiledRows> measure(ProfileFlags& flags, const planner::ProfileKey& key, const std::stop_source& stop,
-                             Console& console) {
+Result<MeasuredProfile> measure(ProfileFlags& flags, const planner::ProfileKey& key, const std::stop_source& stop,
+                                Console& console) {
   ProgressLine line(console);
   ProfileProgress now;
   const auto tell = [&] {
     line.tell([&](double elapsed_s) {
-      return fmt::format("{} of {} cells: batches of {} prompts of {} words, {:.0f} s", now.done, now.cells, now.batch,
-                         now.prompt, elapsed_s);
+      return fmt::format("{} runs of {} load points{}: batches of {} prompts of {} words, {:.0f} of {:.0f} s", now.runs,
+                         now.cells, now.error ? ", error " + percent_text(now.error) : "", now.batch, now.prompt, elapsed_s,
+                         flags.grid.budget_s);
     });
   };
-  return profile_grid(
+  ProfileWorld world;
+  world.run = [&](const load::LoadOptions& batch) -> Result<load::LoadResult> {
+    if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "interrupted"};
+    return load::run_load(
+        batch, [&](const load::LoadProgress&) { tell(); }, stop.get_token());
+  };
+  world.now_s = monotonic_s;
+  world.on_progress = [&](const ProfileProgress& progress) {
+    now = progress;
+    tell();
+  };
+  return measure_profile(
       flags.target, key, flags.grid,
-      [&](const load::LoadOptions& batch) -> Result<load::LoadResult> {
-        if (stop.stop_requested()) return Error{ErrorCode::kCancelled, "interrupted"};
-        return load::run_load(
-            batch, [&](const load::LoadProgress&) { tell(); }, stop.get_token());
-      },
-      [&](const ProfileProgress& progress) {
-        now = progress;
-        tell();
-      });
+      [&](const std::vector<planner::ProfileRow>& rows) { return fit_rows(rows, key, flags.fit); }, world);
 }
 
-Result<void> profile(ProfileFlags& flags, Console& console) {
+// The prompt sizes that were measured.
+std::vector<int> prompts_of(const std::vector<ProfileCell>& cells) {
+  std::vector<int> prompts;
+  prompts.reserve(cells.size());
+  for (const ProfileCell& cell : cells) prompts.push_back(cell.prompt);
+  return in_order(std::move(prompts));
+}
+
+void take_texts(ProfileFlags& flags) {
   flags.grid.prompts = in_order(std::move(flags.grid.prompts));
   flags.grid.batches = in_order(std::move(flags.grid.batches));
-  flags.target.max_tokens = flags.grid.max_tokens;
+  flags.grid.budget_s = duration_s(flags.budget);
+  flags.grid.max_error = flags.fit.max_error = share_of(flags.max_error).value_or(0);
+  if (!flags.ttft.empty()) flags.grid.ttft_s = duration_s(flags.ttft);
+  if (!flags.tpot.empty()) flags.grid.tpot_s = duration_s(flags.tpot);
+}
+
+// False where the profile is useless, which has been said then.
+Result<bool> profile(ProfileFlags& flags, Console& console) {
+  take_texts(flags);
   flags.target.seed = std::random_device{}();  // other prompts each time: the worker may have kept those of the last one
   std::stop_source stop;
   const StopSignals signals([&] { stop.request_stop(); });
@@ -108,30 +136,37 @@ Result<void> profile(ProfileFlags& flags, Console& console) {
     WINDLASS_ASSIGN_OR_RETURN(flags.target.model, only_model(transport, flags.target.url));
   }
   const planner::ProfileKey key{flags.target.model, flags.accelerator, flags.gpus};
-  WINDLASS_ASSIGN_OR_RETURN(ProfiledRows measured, measure(flags, key, stop, console));
+  WINDLASS_ASSIGN_OR_RETURN(MeasuredProfile measured, measure(flags, key, stop, console));
   // Kept before anything can go wrong with the fit.
-  if (!flags.csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.csv, profile_csv(measured.rows)));
+  if (!flags.csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.csv, profile_csv(all_runs_of(measured.cells))));
+  if (!flags.html.empty() && measured.profile) {
+    const std::string text = error_text({*measured.profile, measured.notes}) + "\n" + measured.problem;
+    WINDLASS_ASSIGN_OR_RETURN(const std::string page, profile_page(*measured.profile, points_of(measured.cells), text));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.html, page));
+  }
+  const bool useless = !measured.problem.empty();
+  if (useless && (!flags.output_anyway || !measured.profile)) {
+    for (const std::string& note : measured.notes) console.err << "Note: " << note << "\n";
+    console.err << "windlass profile: " << measured.problem << "\nNothing was written"
+                << (measured.profile ? "; --output-anyway writes this profile all the same.\n" : ".\n");
+    return false;
+  }
   if (!flags.output.kv_capacity_tokens) {
     const auto page = metrics_of(transport, flags.target.url);
     if (page.ok()) flags.output.kv_capacity_tokens = kv_capacity_tokens(*page);
     if (!flags.output.kv_capacity_tokens)
       measured.notes.emplace_back("the worker does not say how many tokens its KV cache holds (--kv-capacity-tokens)");
   }
-  std::optional<planner::MeasuredTransfer> transfer;
   if (!flags.prefill_url.empty()) {
-    auto transfers = measure_transfers(flags, transport, stop.get_token());
+    auto transfers = measure_transfers(flags, prompts_of(measured.cells), transport, stop.get_token());
     if (!transfers.ok()) return transfers.error().within("transfers");
-    transfer = transfers->fitted;
+    measured.profile->transfer = transfers->fitted;
     measured.notes.push_back(std::move(transfers->note));
   }
-  auto fitted = fit_rows(measured.rows, key, flags.fit);
-  if (!fitted.ok()) {
-    for (const std::string& note : measured.notes) console.err << "Note: " << note << "\n";
-    return fitted.error().within(fmt::format("{} measurements of {}", measured.rows.size(), flags.target.url));
-  }
-  fitted->transfer = transfer;
   flags.output.source = flags.csv.empty() ? flags.target.url : flags.csv;
-  return write_profile({std::move(fitted).value(), std::move(measured.notes)}, flags.output, console);
+  WINDLASS_RETURN_IF_ERROR(write_profile({std::move(*measured.profile), std::move(measured.notes)}, flags.output, console));
+  if (useless) console.err << "windlass profile: " << measured.problem << "\n";
+  return !useless;
 }
 
 }  // namespace
@@ -157,21 +192,48 @@ void add_profile(CLI::App& app, CommandContext& context) {
       ->required()
       ->option_text("NAME REQUIRED");
   command->add_option("--gpus", flags->gpus, "GPUs of the worker")->check(CLI::Range(1, 4096))->option_text("N [1]");
-  command->add_option("--prompts", flags->grid.prompts, "Prompt sizes in words; with a large vocabulary about as many tokens")
+  command
+      ->add_option("--prompts", flags->grid.prompts,
+                   "Prompt sizes in words, with a large vocabulary about as many tokens; left out, 16 and four times as many "
+                   "again and again, up to the longest that the endpoint takes")
       ->delimiter(',')
       ->check(CLI::Range(1, 1'000'000))
-      ->option_text("N,N,... [16,64,256]");
-  command->add_option("--batches", flags->grid.batches, "Prompts sent at once")
+      ->option_text("N,N,...");
+  command
+      ->add_option("--batches", flags->grid.batches,
+                   "Prompts sent at once; left out, 1, 2, 4 to 64, until the throughput stops growing or the endpoint runs no "
+                   "more at once")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
-      ->option_text("N,N,... [1,2,4,8]");
-  command->add_option("--max-tokens", flags->grid.max_tokens, "Tokens in an answer")
+      ->option_text("N,N,...");
+  command->add_option("--ttft", flags->ttft, "Objective for the first token: no size is chosen far beyond it")
+      ->check(duration_check())
+      ->option_text("DURATION");
+  command->add_option("--tpot", flags->tpot, "Objective for each further token: the same")
+      ->check(duration_check())
+      ->option_text("DURATION");
+  command->add_option("--max-tokens", flags->grid.max_tokens, "Tokens in an answer; left out, 32 to 256, by how fast they come")
       ->check(CLI::Range(2, 100'000))
-      ->option_text("N [32]");
-  command->add_option("--repeats", flags->grid.repeats, "Runs of each cell")->check(CLI::Range(1, 1000))->option_text("N [3]");
-  command->add_option("--fit", flags->fit.model, "linear: lines. profile: medians, interpolated")
-      ->check(CLI::IsMember({"linear", "profile"}))
-      ->option_text("linear|profile [linear]");
+      ->option_text("N");
+  command->add_option("--repeats", flags->grid.repeats, "Runs of each load point, before those that scatter are repeated")
+      ->check(CLI::Range(1, 1000))
+      ->option_text("N [3]");
+  command
+      ->add_option("--max-error", flags->max_error,
+                   "Bound of the median error on load points held out, of prefill and of decode; beyond it nothing is written")
+      ->check(percent_check())
+      ->option_text("PERCENT [20%]");
+  command
+      ->add_option("--budget", flags->budget,
+                   "How long to repeat until the bound holds; sizes that are given are measured once however long they take")
+      ->check(duration_check())
+      ->option_text("DURATION [5m]");
+  command->add_flag("--output-anyway", flags->output_anyway, "Write the profile beyond the bound, too; the exit code stays 1");
+  command
+      ->add_option("--fit", flags->fit.model,
+                   "linear: lines. profile: medians, interpolated. best: lines, or medians where these alone keep the bound")
+      ->check(CLI::IsMember({"linear", "profile", "best"}))
+      ->option_text("linear|profile|best [best]");
   command
       ->add_option("--kv-capacity-tokens", flags->output.kv_capacity_tokens,
                    "Tokens in the worker's KV cache; left out, what its metrics say")
@@ -181,19 +243,29 @@ void add_profile(CLI::App& app, CommandContext& context) {
       ->option_text("NAME");
   command->add_option("--csv", flags->csv, "Keep the measurements here, as `windlass fit` reads them")->option_text("FILE");
   command
+      ->add_option("--html", flags->html,
+                   "Write a page that draws what was measured and the fit, also of a profile that is refused")
+      ->option_text("FILE");
+  command
       ->add_option("-o,--output", flags->output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
       ->option_text("FILE [-]");
-  command->footer("Times are those that a client sees. Exit code 1: the worker did not answer; 2: the input is wrong.");
+  command->footer(
+      "Times are those that a client sees. Exit code 1: the worker did not answer, or the profile's error is beyond "
+      "--max-error; "
+      "2: the input is wrong.");
   command->callback([&context, flags] {
     const auto done = profile(*flags, context.console);
-    if (done.ok()) return;
+    if (done.ok()) {
+      if (!*done) context.exit_code = kFailed;
+      return;
+    }
     const bool unreachable = done.error().code == ErrorCode::kUnavailable || done.error().code == ErrorCode::kCancelled;
     if (!unreachable) {
       context.exit_code = report_chain_error(context.console.err, done.error());
       return;
     }
     context.console.err << "windlass profile: " << done.error().message << "\n";
-    context.exit_code = 1;
+    context.exit_code = kFailed;
   });
 }
 

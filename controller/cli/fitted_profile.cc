@@ -11,6 +11,7 @@
 #include "controller/api/json.h"
 #include "controller/api/validation.h"
 #include "controller/api/yaml.h"
+#include "controller/cli/profile_problem.h"
 #include "controller/cli/text_file.h"
 #include "controller/cli/text_table.h"
 
@@ -34,7 +35,9 @@ std::string default_name(const planner::PerformanceProfile& profile) {
   return name.substr(0, 253);
 }
 
-std::string error_table(const Fitted& fitted) {
+}  // namespace
+
+std::string error_text(const Fitted& fitted) {
   const planner::PerformanceProfile& profile = fitted.profile;
   const char* type = planner::fit_type(profile);
   std::string text =
@@ -61,10 +64,17 @@ std::string error_table(const Fitted& fitted) {
   return text + table.text();
 }
 
-}  // namespace
-
 Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileRow>& rows, const planner::ProfileKey& key,
                                              const RowFit& fit) {
+  if (fit.model == "best") {
+    RowFit one = fit;
+    one.model = "linear";
+    auto lines = fit_rows(rows, key, one);
+    if (lines.ok() && worst_error(*lines) <= fit.max_error) return lines;
+    one.model = "profile";
+    auto medians = fit_rows(rows, key, one);
+    return medians.ok() && (!lines.ok() || worst_error(*medians) < worst_error(*lines)) ? medians : lines;
+  }
   if (fit.model == "profile") {
     const auto reading =
         fit.reading == "batchShape" ? planner::ProfileReading::kBatchShape : planner::ProfileReading::kBatchTokens;
@@ -95,12 +105,11 @@ Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& 
   const std::string yaml = api::to_yaml(json);
   if (output.file == "-") {
     console.out << yaml;
-    console.err << error_table(fitted);
+    console.err << error_text(fitted);
     return {};
   }
   WINDLASS_RETURN_IF_ERROR(write_whole_file(output.file, yaml));
-  console.out << error_table(fitted) << "\nPerformanceProfile " << object.metadata.name << " written to " << output.file
-              << "\n";
+  console.out << error_text(fitted) << "\nPerformanceProfile " << object.metadata.name << " written to " << output.file << "\n";
   return {};
 }
 

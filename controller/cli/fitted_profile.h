@@ -13,12 +13,15 @@
 
 namespace windlass::cli {
 
-// Which fit: the values of --model (here linear or profile), --form and --reading.
+// Which fit: the values of --model or --fit (here linear, profile, or best: lines, and medians where only these keep the
+// bound),
+// --form and --reading.
 struct RowFit {
   std::string model = "linear";
   std::string form = "best";
   std::string reading = "batchShape";
-  planner::ValidationOptions validation;
+  planner::ValidationOptions validation = {};
+  double max_error = 0.2;  // best: the bound of the median error of each phase
 };
 
 [[nodiscard]] Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileRow>& rows,
@@ -27,7 +30,11 @@ struct RowFit {
 struct Fitted {
   planner::PerformanceProfile profile;
   std::vector<std::string> notes;
+  std::vector<planner::ProfileRow> rows = {};  // what it was fitted to, where it can be drawn
 };
+
+// What was fitted, with its notes and a table of its errors.
+[[nodiscard]] std::string error_text(const Fitted& fitted);
 
 // Where it goes.
 struct ProfileOutput {

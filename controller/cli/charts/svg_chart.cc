@@ -128,8 +128,15 @@ std::string svg_of(const Chart& chart) {
                      escaped(chart.x_label));
   out += fmt::format("<text transform='translate(18 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",
                      (kTop + kHeight - kBottom) / 2, escaped(chart.y_label));
-  for (std::size_t s = 0; s < chart.series.size(); ++s) {
-    const ChartSeries& series = chart.series[s];
+  std::vector<std::size_t> looks;  // which colour and marker each series has: one for each that is in the legend
+  for (const ChartSeries& series : chart.series) {
+    const auto in_legend = std::count_if(chart.series.begin(), chart.series.begin() + static_cast<std::ptrdiff_t>(looks.size()),
+                                         [](const ChartSeries& before) { return !before.like; });
+    looks.push_back(series.like ? looks[*series.like] : static_cast<std::size_t>(in_legend));
+  }
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    const ChartSeries& series = chart.series[i];
+    const std::size_t s = looks[i];
     const char* colour = kColours[s % kColours.size()];
     std::string line, marks;
     for (const ChartPoint& point : series.points) {
@@ -145,6 +152,7 @@ std::string svg_of(const Chart& chart) {
     if (series.joined && !line.empty())
       out += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='1.6'/>\n", line, colour);
     out += marks;
+    if (series.like) continue;
     const double legend_y = kTop + 10 + 20 * static_cast<double>(s);
     out += marker(s, kWidth - kRight + 18, legend_y);
     out += fmt::format("<text x='{}' y='{}'>{}</text>\n", kWidth - kRight + 30, legend_y + 4, escaped(series.name));

@@ -5,6 +5,7 @@
 // white and are told apart by marker shape too. Pure.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ struct ChartSeries {
   std::string name;
   std::vector<ChartPoint> points;  // in the order in which they are joined; not finite: left out
   bool joined = true;
-  bool marked = true;  // false: a line of many points
+  bool marked = true;                    // false: a line of many points
+  std::optional<std::size_t> like = {};  // drawn in the colour and with the marker of this series, and not in the legend
 };
 
 struct Chart {

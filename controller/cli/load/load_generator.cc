@@ -30,6 +30,8 @@ constexpr int kMaxRetries = 20;
 constexpr double kStopGraceS = 1;
 constexpr auto kLingerForMore = std::chrono::seconds(1);  // for a server that does not end the connection when asked
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
+// What models think is generated like the rest; vLLM has it under "reasoning", formerly and elsewhere "reasoning_content".
+constexpr std::array<std::string_view, 4> kTextKeys{"\"content\"", "\"text\"", "\"reasoning_content\"", "\"reasoning\""};
 constexpr std::size_t kMaxBodyBytes = 64U << 20U;
 
 auto to(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
@@ -84,10 +86,13 @@ struct AnswerReader {
   void read_usage(std::string_view text) {
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object() || !json.contains("usage") || !json["usage"].is_object()) return;
-    prompt_tokens = json["usage"].value("prompt_tokens", -1);
-    tokens = json["usage"].value("completion_tokens", -1);
-    const nlohmann::json details = json["usage"].value("prompt_tokens_details", nlohmann::json());
-    if (details.is_object()) cached_tokens = details.value("cached_tokens", 0);
+    const auto count = [](const nlohmann::json& from, const char* name, int otherwise) {
+      return from.is_object() && from.contains(name) && from[name].is_number_integer() ? from[name].get<int>() : otherwise;
+    };
+    const nlohmann::json& usage = json["usage"];
+    prompt_tokens = count(usage, "prompt_tokens", -1);
+    tokens = count(usage, "completion_tokens", -1);
+    if (usage.contains("prompt_tokens_details")) cached_tokens = count(usage["prompt_tokens_details"], "cached_tokens", 0);
   }
 
   // Returns how many events with text were among the bytes.
@@ -113,7 +118,7 @@ struct AnswerReader {
       ++done;
       return;
     }
-    if (has_text(text, "\"content\"") || has_text(text, "\"text\"")) ++texts;
+    if (std::any_of(kTextKeys.begin(), kTextKeys.end(), [&](std::string_view key) { return has_text(text, key); })) ++texts;
     if (text.find("\"usage\":{") != std::string_view::npos || text.find("\"usage\": {") != std::string_view::npos)
       read_usage(text);
     if (text.substr(0, 8) == "{\"error\"") {
@@ -328,7 +333,8 @@ class Generator {
          nlohmann::json::array({{{"role", "user"}, {"content", prompt_text(index, options_.prompt_tokens, options_.seed)}}})},
         {"max_tokens", options_.max_tokens},
         {"stream", options_.stream}};
-    if (options_.stream) body["stream_options"] = {{"include_usage", true}};
+    if (options_.stream && options_.include_usage) body["stream_options"] = {{"include_usage", true}};
+    if (options_.ignore_eos) body["ignore_eos"] = true;
     const std::string text = body.dump();
     return fmt::format(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nX-Request-Id: {}\r\n"

@@ -25,6 +25,8 @@ struct LoadOptions {
   int max_tokens = 32;
   std::uint64_t seed = 1;
   bool stream = true;
+  bool include_usage = true;       // ask a stream for its usage; not every endpoint knows the option
+  bool ignore_eos = false;         // ask for answers of max_tokens: vLLM's, SGLang's, llama.cpp's and our worker's option
   bool retry = false;              // obey Retry-After of 429 and 503 and send again
   double request_timeout_s = 300;  // from the scheduled start
   double ttft_slo_s = 0;           // for attainment; 0: none

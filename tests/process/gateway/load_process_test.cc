@@ -9,11 +9,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
 
 #include "controller/cli/load/load_generator.h"
 #include "metrics/counter_tracker.h"
 #include "metrics/latency_bins.h"
 #include "tests/process/gateway/harness.h"
+#include "tests/unit/cli/run.h"
 
 namespace windlass::gateway::testing {
 namespace {
@@ -230,6 +232,52 @@ TEST(Load, Stop) {
   EXPECT_LT(result->sent, 6000U);
   EXPECT_EQ(result->lost, result->sent);
   EXPECT_EQ(result->problems.begin()->first, "not answered before the end");
+}
+
+// Given an endpoint that knows no option beyond OpenAI's first ones, reports no usage, thinks before it answers, and has
+// neither metrics nor anything else of our worker; `windlass profile` measures it, counts words and events, and writes a
+// profile.
+TEST(Load, AnEndpointThatKnowsLittleIsProfiled) {
+  std::mutex mutex;
+  std::vector<nlohmann::json> answered;
+  FakeServer endpoint([&](Connection& connection, const Message& request) {
+    if (request.target() == "/v1/models") {
+      connection.write(json_response(200, R"({"data":[{"id":"plain"}]})"));
+      return;
+    }
+    if (request.target() != "/v1/chat/completions") {
+      connection.write(json_response(404, "{}"));
+      return;
+    }
+    const auto body = nlohmann::json::parse(request.body);
+    for (const auto& [field, value] : body.items()) {
+      if (field == "model" || field == "messages" || field == "max_tokens" || field == "stream") continue;
+      connection.write(json_response(400, R"({"error":{"message":"unknown field )" + field + "\"}}"));
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex);
+      answered.push_back(body);
+    }
+    connection.write(stream_head());
+    for (int i = 0; i < body["max_tokens"]; ++i) {
+      ::poll(nullptr, 0, 1);  // as an engine has from token to token
+      connection.write(chunk(i < 3 ? R"(data: {"choices":[{"delta":{"reasoning_content":"hm"}}]})"
+                                     "\n\n"
+                                   : token_event("a")));
+    }
+    connection.write(chunk(kDoneEvent) + kLastChunk);
+    connection.close();  // as the client asks: it looks whether more comes
+  });
+  const auto outcome =
+      cli::run({"profile", "--worker", "http://" + endpoint.address(), "--accelerator", "theirs", "--prompts", "4,8,16,32",
+                "--batches", "1", "--repeats", "2", "--max-tokens", "8", "--max-error", "100000%"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("kind: PerformanceProfile"));
+  EXPECT_THAT(outcome.out, HasSubstr("name: plain"));
+  EXPECT_THAT(outcome.err, HasSubstr("the endpoint reports no usage: prompts are counted in words, answers in events"));
+  EXPECT_THAT(outcome.err, HasSubstr("the worker does not say how many tokens its KV cache holds"));
+  EXPECT_GE(answered.size(), 2U + 4 * 2);
 }
 
 }  // namespace

@@ -265,9 +265,26 @@ TEST_F(Split, RolesRefuseAndChange) {
 TEST_F(Split, TransfersAreProfiled) {
   const std::string url = "http://127.0.0.1:";
   const auto output = folder_ / "profile.yaml";
-  Process profile({build_path() + "/windlass", "profile", "--worker", url + std::to_string(decode_port_), "--prefill-worker",
-                   url + std::to_string(prefill_port_), "--accelerator", "test-cpu", "--prompts", "16,400,40", "--batches",
-                   "1,2", "--repeats", "2", "--max-tokens", "6", "-o", output.string()},
+  Process profile({build_path() + "/windlass",
+                   "profile",
+                   "--worker",
+                   url + std::to_string(decode_port_),
+                   "--prefill-worker",
+                   url + std::to_string(prefill_port_),
+                   "--accelerator",
+                   "test-cpu",
+                   "--prompts",
+                   "16,400,40",
+                   "--batches",
+                   "1,2",
+                   "--repeats",
+                   "2",
+                   "--max-tokens",
+                   "64",
+                   "--max-error",
+                   "100000%",
+                   "-o",
+                   output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
   EXPECT_THAT(profile.log(),

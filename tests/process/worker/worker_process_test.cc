@@ -194,24 +194,76 @@ TEST_F(Worker, DrainTimeoutCutsWhatIsLeft) {
   EXPECT_EQ(worker->wait(), 1) << worker->log();
 }
 
+// Runs `windlass profile` on the worker at this port; its exit code and what it printed.
+std::pair<int, std::string> profiled(int port, const std::filesystem::path& folder, const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments{build_path() + "/windlass",
+                                     "profile",
+                                     "--worker",
+                                     "http://127.0.0.1:" + std::to_string(port),
+                                     "--accelerator",
+                                     "test-cpu"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  Process profile(arguments, folder / "profile.log");
+  const int code = profile.wait();
+  return {code, profile.log()};
+}
+
+std::string text_in(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 // Given a worker and `windlass profile` over a small grid; the profile is written with its errors and the tokens of the
 // worker's KV cache, under the only name that is served, the measurements beside it, and a batch that the worker has no places
 // for is left out by name.
 TEST_F(Worker, IsProfiled) {
   const auto worker = start({"--max-concurrent", "2", "--kv-cache-tokens", "8192"});
   const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
-  Process profile({build_path() + "/windlass", "profile", "--worker", "http://127.0.0.1:" + std::to_string(port_),
-                   "--accelerator", "test-cpu", "--prompts", "4,16,48", "--batches", "1,2,40", "--repeats", "2", "--max-tokens",
-                   "32", "--csv", csv.string(), "-o", output.string()},
-                  folder_ / "profile.log");
-  ASSERT_EQ(profile.wait(), 0) << profile.log();
-  EXPECT_THAT(profile.log(), HasSubstr("40 prompts of 4 words left out: refused"));
-  EXPECT_THAT(profile.log(), HasSubstr("PerformanceProfile tiny-test-cpu-1gpu written to"));
-  std::ifstream yaml(output), rows(csv);
-  const std::string text{std::istreambuf_iterator<char>(yaml), {}};
+  const auto [code, log] = profiled(port_, folder_,
+                                    {"--prompts", "4,12,16,48", "--batches", "1,2,40", "--repeats", "2", "--max-tokens", "64",
+                                     "--max-error", "100000%", "--csv", csv.string(), "-o", output.string()});
+  ASSERT_EQ(code, 0) << log;
+  EXPECT_THAT(log, HasSubstr("40 prompts of 4 words left out: refused"));
+  EXPECT_THAT(log, HasSubstr("PerformanceProfile tiny-test-cpu-1gpu written to"));
+  const std::string text = text_in(output), rows = text_in(csv);
   EXPECT_THAT(text, HasSubstr("kind: PerformanceProfile"));
   EXPECT_THAT(text, HasSubstr("kvCapacityTokens: 8192"));
-  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(rows), {}, '\n'), 1 + 3 * 2 * 2);
+  EXPECT_GE(std::count(rows.begin(), rows.end(), '\n'), 1 + 4 * 2);
+}
+
+// Given no sizes; load points are chosen up to what the worker takes: its context, or what the budget leaves on a machine that
+// is busy.
+TEST_F(Worker, IsProfiledAtSizesOfItsOwn) {
+  const auto worker = start({"--max-concurrent", "2", "--max-context-tokens", "512"});
+  const auto output = folder_ / "profile.yaml";
+  const auto [code, log] =
+      profiled(port_, folder_, {"--repeats", "1", "--budget", "2m", "--max-error", "100000%", "-o", output.string()});
+  ASSERT_EQ(code, 0) << log;
+  EXPECT_THAT(log, ::testing::ContainsRegex("1 prompt of [0-9]+ words left out: refused: .*the context holds 512 tokens|"
+                                            "larger load points left out"));
+  EXPECT_THAT(text_in(output), HasSubstr("kind: PerformanceProfile"));
+}
+
+// Given a bound that no measurement keeps; the exit code is 1, the phases and their errors are named with what would help, the
+// measurements are kept, and no profile is written but with --output-anyway.
+TEST_F(Worker, IsNotProfiledBeyondTheBound) {
+  const auto worker = start();
+  const auto output = folder_ / "profile.yaml", csv = folder_ / "rows.csv";
+  std::vector<std::string> flags{"--prompts", "4,12,16,48", "--batches", "1,2",        "--max-error", "0.0001%",
+                                 "--budget",  "1s",         "--csv",     csv.string(), "-o",          output.string()};
+  const auto [code, log] = profiled(port_, folder_, flags);
+  EXPECT_EQ(code, 1) << log;
+  for (const char* expected : {"windlass profile: prefill: median error ", "; decode: median error ",
+                               "at most 0.0% allowed (--max-error)", "(--budget)", "Nothing was written; --output-anyway"}) {
+    EXPECT_THAT(log, HasSubstr(expected));
+  }
+  EXPECT_FALSE(std::filesystem::exists(output));
+  EXPECT_TRUE(std::filesystem::exists(csv));
+  flags.emplace_back("--output-anyway");
+  const auto [anyway, said] = profiled(port_, folder_, flags);
+  EXPECT_EQ(anyway, 1) << said;
+  EXPECT_THAT(said, HasSubstr("; decode: median error "));
+  EXPECT_THAT(text_in(output), HasSubstr("kind: PerformanceProfile"));
 }
 
 // A checkpoint of zeros, so large that reading it takes a while, which takes no room on the disk: in place of the one that is

@@ -1,6 +1,9 @@
 // `windlass fit` as a newcomer meets it: the file it writes and what the other commands make of it, what it prints, and the
 // mistakes that a command line or a file can hold.
 
+#include <filesystem>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -209,7 +212,7 @@ TEST(Fit, NamesWhatIsWrongInTheCommandLine) {
            Case{{"-f", kSamples, "--model", "linear", "--gpus", "8"}, "it holds llama3-8b on l40s with 1 GPUs"},
            Case{{"-f", kSamples, "--model", "linear", "--name", "Not A Name"}, "metadata.name"},
            Case{{"-f", "/nowhere.csv", "--model", "linear"}, "/nowhere.csv: cannot be read: No such file"},
-           Case{{"-f", source_path(), "--model", "linear"}, "it is a folder; allowed is a CSV file with Splitwise's columns"},
+           Case{{"-f", source_path(), "--model", "linear"}, "must be a result of `vllm bench serve --save-result`"},
            Case{{"-f", kSamples, "--model", "linear", "-o", "/nowhere/p.yaml"}, "/nowhere/p.yaml: cannot be written"},
            Case{{"-f", kSamples, "--model", "operators"}, "--target-model: missing"},
            Case{{"-f", kSamples, "--model", "operators", "--target-model", "gpt"}, "--target-model: found 'gpt', allowed is "},
@@ -314,6 +317,74 @@ TEST(Fit, MeasuredOperators) {
       {"-f", kVidur, "--model", "operators", "--target-model", "codellama-34b", "--accelerator", "a100-80gb", "--gpus", "4"});
   EXPECT_EQ(gpus.code, kUsage);
   EXPECT_THAT(gpus.err, HasSubstr("--gpus: found 4, allowed is what"));
+}
+
+// Of a worker whose prompts take 10 ms + 0.2 ms a token and whose iterations take 8 ms + 0.5 ms a request.
+std::string vllm_result(double at_once, double prompt_tokens, double off = 1) {
+  const double prefill_ms = 10 + 0.2 * prompt_tokens;
+  const double tpot_ms = (8 + 0.5 * at_once + (at_once - 1) / 99 * prefill_ms) * off;
+  return fmt::format(
+      R"({{"backend": "vllm", "model_id": "org/model", "max_concurrency": {}, "completed": 10, "total_input_tokens": {}, )"
+      R"("total_output_tokens": 1000, "request_throughput": {}, "median_ttft_ms": {}, "mean_tpot_ms": {}, "median_tpot_ms": {}}})",
+      at_once, 10 * prompt_tokens, at_once / (tpot_ms * 1e-3 * 99), prefill_ms + (at_once > 1 ? tpot_ms / 2 : 0), tpot_ms,
+      tpot_ms);
+}
+
+// Given a folder with results of `vllm bench serve` among other files; they become a profile that validates, with a page that
+// draws it. Without an accelerator, with another fit or a folder without results: refused by name.
+TEST(Fit, ReadsResultsOfBenchmarks) {
+  const TempFolder folder;
+  for (const int prompt : {100, 400, 1600}) {
+    for (const int at_once : {1, 4, 16})
+      folder.file(fmt::format("run-{}-{}.json", prompt, at_once), vllm_result(at_once, prompt));
+  }
+  folder.file("inputs.json", R"({"data": []})");
+  const std::string output = (folder.path() / "profile.yaml").string(), page = (folder.path() / "page.html").string();
+  const std::string runs = folder.path().string();
+  const auto outcome = fit({"-f", runs, "--model", "linear", "--accelerator", "l40s", "-o", output, "--html", page});
+  ASSERT_EQ(outcome.code, kDone) << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith("org/model on l40s, 1 GPU a worker: Linear fit of 9 measurements"));
+  EXPECT_THAT(outcome.out, HasSubstr("results of vLLM, measured under load"));
+  EXPECT_THAT(text_of(output), HasSubstr("format: BenchmarkResults"));
+  EXPECT_EQ(run({"validate", "-f", output}).code, kDone);
+  for (const char* expected : {"Prefill", "Decode", "batch 1<", "Points: medians", "context 150<", "Linear fit of 9"})
+    EXPECT_THAT(text_of(page), HasSubstr(expected));
+
+  EXPECT_THAT(fit({"-f", runs, "--model", "linear"}).err, HasSubstr("--accelerator: missing"));
+  EXPECT_THAT(fit({"-f", runs, "--model", "profile", "--accelerator", "l40s"}).err, HasSubstr("--model: must be linear"));
+  const TempFolder empty;
+  empty.file("inputs.json", R"({"data": []})");
+  const auto none = fit({"-f", empty.path().string(), "--model", "linear", "--accelerator", "l40s"});
+  EXPECT_EQ(none.code, kUsage);
+  EXPECT_THAT(none.err, HasSubstr("must be a result of `vllm bench serve --save-result`"));
+}
+
+// Given results that contradict each other; the fit is refused with exit code 1 and its error, unless it is wanted anyway or
+// the bound is wider. Rows of batches have a bound where one is given.
+TEST(Fit, RefusesWhatIsBeyondTheBound) {
+  const TempFolder folder;
+  double off = 1;
+  for (const int at_once : {1, 2, 4, 8, 16, 32}) {
+    folder.file(fmt::format("run-{}.json", at_once), vllm_result(at_once, 200 + 100 * at_once, off));
+    off = off == 1 ? 8 : 1;
+  }
+  const std::string output = (folder.path() / "profile.yaml").string();
+  std::vector<std::string> flags{"-f", folder.path().string(), "--model", "linear", "--accelerator", "l40s", "-o", output};
+  const auto refused = fit(flags);
+  EXPECT_EQ(refused.code, kFailed) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("windlass fit: "));
+  EXPECT_THAT(refused.err, HasSubstr("decode: median error "));
+  EXPECT_THAT(refused.err, HasSubstr("at most 20.0% allowed (--max-error)"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+  flags.emplace_back("--output-anyway");
+  EXPECT_EQ(fit(flags).code, kFailed);
+  EXPECT_TRUE(std::filesystem::exists(output));
+  flags.back() = "--max-error";
+  flags.emplace_back("100000%");
+  EXPECT_EQ(fit(flags).code, kDone);
+
+  EXPECT_EQ(fit({"-f", kSamples, "--model", "linear", "--max-error", "0%"}).code, kFailed);
+  EXPECT_THAT(fit({"-f", kSamples, "--model", "linear", "--max-error", "a fifth"}).err, HasSubstr("must be a percentage"));
 }
 
 }  // namespace
