@@ -165,10 +165,10 @@ class ProfileRun {
     return (grid_.ttft_s && row.prompt_s > *grid_.ttft_s) || (grid_.tpot_s && row.token_s > *grid_.tpot_s);
   }
 
-  // Whether `factor` times this load point's work, as often as it is to be repeated, is more than what is left for exploring.
+  // Whether `factor` times this load point's work is more than what is left for exploring.
   [[nodiscard]] bool is_too_long(const ProfileCell* like, double factor) {
     if (spent_s() > kExplored * grid_.budget_s) return true;
-    return like != nullptr && factor * like->row().end_to_end_s * grid_.repeats > kExplored * grid_.budget_s - spent_s();
+    return like != nullptr && factor * like->row().end_to_end_s > kExplored * grid_.budget_s - spent_s();
   }
 
   // Batch sizes, by what the shortest prompt shows.
@@ -260,7 +260,7 @@ class ProfileRun {
     for (;;) {
       auto fitted = fit_(rows_of(measured_.cells));
       if (!fitted.ok()) {
-        measured_.problem = fitted.error().message;
+        measured_.problem = fitted.error().message + (short_of_time_ ? "; a larger --budget measures more load points" : "");
         return {};
       }
       measured_.profile = std::move(fitted).value();
