@@ -50,6 +50,7 @@ def run(jobs, base, all_sources):
     yield Check("clang-format", [["clang-format", "--dry-run", "-Werror", *batch] for batch in batches if batch], jobs)
     yield Check("shellcheck", [["shellcheck", "--severity=warning", *shells]], jobs)
     yield Check("scripts/testing", [["python3", "scripts/testing/runner_test.py"]], jobs)
+    yield Check("tests/bench/loop", [["python3", "tests/bench/loop/loop_test.py"]], jobs)
     changed = [f for f in changes.changed_files(base) if f.endswith(".cc") and os.path.exists(f)]
     looked_at = changed if all_sources else changed[:MAX_TIDY]
     if looked_at:
