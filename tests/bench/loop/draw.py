@@ -18,7 +18,7 @@ def percent(value):
 
 
 def seconds(value):
-    return "" if value is None else f"{value * 1e3:.0f} ms" if value < 1 else f"{value:.2f} s"
+    return "" if value is None else f"{value * 1e3:.0f} ms" if value < 1 else f"{value:.3g} s"
 
 
 def recovery(case):
@@ -39,7 +39,9 @@ def summary(case):
 def phases_text(case):
     low, high = case["phases"][0][0], case["phases"][1][0]
     total = sum(part for _, part in case["phases"])
-    return f"{ENGINE_TITLES[case['engine']]}: {low:g} to {high:g} requests/s, {total:g} s"
+    objectives = case["objectives"]
+    return (f"{ENGINE_TITLES[case['engine']]}: {low:g} to {high:g} requests/s for {total:g} s; TTFT {seconds(objectives['ttft_s'])}, "
+            f"TPOT {seconds(objectives['tpot_s'])} for {objectives['share'] * 100:g} %")
 
 
 def markdown(results, earlier=()):
@@ -57,13 +59,13 @@ def markdown(results, earlier=()):
         if case.get("refused"):
             lines.append(f"| {ENGINE_TITLES[case['engine']]} | {title(case)} | refused: infeasible |{before} | | | | |")
             continue
-        lines.append(f"| {ENGINE_TITLES[case['engine']]} | {title(case)} | {percent(case['attainment'])} |{before} {case['worker_seconds']:.0f} | {ratio} | "
-                     f"{recovery(case)} | {seconds(case['ttft_p95_s'])} | {seconds(case['tpot_p95_s'])} |")
+        lines.append(f"| {ENGINE_TITLES[case['engine']]} | {title(case)} | {percent(case['attainment'])} |{before} {case['worker_seconds']:.0f} | "
+                     f"{ratio} | {recovery(case)} | {seconds(case['ttft_p95_s'])} | {seconds(case['tpot_p95_s'])} |")
     loads = dict.fromkeys(phases_text(case) for case in cases)
-    lines += ["", f"Loads: {'; '.join(loads)}. Seed {results['seed']}."]
+    lines += ["", *(f"{load}; seed {results['seed']}." for load in loads)]
     for name, why in results["left_out"].items():
         lines.append(f"{ENGINE_TITLES[name]} is left out: {why}.")
-    for name, holds, text in judge.claims(cases, judge.Objectives(**results["objectives"])):
+    for name, holds, text in judge.claims(cases):
         lines.append(f"- {'holds' if holds else '**missed**'}: {name}, {text}")
     return "\n".join(lines) + "\n"
 
@@ -96,9 +98,9 @@ def write(x, y, words, anchor="start", size=12, colour="black"):
     return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' font-size='{size}' fill='{colour}'>{escape(words)}</text>"
 
 
-def panel(heading, runs, objective):
+def panel(heading, runs):
     """One engine with one data sheet. runs: [(key of COLOURS, case)], drawn in this order, the last on top."""
-    phases = runs[-1][1]["phases"]
+    phases, objective = runs[-1][1]["phases"], runs[-1][1]["objectives"]["share"]
     end_s = sum(part for _, part in phases)
     most = max([2.0] + [seen["workers"] for _, case in runs for seen in case["samples"]])
     top_rate = max(rate for rate, _ in phases)
@@ -122,7 +124,7 @@ def panel(heading, runs, objective):
     out.append(f"<polygon points='{' '.join(f'{x:.1f},{y:.1f}' for x, y in corners)}' fill='#cccccc'/>")
     out.append(write(LEFT - 6, RATE[0] + 10, f"{top_rate:.2g}/s", "end", 11))
     for i in range(6):
-        out.append(write(at(end_s * i / 5), RATE[0] + RATE[1] + 15, f"{end_s * i / 5:.0f}", "middle", 11))
+        out.append(write(at(end_s * i / 5), RATE[0] + RATE[1] + 15, f"{end_s * i / 5:.0f}{' s' if i == 5 else ''}", "middle", 11))
     for i, (key, case) in enumerate(runs):
         width = 2.4 if key == "windlass" else 1.4
         shift = 2 * (i - len(runs) + 1)  # so that equal numbers of workers do not hide each other
@@ -164,5 +166,5 @@ def chart(results, earlier=()):
         x += 60 + 7 * len(LEGEND[key])
     for j, row in enumerate(rows):
         for i, (heading, runs) in enumerate(row):
-            out += [f"<g transform='translate({i * WIDTH} {30 + j * HEIGHT})'>", *panel(heading, runs, results["objectives"]["share"]), "</g>"]
+            out += [f"<g transform='translate({i * WIDTH} {30 + j * HEIGHT})'>", *panel(heading, runs), "</g>"]
     return "\n".join([*out, "</svg>"]) + "\n"

@@ -9,6 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
+from judge import Objectives
+
 SERVED = "smollm2"
 CONTEXT = 2048
 BATCH = 8  # sequences at once of a worker without Windlass: our worker's default, for all engines
@@ -46,6 +48,7 @@ class Engine:
     spec: str  # of spec.engine
     ready_page: str
     start_s: float  # patience with a start
+    objectives: Objectives = Objectives(3.0, 0.3)
     env: dict = dataclasses.field(default_factory=dict)
     batch: int = BATCH
 
@@ -67,7 +70,7 @@ def all_engines(root, binaries):
     found["own"] = Engine(
         "own", "Windlass' worker", binaries / "windlass-worker",
         (f"--model={gguf}", "--listen=127.0.0.1:{port}", f"--name={SERVED}", f"--max-concurrent={BATCH}", f"--max-context-tokens={CONTEXT}"),
-        gguf, GGUF_SHAPE, "{type: Windlass}", "/ready", 60)
+        gguf, GGUF_SHAPE, "{type: Windlass}", "/ready", 60, Objectives(1.0, 0.15))
     program = _program("llama-server", "llama.cpp/bin/llama-server")
     found["llama.cpp"] = "no llama-server; `scripts/engines llama.cpp` builds it" if program is None else Engine(
         "llama.cpp", "llama.cpp", program,
@@ -83,7 +86,7 @@ def all_engines(root, binaries):
          "--max-model-len", str(CONTEXT), "--dtype", "float32", "--enforce-eager"),
         random, SHAPE + "        tie_word_embeddings: false\n",
         "{type: VLLM, args: [--dtype, float32, --enforce-eager], env: [" +
-        ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in env.items()) + "]}", "/health", 300, env)
+        ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in env.items()) + "]}", "/health", 300, env=env)
     return found
 
 
@@ -125,7 +128,8 @@ spec:
 """
 
 
-def objects(engine, factor, objectives, prompt, answer, most):
+def objects(engine, factor, prompt, answer, most):
+    objectives = engine.objectives
     return OBJECTS.format(factor=factor, bandwidth=RIGHT_BYTES_PER_S * factor / 1e9, flops=RIGHT_FLOPS_PER_S * factor / 1e9, served=SERVED,
                           model=engine.model, context=CONTEXT, shape=engine.shape.strip(), engine=engine.spec,
                           ttft_ms=objectives.ttft_s * 1e3, tpot_ms=objectives.tpot_s * 1e3, percentile=objectives.share * 100, prompt=prompt,

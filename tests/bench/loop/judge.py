@@ -8,8 +8,8 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Objectives:
-    ttft_s: float = 1.0
-    tpot_s: float = 0.15
+    ttft_s: float
+    tpot_s: float
     share: float = 0.95
 
 
@@ -97,7 +97,7 @@ def worker_seconds(samples, end_s):
     return total
 
 
-def claims(cases, objectives):
+def claims(cases):
     """[(case name, whether the claim holds, why)] of each case of Windlass next to its engine's fixed fleet.
 
     The claim: where the fixed fleet attains the objective, Windlass does too, with at most 0.8 times its worker-seconds where
@@ -107,11 +107,12 @@ def claims(cases, objectives):
     out = []
     for case in cases:
         fleet = fleets.get(case["engine"])
-        if case["system"] != "windlass" or fleet is None or (fleet["attainment"] or 0) < objectives.share:
+        goal = case["objectives"]["share"]
+        if case["system"] != "windlass" or fleet is None or (fleet["attainment"] or 0) < goal:
             continue
         attained = case["attainment"] or 0
         ratio = case["worker_seconds"] / fleet["worker_seconds"]
         cheap = ratio <= 0.8 or case["share_for_one_worker"] < 0.5
         text = f"{attained:.1%} attained with {ratio:.2f} times the worker-seconds of the fixed fleet ({fleet['attainment']:.1%})"
-        out.append((case["name"], attained >= objectives.share and cheap, text))
+        out.append((case["name"], attained >= goal and cheap, text))
     return out

@@ -45,7 +45,7 @@ PROMPT_WORDS, ANSWER_TOKENS = 60, 40
 OWN_RATES = (1.2, 2.0)  # requests a second that one worker, and that two, were seen to serve inside the objectives
 LOW_SHARE, HIGH_SHARE = 0.5, 1.1  # of another engine's measured capacity
 KEDA_TARGET = 6  # requests in flight a worker; one kept the objectives with 8
-PATIENCE_S = 60  # after the last request
+PATIENCE_S = 20  # after the load; what has no answer then has missed in any case
 WHOLE_MINUTES, QUICK_MINUTES = 2.5, 1.0
 
 
@@ -92,8 +92,8 @@ def bounded(kind, least, most):
 
 
 def parse(words):
-    parser = argparse.ArgumentParser(prog="scripts/bench loop", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="scripts/bench loop", description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the cases and end")
     parser.add_argument("--quick", action="store_true", help="own-low alone, or what --only says, for one minute")
     parser.add_argument("--only", action="append", metavar="CASE", help="run this case, or this engine's; repeatable")
@@ -102,7 +102,8 @@ def parse(words):
                         f"{OWN_RATES[0]:g},{OWN_RATES[1]:g} for Windlass' worker; of others {LOW_SHARE:g} and {HIGH_SHARE:g} times what one worker can)")
     parser.add_argument("--seed", type=bounded(int, 0, 2**32), default=1, help="of arrivals and prompts (default: %(default)s)")
     parser.add_argument("--before", type=Path, metavar="FILE", help="results.json of an earlier run, to draw and print next to this one")
-    parser.add_argument("--bin", type=Path, metavar="DIR", help="use the programs in DIR and build nothing (default: build/release, built first)")
+    parser.add_argument("--bin", type=Path, metavar="DIR",
+                        help="use the programs in DIR and build nothing (default: build/release, built first)")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench/loop", metavar="DIR", help="where results go (default: build/bench/loop)")
     arguments = parser.parse_args(words)
     names = [case.name for case in all_cases()]
@@ -149,7 +150,7 @@ class Bench:
         self.binaries = (arguments.bin or ROOT / "build/release").resolve()
         self.windlass = self.binaries / "windlass"
         self.minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else WHOLE_MINUTES)
-        self.rates, self.objectives = arguments.rates, judge.Objectives()
+        self.rates = arguments.rates
         self.engines = all_engines(ROOT, self.binaries)
         self.loads = {}
 
@@ -169,10 +170,10 @@ class Bench:
         if done.returncode != 0:
             raise processes.RunFailed(f"windlass model {command[0]}: {done.stderr.strip()}")
 
-    def send(self, folder, url, phases, end_s, tick=lambda now_s: None):
+    def send(self, engine, folder, url, phases, end_s, tick=lambda now_s: None):
         """Sends the load and calls tick every second. Returns what the load measured."""
         record = folder / "load.json"
-        objectives = self.objectives
+        objectives = engine.objectives
         command = [self.windlass, "load", "--url", url, "--model", SERVED, "--phases", phases, "--prompt-tokens", str(PROMPT_WORDS),
                    "--max-tokens", str(ANSWER_TOKENS), "--seed", str(self.seed), "--ttft", f"{objectives.ttft_s * 1e3:.0f}ms",
                    "--tpot", f"{objectives.tpot_s * 1e3:.0f}ms", "--quiet", "-o", "json"]
@@ -200,7 +201,7 @@ class Bench:
             if not self.rates and engine.name != "own":
                 say(f"  measuring what one worker of {engine.title} can serve")
                 folder = self.folder(f"{engine.name}-capacity")
-                can = measure_capacity(engine, folder, lambda url, phases, _: self.send(folder, url, phases, 60))
+                can = measure_capacity(engine, folder, lambda url, phases, _: self.send(engine, folder, url, phases, 60))
                 low, high = round(LOW_SHARE * can, 2), round(HIGH_SHARE * can, 2)
                 say(f"  {can:.2f} requests/s; the load goes from {low:g} to {high:g}")
             self.loads[engine.name] = judge.step_and_ramp(low, high, self.minutes)
@@ -208,7 +209,7 @@ class Bench:
 
     def start(self, case, engine, folder):
         if case.system == "windlass":
-            text = objects(engine, SHEETS[case.sheet], self.objectives, PROMPT_WORDS, ANSWER_TOKENS, MOST)
+            text = objects(engine, SHEETS[case.sheet], PROMPT_WORDS, ANSWER_TOKENS, MOST)
             return Stack(self.windlass, text, folder, MOST, engine.start_s, ROOT)
         rule = ConcurrencyRule(KEDA_TARGET, 1, MOST) if case.system == "keda" else None
         return Fleet(engine, folder, MOST if case.system == "fleet" else 1, rule)
@@ -217,23 +218,23 @@ class Bench:
         """One case, as results.json has it."""
         load = self.load_of(engine)
         result = {"name": case.name, "engine": case.engine, "system": case.system, "sheet": case.sheet, "phases": load.phases,
-                  "step_s": load.step_s, "share_for_one_worker": load.share_for_one_worker()}
+                  "objectives": dataclasses.asdict(engine.objectives), "step_s": load.step_s, "share_for_one_worker": load.share_for_one_worker()}
         folder = self.folder(case.name)
         samples = []
         system = self.start(case, engine, folder)
         try:
             system.wait()
-            record = self.send(folder, system.url, load.text, load.seconds, lambda now_s: samples.append((now_s, dict(system.tick(now_s)))))
+            record = self.send(engine, folder, system.url, load.text, load.seconds, lambda now_s: samples.append((now_s, dict(system.tick(now_s)))))
         except Refused as refused:
             return {**result, "refused": str(refused), "attainment": 0.0, "worker_seconds": 0.0, "recover_s": None, "course": [], "samples": []}
         finally:
             system.close()
-        requests = judge.judged(record, self.objectives)
+        requests = judge.judged(record, engine.objectives)
         course = judge.rolling(requests, load.seconds)
         p95 = {key: (record[field] or {}).get("p95") for key, field in
                (("ttft_p95_s", "timeToFirstTokenSeconds"), ("tpot_p95_s", "timePerOutputTokenSeconds"))}
         return {**result, **p95, "sent": record["sent"], "completed": record["completed"], "rejected": record["rejected"], "lost": record["lost"],
-                "attainment": judge.share(requests), "recover_s": judge.time_to_recover(course, load.step_s, self.objectives.share),
+                "attainment": judge.share(requests), "recover_s": judge.time_to_recover(course, load.step_s, engine.objectives.share),
                 "worker_seconds": judge.worker_seconds([(t, seen["workers"]) for t, seen in samples], load.seconds),
                 "course": course, "samples": [{"t": round(t, 2), **seen} for t, seen in samples]}
 
@@ -257,7 +258,7 @@ def main(words):
             say(f"leaving out {name}: {why}")
     cases = [case for case in cases if case.engine not in missing]
     results = {"machine": machine(), "when": time.strftime("%Y-%m-%d %H:%M"), "load_average_before": os.getloadavg()[0],
-               "minutes": bench.minutes, "seed": bench.seed, "objectives": dataclasses.asdict(bench.objectives), "left_out": missing, "cases": []}
+               "minutes": bench.minutes, "seed": bench.seed, "left_out": missing, "cases": []}
     if results["load_average_before"] > 0.5:
         say(f"other programs use this machine (load average {results['load_average_before']:.1f}): do not believe the figures")
     failed = 0
@@ -287,7 +288,7 @@ def main(words):
     text = draw.markdown(results, arguments.earlier)
     (bench.out / "loop.md").write_text(text)
     (bench.out / "loop.svg").write_text(draw.chart(results, arguments.earlier))
-    whole = failed == 0 and not any([arguments.quick, arguments.only, arguments.minutes, arguments.rates, arguments.seed != 1])
+    whole = failed == 0 and not any([arguments.quick, arguments.only, arguments.minutes, arguments.rates, arguments.bin, arguments.seed != 1])
     (bench.out / "whole").unlink(missing_ok=True)
     if whole:
         (bench.out / "whole").touch()  # scripts/bench publishes it
