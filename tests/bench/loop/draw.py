@@ -75,7 +75,7 @@ LEGEND = {"one": "one worker", "fleet": "two workers all the time", "keda": "KED
 WINDOW_S = 30
 WIDTH, HEIGHT, LEFT, PLOT = 400, 330, 58, 322
 ATTAINED = (34, 130)  # top, height of each strip
-WORKERS = (188, 56)
+WORKERS = (194, 50)
 RATE = (262, 34)
 
 
@@ -135,8 +135,8 @@ def panel(heading, runs):
             out.append(line(stairs([*steps, (at(end_s), steps[-1][1])]), COLOURS[key], width))
         if case.get("refused"):
             out.append(write(LEFT + PLOT / 2, ATTAINED[0] + 70, f"{LEGEND[key]}: refused, infeasible", "middle", 12, COLOURS[key]))
-    out += [write(LEFT + PLOT, ATTAINED[0] - 3, f"attained, of the last {WINDOW_S} s", "end", 10, "#555555"),
-            write(LEFT + PLOT, WORKERS[0] - 5, "workers, starting and ending ones too", "end", 10, "#555555"),
+    out += [write(LEFT + PLOT, ATTAINED[0] - 4, f"attained, of the last {WINDOW_S} s", "end", 10, "#555555"),
+            write(LEFT + PLOT, WORKERS[0] - 12, "workers, starting and ending ones too", "end", 10, "#555555"),
             write(LEFT + PLOT, RATE[0] - 4, "load", "end", 10, "#555555")]
     return out
 

@@ -48,9 +48,8 @@ class Engine:
     spec: str  # of spec.engine
     ready_page: str
     start_s: float  # patience with a start
-    objectives: Objectives = Objectives(3.0, 0.3)
+    objectives: Objectives
     env: dict = dataclasses.field(default_factory=dict)
-    batch: int = BATCH
 
     def command(self, port):
         return [self.program, *(word.replace("{port}", str(port)) for word in self.words)]
@@ -76,7 +75,8 @@ def all_engines(root, binaries):
         "llama.cpp", "llama.cpp", program,
         ("--model", str(gguf), "--alias", SERVED, "--host", "127.0.0.1", "--port", "{port}", "--parallel", str(BATCH), "--ctx-size",
          str(BATCH * CONTEXT), "--metrics", "--threads", "1"),
-        gguf, GGUF_SHAPE, '{type: LlamaCpp, args: [--threads, "1"]}', "/health", 60)
+        gguf, GGUF_SHAPE, '{type: LlamaCpp, args: [--threads, "1"]}', "/health", 60,
+        Objectives(3.0, 0.3))  # a prompt alone takes 0.7 s
     program = _program("vllm", "vllm/bin/vllm")
     # Without binding: vLLM would put the threads of all workers on the same cores.
     env = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", **threads}
@@ -86,7 +86,7 @@ def all_engines(root, binaries):
          "--max-model-len", str(CONTEXT), "--dtype", "float32", "--enforce-eager"),
         random, SHAPE + "        tie_word_embeddings: false\n",
         "{type: VLLM, args: [--dtype, float32, --enforce-eager], env: [" +
-        ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in env.items()) + "]}", "/health", 300, env=env)
+        ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in env.items()) + "]}", "/health", 600, Objectives(2.0, 0.2), env)
     return found
 
 

@@ -6,9 +6,9 @@ connection per request, so that turns of connections are turns of requests.
 
 import asyncio
 import threading
-import time
 
 import processes
+from engines import BATCH
 
 
 class RoundRobin:
@@ -122,8 +122,7 @@ def measure_capacity(engine, folder, load):
     fleet = Fleet(engine, folder, 1)
     try:
         fleet.wait()
-        begun = time.monotonic()
-        record = load(fleet.url, f"{engine.batch}/2s", begun)
+        record = load(fleet.url, f"{BATCH}/2s")
         if not record["completed"]:
             raise processes.RunFailed("the worker answered nothing while its capacity was measured")
         return record["completed"] / record["elapsedSeconds"]

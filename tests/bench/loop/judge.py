@@ -38,11 +38,11 @@ RAMP_PIECES = 6
 
 
 def step_and_ramp(low, high, minutes):
-    """Low, a step to high, low again, and a ramp from low to high. One worker is enough for just over half of it."""
+    """Low, a step to high, low again, and a ramp from low to high. One worker is enough for more than half of it."""
     part = minutes * 4  # seconds
     ramp = [(low + (high - low) * (i + 0.5) / RAMP_PIECES, round(3 * part / RAMP_PIECES, 3)) for i in range(RAMP_PIECES)]
-    phases = [(low, round(4 * part, 3)), (high, round(5 * part, 3)), (low, round(3 * part, 3)), *ramp]
-    return Load(tuple(phases), round(4 * part, 3), (low + high) / 2)
+    phases = [(low, round(5 * part, 3)), (high, round(4 * part, 3)), (low, round(3 * part, 3)), *ramp]
+    return Load(tuple(phases), round(5 * part, 3), low + (high - low) / 3)
 
 
 def judged(record, objectives):

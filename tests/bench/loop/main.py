@@ -42,8 +42,7 @@ SYSTEMS = ("one", "fleet", "keda")
 ENGINES = ("own", "llama.cpp", "vllm")
 MOST = 2  # workers
 PROMPT_WORDS, ANSWER_TOKENS = 60, 40
-OWN_RATES = (1.2, 2.0)  # requests a second that one worker, and that two, were seen to serve inside the objectives
-LOW_SHARE, HIGH_SHARE = 0.5, 1.1  # of another engine's measured capacity
+LOW_SHARE, HIGH_SHARE = 0.5, 1.3  # of one worker's measured capacity: it can serve the low rate alone, and not the high one
 KEDA_TARGET = 6  # requests in flight a worker; one kept the objectives with 8
 PATIENCE_S = 20  # after the load; what has no answer then has missed in any case
 WHOLE_MINUTES, QUICK_MINUTES = 2.5, 1.0
@@ -79,6 +78,11 @@ def rates(text):
     return low, high
 
 
+def rates_of(case):
+    """Low and high, of a case in results.json."""
+    return case["phases"][0][0], case["phases"][1][0]
+
+
 def bounded(kind, least, most):
     def parse(text):
         try:
@@ -98,10 +102,12 @@ def parse(words):
     parser.add_argument("--quick", action="store_true", help="own-low alone, or what --only says, for one minute")
     parser.add_argument("--only", action="append", metavar="CASE", help="run this case, or this engine's; repeatable")
     parser.add_argument("--minutes", type=bounded(float, 0.5, 600), help=f"of load per case (default: {WHOLE_MINUTES:g})")
-    parser.add_argument("--rates", type=rates, metavar="LOW,HIGH", help="requests a second before and after the step, for every engine (default: "
-                        f"{OWN_RATES[0]:g},{OWN_RATES[1]:g} for Windlass' worker; of others {LOW_SHARE:g} and {HIGH_SHARE:g} times what one worker can)")
-    parser.add_argument("--seed", type=bounded(int, 0, 2**32), default=1, help="of arrivals and prompts (default: %(default)s)")
-    parser.add_argument("--before", type=Path, metavar="FILE", help="results.json of an earlier run, to draw and print next to this one")
+    parser.add_argument("--rates", type=rates, metavar="LOW,HIGH", 
+                        help="requests a second before and after the step (default: those of --before, otherwise "
+                        f" {LOW_SHARE:g} and {HIGH_SHARE:g} times what one worker of the engine is measured to serve)")
+    parser.add_argument("--seed", type=bounded(int, 0, 2**32), help="of arrivals and prompts (default: 1)")
+    parser.add_argument("--before", type=Path, metavar="FILE",
+                        help="results.json of an earlier run, to draw and print next to this one, with the same load")
     parser.add_argument("--bin", type=Path, metavar="DIR",
                         help="use the programs in DIR and build nothing (default: build/release, built first)")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench/loop", metavar="DIR", help="where results go (default: build/bench/loop)")
@@ -112,7 +118,11 @@ def parse(words):
             parser.error(f"argument --only: must be a case that --list prints or one of {', '.join(ENGINES)} (got '{name}')")
     if arguments.before:
         try:
-            arguments.earlier = json.loads(arguments.before.read_text())["cases"]
+            earlier = json.loads(arguments.before.read_text())
+            arguments.earlier = earlier["cases"]
+            # The same load again.
+            arguments.minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else earlier["minutes"])
+            arguments.seed = earlier["seed"] if arguments.seed is None else arguments.seed
         except (OSError, ValueError, KeyError, TypeError):
             parser.error(f"argument --before: must be a results.json of this bench (got '{arguments.before}')")
     else:
@@ -133,6 +143,7 @@ def build():
     subprocess.run([ROOT / "scripts/setup"], cwd=ROOT, check=True)
     log = ROOT / "build/bench/loop-build.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    say("building (the first time takes minutes)")
     with open(log, "w", encoding="utf-8") as out:
         for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", *TARGETS]):
             if subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode != 0:
@@ -146,11 +157,11 @@ def machine():
 
 class Bench:
     def __init__(self, arguments):
-        self.out, self.seed = arguments.out.resolve(), arguments.seed
+        self.out, self.seed = arguments.out.resolve(), 1 if arguments.seed is None else arguments.seed
         self.binaries = (arguments.bin or ROOT / "build/release").resolve()
         self.windlass = self.binaries / "windlass"
         self.minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else WHOLE_MINUTES)
-        self.rates = arguments.rates
+        self.rates, self.earlier = arguments.rates, arguments.earlier
         self.engines = all_engines(ROOT, self.binaries)
         self.loads = {}
 
@@ -197,11 +208,11 @@ class Bench:
     def load_of(self, engine):
         """The same for every case of an engine."""
         if engine.name not in self.loads:
-            low, high = self.rates or OWN_RATES
-            if not self.rates and engine.name != "own":
-                say(f"  measuring what one worker of {engine.title} can serve")
+            low, high = self.rates or next((rates_of(case) for case in self.earlier if case["engine"] == engine.name), (None, None))
+            if low is None:
+                say(f"  measuring how many requests one worker serves ({engine.title})")
                 folder = self.folder(f"{engine.name}-capacity")
-                can = measure_capacity(engine, folder, lambda url, phases, _: self.send(engine, folder, url, phases, 60))
+                can = measure_capacity(engine, folder, lambda url, phases: self.send(engine, folder, url, phases, 60))
                 low, high = round(LOW_SHARE * can, 2), round(HIGH_SHARE * can, 2)
                 say(f"  {can:.2f} requests/s; the load goes from {low:g} to {high:g}")
             self.loads[engine.name] = judge.step_and_ramp(low, high, self.minutes)
@@ -288,9 +299,9 @@ def main(words):
     text = draw.markdown(results, arguments.earlier)
     (bench.out / "loop.md").write_text(text)
     (bench.out / "loop.svg").write_text(draw.chart(results, arguments.earlier))
-    whole = failed == 0 and not any([arguments.quick, arguments.only, arguments.minutes, arguments.rates, arguments.bin, arguments.seed != 1])
+    as_published = (bench.minutes, bench.seed) == (WHOLE_MINUTES, 1) and not (arguments.only or arguments.rates or arguments.bin)
     (bench.out / "whole").unlink(missing_ok=True)
-    if whole:
+    if as_published and not failed:
         (bench.out / "whole").touch()  # scripts/bench publishes it
     say("\n" + text + f"\nsee {bench.out}")
     return 1 if failed else 0
