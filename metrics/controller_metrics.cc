@@ -66,13 +66,10 @@ ControllerMetrics::ControllerMetrics(Registry& registry)
       worker_start_p90_s(registry.gauges("windlass_controller_worker_start_p90_seconds",
                                          "P90 of the time from a worker's creation to its first readiness.")),
       worker_starts(registry.gauges("windlass_controller_worker_starts", "Starts behind the P90.")),
-      calibration_scale(
-          registry.gauges("windlass_controller_calibration_scale_ratio", "corrected = scale x predicted + offset: the scale.")),
-      calibration_offset_s(registry.gauges("windlass_controller_calibration_offset_seconds",
-                                           "corrected = scale x predicted + offset: the offset.")),
-      calibration_error(
-          registry.gauges("windlass_controller_calibration_error_ratio",
-                          "Standard deviation of an observation around the corrected prediction, as a share of it.")),
+      calibration_scale(registry.gauges("windlass_controller_calibration_scale_ratio",
+                                        "What is believed of iterations, over what the data sheet says.")),
+      calibration_error(registry.gauges("windlass_controller_calibration_error_ratio",
+                                        "Standard deviation of an observation around what is believed, as a share of it.")),
       calibration_samples(registry.gauges("windlass_controller_calibration_samples", "Observations that were learnt from.")),
       allocatable_gpus(registry.gauges("windlass_controller_allocatable_gpus", "GPUs that the nodes of the class offer.")),
       used_gpus(registry.gauges("windlass_controller_used_gpus", "GPUs of the class that are taken, by windlass or others.")),

@@ -53,10 +53,9 @@ struct ControllerMetrics {
   GaugeFamily worker_starts;             // windlass_controller_worker_starts
 
   // One configuration of a model; labels namespace, model, engine, accelerator, gpus_per_worker and phase.
-  GaugeFamily calibration_scale;     // windlass_controller_calibration_scale_ratio
-  GaugeFamily calibration_offset_s;  // windlass_controller_calibration_offset_seconds
-  GaugeFamily calibration_error;     // windlass_controller_calibration_error_ratio
-  GaugeFamily calibration_samples;   // windlass_controller_calibration_samples
+  GaugeFamily calibration_scale;    // windlass_controller_calibration_scale_ratio
+  GaugeFamily calibration_error;    // windlass_controller_calibration_error_ratio
+  GaugeFamily calibration_samples;  // windlass_controller_calibration_samples
 
   // One AcceleratorClass; label accelerator.
   GaugeFamily allocatable_gpus;  // windlass_controller_allocatable_gpus

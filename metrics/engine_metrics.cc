@@ -88,6 +88,7 @@ struct CommonNames {
   std::vector<std::string_view> kv_share, token_time;  // the first that is there is read
   TokenTime kind = TokenTime::kGap;
   std::string_view finished = "request_success_total", cached = "prefix_cache_hits_total";
+  std::string_view queueing = "request_queue_time_seconds", prefill = "request_prefill_time_seconds";
 };
 
 // What earlier names gave stays.
@@ -101,6 +102,8 @@ void read_common(const Exposition& page, const std::string& prefix, const Common
   for (const std::string_view name : names.kv_share) first(read.kv_share, share(page, named(name)));
   first(read.ttft, latency(page, named("time_to_first_token_seconds")));
   for (const std::string_view name : names.token_time) set_token_time(read, latency(page, named(name)), names.kind);
+  first(read.queueing, latency(page, named(names.queueing)));
+  first(read.prefill, latency(page, named(names.prefill)));
   first(read.prompt_tokens, counter(page, named("prompt_tokens_total")));
   first(read.cached_tokens, counter(page, named(names.cached)));
   first(read.generation_tokens, counter(page, named("generation_tokens_total")));
@@ -143,7 +146,10 @@ void read_windlass(const Exposition& page, EngineMetrics& read) {
   names.token_time = {"time_per_output_token_seconds"};
   names.kind = TokenTime::kRequestMean;
   names.finished = "requests_finished_total";
+  names.queueing = "request_queue_seconds";
+  names.prefill = "request_prefill_seconds";
   read_common(page, "windlass_worker_", names, read);
+  read.iteration = latency(page, "windlass_worker_iteration_seconds");
   read_measured(page, read);
 }
 
@@ -164,6 +170,7 @@ void read_sglang(const Exposition& page, EngineMetrics& read) {
   names.token_time = kNewAndOldGaps;
   names.finished = "num_requests_total";
   names.cached = "cached_tokens_total";
+  names.queueing = "queue_time_seconds";
   read_common(page, "sglang:", names, read);
 }
 
@@ -201,6 +208,7 @@ void read_llama_cpp(const Exposition& page, EngineMetrics& read) {
   read.kv_share = share(page, "llamacpp:kv_cache_usage_ratio");
   read.prompt_tokens = counter(page, "llamacpp:prompt_tokens_total");
   read.generation_tokens = counter(page, "llamacpp:tokens_predicted_total");
+  read.prefill_seconds = counter(page, "llamacpp:prompt_seconds_total");
   if (const auto seconds = counter(page, "llamacpp:tokens_predicted_seconds_total"); seconds && read.generation_tokens)
     set_token_time(read, EngineLatency{seconds, read.generation_tokens, std::nullopt}, TokenTime::kGenerationSeconds);
 }

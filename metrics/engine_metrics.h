@@ -8,7 +8,8 @@
 //     vllm/engine/metrics.py @00c33e81 (V0)
 //     vllm:num_requests_running, _waiting; vllm:kv_cache_usage_perc / gpu_cache_usage_perc (renamed in 0.9);
 //     vllm:time_to_first_token_seconds; vllm:inter_token_latency_seconds / time_per_output_token_seconds (deprecated for it);
-//     vllm:prompt_tokens_total, generation_tokens_total, request_success_total{finished_reason} (aborts included)
+//     vllm:request_queue_time_seconds, request_prefill_time_seconds; vllm:prompt_tokens_total, generation_tokens_total,
+//     request_success_total{finished_reason} (aborts included)
 //   SGLang        python/sglang/srt/metrics/collector.py @93d04878, docs/references/production_metrics.md @00b08c49
 //     sglang:num_running_reqs, num_queue_reqs, token_usage, time_to_first_token_seconds,
 //     inter_token_latency_seconds / time_per_output_token_seconds, prompt_tokens_total, generation_tokens_total,
@@ -31,8 +32,8 @@
 //     the histograms tgi_request_input_length and tgi_request_generated_tokens. Neither KV use nor TTFT
 //   llama.cpp     tools/server of 2026 and its pull requests 11915, 13196, 13660 and 22879
 //     llamacpp:requests_processing, requests_deferred, prompt_tokens_total, tokens_predicted_total,
-//     tokens_predicted_seconds_total / kv_cache_usage_ratio (removed by 13660, so absent on newer builds). Neither TTFT nor
-//     finished requests
+//     prompt_seconds_total, tokens_predicted_seconds_total / kv_cache_usage_ratio (removed by 13660, so absent on newer
+//     builds). Neither TTFT nor finished requests
 #pragma once
 
 #include <cstddef>
@@ -95,6 +96,11 @@ struct EngineMetrics {
   std::optional<double> cached_tokens;      // counter: tokens of prompts that were in the KV cache, and not computed
   std::optional<double> generation_tokens;  // counter; SGLang and TGI count a request's tokens when it finishes
   std::optional<double> requests_finished;  // counter
+  // A request's time before the first iteration with it, and from there to its first token; vLLM counts both at its end.
+  std::optional<EngineLatency> queueing;
+  std::optional<EngineLatency> prefill;
+  std::optional<double> prefill_seconds;    // counter: the same in sum, where requests are not counted
+  std::optional<EngineLatency> iteration;   // steps of the whole batch
   std::vector<MeasuredIteration> measured;  // by our own worker alone; at most kMaxMeasuredIterations, others are ignored
   std::optional<double> start_time_s;       // of the process, Unix time: another one is another run, whatever the counters say
 };

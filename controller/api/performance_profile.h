@@ -15,17 +15,12 @@
 
 namespace windlass::api {
 
-// What a planner::PhaseCalibration knows after a restart: the filter goes on from it, the workers' warm-ups are counted anew.
+// What live workers' iterations take, over what the fit says: a new controller goes on from there.
 struct PhaseCalibrationStatus {
   double scale = 1;
-  double offset_s = 0;
-  double scale_variance = 0;
-  double covariance_s = 0;
-  double offset_variance_s2 = 0;
-  double error = 0;  // standard deviation of one iteration around the corrected prediction, as a share of it
-  std::int64_t samples = 0;
+  double error = 0;          // standard deviation of one observation around what is believed, as a share of it
+  std::int64_t samples = 0;  // observations of both phases
   std::int64_t outliers = 0;
-  std::int64_t cold_samples = 0;
   std::int64_t changes = 0;
 
   bool operator==(const PhaseCalibrationStatus&) const = default;

@@ -15,19 +15,13 @@ struct DecimalField {
   const char* name;
   double PhaseCalibrationStatus::*value;
 };
-constexpr DecimalField kDecimals[] = {{"scale", &PhaseCalibrationStatus::scale},
-                                      {"offsetSeconds", &PhaseCalibrationStatus::offset_s},
-                                      {"scaleVariance", &PhaseCalibrationStatus::scale_variance},
-                                      {"covarianceSeconds", &PhaseCalibrationStatus::covariance_s},
-                                      {"offsetVarianceSeconds2", &PhaseCalibrationStatus::offset_variance_s2},
-                                      {"error", &PhaseCalibrationStatus::error}};
+constexpr DecimalField kDecimals[] = {{"scale", &PhaseCalibrationStatus::scale}, {"error", &PhaseCalibrationStatus::error}};
 struct CountField {
   const char* name;
   std::int64_t PhaseCalibrationStatus::*value;
 };
 constexpr CountField kCounts[] = {{"samples", &PhaseCalibrationStatus::samples},
                                   {"outliers", &PhaseCalibrationStatus::outliers},
-                                  {"coldSamples", &PhaseCalibrationStatus::cold_samples},
                                   {"changes", &PhaseCalibrationStatus::changes}};
 
 PhaseCalibrationStatus read_phase(const FieldReader& in) {

@@ -57,6 +57,7 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& 
   for (const std::string& name : add_catalog_classes(snapshot)) {
     notes << fmt::format("AcceleratorClass {}: not in the files; its figures are the catalog's (docs/catalog.md)\n", name);
   }
+  add_profiles(snapshot, objects);
   return snapshot;
 }
 

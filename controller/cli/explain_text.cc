@@ -2,6 +2,7 @@
 #include "controller/cli/explain_text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -76,13 +77,13 @@ std::string seen_text(const planner::Service& service, double now_s) {
     text += fmt::format("  starts:     9 of 10 workers were ready within {} ({} measured)\n",
                         seconds_text(service.starts->p90_s), service.starts->count);
   }
-  for (const planner::LatencyCorrection& one : service.corrections) {
-    text +=
-        wrapped(fmt::format("latency of {} x {}: prefill {:.3g} times what was predicted, decode {:.3g} times, by {} samples, "
-                            "error {}",
-                            one.gpus_per_worker, one.accelerator, one.prefill_scale, one.decode_scale, one.samples,
-                            percent_text(one.relative_error)),
-                2);
+  for (const planner::WorkerEstimate& one : service.estimates) {
+    const planner::IterationEstimate& estimate = one.estimate;
+    text += wrapped(
+        fmt::format("iterations of {} x {}: {} observations{}, up to batch {:.0f}; one is off by {}", one.gpus_per_worker,
+                    one.accelerator, estimate.samples, one.from_profile ? ", a PerformanceProfile first" : "",
+                    estimate.largest_batch, percent_text(std::sqrt(estimate.noise_variance))),
+        2);
   }
   if (service.refused)
     text += wrapped(fmt::format("refused by the cluster ({}): {}", service.refused->code, service.refused->message), 2);

@@ -76,6 +76,8 @@ void LiveView::observe(double now_s, const planner::Snapshot& snapshot, const pl
     row.arrivals_per_s = value_of(service.demand.arrivals_per_s);
     row.queued = value_of(service.demand.queued);
     row.attainment = value_of(service.demand.attainment);
+    if (const auto recent = value_of(service.demand.recent_attainment); recent && service.slo.percentile < 100)
+      row.burn_rate = (1 - *recent) / (1 - service.slo.percentile / 100);
     row.ttft_s = value_of(service.demand.ttft_s);
     row.tpot_s = value_of(service.demand.tpot_s);
     row.ttft_bound = service.demand.ttft_s.value_or(planner::Reading{}).bound;

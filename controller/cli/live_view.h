@@ -36,6 +36,8 @@ struct ServiceRow {
   double tpot_slo_s = 0;
   double percentile = 95;
   std::optional<double> attainment;  // over the objective's window
+  // Misses of the last minute, in what the objective allows: above 1 the error budget is being overdrawn.
+  std::optional<double> burn_rate;
   double cost_per_hour = 0;
   std::string trouble_code;  // of the first condition that a person should read; empty when there is none
   std::string trouble;       // its message

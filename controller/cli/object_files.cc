@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "controller/cli/text_file.h"
+#include "controller/reconcile/live_calibration.h"
 #include "controller/reconcile/spec.h"
 #include "controller/runtime/local_model.h"
 #include "planner/catalog/accelerators_by_name.h"
@@ -111,7 +112,27 @@ planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects) {
       snapshot.accelerators.push_back(controller::to_planner(*accelerator, controller::capacity_from_spec(*accelerator)));
     }
   }
+  add_profiles(snapshot, objects);
   return snapshot;
+}
+
+void add_profiles(planner::Snapshot& snapshot, const std::vector<api::Object>& objects) {
+  std::vector<const api::ModelService*> services;  // in the snapshot's order
+  std::vector<api::PerformanceProfile> profiles;
+  for (const auto& object : objects) {
+    if (const auto* service = std::get_if<api::ModelService>(&object.value)) services.push_back(service);
+    if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) {
+      profiles.push_back(*profile);
+      if (profiles.back().metadata.uid.empty()) profiles.back().metadata.uid = object.title();  // files give none
+    }
+  }
+  if (profiles.empty()) return;
+  const std::vector<controller::Worker> none;
+  std::vector<controller::LiveCalibration::ServiceView> views;
+  for (std::size_t i = 0; i < services.size(); ++i) views.push_back({services[i], &snapshot.services[i], &none});
+  controller::LiveCalibration calibration;
+  calibration.step(views, snapshot.accelerators, profiles, nullptr);
+  for (std::size_t i = 0; i < services.size(); ++i) snapshot.services[i].estimates = calibration.estimates(*services[i]);
 }
 
 std::vector<std::string> add_catalog_classes(planner::Snapshot& snapshot) {

@@ -27,6 +27,9 @@ enum class Classes { kOfFiles, kOfCatalogToo };
 // The services as new and without load but what spec.workload assumes; the classes with what their specs promise.
 [[nodiscard]] planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects);
 
+// What the objects' PerformanceProfiles measured of its services, on the classes that it has: as the controller believes them.
+void add_profiles(planner::Snapshot& snapshot, const std::vector<api::Object>& objects);
+
 // Adds the classes of the catalog that services name and the snapshot lacks, with as many GPUs as are asked for. Returns their
 // names.
 std::vector<std::string> add_catalog_classes(planner::Snapshot& snapshot);

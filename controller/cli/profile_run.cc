@@ -18,7 +18,7 @@ constexpr int kFirstPrompt = 16, kLongestPrompt = 1 << 20;  // words
 constexpr int kPromptStep = 4, kBatchStep = 2;
 constexpr int kLargestBatch = 64;
 constexpr double kGrowing = 1.05;  // throughput that grows less from one batch to the next has stopped growing
-constexpr int kFlatSteps = 2;      // so many in a row: one may be noise
+constexpr int kFlatSteps = 2;      // in a row: one may be noise
 // Answers are long enough when their tokens take this long: a scheduler's time slice is a few milliseconds.
 constexpr double kTimedS = 0.25;
 constexpr int kFewestTokens = 32, kMaxTokens = 256;

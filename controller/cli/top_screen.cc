@@ -160,6 +160,12 @@ std::vector<std::string> TopScreen::details(std::size_t width) const {
   };
   add(fmt::format("{}: {:g} % within TTFT {} and TPOT {}; {} starting, {} draining, {} failed", row.title(), row.percentile,
                   seconds_text(row.ttft_slo_s), seconds_text(row.tpot_slo_s), row.starting, row.draining, row.failed));
+  const auto slack = [](const std::optional<double>& measured_s, double objective_s) {
+    return measured_s && objective_s > 0 ? percent_text(1 - *measured_s / objective_s) : std::string("-");
+  };
+  add(fmt::format("burn rate {} over 1m (above 1: too many miss), slack TTFT {}, TPOT {}",
+                  row.burn_rate ? number_text(*row.burn_rate, 1) : "-", slack(row.ttft_s, row.ttft_slo_s),
+                  slack(row.tpot_s, row.tpot_slo_s)));
   if (!row.trouble_code.empty()) add(row.trouble_code + ": " + row.trouble);
   const auto& looks = history_.at(row.title());
   constexpr std::size_t kLabel = 22;

@@ -236,6 +236,8 @@ void Controller::write_class_statuses(const Observation& observation, Instant no
     api::AcceleratorClassStatus status =
         status_of(*object, capacity == observation.capacity.end() ? GpuCapacity{} : capacity->second, observation);
     mark_readable(status.conditions, object->metadata.generation, kube::rfc3339(now.wall_s));
+    if (const auto fits = data_sheet_condition(*object, observation.snapshot))
+      api::set_condition(status.conditions, *fits, kube::rfc3339(now.wall_s));
     const std::string& uid = object->metadata.uid;
     if (status == object->status || state_.status_again_s.contains(uid)) continue;
     state_.status_again_s[uid] = now.monotonic_s + kStatusGapS;
@@ -296,7 +298,7 @@ void Controller::calibrate(const Observation& observation) {
     const api::ModelService* service = observation.services[i];
     services.push_back({service, &observation.snapshot.services[i], &observation.workers.at(service->metadata.uid)});
   }
-  state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), *signals_);
+  state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), signals_.get());
 }
 
 // The time by now, within the step whose time is `began`.

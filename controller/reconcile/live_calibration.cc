@@ -12,11 +12,12 @@
 #include "controller/reconcile/measured_profiles.h"
 #include "controller/reconcile/observe.h"
 #include "controller/reconcile/signals.h"
+#include "planner/perf/linear_model.h"
 
 namespace windlass::controller {
 namespace {
 
-constexpr double kNewsShare = 0.01;     // by which a correction must have moved to be worth a write
+constexpr double kNewsShare = 0.02;     // by which a correction must have moved to be worth a write
 constexpr double kSamplesGrowth = 1.1;  // or its samples have grown
 
 Configuration configuration_of(const api::ModelService& service, const std::string& accelerator, int gpus) {
@@ -56,11 +57,11 @@ bool moved(const api::PhaseCalibrationStatus& before, const api::PhaseCalibratio
 const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfile& profile, const Configuration& configuration,
                                                     const planner::ModelShape& shape,
                                                     const planner::AcceleratorSpec& accelerator,
-                                                    const planner::IterationModel& of_planner) {
+                                                    const planner::LinearCoefficients& base) {
   Fit& fit = fits_[profile.metadata.uid];
   if (fit.generation == profile.metadata.generation && fit.of == configuration) return fit;
   fit = Fit{profile.metadata.generation, configuration, nullptr, ""};
-  if (auto model = planner::iteration_model(profile.spec, shape, accelerator, of_planner.kv_capacity_tokens()); model.ok()) {
+  if (auto model = planner::iteration_model(profile.spec, shape, accelerator, base.kv_capacity_tokens); model.ok()) {
     fit.model = std::move(*model);
   } else {
     fit.problem = model.error().message;
@@ -69,7 +70,7 @@ const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfil
 }
 
 void LiveCalibration::step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
-                           const std::vector<api::PerformanceProfile>& profiles, const Signals& signals) {
+                           const std::vector<api::PerformanceProfile>& profiles, const Signals* signals) {
   std::map<std::string, const planner::AcceleratorSpec*> specs;  // by AcceleratorClass
   for (const planner::AcceleratorState& one : accelerators) specs[one.spec.name] = &one.spec;
   std::set<std::string> workers;
@@ -77,50 +78,43 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
   profile_of_.clear();
   const MeasuredProfiles by_model(profiles, accelerators);
   for (const ServiceView& view : services) {
+    // What was learnt is the service's as long as it is there, also while its shape or a class cannot be read.
+    for_each_of(calibrator_.all(), *view.service, [&](const Configuration& configuration) { asked_for.insert(configuration); });
+    for (const Worker& worker : *view.workers) workers.insert(worker.uid);
     if (!view.planned->shape) continue;
     const std::vector<MeasuredWorker> measured = by_model.of(*view.service);
-    struct Models {
-      std::shared_ptr<const planner::IterationModel> of_planner, of_profile;
-    };
-    std::map<Configuration, Models> models;
-    const auto models_of = [&](const std::string& accelerator, int gpus) -> Models* {
+    std::map<Configuration, planner::LinearCoefficients> bases;
+    const auto base_of = [&](const std::string& accelerator, int gpus) -> const planner::LinearCoefficients* {
       const auto spec = specs.find(accelerator);
       if (spec == specs.end() || gpus < 1) return nullptr;
       const Configuration configuration = configuration_of(*view.service, accelerator, gpus);
-      const auto [found, fresh] = models.try_emplace(configuration);
+      const auto [found, fresh] = bases.try_emplace(configuration);
       if (!fresh) return &found->second;
-      found->second.of_planner = planner_model(*view.planned->shape, *spec->second, gpus);
+      found->second = planner::linear_coefficients(*view.planned->shape, *spec->second, gpus);
       for (const MeasuredWorker& one : measured) {
         const api::PerformanceProfile& profile = *one.profile;
         if (one.accelerator != accelerator || profile.spec.gpus_per_worker != gpus) continue;
         // Of two engines that run the same, the one that is listed first is the one that was measured.
         if (profile_of_.emplace(profile.metadata.uid, configuration).first->second != configuration) continue;
-        const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, *found->second.of_planner);
+        const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, found->second);
         if (fit.model == nullptr) continue;
-        calibrator_.adopt(configuration, profile, *fit.model, *found->second.of_planner);
-        found->second.of_profile = fit.model;
+        calibrator_.adopt(configuration, profile, *fit.model, found->second);
         break;
       }
       return &found->second;
     };
     // A profile speaks before its first worker does.
-    for (const MeasuredWorker& one : measured) static_cast<void>(models_of(one.accelerator, one.profile->spec.gpus_per_worker));
+    for (const MeasuredWorker& one : measured) static_cast<void>(base_of(one.accelerator, one.profile->spec.gpus_per_worker));
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
-      workers.insert(worker.uid);
       // One that has a phase alone shows the times of that phase, and those of handing over.
       const bool whole = role_of(worker) == dispatch::Role::kUnified;
-      const WorkerPage* page = worker.ready && whole ? signals.worker_page(worker.uid) : nullptr;
-      const Models* mine = page == nullptr ? nullptr : models_of(worker.accelerator, worker.gpus);
-      if (mine == nullptr) continue;
-      calibrator_.learn(configuration_of(*view.service, worker.accelerator, worker.gpus), worker.uid, *page, lengths,
-                        *mine->of_planner, mine->of_profile.get());
+      const WorkerPage* page = worker.ready && whole && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
+      const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, worker.gpus);
+      if (base == nullptr) continue;
+      calibrator_.learn(configuration_of(*view.service, worker.accelerator, worker.gpus), worker.uid, *page, lengths, *base);
     }
-    for (const auto& [configuration, unused] : models) asked_for.insert(configuration);
-    // Nothing runs there now, but what was learnt is the service's for as long as the class is there.
-    for_each_of(calibrator_.all(), *view.service, [&](const Configuration& configuration) {
-      if (specs.contains(configuration.accelerator)) asked_for.insert(configuration);
-    });
+    for (const auto& [configuration, unused] : bases) asked_for.insert(configuration);
   }
   calibrator_.keep(workers, asked_for);
   std::set<std::string> there;
@@ -129,10 +123,10 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
   std::erase_if(written_s_, [&](const auto& one) { return !there.contains(one.first); });
 }
 
-std::vector<planner::LatencyCorrection> LiveCalibration::corrections(const api::ModelService& service) const {
-  std::vector<planner::LatencyCorrection> out;
+std::vector<planner::WorkerEstimate> LiveCalibration::estimates(const api::ModelService& service) const {
+  std::vector<planner::WorkerEstimate> out;
   for_each_of(calibrator_.all(), service, [&](const Configuration& configuration) {
-    if (const auto correction = calibrator_.correction(configuration)) out.push_back(*correction);
+    if (auto estimate = calibrator_.estimate(configuration)) out.push_back(std::move(*estimate));
   });
   return out;
 }
@@ -162,10 +156,10 @@ std::optional<api::PerformanceProfileStatus> LiveCalibration::status_to_write(co
     usable.message = fmt::format("plans of {} on {} x {} begin with it", profile.spec.model, profile.spec.gpus_per_worker,
                                  profile.spec.accelerator);
     if (const Calibration* known = calibrator_.find(configuration->second)) {
-      const api::CalibrationStatus now{now_rfc3339, to_status(known->of_profile.prefill), to_status(known->of_profile.decode)};
+      const planner::IterationEstimate& estimate = known->learner.estimate();
+      const api::CalibrationStatus now = to_status(*known, *fit.model, now_rfc3339);
       const api::CalibrationStatus& before = profile.status.calibration;
-      if (now.prefill.samples + now.decode.samples > 0 &&
-          (moved(before.prefill, now.prefill) || moved(before.decode, now.decode))) {
+      if (estimate.decode_count > 0 && (moved(before.prefill, now.prefill) || moved(before.decode, now.decode))) {
         status.calibration = now;
         news = true;
       }

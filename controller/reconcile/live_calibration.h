@@ -2,8 +2,8 @@
 // measured it, and what that object's status says.
 //
 // A profile that cannot be used (operator tables that were cut to another model) is so by itself: its condition says why, and
-// its configuration is calibrated without it. Where there is no profile, what is learnt lives and ends with this controller.
-// Single-threaded; monotonic seconds.
+// its configuration is calibrated without it. Where there is no profile, what is learnt lives and ends with this controller,
+// and a new one learns it within seconds. Single-threaded; monotonic seconds.
 #pragma once
 
 #include <map>
@@ -35,12 +35,12 @@ class LiveCalibration {
     const planner::Service* planned = nullptr;
     const std::vector<Worker>* workers = nullptr;
   };
-  // Takes in the workers' newest pages.
+  // Takes in profiles and the workers' newest pages. `signals`: nullptr where there are no workers.
   void step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
-            const std::vector<api::PerformanceProfile>& profiles, const Signals& signals);
+            const std::vector<api::PerformanceProfile>& profiles, const Signals* signals);
 
   // Of all configurations of the service, by accelerator and GPUs.
-  [[nodiscard]] std::vector<planner::LatencyCorrection> corrections(const api::ModelService& service) const;
+  [[nodiscard]] std::vector<planner::WorkerEstimate> estimates(const api::ModelService& service) const;
 
   [[nodiscard]] const Calibrator& calibrator() const { return calibrator_; }
 
@@ -60,7 +60,7 @@ class LiveCalibration {
 
   const Fit& fit_of(const api::PerformanceProfile& profile, const Configuration& configuration,
                     const planner::ModelShape& shape, const planner::AcceleratorSpec& accelerator,
-                    const planner::IterationModel& of_planner);
+                    const planner::LinearCoefficients& base);
 
   Calibrator calibrator_;
   std::map<std::string, Fit> fits_;                  // by the profile's uid

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/perf/linear_model.h"
 #include "planner/policy/tuning.h"
 
 namespace windlass::controller {
@@ -316,21 +317,22 @@ void MetricsReport::put_signals(const ServiceView& view) {
 
 void MetricsReport::put_calibration(const ControllerState& state) {
   for (const auto& [configuration, known] : state.calibration.calibrator().all()) {
-    const auto phase = [&](const char* name, const planner::PhaseCalibration& one) {
-      if (one.learned == 0) return;
+    const planner::IterationEstimate& estimate = known.learner.estimate();
+    if (!estimate.knows()) continue;
+    const auto phase = [&](const char* name, double scale) {
       const Labels labels = {{"namespace", configuration.name_space},
                              {"model", configuration.model},
                              {"engine", configuration.engine},
                              {"accelerator", configuration.accelerator},
                              {"gpus_per_worker", std::to_string(configuration.gpus_per_worker)},
                              {"phase", name}};
-      put(metrics_.calibration_scale, labels, one.scale);
-      put(metrics_.calibration_offset_s, labels, one.offset_s);
-      put(metrics_.calibration_error, labels, to_status(one).error);
-      put(metrics_.calibration_samples, labels, static_cast<double>(one.learned));
+      put(metrics_.calibration_scale, labels, scale);
+      put(metrics_.calibration_error, labels, std::sqrt(estimate.noise_variance));
+      put(metrics_.calibration_samples, labels, static_cast<double>(estimate.samples));
     };
-    phase("prefill", known.of_planner.prefill);
-    phase("decode", known.of_planner.decode);
+    const PhaseScales scales = scales_over(planner::LinearModel(known.base), known);
+    phase("prefill", scales.prefill);
+    phase("decode", scales.decode);
   }
 }
 

@@ -156,7 +156,7 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vecto
       if (const Backoff* refusal = memory->second.backoffs.refusal(now.monotonic_s))
         planned.refused = planner::CreationRefusal{refusal->code, refusal->message, refusal->until_s + to_plan_clock};
     }
-    planned.corrections = state.calibration.corrections(*service);
+    planned.estimates = state.calibration.estimates(*service);
     planned.transfers = measured.transfers(*service);
     // After a restart the last decision stands in the status.
     if (!planned.last_desired && service->status.observed_generation > 0) {

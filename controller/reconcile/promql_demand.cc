@@ -71,9 +71,12 @@ std::string PromqlDemand::buckets(const std::string& name, double window_s) cons
 
 std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& models) const {
   std::set<std::string> all = {by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))),
-                               by_model(series(kQueued)), increase(kMeasured, options_.lengths_window_s),
+                               by_model(series(kQueued)),
+                               increase(kMeasured, options_.lengths_window_s),
                                mean(kPromptTokens, kMeasured, options_.lengths_window_s),
-                               mean(kGenerationTokens, kMeasured, options_.lengths_window_s)};
+                               mean(kGenerationTokens, kMeasured, options_.lengths_window_s),
+                               mean(kAttained, kJudged, planner::Demand::kRecentS),
+                               increase(kJudged, planner::Demand::kRecentS)};
   for (const ServiceQuery& model : models) {
     all.insert(mean(kAttained, kJudged, model.window_s));
     for (const char* name : {metrics::kGatewayTtft.histogram, metrics::kGatewayTpot.histogram})
@@ -233,6 +236,10 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   }
   demand.attainment = reading(mean(kAttained, kJudged, query.window_s), query.model);
   if (demand.attainment) demand.attainment->value = std::min(1.0, demand.attainment->value);
+  demand.recent_attainment = reading(mean(kAttained, kJudged, planner::Demand::kRecentS), query.model);
+  if (demand.recent_attainment) demand.recent_attainment->value = std::min(1.0, demand.recent_attainment->value);
+  if (const auto judged = reading(increase(kJudged, planner::Demand::kRecentS), query.model))
+    demand.recently_judged = judged->value;
   demand.ttft_s = latency(metrics::kGatewayTtft.histogram, query);
   demand.tpot_s = latency(metrics::kGatewayTpot.histogram, query);
   return demand;

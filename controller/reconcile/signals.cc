@@ -237,7 +237,7 @@ planner::Demand Signals::demand(const ServiceQuery& query, double now_s) const {
 planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s) const {
   planner::Demand demand;
   demand.arrivals_window_s = options_.arrivals_window_s;
-  Sum arrivals, total, queued, prompt, generation, measured, attained, judged;
+  Sum arrivals, total, queued, prompt, generation, measured, attained, judged, attained_lately, judged_lately;
   metrics::LatencyCounts ttft, tpot;
   double ttft_at_s = now_s, tpot_at_s = now_s;
   for (const auto& [id, gateway] : gateways_) {
@@ -261,6 +261,8 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     add(measured, series.measured, options_.lengths_window_s);
     add(attained, series.attained, query.window_s);
     add(judged, series.judged, query.window_s);
+    add(attained_lately, series.attained, planner::Demand::kRecentS);
+    add(judged_lately, series.judged, planner::Demand::kRecentS);
     const auto sum_into = [&](metrics::LatencyCounts& sum, double& at_s, const metrics::LatencyTracker& tracker) {
       const auto increase = tracker.increase(now_s, query.window_s);
       if (!increase) return;
@@ -284,6 +286,8 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     demand.output_tokens = ratio(generation.reading(), requests);
   }
   demand.attainment = ratio(attained.reading(), judged.reading());
+  demand.recent_attainment = ratio(attained_lately.reading(), judged_lately.reading());
+  if (const auto count = judged_lately.reading()) demand.recently_judged = count->value;
   if (const auto at = ttft.percentile(query.percentile)) demand.ttft_s = Reading{at->seconds, ttft_at_s, at->bound};
   if (const auto at = tpot.percentile(query.percentile)) demand.tpot_s = Reading{at->seconds, tpot_at_s, at->bound};
   return demand;

@@ -90,6 +90,7 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
     out.max_gpus_per_worker = std::min(kMostWindlassRanks, most);
   } else {
     out.may_split = false;
+    out.reserves_context = spec.engine.type == api::EngineType::kLlamaCpp;  // --ctx-size is shared out to the slots
   }
   out.slo = {spec.slo.time_to_first_token_s, spec.slo.time_per_output_token_s, spec.slo.percentile, spec.slo.window_s};
   if (spec.workload.requests_per_s) out.workload.requests_per_s = *spec.workload.requests_per_s;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "planner/dispatch/routing_table.h"
+#include "planner/policy/capacity.h"
 
 namespace windlass::controller {
 namespace {
@@ -195,6 +196,38 @@ api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const
   std::for_each(observation.strays.begin(), observation.strays.end(), count);
   std::for_each(observation.orphans.begin(), observation.orphans.end(), count);
   out.conditions = object.status.conditions;
+  return out;
+}
+
+std::optional<api::Condition> data_sheet_condition(const api::AcceleratorClass& object, const planner::Snapshot& snapshot) {
+  const planner::AcceleratorState* state = planner::find_accelerator(snapshot, object.metadata.name);
+  if (state == nullptr) return std::nullopt;
+  api::Condition out;
+  out.type = kDataSheetFits;
+  out.observed_generation = object.metadata.generation;
+  bool measured = false;
+  for (const planner::Service& service : snapshot.services) {
+    if (!service.shape) continue;
+    for (const planner::WorkerEstimate& estimate : service.estimates) {
+      if (estimate.accelerator != object.metadata.name) continue;
+      const auto advice = planner::advise_on_sheet(*service.shape, state->spec, estimate);
+      measured = measured || advice;
+      if (!advice || !advice->off) continue;
+      out.status = api::ConditionStatus::kFalse;
+      out.reason = "MeasuredOtherwise";
+      out.message = fmt::format("{}/{} on {} x {}: {}", service.id.name_space, service.id.name, estimate.gpus_per_worker,
+                                object.metadata.name, advice->to_text(*service.shape));
+      // Figures move with every measurement: those that were first said stand as long as the sheet is off.
+      const api::Condition* before = api::find_condition(object.status.conditions, kDataSheetFits);
+      if (before != nullptr && before->reason == out.reason && before->observed_generation == out.observed_generation)
+        out.message = before->message;
+      return out;
+    }
+  }
+  if (!measured) return std::nullopt;
+  out.status = api::ConditionStatus::kTrue;
+  out.reason = "AsMeasured";
+  out.message = "what was measured is within a third of it";
   return out;
 }
 

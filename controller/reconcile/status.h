@@ -20,6 +20,12 @@ namespace windlass::controller {
 
 // Condition of any of our objects that this version cannot read.
 inline constexpr const char* kReadable = "Readable";
+// Of an AcceleratorClass that workers were measured on.
+inline constexpr const char* kDataSheetFits = "DataSheetFits";
+// Condition DataSheetFits of a class, by what its workers were measured at; nullopt: nothing sure enough was measured.
+[[nodiscard]] std::optional<api::Condition> data_sheet_condition(const api::AcceleratorClass& object,
+                                                                 const planner::Snapshot& snapshot);
+
 [[nodiscard]] api::Condition unreadable_condition(const BrokenObject& object, const std::string& now_rfc3339);
 // It can be read again: where the condition says otherwise, it is put right.
 void mark_readable(std::vector<api::Condition>& conditions, std::int64_t generation, const std::string& now_rfc3339);

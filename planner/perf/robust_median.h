@@ -20,7 +20,7 @@ struct RobustMedian {
 // REQUIRES: at least one value, all finite.
 [[nodiscard]] RobustMedian robust_median(std::vector<double> values);
 
-// Of the median of so many normal values of this standard deviation.
+// Of the median of `n` normal values of this standard deviation.
 [[nodiscard]] double standard_error(double spread, std::size_t values);
 
 // Of the middle two where their number is even. REQUIRES: at least one value.

@@ -13,7 +13,6 @@
 
 #include "planner/perf/linear_model.h"
 #include "planner/policy/arrivals.h"
-#include "planner/policy/corrected_model.h"
 #include "planner/policy/phases.h"
 #include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
@@ -50,14 +49,33 @@ std::optional<std::pair<std::string, int>> running_configuration(const Service& 
   return most;
 }
 
-// Slots follow the model only when it moves by more than they should: a slot more or less helps nobody, and gateways share them
-// out anew each time.
-int settled_slots(const PolicyMemory& memory, const std::string& pool, int slots, int most) {
+// What the pool's workers had before; none: of no use, or nothing.
+PoolSlots slots_before(const PolicyMemory& memory, const std::string& pool, int most) {
   for (const PoolSlots& before : memory.slots) {
-    if (before.pool != pool || before.slots < 1 || before.slots > most) continue;
-    if (slots >= kSlotsDown * before.slots && slots <= kSlotsUp * before.slots) return before.slots;
+    if (before.pool == pool && before.slots >= 1 && before.slots <= most) return before;
   }
-  return slots;
+  return {};
+}
+
+// Slots follow what is believed only when it moves by more than they should: a slot more or less helps nobody, and gateways
+// share them out again each time. While requests wait each one helps.
+int settled_slots(const ConfigurationInput& input, const std::string& pool, int slots, int most) {
+  const int before = slots_before(*input.memory, pool, most).slots;
+  if (before < 1) return slots;
+  const double up = input.requests_wait ? 1 : kSlotsUp;
+  return slots >= kSlotsDown * before && slots <= up * before ? before : slots;
+}
+
+// At least the slots that the upper bound of TPOT allows, at most those that its mean does. Between the two one more is tried
+// at a time, while requests wait and the slots of before were in use: measuring at one more is what lowers the bound there.
+int explored_slots(const ConfigurationInput& input, const WorkerEstimate& known, const std::string& pool, int mean, int bound,
+                   int most) {
+  const auto [unused, before, held, changed_s] = slots_before(*input.memory, pool, most);
+  // What was explored is kept as long as the mean keeps the objective.
+  const int slots = std::clamp(before, std::min(mean, bound), mean);
+  const bool in_use = known.estimate.largest_batch >= kSlotsInUse * before;
+  const bool seen = !changed_s || input.snapshot->now_s - *changed_s >= kExploreEveryS;
+  return input.requests_wait && in_use && seen && before >= slots ? std::min(before + 1, mean) : slots;
 }
 
 // Two digits: a correction that moves by less makes no new routing table.
@@ -87,17 +105,34 @@ dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) 
 }
 
 // Slots and times for the lengths that are believed now.
-void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model) {
+void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model,
+                    const WorkerEstimate* known, const LatencyModel& bound) {
   const int most = std::max(1, configuration.pool.max_concurrency);
   const BatchChoice choice = largest_batch(model, objective_of(*input.service), input.believed);
   int slots = std::min(most, choice.batch);
-  if (choice.batch == 0) {
-    // The observed lengths break the objective even alone. Refusing to batch would then only add waiting: let memory decide.
-    const double tokens = input.believed.input_tokens + input.believed.output_tokens + kKvBlockTokens;
-    slots = static_cast<int>(std::clamp(std::floor(model.kv_capacity_tokens() / tokens), 1.0, static_cast<double>(most)));
+  if (known != nullptr && slots > 1) {
+    const BatchChoice surely = largest_batch(bound, objective_of(*input.service), input.believed);
+    slots = explored_slots(input, *known, configuration.pool.name, slots, std::max(1, surely.batch), most);
   }
-  configuration.pool.slots = settled_slots(*input.memory, configuration.pool.name, std::max(1, slots), most);
+  configuration.keeps_objective = choice.batch > 0;
+  if (choice.batch == 0) {
+    // The objective is broken even alone. Refusing to batch would then only add waiting: the objective is loosened with what it
+    // is broken by, so that slots do not jump where it is just kept.
+    const auto loosened = [](double objective_s, double alone_s) {
+      const double broken_by_s = std::max(0.0, alone_s - objective_s);
+      return std::min(objective_s + kBatchedSlope * broken_by_s, std::max(objective_s, kBatchedSlack * alone_s));
+    };
+    Objective nearest = objective_of(*input.service);
+    nearest.ttft_s = loosened(nearest.ttft_s, choice.times.ttft_s);
+    nearest.tpot_s = loosened(nearest.tpot_s, choice.times.tpot_s / kTpotMargin);
+    slots = std::min(most, largest_batch(model, nearest, input.believed).batch);
+  }
+  configuration.pool.slots = settled_slots(input, configuration.pool.name, std::max(1, slots), most);
   configuration.times = worker_times(model, configuration.pool.slots, input.believed);
+  if (known != nullptr && configuration.times.decode_s > 0) {
+    const WorkerTimes bounded = worker_times(bound, configuration.pool.slots, input.believed);
+    configuration.uncertainty = bounded.decode_s / configuration.times.decode_s - 1;
+  }
   configuration.rate_within_tpot_per_s =
       rate_within_tpot(model, objective_of(*input.service), input.believed, configuration.pool.slots);
   configuration.pool.service_rate_per_s = 1 / configuration.times.service_s;
@@ -113,7 +148,7 @@ void fit_to_phase(Configuration& configuration, const ConfigurationInput& input,
                            ? fit_prefill(model, input.believed, most)
                            : fit_decode(model, objective_of(*input.service), input.believed, most);
   configuration.times = fit.times;
-  pool.slots = settled_slots(*input.memory, pool.name, std::max(1, fit.slots), most);
+  pool.slots = settled_slots(input, pool.name, std::max(1, fit.slots), most);
   // Of the same rate with a slot more or less.
   if (fit.slots > 0) configuration.times.service_s *= static_cast<double>(pool.slots) / fit.slots;
   pool.service_rate_per_s = configuration.times.service_s > 0 ? 1 / configuration.times.service_s : 0;
@@ -132,13 +167,15 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   configuration.pool.gpus_per_worker = gpus;
   configuration.pool.max_concurrency = batch;
   configuration.price_per_hour = gpus * spec.price_per_hour;
-  const LinearModel model(linear_coefficients(*input.service->shape, spec, gpus));
-  const LatencyCorrection* correction = find_correction(input.service->corrections, spec.name, gpus);
-  const CorrectedModel corrected(model, correction);
+  const LinearCoefficients sheet = linear_coefficients(*input.service->shape, spec, gpus);
+  const WorkerEstimate* known = find_estimate(input.service->estimates, spec.name, gpus);
+  const IterationEstimate nothing;
+  const IterationEstimate& estimate = known != nullptr ? known->estimate : nothing;
+  const LinearModel model(estimated(sheet, estimate));
   if (role == dispatch::Role::kUnified) {
-    fit_to_lengths(configuration, input, corrected);
+    fit_to_lengths(configuration, input, model, known, UpperBoundModel(sheet, estimate));
   } else {
-    fit_to_phase(configuration, input, corrected);
+    fit_to_phase(configuration, input, model);
   }
   return configuration;
 }
@@ -158,20 +195,45 @@ std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapsho
 
 namespace {
 
-void explain_correction(const Service& service, const PoolPlan& pool, ConfigurationChoice& choice) {
-  const LatencyCorrection* correction = find_correction(service.corrections, pool.accelerator, pool.gpus_per_worker);
-  if (correction == nullptr) return;
+// What is believed of these workers, from where, and what the data sheet says instead.
+void explain_belief(const Service& service, const AcceleratorSpec& spec, const Configuration& chosen, const Lengths& lengths,
+                    ConfigurationChoice& choice) {
+  const PoolPlan& pool = chosen.pool;
+  const WorkerEstimate* known = find_estimate(service.estimates, pool.accelerator, pool.gpus_per_worker);
+  if (known == nullptr) return;
+  const IterationEstimate& estimate = known->estimate;
+  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.gpus_per_worker);
+  const LinearModel of_sheet(sheet), believed(estimated(sheet, estimate));
+  const double batch = std::max(1.0, std::round(estimate.seen_batch > 0 ? estimate.seen_batch : pool.slots));
+  const double context = lengths.input_tokens + kContextGrowth * lengths.output_tokens;
+  const double decode_s = believed.decode_s(batch, context), prefill_s = believed.prefill_s(lengths.input_tokens);
+  const double sheet_decode_s = of_sheet.decode_s(batch, context), sheet_prefill_s = of_sheet.prefill_s(lengths.input_tokens);
+  std::string from = estimate.decode_count > 0 ? fmt::format("measured, {:.0f} iterations", estimate.decode_count)
+                     : known->from_profile     ? "a PerformanceProfile"
+                                               : "measured";
+  if (known->gpus_per_worker != pool.gpus_per_worker)
+    from += fmt::format(", on {} x {}", known->gpus_per_worker, pool.accelerator);
   choice.reasons.push_back(Reason{
-      "CorrectedModel",
-      fmt::format("{} observations of live workers correct the latency model of {} x {}: prefill x {:.3g} {:+.3g} ms, decode x "
-                  "{:.3g} {:+.3g} ms; one is off by {:.0f} %",
-                  correction->samples, pool.gpus_per_worker, pool.accelerator, correction->prefill_scale,
-                  correction->prefill_offset_s * 1e3, correction->decode_scale, correction->decode_offset_s * 1e3,
-                  correction->relative_error * 100),
-      {{"samples", std::to_string(correction->samples)},
-       {"prefillScale", figure(correction->prefill_scale)},
-       {"decodeScale", figure(correction->decode_scale)},
-       {"relativeError", figure(correction->relative_error)}}});
+      "MeasuredTimes",
+      fmt::format("decode {:.3g} ms at batch {:.0f} ({}), the data sheet said {:.3g} ms; a prompt of {:.0f} tokens {:.3g} ms, "
+                  "the data sheet said {:.3g} ms",
+                  decode_s * 1e3, batch, from, sheet_decode_s * 1e3, lengths.input_tokens, prefill_s * 1e3,
+                  sheet_prefill_s * 1e3),
+      {{"samples", std::to_string(estimate.samples)},
+       {"batch", figure(batch)},
+       {"decodeS", figure(decode_s)},
+       {"sheetDecodeS", figure(sheet_decode_s)},
+       {"prefillS", figure(prefill_s)},
+       {"sheetPrefillS", figure(sheet_prefill_s)},
+       {"noise", figure(std::sqrt(estimate.noise_variance))}}});
+  if (const auto advice = advise_on_sheet(*service.shape, spec, *known); advice && advice->off) {
+    choice.reasons.push_back(Reason{"DataSheetOff",
+                                    fmt::format("AcceleratorClass {}: {}", spec.name, advice->to_text(*service.shape)),
+                                    {{"decodeTimes", figure(advice->decode_times)},
+                                     {"prefillTimes", figure(advice->prefill_times)},
+                                     {"memoryBandwidthBytesPerS", figure(advice->memory_bandwidth_bytes_per_s)},
+                                     {"peakFlopsPerS", figure(advice->peak_flops_per_s)}}});
+  }
 }
 
 // Classes that the service may not use and that would do, in words; empty: there is none.
@@ -187,6 +249,39 @@ std::string others_that_would_do(const ReplicatedInput& asked, const Snapshot& s
   return fmt::format(
       "; {} x {} would do, at {:.4g} ms to the first token and {:.4g} ms a token, if spec.accelerators allowed it",
       best.config.gpus, best.config.accelerator, best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
+}
+
+// What to run though nothing keeps the objective: what comes closest to it. Of what was not measured, what would keep it if its
+// data sheet were off by kSheetMayBeOff, and first of all what runs, for it is measured soonest.
+std::optional<Candidate> closest_of(const ReplicatedResult& result, const ReplicatedInput& input,
+                                    const std::optional<std::pair<std::string, int>>& running) {
+  std::optional<Candidate> closest;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Rejected& rejected : result.rejected) {
+    if (rejected.code != RejectCode::kTpot && rejected.code != RejectCode::kTtft) continue;
+    const bool runs = running && *running == std::make_pair(rejected.accelerator, rejected.gpus);
+    const bool measured = find_estimate(input.estimates, rejected.accelerator, rejected.gpus) != nullptr;
+    const double times =
+        std::max(rejected.smallest_tpot_s / input.objective.tpot_s, rejected.smallest_ttft_s / input.objective.ttft_s);
+    if (!measured && times > kSheetMayBeOff) continue;
+    const auto option = std::find_if(input.accelerators.begin(), input.accelerators.end(),
+                                     [&](const AcceleratorOption& o) { return o.spec.name == rejected.accelerator; });
+    if (!runs && option->available_gpus < rejected.gpus) continue;
+    const double rank = !runs ? times : measured ? times / kKeptSlack : 0;
+    if (rank >= least) continue;
+    least = rank;
+    const LinearModel model(believed_coefficients(input.shape, option->spec, rejected.gpus, input.estimates));
+    closest.emplace();
+    closest->config = WorkerConfig{rejected.accelerator,
+                                   rejected.gpus,
+                                   1,
+                                   BatchLimit::kTpot,
+                                   0,
+                                   model.kv_capacity_tokens(),
+                                   worker_times(model, 1, input.lengths)};
+    closest->has_room = true;
+  }
+  return closest;
 }
 
 // The message of an objective that cannot be met: what the best try gives, and so what would meet it.
@@ -249,7 +344,7 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
   const auto tail_rate_of = [&](const WorkerConfig& config) {
     for (const AcceleratorOption& option : input.accelerators) {
       if (option.spec.name != config.accelerator) continue;
-      const LinearModel model(linear_coefficients(input.shape, option.spec, config.gpus));
+      const LinearModel model(believed_coefficients(input.shape, option.spec, config.gpus, input.estimates));
       return rate_within_tpot(model, input.objective, input.lengths, config.batch);
     }
     return 0.0;
@@ -449,6 +544,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   input.requests_per_s = service.workload.requests_per_s;
   input.max_context_tokens = service.max_context_tokens;
   input.max_gpus_per_worker = service.max_gpus_per_worker;
+  input.estimates = service.estimates;
   std::map<std::string, std::optional<int>> max_gpus;
   for (const AllowedAccelerator& allowed : allowed_of(service, snapshot)) {
     const AcceleratorState* state = find_accelerator(snapshot, allowed.accelerator);
@@ -467,11 +563,21 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
         AcceleratorOption{state->spec, allowed.max_gpus.value_or(state->spec.gpus_per_node), available});
   }
 
-  const ReplicatedResult result = place_replicated(input);
-  if (result.candidates.empty()) {
+  ReplicatedResult result = place_replicated(input);
+  const bool infeasible = result.candidates.empty();
+  if (infeasible) {
     explain_infeasible(result, input, given, choice);
     weigh(result, std::nullopt, input, choice);
-    return choice;
+    const auto closest = closest_of(result, input, running);
+    if (!closest) return choice;
+    result.candidates.push_back(*closest);
+    const WorkerConfig& config = closest->config;
+    if (find_estimate(service.estimates, config.accelerator, config.gpus) == nullptr) {
+      choice.feasible.status = Truth::kUnknown;
+      choice.feasible.reason = "NotMeasured";
+      choice.feasible.message = fmt::format("by its data sheet alone; {} x {} is measured before that is believed: {}",
+                                            config.gpus, config.accelerator, choice.feasible.message);
+    }
   }
   Candidate winner = result.candidates.front();
 
@@ -483,6 +589,9 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
                                      [&](const AcceleratorOption& o) { return o.spec.name == running->first; });
     ReplicatedInput only = input;
     only.accelerators = {*option};
+    // What is measured moves with its noise: at the edge what runs stays.
+    only.objective.ttft_s *= kKeptSlack;
+    only.objective.tpot_s *= kKeptSlack;
     const auto kept = replicated_candidate(only, running->second);
     if (kept) {
       const bool clearly_cheaper = winner.has_room && winner.cost_per_hour < kSwitchCostShare * kept->cost_per_hour;
@@ -512,7 +621,11 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   }
 
   const AcceleratorSpec& spec = find_accelerator(snapshot, winner.config.accelerator)->spec;
-  choice.chosen = make_configuration(given, spec, winner.config.gpus, winner.config.batch,
+  const auto may_run = [&](const WorkerConfig& config) {
+    const int context = service.max_context_tokens > 0 ? service.max_context_tokens : service.shape->max_context_tokens;
+    return batch_in_memory(config.kv_capacity_tokens, input.lengths, service.reserves_context ? context : 0);
+  };
+  choice.chosen = make_configuration(given, spec, winner.config.gpus, may_run(winner.config),
                                      pool_name(winner.config.accelerator, winner.config.gpus));
   choice.chosen->max_gpus = max_gpus[winner.config.accelerator];
   if (service.scaling.strategy == Strategy::kAuto) {
@@ -522,13 +635,17 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
                                       [&](const Configuration& other) { return other.pool.accelerator == config.accelerator; });
       if (config.accelerator == winner.config.accelerator || listed) continue;
       choice.others.push_back(make_configuration(given, find_accelerator(snapshot, config.accelerator)->spec, config.gpus,
-                                                 config.batch, pool_name(config.accelerator, config.gpus)));
+                                                 may_run(config), pool_name(config.accelerator, config.gpus)));
       choice.others.back().max_gpus = max_gpus[config.accelerator];
     }
     const auto price_per_request = [](const Configuration& of) { return of.price_per_hour / requests_per_s(of); };
     std::stable_sort(choice.others.begin(), choice.others.end(), [&](const Configuration& a, const Configuration& b) {
       return price_per_request(a) < price_per_request(b);
     });
+  }
+  if (infeasible) {
+    explain_belief(service, spec, *choice.chosen, given.believed, choice);
+    return choice;
   }
   choice.feasible =
       Hint{Truth::kTrue, "ObjectiveCanBeMet",
@@ -547,7 +664,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
               {"prefillS", figure(winner.config.times.prefill_s)},
               {"tpotS", figure(winner.config.times.tpot_s)},
               {"serviceS", figure(winner.config.times.service_s)}}});
-  explain_correction(service, choice.chosen->pool, choice);
+  explain_belief(service, spec, *choice.chosen, given.believed, choice);
   explain_losers(result, winner, choice);
   weigh(result, winner, input, choice);
   return choice;
@@ -568,8 +685,9 @@ ConfigurationChoice choose_either(const ConfigurationInput& given) {
 
   ConfigurationChoice whole = choose_whole(given);
   ConfigurationChoice parts = choose_split(given);
+  const auto holds = [](const ConfigurationChoice& choice) { return choice.chosen && choice.feasible.status == Truth::kTrue; };
   // Where whole workers hold, phases are split with room for a pair in its proportion, and stay split with room for any.
-  if (parts.chosen && whole.chosen) {
+  if (parts.chosen && holds(whole)) {
     const int prompt_workers = split ? 1 : parts.prefill->workers(1);
     Reason objection = objection_to_pair(service, *parts.chosen, *parts.prefill, prompt_workers);
     if (!objection.code.empty()) {
@@ -582,7 +700,7 @@ ConfigurationChoice choose_either(const ConfigurationInput& given) {
   ConfigurationChoice& other = split ? whole : parts;
   // What runs cannot be read, or cannot hold: the other only where it can.
   if (!running.chosen) {
-    return std::move(running.feasible.status == Truth::kFalse && other.chosen && may_change ? other : running);
+    return std::move(running.feasible.status == Truth::kFalse && holds(other) && may_change ? other : running);
   }
   if (!other.chosen) return std::move(running);
 

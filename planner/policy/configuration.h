@@ -1,10 +1,11 @@
-// Configuration: on which accelerator, with how many GPUs each, a service's workers run. From the spec alone (its assumed
-// workload), so that load never restarts a worker; and sticky: what runs is kept unless it breaks the objective or something
-// costs clearly less and pays for the change.
+// Configuration: on which accelerator, with how many GPUs each, a service's workers run. For the spec's assumed workload, so
+// that load never restarts a worker; and sticky: what runs is kept unless it breaks the objective or something costs clearly
+// less and pays for the change.
 //
-// What live workers say of the latency model corrects times and slots of what runs; the search among configurations goes by the
-// model alone, since of what does not run nothing is known. A class without room for one worker is passed over while another
-// one has it; a service never runs on two classes at once but while it changes.
+// What was measured on a class counts instead of its data sheet, for any number of its GPUs. How many requests a worker may run
+// at once follows from its memory alone, so that learning restarts no worker either; slots bound what it is sent. A class
+// without room for one worker is passed over while another one has it; a service never runs on two classes at once but while it
+// changes.
 #pragma once
 
 #include <optional>
@@ -25,6 +26,10 @@ struct Configuration {
   double rate_within_tpot_per_s =
       0;                        // of one worker, at which slo.percentile of the requests keep timePerOutputToken; 0: unknown
   std::optional<int> max_gpus;  // of the class, for the whole service
+  // By how much a decode iteration at `pool.slots` may take longer than `times` say, one-sided 90 %; none: nothing was
+  // measured.
+  std::optional<double> uncertainty = {};
+  bool keeps_objective = true;  // a request alone is inside it, for the lengths that are believed now
 };
 
 // That one worker serves with all its slots taken, and timePerOutputToken kept for the percentile where that is known.
@@ -74,6 +79,7 @@ struct ConfigurationInput {
   const PolicyMemory* memory = nullptr;  // what was chosen before, and the slots that its workers have
   Lengths believed;                      // lengths for slots and rates; the configuration itself follows the spec's
   bool signals_complete = true;          // DemandView::complete
+  bool requests_wait = false;            // at the gateways
 };
 
 // While the class that a service's workers run on cannot be read, nothing is chosen and they stay as they are

@@ -281,7 +281,8 @@ Draft make_draft(const Service& service, const Snapshot& snapshot, const Capacit
   draft.plan.forecast = draft.view.forecast;
   draft.plan.id = service.id;
   draft.plan.generation = service.generation;
-  const ConfigurationInput input{&service, &snapshot, &capacities, &draft.memory, draft.view.lengths, draft.view.complete};
+  const ConfigurationInput input{&service,           &snapshot,           &capacities,           &draft.memory,
+                                 draft.view.lengths, draft.view.complete, draft.view.queued >= 1};
   ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
   draft.prefill = std::move(choice.prefill);
@@ -592,8 +593,13 @@ void finish(Draft& draft, double now_s) {
   if (!draft.applies()) plan.memory.desired.reset();
   plan.memory.slots.clear();
   for (const Configuration& pool : effective) {
-    plan.memory.slots.push_back(
-        {pool.pool.name, pool.pool.slots, draft.is_held() ? std::optional(pool.pool.workers) : std::nullopt});
+    const auto& given = draft.memory.slots;
+    const auto same = std::find_if(given.begin(), given.end(), [&](const PoolSlots& before) {
+      return before.pool == pool.pool.name && before.slots == pool.pool.slots;
+    });
+    plan.memory.slots.push_back({pool.pool.name, pool.pool.slots,
+                                 draft.is_held() ? std::optional(pool.pool.workers) : std::nullopt,
+                                 same != given.end() ? same->changed_s : now_s});
   }
   plan.considered = considered(draft);
   plan.predicted = predict(effective, draft.view, service.slo);

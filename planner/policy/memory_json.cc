@@ -239,18 +239,26 @@ Json fields_of(const PolicyMemory& memory) {
   object["recommendations"] = fields_of_recommendations(memory.recommendations);
   put(object, "desired", memory.desired);
   if (!memory.wanted.empty()) object["wanted"] = fields_of_recommendations(memory.wanted);
+  if (memory.shortfall) {
+    object["shortfall"] = Json{{"atS", number(memory.shortfall->at_s)},
+                               {"requestsPerS", number(memory.shortfall->requests_per_s)},
+                               {"workers", memory.shortfall->workers},
+                               {"missed", number(memory.shortfall->missed)}};
+  }
   if (memory.last_change) {
     object["lastChange"] =
         Json{{"atS", number(memory.last_change->at_s)}, {"direction", to_string(memory.last_change->direction)}};
   }
   put(object, "panicUntilS", memory.panic_until_s);
   put(object, "queueSinceS", memory.queue_since_s);
+  put(object, "queueUntilS", memory.queue_until_s);
   put(object, "prefillShare", memory.prefill_share);
   if (!memory.slots.empty()) {
     Json slots = Json::array();
     for (const PoolSlots& entry : memory.slots) {
       slots.push_back(Json{{"pool", entry.pool}, {"slots", entry.slots}});
       put(slots.back(), "held", entry.held);
+      put(slots.back(), "changedS", entry.changed_s);
     }
     object["slots"] = std::move(slots);
   }
@@ -275,6 +283,12 @@ Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
   read_recommendations(reader, "recommendations", memory.recommendations);
   memory.desired = optional_int(reader, "desired", 0);
   if (reader.find("wanted") != nullptr) read_recommendations(reader, "wanted", memory.wanted);
+  if (const json* shortfall = reader.find("shortfall"); shortfall != nullptr) {
+    JsonReader inner(*shortfall, reader.path_of("shortfall"));
+    memory.shortfall =
+        Shortfall{inner.number("atS"), inner.number("requestsPerS"), inner.int32("workers", 0), inner.number("missed")};
+    reader.take(inner.finish());
+  }
   if (const json* change = reader.find("lastChange"); change != nullptr) {
     JsonReader inner(*change, reader.path_of("lastChange"));
     memory.last_change = Change{inner.number("atS"), read_enum(inner, "direction", {Direction::kUp, Direction::kDown})};
@@ -282,11 +296,13 @@ Result<PolicyMemory> read_memory(const json& value, const std::string& path) {
   }
   memory.panic_until_s = optional_number(reader, "panicUntilS");
   memory.queue_since_s = optional_number(reader, "queueSinceS");
+  memory.queue_until_s = optional_number(reader, "queueUntilS");
   memory.prefill_share = optional_number(reader, "prefillShare");
   if (reader.find("slots") != nullptr) {
     reader.list("slots", [&](const json& entry, const std::string& entry_path) {
       JsonReader inner(entry, entry_path);
-      memory.slots.push_back(PoolSlots{inner.string("pool"), inner.int32("slots", 1), optional_int(inner, "held", 0)});
+      memory.slots.push_back(PoolSlots{inner.string("pool"), inner.int32("slots", 1), optional_int(inner, "held", 0),
+                                       optional_number(inner, "changedS")});
       reader.take(inner.finish());
     });
   }

@@ -14,6 +14,7 @@
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/dispatch/routing_table.h"
+#include "planner/perf/iteration_estimate.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/workload/forecast_best.h"
 
@@ -132,6 +133,8 @@ struct Worker {
 
 // Signals of one service, from the gateways' and the workers' metrics.
 struct Demand {
+  static constexpr double kRecentS = 60;
+
   std::optional<Reading> arrivals_per_s;  // requests that came in, never those that were finished
   std::optional<Reading> arrivals_total;  // requests that came in since the reader began to count; never falls while it runs
   double arrivals_window_s = 60;          // the time over which arrivals_per_s was counted: it says how noisy the rate is
@@ -139,8 +142,10 @@ struct Demand {
   std::optional<Reading> input_tokens;    // mean of recent requests
   std::optional<Reading> output_tokens;
   std::optional<double> last_arrival_at_s;
-  std::optional<Reading> attainment;  // share of judged requests inside the objective over slo.window_s, 0..1
-  std::optional<Reading> ttft_s;      // at slo.percentile
+  std::optional<Reading> attainment;         // share of judged requests inside the objective over slo.window_s, 0..1
+  std::optional<Reading> recent_attainment;  // the same over the last kRecentS
+  double recently_judged = 0;                // requests behind it
+  std::optional<Reading> ttft_s;             // at slo.percentile
   std::optional<Reading> tpot_s;
 
   bool operator==(const Demand&) const = default;
@@ -152,20 +157,6 @@ struct StartTimes {
   int count = 0;  // starts that were measured, recent ones only
 
   bool operator==(const StartTimes&) const = default;
-};
-
-// What live workers say of the latency model: corrected = scale * predicted + offset (planner/perf/calibration.h).
-struct LatencyCorrection {
-  std::string accelerator;
-  int gpus_per_worker = 0;
-  double prefill_scale = 1;
-  double prefill_offset_s = 0;
-  double decode_scale = 1;
-  double decode_offset_s = 0;
-  std::int64_t samples = 0;
-  double relative_error = 0;  // of one observation, as a standard deviation, relative to the prediction
-
-  bool operator==(const LatencyCorrection&) const = default;
 };
 
 // What was measured of the keys and values that come to such a worker.
@@ -226,11 +217,22 @@ struct Change {
   bool operator==(const Change&) const = default;
 };
 
+// Requests missed the objective at a demand that the workers should have carried.
+struct Shortfall {
+  double at_s = 0;
+  double requests_per_s = 0;
+  int workers = 0;    // that were asked for then
+  double missed = 0;  // share of the requests
+
+  bool operator==(const Shortfall&) const = default;
+};
+
 // Requests that a worker of a pool was given at once; and where nothing could be decided, the workers that were to stay.
 struct PoolSlots {
   std::string pool;
   int slots = 0;
   std::optional<int> held = {};
+  std::optional<double> changed_s = {};  // when `slots` became that
 
   bool operator==(const PoolSlots&) const = default;
 };
@@ -248,6 +250,8 @@ struct PolicyMemory {
   std::optional<Change> last_change;   // of `desired`, inside minWorkers and maxWorkers
   std::optional<double> panic_until_s;
   std::optional<double> queue_since_s;  // requests have waited at every plan since
+  std::optional<double> queue_until_s;  // when a queue that lasted was there last
+  std::optional<Shortfall> shortfall;   // the last one
   std::vector<PoolSlots> slots;         // by pool
   std::optional<double> prefill_share;  // prefill workers for each that answers, where the phases are split
   std::string configuration;            // the pool that was chosen, and since when
@@ -270,6 +274,7 @@ struct Service {
   std::optional<ModelShape> shape;
   std::string shape_unknown_reason;        // for a person; when there is no shape
   int max_context_tokens = 0;              // 0: the shape's own
+  bool reserves_context = false;           // its engine keeps room for the longest context for each request that it may run
   bool may_split = true;                   // its engine can leave a prompt to one worker and the answer to another
   std::optional<int> max_gpus_per_worker;  // among which its engine can cut the model; none: any number that cuts it evenly
   Slo slo;
@@ -280,11 +285,11 @@ struct Service {
   std::optional<int> last_desired;  // workers that the last plan asked for (status.workers.desired); none for a new service
   Demand demand;
   std::vector<Worker> workers;
-  std::optional<StartTimes> starts;            // none measured yet: the policy assumes
-  std::vector<LatencyCorrection> corrections;  // by accelerator and GPUs per worker; none: the model as it is
-  std::vector<TransferToWorker> transfers;     // each accelerator and GPUs per worker once; none: by the class's links
-  std::optional<CreationRefusal> refused;      // while it is in force
-  std::optional<SplitAdvice> split;            // none: not asked for, or not answered yet
+  std::optional<StartTimes> starts;         // none measured yet: the policy assumes
+  std::vector<WorkerEstimate> estimates;    // what was measured, by accelerator and GPUs per worker
+  std::vector<TransferToWorker> transfers;  // each accelerator and GPUs per worker once; none: by the class's links
+  std::optional<CreationRefusal> refused;   // while it is in force
+  std::optional<SplitAdvice> split;         // none: not asked for, or not answered yet
   PolicyMemory memory;
 
   bool operator==(const Service&) const = default;

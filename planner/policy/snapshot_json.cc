@@ -65,6 +65,8 @@ Json fields_of(const Demand& demand) {
   put(object, "outputTokens", demand.output_tokens);
   put(object, "lastArrivalAtS", demand.last_arrival_at_s);
   put(object, "attainment", demand.attainment);
+  put(object, "recentAttainment", demand.recent_attainment);
+  if (demand.recently_judged > 0) object["recentlyJudged"] = number(demand.recently_judged);
   put(object, "ttftS", demand.ttft_s);
   put(object, "tpotS", demand.tpot_s);
   return object;
@@ -92,15 +94,27 @@ Json fields_of(const Worker& worker) {
   return object;
 }
 
-Json fields_of(const LatencyCorrection& correction) {
-  return Json{{"accelerator", correction.accelerator},
-              {"gpusPerWorker", correction.gpus_per_worker},
-              {"prefillScale", number(correction.prefill_scale)},
-              {"prefillOffsetS", number(correction.prefill_offset_s)},
-              {"decodeScale", number(correction.decode_scale)},
-              {"decodeOffsetS", number(correction.decode_offset_s)},
-              {"samples", correction.samples},
-              {"relativeError", number(correction.relative_error)}};
+Json fields_of(const WorkerEstimate& worker) {
+  const auto numbers = [](const auto& values) {
+    Json list = Json::array();
+    for (const double value : values) list.push_back(number(value));
+    return list;
+  };
+  const IterationEstimate& estimate = worker.estimate;
+  return Json{{"accelerator", worker.accelerator},
+              {"gpusPerWorker", worker.gpus_per_worker},
+              {"fromProfile", worker.from_profile},
+              {"mean", numbers(estimate.mean)},
+              {"covariance", numbers(estimate.covariance)},
+              {"noiseVariance", number(estimate.noise_variance)},
+              {"samples", estimate.samples},
+              {"outliers", estimate.outliers},
+              {"changes", estimate.changes},
+              {"outlierRun", estimate.outlier_run},
+              {"promptOutlierRun", estimate.prompt_outlier_run},
+              {"largestBatch", number(estimate.largest_batch)},
+              {"seenBatch", number(estimate.seen_batch)},
+              {"decodeCount", number(estimate.decode_count)}};
 }
 
 Json fields_of(const TransferToWorker& transfer) {
@@ -143,6 +157,7 @@ Json fields_of(const Service& service) {
   if (service.shape) object["shape"] = fields_of(*service.shape);
   if (!service.shape_unknown_reason.empty()) object["shapeUnknownReason"] = service.shape_unknown_reason;
   object["maxContextTokens"] = service.max_context_tokens;
+  if (service.reserves_context) object["reservesContext"] = true;
   if (!service.may_split) object["maySplit"] = false;
   put(object, "maxGpusPerWorker", service.max_gpus_per_worker);
   object["slo"] = Json{{"ttftS", number(service.slo.ttft_s)},
@@ -161,10 +176,10 @@ Json fields_of(const Service& service) {
   if (service.starts) {
     object["starts"] = Json{{"p90S", number(service.starts->p90_s)}, {"count", service.starts->count}};
   }
-  if (!service.corrections.empty()) {
-    Json corrections = Json::array();
-    for (const LatencyCorrection& correction : service.corrections) corrections.push_back(fields_of(correction));
-    object["corrections"] = std::move(corrections);
+  if (!service.estimates.empty()) {
+    Json estimates = Json::array();
+    for (const WorkerEstimate& estimate : service.estimates) estimates.push_back(fields_of(estimate));
+    object["estimates"] = std::move(estimates);
   }
   if (!service.transfers.empty()) {
     Json transfers = Json::array();
@@ -285,6 +300,8 @@ Result<Demand> read_demand(const json& value, const std::string& path) {
   demand.output_tokens = optional_reading(reader, "outputTokens");
   demand.last_arrival_at_s = optional_number(reader, "lastArrivalAtS");
   demand.attainment = optional_reading(reader, "attainment");
+  demand.recent_attainment = optional_reading(reader, "recentAttainment");
+  if (reader.given("recentlyJudged")) demand.recently_judged = reader.number("recentlyJudged");
   demand.ttft_s = optional_reading(reader, "ttftS");
   demand.tpot_s = optional_reading(reader, "tpotS");
   WINDLASS_RETURN_IF_ERROR(reader.finish());
@@ -332,19 +349,40 @@ Result<StartTimes> read_starts(const json& value, const std::string& path) {
   return starts;
 }
 
-Result<LatencyCorrection> read_correction(const json& value, const std::string& path) {
+Result<WorkerEstimate> read_estimate(const json& value, const std::string& path) {
   JsonReader reader(value, path);
-  LatencyCorrection correction;
-  correction.accelerator = reader.string("accelerator");
-  correction.gpus_per_worker = reader.int32("gpusPerWorker", 1);
-  correction.prefill_scale = reader.number("prefillScale");
-  correction.prefill_offset_s = reader.number("prefillOffsetS");
-  correction.decode_scale = reader.number("decodeScale");
-  correction.decode_offset_s = reader.number("decodeOffsetS");
-  correction.samples = reader.integer("samples", 0, INT64_MAX);
-  correction.relative_error = reader.number("relativeError");
+  WorkerEstimate worker;
+  IterationEstimate& estimate = worker.estimate;
+  const auto numbers = [&](const char* key, auto& values) {
+    const json& list = reader.require(key);
+    if (!list.is_array() || list.size() != values.size()) {
+      reader.fail(key, list, fmt::format("a list of {} numbers", values.size()).c_str());
+      return;
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (list[i].is_number()) {
+        values[i] = list[i].get<double>();
+      } else {
+        reader.fail(key, list[i], "a number");
+      }
+    }
+  };
+  worker.accelerator = reader.string("accelerator");
+  worker.gpus_per_worker = reader.int32("gpusPerWorker", 1);
+  worker.from_profile = reader.boolean_or("fromProfile", false);
+  numbers("mean", estimate.mean);
+  numbers("covariance", estimate.covariance);
+  estimate.noise_variance = reader.number("noiseVariance");
+  estimate.samples = reader.integer("samples", 0, INT64_MAX);
+  estimate.outliers = reader.integer("outliers", 0, INT64_MAX);
+  estimate.changes = reader.integer("changes", 0, INT64_MAX);
+  estimate.outlier_run = reader.int32("outlierRun");
+  estimate.prompt_outlier_run = reader.int32("promptOutlierRun");
+  estimate.largest_batch = reader.number("largestBatch");
+  estimate.seen_batch = reader.number("seenBatch");
+  estimate.decode_count = reader.number("decodeCount");
   WINDLASS_RETURN_IF_ERROR(reader.finish());
-  return correction;
+  return worker;
 }
 
 Result<TransferToWorker> read_transfer(const json& value, const std::string& path) {
@@ -406,6 +444,7 @@ Result<Service> read_service(const json& value, const std::string& path) {
   }
   if (reader.find("shapeUnknownReason") != nullptr) service.shape_unknown_reason = reader.string("shapeUnknownReason");
   service.max_context_tokens = reader.int32("maxContextTokens", 0);
+  service.reserves_context = reader.boolean_or("reservesContext", false);
   service.may_split = reader.boolean_or("maySplit", true);
   service.max_gpus_per_worker = optional_int(reader, "maxGpusPerWorker", 1);
   service.slo = child<Slo>(reader, "slo", read_slo);
@@ -423,9 +462,9 @@ Result<Service> read_service(const json& value, const std::string& path) {
     service.workers.push_back(reader.unwrap(read_worker(worker, worker_path)));
   });
   if (reader.find("starts") != nullptr) service.starts = child<StartTimes>(reader, "starts", read_starts);
-  if (reader.find("corrections") != nullptr) {
-    reader.list("corrections", [&](const json& correction, const std::string& correction_path) {
-      service.corrections.push_back(reader.unwrap(read_correction(correction, correction_path)));
+  if (reader.find("estimates") != nullptr) {
+    reader.list("estimates", [&](const json& estimate, const std::string& estimate_path) {
+      service.estimates.push_back(reader.unwrap(read_estimate(estimate, estimate_path)));
     });
   }
   if (reader.find("transfers") != nullptr) {

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "planner/perf/linear_model.h"
-#include "planner/policy/corrected_model.h"
 #include "planner/policy/phases.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
@@ -36,7 +35,7 @@ struct Phase {
 Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const AcceleratorSpec& spec, dispatch::Role role) {
   const Service& service = *input.service;
   const LinearModel line(linear_coefficients(*service.shape, spec, advice.gpus_per_worker));
-  const CorrectedModel model(line, find_correction(service.corrections, spec.name, advice.gpus_per_worker));
+  const LinearModel model(believed_coefficients(*service.shape, spec, advice.gpus_per_worker, service.estimates));
   const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
   const Objective objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
   const auto fit = [&](const LatencyModel& by, const Lengths& lengths) {
@@ -123,6 +122,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
   input.requests_per_s = service.workload.requests_per_s;
   input.max_context_tokens = service.max_context_tokens;
   input.max_gpus_per_worker = service.max_gpus_per_worker;
+  input.estimates = service.estimates;
   // Per request and hour, as 1/(requests a second) times a price.
   double prefill_price = std::numeric_limits<double>::infinity(), decode_price = prefill_price;
   for (const AcceleratorState& state : classes) {
@@ -136,7 +136,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
     if (!(peak_flops_for(spec, input.shape.dtype) > 0)) continue;
     for (const int gpus : tensor_parallel_degrees(input.shape, most)) {
       if (gpus > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) continue;
-      const LinearModel model(linear_coefficients(input.shape, spec, gpus));
+      const LinearModel model(believed_coefficients(input.shape, spec, gpus, service.estimates));
       const PhaseFit prefill = fit_prefill(model, input.lengths, kMostPrompts);
       const PhaseFit decode = fit_decode(model, input.objective, input.lengths, kMaxBatch);
       const double price = gpus * spec.price_per_hour;

@@ -180,13 +180,67 @@ class Decision {
     return memory_.last_change && memory_.last_change->direction == direction && now_s_ - memory_.last_change->at_s < start_s_;
   }
 
-  // Whether measured requests miss the objective with the workers that are there. Misses from before the last workers were
-  // added say nothing of those that are there now.
+  // Whether workers were added so lately that misses within the last `window_s` may be from before they served.
+  [[nodiscard]] bool answered(double window_s) const {
+    return memory_.last_change && memory_.last_change->direction == Direction::kUp &&
+           now_s_ - memory_.last_change->at_s < window_s + start_s_;
+  }
+
+  // Whether measured requests miss the objective with the workers that are there.
   [[nodiscard]] bool misses() const {
-    const bool answered = memory_.last_change && memory_.last_change->direction == Direction::kUp &&
-                          now_s_ - memory_.last_change->at_s < service_.slo.window_s + start_s_;
     const auto& attainment = service_.demand.attainment;
-    return !answered && is_usable(attainment, now_s_) && attainment->value * 100 < service_.slo.percentile - 1e-9;
+    return !answered(service_.slo.window_s) && is_usable(attainment, now_s_) &&
+           attainment->value * 100 < service_.slo.percentile - 1e-9;
+  }
+
+  // The share of the last minute's requests that missed it, where those are more than chance would make; else 0.
+  [[nodiscard]] double missed_lately() const {
+    const auto& recent = service_.demand.recent_attainment;
+    const double judged = service_.demand.recently_judged;
+    if (!is_usable(recent, now_s_) || !std::isfinite(judged) || !(judged >= 1)) return 0;
+    const double share = std::clamp(1 - recent->value, 0.0, 1.0), allowed = 1 - service_.slo.percentile / 100;
+    const double by_chance = judged * allowed + kMissSigmas * std::sqrt(judged * allowed * (1 - allowed)) + 1;
+    return share * judged > by_chance ? share : 0;
+  }
+
+  // Requests missed the objective all of the last minute, though nothing waited, no worker was on its way and what is believed
+  // says that there are enough: then the belief is wrong, wherever the fault lies. Workers are added by the share that missed,
+  // and kept for such a demand for an hour.
+  void learn_shortfall(const Need& need) {
+    // What is judged now may have waited up to a minute before that.
+    constexpr double kSettledS = 2 * Demand::kRecentS;
+    const auto queue_until_s = memory_.queue_until_s.value_or(-1e18);
+    const bool starting = std::any_of(service_.workers.begin(), service_.workers.end(), [](const Worker& worker) {
+      return worker.state == WorkerState::kStarting && trouble_of(worker) == WorkerTrouble::kNone;
+    });
+    const int now = serving();
+    const bool settled = !answered(kSettledS) && !starting && now > 0 && now_s_ - queue_until_s > kSettledS &&
+                         history_s() > kSettledS + start_s_;
+    const double missed = view_.complete && settled && configuration_.keeps_objective ? missed_lately() : 0;
+    if (missed <= 0 || need.needed > now) return;
+    const int more = now + std::max(1, to_int(std::ceil(missed * now - 1e-9)));
+    // More workers than requests help nobody, nor do more where the last ones did not.
+    const int useful = std::min(more, to_int(std::ceil(view_.in_workers + view_.queued)));
+    const auto& before = memory_.shortfall;
+    const bool recent = before && now_s_ - before->at_s <= kShortfallMemoryS;
+    const bool no_help = recent && now >= before->workers && missed > kHelpedShare * before->missed;
+    if (useful <= now || no_help) {
+      return say(
+          "MissedAlone",
+          fmt::format("{:.0f} % of the last minute's requests missed the objective, with {:.0f} of them at work at once on {} "
+                      "workers: more would not help",
+                      missed * 100, view_.in_workers, now));
+    }
+    if (recent && before->workers * need.demand_per_s > useful * before->requests_per_s) return;
+    target_.memory.shortfall = Shortfall{now_s_, need.demand_per_s, useful, missed};
+  }
+
+  // Workers that are needed for what a shortfall has taught.
+  int for_shortfall(double demand_per_s) {
+    const auto& shortfall = target_.memory.shortfall;
+    if (!shortfall || now_s_ - shortfall->at_s > kShortfallMemoryS || !(shortfall->requests_per_s > 0)) return 0;
+    const double share = std::min(1.0, demand_per_s / shortfall->requests_per_s);
+    return to_int(std::ceil(shortfall->workers * share - 1e-9));
   }
 
   Need assess() {
@@ -228,6 +282,17 @@ class Decision {
     const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;
     need.needed = workers_for(service_, configuration_, need.demand_per_s, view_.burstiness);
     need.surely = workers_for(service_, configuration_, sure, view_.burstiness, tolerated);
+    learn_shortfall(need);
+    if (const int least = for_shortfall(need.demand_per_s); least > need.needed) {
+      say("Shortfall",
+          fmt::format("with fewer than {} workers requests missed the objective at {:.4g} requests/s {:.0f} s ago, though {} "
+                      "should have done: {} are kept for {:.4g} requests/s",
+                      target_.memory.shortfall->workers, target_.memory.shortfall->requests_per_s,
+                      now_s_ - target_.memory.shortfall->at_s, need.needed, least, need.demand_per_s),
+          {{"workers", std::to_string(least)}, {"believed", std::to_string(need.needed)}});
+      need.needed = least;
+      need.surely = std::max(need.surely, least);
+    }
     need.urgent = std::max(workers_for(service_, configuration_, sure_now), need.backlog);
     say("Demand", fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", observed, view_.queued, need.needed),
         {{"arrivalsPerS", figure(view_.arrivals_per_s)},
@@ -319,6 +384,19 @@ class Decision {
     return allowed;
   }
 
+  // Not more than a little on a data sheet's word, while workers serve and are about to show what they take.
+  int until_measured(int up) {
+    const bool sure = configuration_.uncertainty && *configuration_.uncertainty <= kUncertain;
+    double served_s = 0;
+    for (const Worker& worker : service_.workers) {
+      if (serves(worker)) served_s = std::max(served_s, worker.ready_s ? now_s_ - *worker.ready_s : kUncertainS);
+    }
+    const int most = std::max(current_, to_int(std::ceil(kUncertainFactor * serving())));
+    if (sure || up <= most || serving() == 0 || served_s >= kUncertainS) return up;
+    say("NotMeasuredYet", fmt::format("{} workers would be asked for; until iterations are measured, {}", up, most));
+    return most;
+  }
+
   void follow(int recommended, const Need& need) {
     const int served = std::max(1, serving());
     const bool burst = need.urgent >= kPanicFactor * served && need.urgent > current_;
@@ -332,7 +410,7 @@ class Decision {
     const bool panic = target_.memory.panic_until_s.has_value();
     const int settled = range_over(target_.memory, now_s_, scaling_.scale_up_stabilization_s).first;
     const bool at_once = panic || scaling_.scale_up_stabilization_s <= 0;
-    const int up = at_once ? std::max({settled, recommended, need.backlog}) : settled;
+    const int up = until_measured(at_once ? std::max({settled, recommended, need.backlog}) : settled);
     target_.wanted = current_;
     if (up > current_) {
       target_.wanted = paced(up);
@@ -369,7 +447,7 @@ class Decision {
                  fmt::format("{} workers would do, but {} were needed within the last {:.0f} s", recommended, down, window_s));
     }
     // The step must keep the objective, by the prediction and with room for the demand to be a little more than it seems.
-    const bool missed = misses();
+    const bool missed = misses() || missed_lately() > 0;
     const double headroom = std::max(missed ? kMissedHeadroom : 1, 1 + scaling_.tolerance / 2);
     int safe =
         std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom, view_.burstiness, kObjectiveAlone));
@@ -466,11 +544,13 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
   const auto any_ahead = [&](const std::vector<Recommendation>& entries) {
     return std::any_of(entries.begin(), entries.end(), [&](const Recommendation& r) { return !(r.at_s <= now_s); });
   };
-  const bool foreign = ahead(memory.history_since_s) || any_ahead(memory.recommendations) || any_ahead(memory.wanted) ||
-                       ahead(memory.queue_since_s) || ahead(memory.configuration_since_s) ||
-                       (memory.last_change && ahead(memory.last_change->at_s)) ||
-                       (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
-                       (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
+  const bool foreign =
+      ahead(memory.history_since_s) || any_ahead(memory.recommendations) || any_ahead(memory.wanted) ||
+      ahead(memory.queue_since_s) || ahead(memory.queue_until_s) || (memory.shortfall && ahead(memory.shortfall->at_s)) ||
+      std::any_of(memory.slots.begin(), memory.slots.end(), [&](const PoolSlots& slots) { return ahead(slots.changed_s); }) ||
+      ahead(memory.configuration_since_s) || (memory.last_change && ahead(memory.last_change->at_s)) ||
+      (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
+      (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
   if (foreign) memory = PolicyMemory{};
   if (!memory.history_since_s) memory.history_since_s = now_s;
   count_arrivals(memory, service, now_s);
@@ -478,8 +558,9 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
   if (is_usable(service.demand.queued, now_s)) {
     if (service.demand.queued->value <= 0) {
       memory.queue_since_s.reset();
-    } else if (!memory.queue_since_s) {
-      memory.queue_since_s = now_s;
+    } else {
+      if (!memory.queue_since_s) memory.queue_since_s = now_s;
+      if (now_s - *memory.queue_since_s >= kQueueLastsS) memory.queue_until_s = now_s;
     }
   }
   return memory;

@@ -79,6 +79,15 @@ inline constexpr double kLeastHistoryS = 30;
 inline constexpr double kPanicFactor = 2;
 inline constexpr double kPanicWindowS = 60;
 
+// Misses of the last minute above what the objective allows count beyond this many standard deviations of that.
+inline constexpr double kMissSigmas = 3;
+// Workers that were added for misses have helped where no more than this share of the misses is left.
+inline constexpr double kHelpedShare = 0.8;
+// A queue that is gone sooner says nothing of the misses of the next minutes.
+inline constexpr double kQueueLastsS = 5;
+// How long a demand is provided for with what a shortfall has taught; then what is believed is tried again.
+inline constexpr double kShortfallMemoryS = 3600;
+
 // While measured requests miss the objective, fewer workers are kept only if they would serve so much more than what comes.
 inline constexpr double kMissedHeadroom = 1.5;
 
@@ -87,20 +96,30 @@ inline constexpr double kMissedHeadroom = 1.5;
 inline constexpr double kSlotsDown = 0.97;
 inline constexpr double kSlotsUp = 1.15;
 
+// Of the slots of a worker, that must have been in use before one more is tried.
+inline constexpr double kSlotsInUse = 0.7;
+// And how long those before must have been there: a window of measurement.
+inline constexpr double kExploreEveryS = 5;
+
 // A worker that no node takes for this long is not about to run: its GPUs are offered to others first.
 inline constexpr double kUnschedulableGraceS = 60;
 
-// ---- the latency model's correction
-
-// Below so many observations, or with one observation further off than this, the model stays as it is.
-inline constexpr std::int64_t kCorrectionSamples = 100;
-inline constexpr double kCorrectionError = 0.5;
-// No accelerator is so far from its data sheet; what lies beyond is a fault of the measurement.
-inline constexpr double kCorrectionScaleLeast = 0.5;
-inline constexpr double kCorrectionScaleMost = 3;
-inline constexpr double kCorrectionOffsetMostS = 0.1;
-
 // ---- configurations
+
+// Where not even a request alone is inside the objective, the objective that slots follow is loosened by this many times what
+// it is broken by, and to no more than kBatchedSlack times what a request takes alone.
+inline constexpr double kBatchedSlope = 5;
+inline constexpr double kBatchedSlack = 1.5;
+// Data sheets may be off by this factor: what would keep the objective then is measured before it is given up.
+inline constexpr double kSheetMayBeOff = 5;
+// Until iterations were measured to within this share, at most kUncertainFactor times what serves is asked for, and for no
+// longer than kUncertainS: seconds of measurement are cheaper than workers.
+inline constexpr double kUncertain = 0.3;
+inline constexpr double kUncertainFactor = 4;
+inline constexpr double kUncertainS = 45;
+
+// A running configuration is held to this many times the objective, so that figures at its edge move no worker.
+inline constexpr double kKeptSlack = 1.1;
 
 // A running configuration is replaced only for one that costs less than this share of it: a change restarts every worker.
 inline constexpr double kSwitchCostShare = 0.8;

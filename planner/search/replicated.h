@@ -34,6 +34,7 @@ struct ReplicatedInput {
   int max_context_tokens = 0;
   std::optional<int> max_gpus_per_worker;  // of any accelerator, beside its own
   std::vector<AcceleratorOption> accelerators;
+  std::span<const WorkerEstimate> estimates = {};  // as in WorkerSearchInput
 };
 
 struct ReplicatedResult {

@@ -94,6 +94,11 @@ double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objectiv
   return choice.batch / (gpus * iteration_s);
 }
 
+int batch_in_memory(double kv_capacity_tokens, const Lengths& lengths, int reserved_tokens) {
+  const double each = reserved_tokens > 0 ? reserved_tokens : request_kv_tokens(lengths);
+  return static_cast<int>(std::clamp(std::floor(kv_capacity_tokens / each), 1.0, static_cast<double>(kMaxBatch)));
+}
+
 std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) {
   const auto even = [&](int n) {
     const bool kv_even = shape.kv_heads % n == 0 || n % shape.kv_heads == 0;
@@ -128,7 +133,7 @@ WorkerSearch search_worker_config(const WorkerSearchInput& input) {
              fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", who));
       continue;
     }
-    const LinearModel model(linear_coefficients(input.shape, input.accelerator, gpus));
+    const LinearModel model(believed_coefficients(input.shape, input.accelerator, gpus, input.estimates));
     constexpr double kGiB = 1024.0 * 1024 * 1024;
     if (model.kv_capacity_tokens() < 1) {
       reject(RejectCode::kDoesNotFit,

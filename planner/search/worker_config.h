@@ -14,11 +14,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/perf/iteration_estimate.h"
 #include "planner/perf/latency_model.h"
 
 namespace windlass::planner {
@@ -112,15 +114,20 @@ struct WorkerSearchInput {
   AcceleratorSpec accelerator;
   Objective objective;
   Lengths lengths;
-  int max_gpus = 1;            // of one worker; the node's GPUs are a further limit
-  int max_context_tokens = 0;  // a worker must hold one request of this length; 0: the shape's own
+  int max_gpus = 1;                                // of one worker; the node's GPUs are a further limit
+  int max_context_tokens = 0;                      // a worker must hold one request of this length; 0: the shape's own
+  std::span<const WorkerEstimate> estimates = {};  // what was measured counts instead of the data sheet
 };
+
+// Requests that a worker's KV cache has room for at once, at most kMaxBatch; at least 1. `reserved_tokens`: that its engine
+// keeps for each, however short it is; 0: it takes what a request needs.
+[[nodiscard]] int batch_in_memory(double kv_capacity_tokens, const Lengths& lengths, int reserved_tokens);
 
 // Tensor-parallel degrees that cut the model evenly: divisors of the heads and of the widths of the MLP and of experts, over
 // which KV heads split or repeat evenly.
 [[nodiscard]] std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus);
 
-// On the linear model.
+// On the linear model, with what was measured in it.
 [[nodiscard]] WorkerSearch search_worker_config(const WorkerSearchInput& input);
 
 }  // namespace windlass::planner

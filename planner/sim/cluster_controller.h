@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/perf/iteration_windows.h"
 #include "planner/sim/serving_options.h"
 
 namespace windlass::sim {
@@ -13,6 +14,18 @@ namespace windlass::sim {
 enum class WorkerPhase { kStarting, kReady, kDraining, kEnded };
 
 const char* to_string(WorkerPhase phase);  // "starting", "ready", "draining", "ended"
+
+// What a worker has counted since it was ready, as the metrics pages of engines show it; each of them shows a part.
+struct ObservedCounters {
+  planner::CountedTime iterations;
+  planner::CountedTime token_gaps;      // as each token is made
+  planner::CountedTime first_tokens;    // from a request's arrival here
+  planner::CountedTime queueing;        // of that, before its first iteration
+  planner::CountedTime request_means;   // a request's mean gap, when it ends
+  planner::CountedTime decode_seconds;  // and all its gaps together, over their number
+  double prompt_tokens = 0;
+  double generated_tokens = 0;
+};
 
 struct ObservedWorker {
   int worker = 0;
@@ -24,6 +37,7 @@ struct ObservedWorker {
   int waiting = 0;                  // requests that wait inside it
   double kv_use = 0;                // share of its KV cache in use
   std::int64_t waiting_tokens = 0;  // prompt tokens that it has not yet processed
+  ObservedCounters counted;
 };
 
 // Totals count from the start of the run.

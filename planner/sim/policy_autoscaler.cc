@@ -5,7 +5,10 @@
 #include <cassert>
 #include <set>
 
+#include "planner/perf/linear_model.h"
+#include "planner/policy/capacity.h"
 #include "planner/policy/make_plan.h"
+#include "planner/search/worker_config.h"
 #include "planner/sim/baseline_deployment.h"
 
 namespace windlass::sim {
@@ -25,6 +28,58 @@ planner::WorkerState state_of(WorkerPhase phase) {
   return planner::WorkerState::kDraining;
 }
 
+// Iterations that our worker would measure before it is ready: two prompts and two batches.
+std::vector<planner::MeasuredIteration> own_measurements(const ServingPool& pool) {
+  constexpr int kContext = 256;
+  std::vector<planner::MeasuredIteration> out;
+  for (const int tokens : {32, 256}) out.push_back({tokens, 0, 0, pool.model->iteration_s(planner::prefill_batch(1, tokens))});
+  for (const int batch : {1, std::min(8, std::max(1, pool.engine.max_sequences))})
+    out.push_back({0, batch, kContext, pool.model->iteration_s(planner::decode_batch(batch, kContext))});
+  return out;
+}
+
+// What such an engine's page shows of it.
+planner::WorkerCounters counters_of(const PolicyAutoscalerOptions& options, const ObservedWorker& worker, double at_s) {
+  const ObservedCounters& all = worker.counted;
+  planner::WorkerCounters out;
+  out.at_s = at_s;
+  out.running = worker.running;
+  out.waiting = worker.waiting;
+  out.prompt_tokens = all.prompt_tokens;
+  out.generated_tokens = all.generated_tokens;
+  const auto prefills = [&] {
+    return planner::CountedTime{all.first_tokens.sum_s - all.queueing.sum_s, all.first_tokens.count};
+  };
+  switch (options.metrics) {
+    case MetricSet::kWindlass:
+      out.iterations = all.iterations;
+      out.first_tokens = all.first_tokens;
+      if (options.measures_itself) out.measured = own_measurements(*worker.pool);
+      break;
+    case MetricSet::kVllm:
+      out.token_gaps = all.token_gaps;
+      out.first_tokens = all.first_tokens;
+      out.queueing = all.queueing;
+      out.prefills = prefills();
+      break;
+    case MetricSet::kSglang:
+      out.token_gaps = all.token_gaps;
+      out.first_tokens = all.first_tokens;
+      break;
+    case MetricSet::kTensorRtLlm:
+      out.token_gaps = all.request_means;
+      out.gaps_at_end = true;
+      out.first_tokens = all.first_tokens;
+      break;
+    case MetricSet::kLlamaCpp:
+      out.token_gaps = all.decode_seconds;
+      out.gaps_at_end = true;
+      out.prompt_seconds = prefills().sum_s;
+      break;
+  }
+  return out;
+}
+
 double nearest_rank_p90(const std::deque<double>& values) {
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
@@ -33,10 +88,29 @@ double nearest_rank_p90(const std::deque<double>& values) {
 
 }  // namespace
 
+const char* to_string(MetricSet set) {
+  switch (set) {
+    case MetricSet::kWindlass: return "windlass";
+    case MetricSet::kVllm: return "vllm";
+    case MetricSet::kSglang: return "sglang";
+    case MetricSet::kTensorRtLlm: return "tensorrt-llm";
+    case MetricSet::kLlamaCpp: return "llama.cpp";
+  }
+  return "unknown";
+}
+
 PolicyAutoscaler::PolicyAutoscaler(PolicyAutoscalerOptions options)
     : options_(std::move(options)), history_(options_.services.size()), starts_(options_.services.size()) {
   snapshot_.accelerators = options_.accelerators;
   snapshot_.services = options_.services;
+  for (std::size_t s = 0; s < options_.services.size(); ++s) {
+    for (const planner::WorkerEstimate& one : options_.known) {
+      const planner::AcceleratorState* state = find_accelerator(snapshot_, one.accelerator);
+      if (state == nullptr || !options_.services[s].shape) continue;
+      learners_[{static_cast<int>(s), one.accelerator, one.gpus_per_worker}].begin(
+          one.estimate, planner::linear_coefficients(*options_.services[s].shape, state->spec, one.gpus_per_worker));
+    }
+  }
 }
 
 double PolicyAutoscaler::interval_s() const {
@@ -53,11 +127,31 @@ void PolicyAutoscaler::look(const ClusterObservation& observation) {
     while (history.size() > 2 && history[1].time_s <= observation.now_s - longest_s) history.pop_front();
     // Loads of workers are read at one moment; totals over windows that end there.
     const Look* read = readable(s, observation.now_s);
+    if (read != nullptr) learn(s, *read);
     for (auto past = history.rbegin(); read != nullptr && past != history.rend(); ++past) {
       if (past->time_s >= read->time_s) continue;
       if (past->seen.workers.empty()) break;
       past->seen.workers.clear();
     }
+  }
+}
+
+// What the controller reads on the workers' pages.
+void PolicyAutoscaler::learn(std::size_t service, const Look& look) {
+  const planner::Service& of = snapshot_.services[service];
+  if (!of.shape) return;
+  const planner::Demand lengths = demand(service, look);
+  const double input = lengths.input_tokens ? lengths.input_tokens->value : of.workload.input_tokens;
+  const double output = lengths.output_tokens ? lengths.output_tokens->value : of.workload.output_tokens;
+  for (const ObservedWorker& worker : look.seen.workers) {
+    if (worker.phase == WorkerPhase::kStarting || worker.pool->role != WorkerRole::kUnified) continue;
+    const planner::AcceleratorState* state = find_accelerator(snapshot_, worker.pool->accelerator);
+    if (state == nullptr) continue;
+    const planner::LinearCoefficients base = planner::linear_coefficients(*of.shape, state->spec, worker.pool->gpus_per_worker);
+    planner::IterationLearner& learner =
+        learners_[{static_cast<int>(service), worker.pool->accelerator, worker.pool->gpus_per_worker}];
+    learner.take(std::to_string(worker.worker), counters_of(options_, worker, look.time_s), base,
+                 input + planner::kContextGrowth * output, input);
   }
 }
 
@@ -78,7 +172,10 @@ void PolicyAutoscaler::measure_starts(std::size_t service, const ObservedService
 
 const PolicyAutoscaler::Look* PolicyAutoscaler::readable(std::size_t service, double now_s) const {
   const auto& history = history_[service];
-  const double from_s = now_s - options_.metrics_age_s;
+  double from_s = now_s - options_.metrics_age_s;
+  for (const PolicyAutoscalerOptions::Gap& gap : options_.no_metrics) {
+    if (from_s >= gap.from_s && from_s < gap.until_s) from_s = gap.from_s;
+  }
   const auto after = std::upper_bound(history.begin(), history.end(), from_s + kSameMomentS,
                                       [](double time_s, const Look& look) { return time_s < look.time_s; });
   return after == history.begin() ? nullptr : &*(after - 1);
@@ -110,6 +207,13 @@ planner::Demand PolicyAutoscaler::demand(std::size_t service, const Look& now) c
     demand.output_tokens = reading(static_cast<double>(now.seen.output_tokens - measured.seen.output_tokens) / count);
   }
   const Look& judged = before(service, now, options_.services[service].slo.window_s);
+  const Look& lately = before(service, now, planner::Demand::kRecentS);
+  const auto lately_ended =
+      static_cast<double>(now.seen.completed + now.seen.failed - lately.seen.completed - lately.seen.failed);
+  if (lately_ended > 0) {
+    demand.recent_attainment = reading(static_cast<double>(now.seen.attained - lately.seen.attained) / lately_ended);
+    demand.recently_judged = lately_ended;
+  }
   const auto ended = static_cast<double>(now.seen.completed + now.seen.failed - judged.seen.completed - judged.seen.failed);
   if (ended > 0) demand.attainment = reading(static_cast<double>(now.seen.attained - judged.seen.attained) / ended);
   return demand;
@@ -157,6 +261,12 @@ ClusterOrders PolicyAutoscaler::decide(const ClusterObservation& observation) {
     planner::Service& service = snapshot_.services[s];
     service.demand = read == nullptr ? planner::Demand{} : demand(s, *read);
     service.workers = workers(observation.services[s], read);
+    service.estimates.clear();
+    for (const auto& [of, learner] : learners_) {
+      const auto& [index, accelerator, gpus] = of;
+      if (index == static_cast<int>(s) && learner.estimate().knows())
+        service.estimates.push_back({accelerator, gpus, false, learner.estimate()});
+    }
     if (const auto& measured = starts_[s].measured_s; !measured.empty())
       service.starts = planner::StartTimes{nearest_rank_p90(measured), static_cast<int>(measured.size())};
   }

@@ -1,6 +1,7 @@
-// PolicyAutoscaler: the controller in the loop. Makes the same Snapshot as windlass-controller does from what it may see, asks
-// the same make_plan(), and carries the plan out as the controller does: surplus workers drain, those first that give least;
-// missing ones start.
+// PolicyAutoscaler: the controller in the loop. Learns from workers' counters with the controller's code, makes the same
+// Snapshot as windlass-controller does from what it may see, asks the same make_plan(), and carries the plan out as the
+// controller does: surplus workers drain, those first that give least; missing ones start. What workers really are is the
+// pool's model, and need not be what the plan is made with.
 //
 // What it leaves out of the controller: drainTimeout (requests always finish), and everything that can fail in a cluster.
 #pragma once
@@ -12,20 +13,34 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/perf/iteration_learner.h"
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
 #include "planner/sim/cluster_controller.h"
 
 namespace windlass::sim {
 
+// Whose metrics page a worker shows.
+enum class MetricSet { kWindlass, kVllm, kSglang, kTensorRtLlm, kLlamaCpp };
+
+const char* to_string(MetricSet set);  // "windlass", "vllm", "sglang", "tensorrt-llm", "llama.cpp"
+
 struct PolicyAutoscalerOptions {
-  double interval_s = 1;          // the controller's --tick
-  double metrics_age_s = 1;       // of readings when a decision is made: its scrape period
-  double arrivals_window_s = 10;  // as controller/reconcile/signals.h has them
+  MetricSet metrics = MetricSet::kWindlass;
+  bool measures_itself = true;  // as our worker does before it is ready
+  struct Gap {
+    double from_s = 0, until_s = 0;
+  };
+  std::vector<Gap> no_metrics;                 // nothing can be read meanwhile
+  std::vector<planner::WorkerEstimate> known;  // of every service, before the run: its PerformanceProfiles
+  double interval_s = 1;                       // the controller's --tick
+  double metrics_age_s = 1;                    // of readings when a decision is made: its scrape period
+  double arrivals_window_s = 10;               // as controller/reconcile/signals.h has them
   double lengths_window_s = 300;
   double min_measured = 5;  // completed requests before their mean lengths say anything
   std::vector<planner::AcceleratorState> accelerators;
@@ -70,6 +85,7 @@ class PolicyAutoscaler final : public ClusterController {
   };
 
   void look(const ClusterObservation& observation);
+  void learn(std::size_t service, const Look& look);
   void measure_starts(std::size_t service, const ObservedService& seen);
   // The youngest look that is as old as readings are; null: there is none yet.
   [[nodiscard]] const Look* readable(std::size_t service, double now_s) const;
@@ -88,7 +104,8 @@ class PolicyAutoscaler final : public ClusterController {
     std::set<int> under_way;        // workers that were seen starting
     std::deque<double> measured_s;  // from created to ready; the youngest last
   };
-  std::vector<Starts> starts_;  // of each service
+  std::vector<Starts> starts_;                                                       // of each service
+  std::map<std::tuple<int, std::string, int>, planner::IterationLearner> learners_;  // by service, accelerator and GPUs
   double next_decision_s_ = 0;
   std::map<std::pair<int, std::string>, std::unique_ptr<ServingPool>> pools_;
   std::map<std::pair<int, std::string>, int> slots_;

@@ -13,6 +13,11 @@ namespace {
 // So many looks in a row at requests that wait for workers that do not come, and they are given up.
 constexpr int kMostIdleLooks = 10'000;
 
+void add(planner::CountedTime& to, double seconds, double count) {
+  to.sum_s += seconds;
+  to.count += count;
+}
+
 }  // namespace
 
 ServingRun::ServingRun(workload::RequestSource& source, const std::vector<const ServingService*>& services,
@@ -182,6 +187,9 @@ bool ServingRun::begin(int w, int lane) {
     in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
   }
   at.count_iteration(*batch);
+  at.counted.prompt_tokens += batch->prefill_tokens;
+  at.lanes[static_cast<std::size_t>(lane)].made = batch->decode_sequences;
+  at.lanes[static_cast<std::size_t>(lane)].stalled = std::max(batch->decode_sequences, running.decoding());
   if (at.mixed()) at.mixed_s += seconds;
   at.lanes[static_cast<std::size_t>(lane)].decodes = batch->decode_sequences > 0;
   push(at.pass_stages(at.lanes[static_cast<std::size_t>(lane)], now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
@@ -196,7 +204,14 @@ void ServingRun::end_iteration(int w, int lane) {
   at.account_pages(now_ns_);
   at.lanes[static_cast<std::size_t>(lane)].busy = false;
   const std::int64_t took_ns = now_ns_ - at.lanes[static_cast<std::size_t>(lane)].began_ns;
+  const double took_s = seconds_between(0, took_ns);
   const Engine::Outcome& outcome = engine(w, lane).end();
+  {
+    const ServingWorker::Lane& of = at.lanes[static_cast<std::size_t>(lane)];
+    add(at.counted.iterations, took_s, 1);
+    add(at.counted.token_gaps, took_s * of.stalled, of.made);
+    at.counted.generated_tokens += of.made + static_cast<double>(outcome.first_tokens.size());
+  }
   at.count_waiting();
   // Before the first tokens: those made theirs in a prefill, and decode from the next iteration on.
   WorkerChooser& decoders = in.two_roles ? in.second : in.first;
@@ -206,6 +221,8 @@ void ServingRun::end_iteration(int w, int lane) {
     of.first_ns = now_ns_;
     service(of.service).first_token.observe(seconds_between(of.dispatched_ns, now_ns_));
     in.figures.first_token(seconds_between(of.arrival_ns, now_ns_));
+    add(at.counted.first_tokens, seconds_between(of.dispatched_ns, now_ns_), 1);
+    add(at.counted.queueing, seconds_between(of.dispatched_ns, std::max(of.dispatched_ns, of.started_ns)), 1);
     of.prefill_ns = took_ns;
     of.stage = RequestStage::kDecode;
     --at.prompts;
@@ -355,6 +372,10 @@ void ServingRun::finish(int request) {
   const double ttft_s = seconds_between(of.arrival_ns, of.first_ns), e2e_s = seconds_between(of.arrival_ns, now_ns_);
   const double gap_s = of.output > 1 ? seconds_between(of.first_ns, now_ns_) / (of.output - 1) : 0;
   in.figures.request_completed(of.input, of.output, ttft_s, gap_s, e2e_s);
+  if (of.output > 1) {
+    add(worker(decode).counted.request_means, gap_s, 1);
+    add(worker(decode).counted.decode_seconds, gap_s * (of.output - 1), of.output - 1);
+  }
   if (options_.observer != nullptr) {
     ServedRequest served = described(of);
     served.prefill_worker = of.prefill_worker;

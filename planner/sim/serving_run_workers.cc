@@ -323,6 +323,7 @@ void ServingRun::tick() {
     seen.waiting = at->waiting();
     seen.kv_use = at->kv_in_use();
     seen.waiting_tokens = at->waiting_tokens();
+    seen.counted = at->counted;
     observation.services[static_cast<std::size_t>(at->service)].workers.push_back(seen);
   }
   const ClusterOrders orders = controller.decide(observation);

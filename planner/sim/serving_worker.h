@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "planner/sim/cluster_controller.h"
 #include "planner/sim/engine.h"
 #include "planner/sim/serving_simulation.h"
 
@@ -22,6 +23,8 @@ class ServingWorker {
     Engine engine;
     bool busy = false;
     bool decodes = false;  // the iteration under way makes a token for each that decodes
+    int made = 0;          // how many it makes so
+    int stalled = 0;       // requests between two of their tokens while it runs
     std::int64_t began_ns = 0;
     std::vector<std::int64_t> leaves_ns;  // when its microbatch leaves each stage; empty where there is one stage
     std::int64_t whole_ns = 0;            // in all stages together
@@ -92,6 +95,7 @@ class ServingWorker {
   [[nodiscard]] int running() const;
   [[nodiscard]] double busy_s(std::int64_t now_ns) const;  // until now, of a stage in the mean
   std::int64_t completed = 0;
+  ObservedCounters counted;
   double busy_s_at_check = 0;  // for the flip policy
   double mixed_s = 0;          // of iterations that began in the mixed pool
   double mixed_s_at_check = 0;

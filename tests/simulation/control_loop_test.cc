@@ -110,7 +110,7 @@ TEST_F(ControlLoop, DoesNotOscillateUnderSteadyLoad) {
 // Expected: nothing is scaled down while that lasts, and the condition says why.
 TEST_F(ControlLoop, HoldsWhileSignalsAreMissing) {
   begin(one_service(3));
-  run(90, 2.6 * worker_rate);
+  run(180, 2.6 * worker_rate);
   const int before = world->active_workers("chat");
   ASSERT_GE(before, 3);
   world->gateways().front()->page_fault = PageFault::kUnreadable;

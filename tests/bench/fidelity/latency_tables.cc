@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/base/rng.h"
-#include "planner/perf/calibration.h"
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/profile_table.h"
 #include "tests/bench/fidelity/splitwise_fidelity.h"
@@ -166,70 +165,10 @@ Result<std::string> distserve_table(const std::string& data) {
   return table;
 }
 
-// The A100's profile corrected by observations of the H100: three passes over 80 % of the H100's rows in a seeded order, judged
-// on the others.
-Result<std::string> calibration_table(const std::string& data) {
-  constexpr planner::CalibrationOptions kOptions{.cold_observations = 0};
-  WINDLASS_ASSIGN_OR_RETURN(const auto all, read_splitwise(data));
-  std::vector<planner::ProfileRow> rows;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(rows), planner::is_one_batch);
-  std::string table =
-      "| model | TP | observed | prompt time, A100's profile | corrected | token time, A100's profile | corrected |\n"
-      "|---|---|---|---|---|---|---|\n";
-  for (const planner::ProfileKey& key : planner::keys_of(rows)) {
-    if (key.hardware != "a100-80gb") continue;
-    WINDLASS_ASSIGN_OR_RETURN(const auto model,
-                              planner::ProfileTable::make(rows, key, planner::ProfileReading::kBatchShape, 0));
-    std::vector<planner::ProfileRow> live;
-    std::copy_if(rows.begin(), rows.end(), std::back_inserter(live), [&](const planner::ProfileRow& row) {
-      return row.hardware == "h100-80gb" && row.model == key.model && row.tensor_parallel == key.tensor_parallel;
-    });
-    const auto prompt_batch = [](const planner::ProfileRow& row) {
-      return planner::prefill_batch(static_cast<int>(row.batch_size), row.prompt_tokens);
-    };
-    const auto token_batch = [](const planner::ProfileRow& row) {
-      return planner::decode_batch(static_cast<int>(row.batch_size), planner::mean_context_tokens(row));
-    };
-    const planner::Split split = planner::random_split(live.size(), 0.8, 0);
-    std::vector<std::size_t> order = split.train;
-    Rng rng(0, "calibration fidelity");
-    planner::CalibrationState state = planner::initial_calibration(kOptions);
-    for (int pass = 0; pass < 3; ++pass) {
-      for (std::size_t i = order.size(); i > 1; --i) {
-        std::swap(order[i - 1], order[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i) - 1))]);
-      }
-      for (const std::size_t index : order) {
-        state = planner::observe(std::move(state), model, {"h100", prompt_batch(live[index]), live[index].prompt_s}, kOptions)
-                    .state;
-        state =
-            planner::observe(std::move(state), model, {"h100", token_batch(live[index]), live[index].token_s}, kOptions).state;
-      }
-    }
-    const planner::CalibratedModel corrected(model, state);
-    std::vector<double> prompt, token, prompt_before, token_before, prompt_after, token_after;
-    for (const std::size_t index : split.test) {
-      prompt.push_back(live[index].prompt_s);
-      token.push_back(live[index].token_s);
-      prompt_before.push_back(model.iteration_s(prompt_batch(live[index])));
-      token_before.push_back(model.iteration_s(token_batch(live[index])));
-      prompt_after.push_back(corrected.iteration_s(prompt_batch(live[index])));
-      token_after.push_back(corrected.iteration_s(token_batch(live[index])));
-    }
-    const auto mape = [](const std::vector<double>& actual, const std::vector<double>& predicted) {
-      return percent(planner::error_summary(actual, predicted).mape);
-    };
-    table += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", key.model, key.tensor_parallel, 3 * order.size(),
-                         mape(prompt, prompt_before), mape(prompt, prompt_after), mape(token, token_before),
-                         mape(token, token_after));
-  }
-  return table;
-}
-
 }  // namespace
 
 const std::vector<LatencyTable>& latency_tables() {
-  static const std::vector<LatencyTable> kTables = {
-      {"splitwise", splitwise_table}, {"distserve", distserve_table}, {"calibration", calibration_table}};
+  static const std::vector<LatencyTable> kTables = {{"splitwise", splitwise_table}, {"distserve", distserve_table}};
   return kTables;
 }
 

@@ -1,4 +1,4 @@
-// The tables of docs/algorithms/latency.md on the linear, DistServe, profile and calibrated models, as Markdown.
+// The tables of docs/algorithms/latency.md on the linear, DistServe and profile models, as Markdown.
 #pragma once
 
 #include <functional>

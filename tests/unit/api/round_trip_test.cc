@@ -105,8 +105,7 @@ class Maker {
     if (!coin()) return out;
     out.status.observed_generation = below(9);
     out.status.calibration.last_update_time = "2026-01-31T10:00:00Z";
-    out.status.calibration.prefill = {
-        1 + fraction(), -fraction() * 1e-5, fraction(), -fraction(), fraction(), fraction(), 100, 3, 20, 1};
+    out.status.calibration.prefill = {1 + fraction(), fraction(), 100, 3, 1};
     out.status.calibration.decode.samples = below(10000);
     out.status.conditions = {condition("Ready")};
     return out;

@@ -90,18 +90,24 @@ TEST(ExplainText, AnInfeasibleObjectiveIsSaidToBeOne) {
   EXPECT_THAT(text, Not(HasSubstr("requests/s on:")));
 }
 
-// Given: a decision with a forecast, a measured start, a correction and configurations that were weighed.
+// Given: a decision with a forecast, a measured start, measured iterations and configurations that were weighed.
 // Expected: each stands in the text with its figures.
-TEST(ExplainText, TellsForecastStartsCorrectionsAndAlternatives) {
+TEST(ExplainText, TellsForecastStartsMeasuredTimesAndAlternatives) {
   planner::Snapshot snapshot = busy(55, 4, 64);
   snapshot.services[0].starts = planner::StartTimes{95, 12};
-  snapshot.services[0].corrections = {{"h100", 1, 1.2, 0, 0.9, 0, 500, 0.07}};
+  planner::WorkerEstimate measured;
+  measured.accelerator = "h100";
+  measured.gpus_per_worker = 1;
+  measured.estimate.samples = 500;
+  measured.estimate.noise_variance = 0.07 * 0.07;
+  measured.estimate.largest_batch = 12;
+  snapshot.services[0].estimates = {measured};
   planner::Plan plan = planner::make_plan(snapshot);
   plan.services[0].forecast = planner::DemandForecast{"HoltWinters", 95, 61, 0.12, 40};
   plan.services[0].considered = {{"h100", 1, 4, 16, 0.03, 0.2, ""}, {"l4", 1, 0, 0, 0.4, 0, "TPOT 400ms is above 50ms"}};
   const std::string text = flat(explanation(snapshot, plan, 0));
   EXPECT_THAT(text, HasSubstr("within 95.0s (12 measured)"));
-  EXPECT_THAT(text, HasSubstr("prefill 1.2 times what was predicted, decode 0.9 times, by 500 samples, error 7.0%"));
+  EXPECT_THAT(text, HasSubstr("iterations of 1 x h100: 500 observations, up to batch 12; one is off by 7.0%"));
   EXPECT_THAT(text, HasSubstr("61.00 requests/s by HoltWinters, which was 12.0% off in the mean of 40"));
   EXPECT_THAT(text, HasSubstr("1 x h100"));
   EXPECT_THAT(text, HasSubstr("taken"));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/perf/iteration_estimate.h"
 #include "tests/unit/cli/example_objects.h"
 
 namespace windlass::cli {
@@ -41,6 +42,45 @@ TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
   EXPECT_THAT(checked.error().message,
               HasSubstr("ModelService default/tiny: spec.accelerators[0].class: found 'h100', allowed are the files' "
                         "AcceleratorClasses: local-cpu"));
+}
+
+// Given a PerformanceProfile beside the service and class that it measured; expects a plan to believe it, as the controller
+// does, and the data sheet without it.
+TEST(ObjectFiles, PlansBelieveProfiles) {
+  const TempFolder folder;
+  const std::string range =
+      "range: {sequences: {from: \"1\", to: \"100\"}, meanTokens: {from: \"1\", to: \"100\"}, tokens: {from: \"1\", to: "
+      "\"1000\"}}";
+  const std::string profile = R"(---
+apiVersion: windlass.dev/v1alpha1
+kind: PerformanceProfile
+metadata: {name: measured}
+spec:
+  model: {name: tiny}
+  accelerator: local-cpu
+  gpusPerWorker: 1
+  source: {file: x.csv, format: SplitwiseCSV, rows: 40, rowsLeftOut: 0}
+  fit:
+    type: Linear
+    linear:
+      form: Aladdin
+      prefill: {constantSeconds: "0.002", secondsPerToken: "0.0001", )" +
+                              range + R"(}
+      decode: {constantSeconds: "0.02", secondsPerToken: "0.000001", secondsPerSequence: "0.0001", )" +
+                              range + R"(}
+)";
+  const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml + profile)});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  const planner::Snapshot snapshot = quiet_snapshot(*objects);
+  ASSERT_EQ(snapshot.services.at(0).estimates.size(), 1u);
+  const planner::WorkerEstimate& known = snapshot.services[0].estimates[0];
+  EXPECT_TRUE(known.from_profile);
+  const planner::LinearModel believed(planner::believed_coefficients(*snapshot.services[0].shape, snapshot.accelerators[0].spec,
+                                                                     1, snapshot.services[0].estimates));
+  EXPECT_NEAR(believed.decode_s(8, 512), 0.02 + 8 * (0.0001 + 512e-6), 0.001);
+  const auto without = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
+  ASSERT_TRUE(without.ok());
+  EXPECT_TRUE(quiet_snapshot(*without).services.at(0).estimates.empty());
 }
 
 // Given an empty file: both things that are missing are said.

@@ -73,6 +73,7 @@ TEST(TopScreen, FillsEverySize) {
 TEST(TopScreen, ShowsAllThatMattersIn80Columns) {
   TopScreen screen;
   ServiceRow row = service("tiny", 3.5, 0.123, 0.995);
+  row.burn_rate = 0.6;
   row.trouble_code = "MaxWorkers";
   row.trouble = "4 workers are needed";
   screen.take({row});
@@ -81,9 +82,10 @@ TEST(TopScreen, ShowsAllThatMattersIn80Columns) {
   EXPECT_EQ(lines[1], fitted("SERVICE▲      READY   ATTAINED     TTFT/SLO  TPOT/SLO  REQ/S  QUEUE  COST/H", 80));
   EXPECT_EQ(lines[2], fitted("default/tiny    1/1  99.5%/95%  123ms/500ms  -/50.0ms    3.5      -    0.00", 80));
   EXPECT_EQ(lines[4], fitted("default/tiny: 95 % within TTFT 500ms and TPOT 50.0ms; 0 starting, 0 draining, 0", 80));
-  EXPECT_EQ(lines[6], fitted("MaxWorkers: 4 workers are needed", 80));
-  EXPECT_EQ(lines[7], fitted("req/s, most 3.5       █", 80));
-  EXPECT_EQ(lines[8], fitted("attained, of 100 %    █", 80));
+  EXPECT_EQ(lines[6], fitted("burn rate 0.6 over 1m (above 1: too many miss), slack TTFT 75.4%, TPOT -", 80));
+  EXPECT_EQ(lines[7], fitted("MaxWorkers: 4 workers are needed", 80));
+  EXPECT_EQ(lines[8], fitted("req/s, most 3.5       █", 80));
+  EXPECT_EQ(lines[9], fitted("attained, of 100 %    █", 80));
   EXPECT_THAT(lines[23], HasSubstr("q quit"));
 }
 

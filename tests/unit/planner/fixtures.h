@@ -8,6 +8,7 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/perf/linear_model.h"
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
 
@@ -69,6 +70,16 @@ inline Service chat_service(const std::string& name = "chat") {
   service.scaling.min_workers = 1;
   service.scaling.scale_down_stabilization_s = 300;
   return service;
+}
+
+// Such workers as somebody measured them, to 2 %: these multiples of what the data sheet says.
+inline WorkerEstimate measured(const Service& service, const AcceleratorSpec& spec, int gpus, double prefill, double decode) {
+  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, gpus);
+  LinearCoefficients truth = sheet;
+  truth.k1 *= prefill;
+  truth.c1 *= prefill;
+  for (double* one : {&truth.k2, &truth.c2, &truth.c3}) *one *= decode;
+  return {spec.name, gpus, false, estimate_from(sheet, LinearModel(truth), 0.02, 500, 64)};
 }
 
 inline Worker ready_worker(const std::string& pool, const std::string& accelerator, int gpus, int slot, double now_s,

@@ -186,7 +186,8 @@ TEST(NearIdle, IsBackAtOneWorkerSoonAfterABurst) {
       const double quiet_per_s = example ? 1 : 0.25;
       loop.run(quiet_per_s, 20);
       EXPECT_GE(loop.run(example ? 8 : 5, 50), 3) << loop.words();
-      const double most_s = kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS;
+      const double most_s =
+          kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS + 2 * kTickS;
       EXPECT_LE(loop.until_one(quiet_per_s, 2 * most_s), most_s) << loop.words();
       EXPECT_EQ(loop.run(quiet_per_s, 120), 1) << loop.words();
     }

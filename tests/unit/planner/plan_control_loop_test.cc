@@ -1,8 +1,10 @@
 // The control loop's rules one by one: forecasts, bursts, pace, silent workers, corrections, troubles, refusals,
 // reconfiguration.
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -232,31 +234,37 @@ TEST(ControlLoop, NewWorkersAreNotFull) {
   EXPECT_EQ(plan.metrics_fresh.reason, "WorkersSilent");
 }
 
-// Given live workers that are slower than the model says, expect fewer slots, more workers and a reason; given too few samples,
-// too large an error or another configuration, expect the model as it is; given an absurd correction, that it is held in
-// bounds.
-TEST(ControlLoop, TheModelIsCorrectedFromLiveWorkers) {
+// Given workers that were measured slower than their data sheet says; expects fewer slots, more workers, the same
+// --max-concurrent and a reason with both figures. Given another number of GPUs of that class measured, the same; given another
+// class, or figures that make no sense, the data sheet.
+TEST(ControlLoop, WhatWasMeasuredCountsInsteadOfTheDataSheet) {
   Service service = running_service(2, 1.8 * full_rate());
   const ServicePlan before = plan_of(service);
-  service.corrections = {{"h100", 1, 1.3, 0, 1.8, 0.001, 500, 0.1}};
+  service.estimates = {testing::measured(service, testing::h100(), 1, 1.3, 1.8)};
   const ServicePlan after = plan_of(service);
-  EXPECT_TRUE(has_reason(after, "CorrectedModel"));
+  EXPECT_TRUE(has_reason(after, "MeasuredTimes"));
   EXPECT_LT(after.pools[0].slots, before.pools[0].slots);
   EXPECT_EQ(after.pools[0].max_concurrency, before.pools[0].max_concurrency);
   EXPECT_GT(after.desired_workers(), before.desired_workers());
   EXPECT_LE(after.predicted.tpot_s, service.slo.tpot_s);
 
-  for (const LatencyCorrection& unused :
-       {LatencyCorrection{"h100", 1, 1.3, 0, 1.8, 0.001, kCorrectionSamples - 1, 0.1},
-        LatencyCorrection{"h100", 1, 1.3, 0, 1.8, 0.001, 500, 0.9}, LatencyCorrection{"h100", 2, 1.3, 0, 1.8, 0.001, 500, 0.1},
-        LatencyCorrection{"h100", 1, std::numeric_limits<double>::quiet_NaN(), 0, 1.8, 0, 500, 0.1}}) {
-    service.corrections = {unused};
+  WorkerEstimate other = service.estimates[0];
+  other.gpus_per_worker = 2;
+  service.estimates = {other};
+  EXPECT_LT(plan_of(service).pools[0].slots, before.pools[0].slots);
+  for (const auto& spoil : std::vector<std::function<void(WorkerEstimate&)>>{
+           [](WorkerEstimate& one) { one.accelerator = "l4"; },
+           [](WorkerEstimate& one) { one.estimate.samples = 0; },
+           [](WorkerEstimate& one) { one.estimate.mean[0] = std::numeric_limits<double>::quiet_NaN(); },
+           [](WorkerEstimate& one) { one.estimate.mean[1] = -1; },
+           [](WorkerEstimate& one) { one.estimate.mean[2] = 1e9; },
+           [](WorkerEstimate& one) { one.estimate.covariance[0] = -1; },
+       }) {
+    WorkerEstimate spoilt = other;
+    spoil(spoilt);
+    service.estimates = {spoilt};
     EXPECT_EQ(plan_of(service).pools, before.pools);
   }
-  service.corrections = {{"h100", 1, 1e9, 1e9, 1e9, -1e9, 500, 0.1}};
-  const ServicePlan absurd = plan_of(service);
-  EXPECT_GE(absurd.pools[0].slots, 1);
-  EXPECT_GT(absurd.pools[0].service_rate_per_s, 0);
 }
 
 // Given slots in use and a model that says a little more or less, expect them kept; given much less, followed.
@@ -417,15 +425,17 @@ TEST(ControlLoop, MissingSignalsHoldAChangeThatOnlySavesMoney) {
   EXPECT_EQ(make_plan(snapshot).services[0].pools.size(), 1U);
 }
 
-// Given an objective that the allowed accelerator cannot meet and another one can, expect the condition to name it; and every
-// configuration that was weighed with why not.
+// Given an objective that the allowed accelerator cannot meet by its data sheet and another one can, expect the condition to
+// name it, every configuration that was weighed with why not, and one worker that is measured.
 TEST(ControlLoop, InfeasibleNamesWhatWouldDo) {
   Service service = chat_service();
   service.accelerators = {AllowedAccelerator{"l4", std::nullopt}};
   Snapshot snapshot = one(service);
   snapshot.accelerators.push_back(with_gpus(l4(), 8));
   const ServicePlan plan = make_plan(snapshot).services[0];
-  EXPECT_EQ(plan.feasible.status, Truth::kFalse);
+  EXPECT_EQ(plan.feasible.status, Truth::kUnknown);
+  EXPECT_EQ(plan.feasible.reason, "NotMeasured");
+  EXPECT_EQ(plan.desired_workers(), 1) << "it is measured before its data sheet is believed";
   EXPECT_THAT(plan.feasible.message, HasSubstr("x h100 would do, at "));
   ASSERT_FALSE(plan.considered.empty());
   EXPECT_EQ(plan.considered[0].accelerator, "l4");

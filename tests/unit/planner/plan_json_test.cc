@@ -39,6 +39,8 @@ PolicyMemory full_memory() {
   memory.configuration_since_s = 100;
   memory.counted = Reading{4700, 4995};
   memory.burstiness = 2.5;
+  memory.shortfall = Shortfall{4100, 3.75, 5, 0.25};
+  memory.queue_until_s = 4990;
   memory.bursts_per_s = 7.5;
   memory.arrivals = {{4985, 3.25}, {4995, 3.5}};
   workload::BestForecastOptions options;
@@ -70,7 +72,25 @@ Snapshot example() {
   service.scaling.scale_down_max_per_minute = 2;
   service.scaling.tolerance = 0.25;
   service.starts = StartTimes{75.5, 9};
-  service.corrections = {{"h100", 1, 1.25, 0.002, 0.75, -0.001, 480, 0.07}};
+  service.reserves_context = true;
+  service.demand.recent_attainment = Reading{0.75, 5000};
+  service.demand.recently_judged = 12;
+  WorkerEstimate measured;
+  measured.accelerator = "h100";
+  measured.gpus_per_worker = 1;
+  measured.from_profile = true;
+  measured.estimate.mean = {1.25, 0.75, 0.5, -0.001};
+  for (std::size_t i = 0; i < measured.estimate.covariance.size(); ++i) measured.estimate.covariance[i] = 0.25 / (i + 1);
+  measured.estimate.noise_variance = 0.005;
+  measured.estimate.samples = 480;
+  measured.estimate.outliers = 3;
+  measured.estimate.changes = 1;
+  measured.estimate.outlier_run = -2;
+  measured.estimate.prompt_outlier_run = 1;
+  measured.estimate.largest_batch = 17.5;
+  measured.estimate.seen_batch = 12.25;
+  measured.estimate.decode_count = 1e6;
+  service.estimates = {measured};
   service.transfers = {{"l4", 2, {1.5e9, 0.002, 1024, 12}}};
   service.refused = CreationRefusal{"QuotaExceeded", "exceeded quota: gpus", 5030};
   service.memory = full_memory();
@@ -109,7 +129,10 @@ TEST(SnapshotJson, NamesEveryMistake) {
        "services[0].scaling.tolerance: found 1.0, must be at least 0 and below 1"},
       {with("\"scaleUpMaxPerMinute\":4", "\"scaleUpMaxPerMinute\":0"), "services[0].scaling.scaleUpMaxPerMinute: found 0"},
       {with("\"p90S\":75.5", "\"p90\":75.5"), "services[0].starts.p90S: missing"},
-      {with("\"samples\":480", "\"samples\":-1"), "services[0].corrections[0].samples: found -1"},
+      {with("\"samples\":480", "\"samples\":-1"), "services[0].estimates[0].samples: found -1"},
+      {with("\"mean\":[1.25,", "\"mean\":[\"x\","), "services[0].estimates[0].mean: found \"x\", must be a number"},
+      {with("\"mean\":[1.25,", "\"mean\":[1,1,"),
+       "services[0].estimates[0].mean: found [1,1,0.75,0.5,-0.001], must be a list of 4"},
       {with("\"bandwidthBytesPerS\":1500000000.0", "\"bandwidthBytesPerS\":0"),
        "services[0].transfers[0].bandwidthBytesPerS: found 0.0, must be greater than 0"},
       {with("\"latencyS\":0.002", "\"latencyS\":-1"), "services[0].transfers[0].latencyS: found -1.0, must be at least 0"},

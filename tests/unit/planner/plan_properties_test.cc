@@ -232,7 +232,7 @@ TEST(PlanProperties, HoldOfEveryPlan) {
     if (::testing::Test::HasFatalFailure()) return;
   }
   EXPECT_GT(without_signals, effort(60, 400));
-  EXPECT_GT(short_histories, effort(25, 150));
+  EXPECT_GT(short_histories, effort(20, 150));
 }
 
 }  // namespace

@@ -386,26 +386,26 @@ TEST(Plan, ZeroIsHeldWithoutSignals) {
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 0);
 }
 
-// Given an objective that no configuration meets, expect Feasible=False with the smallest that would be met, nothing launched,
-// and running workers left alone.
+// Given an objective that no configuration meets even if its data sheet is far off, expect Feasible=False with the smallest
+// that would be met, nothing launched, and running workers left alone.
 TEST(Plan, InfeasibleObjectiveSaysWhatWouldMeetIt) {
   Service service = chat_service();
-  service.slo.tpot_s = 0.001;
+  service.slo.tpot_s = 0.0002;
   ServicePlan plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.feasible.status, Truth::kFalse);
   EXPECT_EQ(plan.feasible.reason, "TpotTooTight");
-  EXPECT_THAT(plan.feasible.message, HasSubstr("timePerOutputToken 1 ms needs at least"));
+  EXPECT_THAT(plan.feasible.message, HasSubstr("timePerOutputToken 0.2 ms needs at least"));
   EXPECT_THAT(plan.feasible.message, HasSubstr("(8 x h100)"));
   EXPECT_EQ(plan.desired_workers(), 0);
 
   service = running_service(3, 1);
-  service.slo.tpot_s = 0.001;
+  service.slo.tpot_s = 0.0002;
   plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.desired_workers(), 3);
   EXPECT_TRUE(has_reason(plan, "HeldAsIs"));
 
   service = chat_service();
-  service.slo.ttft_s = 0.002;
+  service.slo.ttft_s = 0.0004;
   EXPECT_EQ(make_plan(one(service)).services[0].feasible.reason, "TtftTooTight");
 
   service = chat_service();

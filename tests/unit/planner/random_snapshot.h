@@ -166,11 +166,19 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   service.demand.output_tokens = random_reading(rng, rng.uniform(1, 1000), snapshot.now_s);
   if (chance(rng, 0.7)) service.demand.last_arrival_at_s = snapshot.now_s - rng.uniform(0, 2000);
   service.demand.attainment = random_reading(rng, rng.uniform(), snapshot.now_s);
+  service.demand.recent_attainment = random_reading(rng, rng.uniform(), snapshot.now_s);
+  service.demand.recently_judged = between(rng, 0, 500);
   if (chance(rng, 0.7)) service.starts = StartTimes{rng.uniform(0, 900), between(rng, 0, 20)};
   if (chance(rng, 0.5)) {
     for (const AcceleratorState& state : snapshot.accelerators) {
-      service.corrections.push_back({state.spec.name, 1 << between(rng, 0, 2), rng.uniform(0, 6), rng.uniform(-1, 1),
-                                     rng.uniform(0, 6), rng.uniform(-0.1, 0.1), between(rng, 0, 1000), rng.uniform(0, 1)});
+      WorkerEstimate measured;
+      measured.accelerator = state.spec.name;
+      measured.gpus_per_worker = 1 << between(rng, 0, 2);
+      measured.estimate.mean = {rng.uniform(0, 6), rng.uniform(0, 6), rng.uniform(0, 6), rng.uniform(-0.1, 0.1)};
+      for (double& one : measured.estimate.covariance) one = rng.uniform(-0.01, 0.2);
+      measured.estimate.samples = between(rng, 0, 1000);
+      measured.estimate.largest_batch = rng.uniform(0, 100);
+      service.estimates.push_back(measured);
     }
   }
   if (chance(rng, 0.1)) {

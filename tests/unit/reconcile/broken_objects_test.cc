@@ -169,11 +169,12 @@ TEST_F(BrokenObjects, AProfileIsUsedByWhatItMeasured) {
   EXPECT_EQ(condition(kPerformanceProfiles, "mine", kUsable).value("reason", ""), "InUse");
   EXPECT_EQ(condition(kPerformanceProfiles, "other", kUsable).value("reason", ""), "NotInUse");
   ASSERT_TRUE(core_.last_snapshot());
-  const auto& corrections = core_.last_snapshot()->services.at(0).corrections;
-  ASSERT_EQ(corrections.size(), 1U);
-  EXPECT_EQ(corrections[0].accelerator, "h100");
-  EXPECT_EQ(corrections[0].gpus_per_worker, 1);
-  EXPECT_GT(corrections[0].decode_scale, 1);  // the profile's decode is slower than the data sheet says
+  const auto& estimates = core_.last_snapshot()->services.at(0).estimates;
+  ASSERT_EQ(estimates.size(), 1U);
+  EXPECT_EQ(estimates[0].accelerator, "h100");
+  EXPECT_EQ(estimates[0].gpus_per_worker, 1);
+  EXPECT_TRUE(estimates[0].from_profile);
+  EXPECT_GT(estimates[0].estimate.mean[0], 1);  // the profile's decode is slower than the data sheet says
   run(100);
   EXPECT_EQ(writes("/mine/status"), 1);
   EXPECT_EQ(writes("/other/status"), 1);
@@ -187,9 +188,9 @@ TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameIsItsClasss) {
   api_.seed_object(profile("mine", "llama3-8b"));
   run(20);
   EXPECT_EQ(condition(kPerformanceProfiles, "mine", kUsable).value("reason", ""), "InUse");
-  const auto& corrections = core_.last_snapshot()->services.at(0).corrections;
-  ASSERT_EQ(corrections.size(), 1U);
-  EXPECT_EQ(corrections[0].accelerator, "nvidia-h100");
+  const auto& estimates = core_.last_snapshot()->services.at(0).estimates;
+  ASSERT_EQ(estimates.size(), 1U);
+  EXPECT_EQ(estimates[0].accelerator, "nvidia-h100");
 }
 
 // Given profiles of the service's model that measured transfers, one of its namespace under the catalog's name of an
@@ -294,8 +295,8 @@ TEST_F(BrokenObjects, WhatIsLearntStandsInTheProfile) {
   EXPECT_GT(calibration["decode"]["samples"].get<int>(), 5);
   EXPECT_GT(std::stod(calibration["decode"]["scale"].get<std::string>()), 1);
   EXPECT_LE(writes("/mine/status"), 11);
-  ASSERT_FALSE(core_.last_snapshot()->services.at(0).corrections.empty());
-  EXPECT_GT(core_.last_snapshot()->services.at(0).corrections[0].samples, 5);
+  ASSERT_FALSE(core_.last_snapshot()->services.at(0).estimates.empty());
+  EXPECT_GT(core_.last_snapshot()->services.at(0).estimates[0].estimate.decode_count, 5);
   EXPECT_TRUE(core_.last_snapshot()->services.at(0).starts.has_value());
   const auto page = metrics::parse_exposition(registry_.exposition());
   ASSERT_TRUE(page.ok());
@@ -303,13 +304,14 @@ TEST_F(BrokenObjects, WhatIsLearntStandsInTheProfile) {
 
   LiveCalibration fresh;
   const auto& snapshot = *core_.last_snapshot();
-  const Signals nothing(*scraper_, metrics_, {});
   const std::vector<Worker> no_workers;
   fresh.step({{&store_.model_services()[0], &snapshot.services[0], &no_workers}}, snapshot.accelerators,
-             store_.performance_profiles(), nothing);
-  const auto again = fresh.corrections(store_.model_services()[0]);
+             store_.performance_profiles(), nullptr);
+  const auto again = fresh.estimates(store_.model_services()[0]);
   ASSERT_EQ(again.size(), 1U);
-  EXPECT_GT(again[0].decode_scale, 1);
+  const auto sheet = planner::linear_coefficients(*snapshot.services[0].shape, snapshot.accelerators[0].spec, 1);
+  const planner::LinearModel believed(planner::estimated(sheet, again[0].estimate));
+  EXPECT_GT(believed.decode_s(4, 512), 1.5 * planner::LinearModel(sheet).decode_s(4, 512));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr std::int64_t kVocab = 97;
 // A hash backend on a machine that takes as long as a test says.
 class TimedBackend final : public Backend {
  public:
-  // cost_s: of the iteration with this index, over so many tokens of so many sequences.
+  // cost_s: of the iteration with this index, over these tokens of these sequences.
   using Cost = std::function<double(std::int64_t index, std::int64_t tokens, std::int64_t sequences)>;
   TimedBackend(std::int64_t blocks, std::int64_t max_batch_tokens, ManualClock& clock, Cost cost)
       : inner(kVocab, blocks, max_batch_tokens), clock_(clock), cost_(std::move(cost)) {}

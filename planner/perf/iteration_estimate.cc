@@ -1,0 +1,316 @@
+// See iteration_estimate.h. A row of the regression is what one unit of each term adds to the observation, over the
+// observation: 1 = row * mean + noise.
+#include "planner/perf/iteration_estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <Eigen/Dense>
+#include <fmt/format.h>
+
+namespace windlass::planner {
+namespace {
+
+constexpr int kTerms = IterationEstimate::kTerms;
+using Vector = Eigen::Matrix<double, kTerms, 1>;
+using Matrix = Eigen::Matrix<double, kTerms, kTerms>;
+
+// Spread of the first guess, as standard deviations: of each term itself, and of each in parts of the others, since a sheet may
+// be right in one term and say next to nothing of another.
+constexpr double kPriorDeviation = 2;
+constexpr double kPriorCross = 0.3;
+constexpr double kContextTokens = 512;  // at which terms are compared
+constexpr double kPromptTokens = 256;
+
+constexpr double kFirstNoiseDeviation = 0.1;
+constexpr double kLeastNoiseDeviation = 0.02;
+constexpr double kMaxNoiseDeviation = 0.5;
+constexpr double kNoiseMemory = 0.05;     // share of the newest observation
+constexpr double kClippedResidual = 2.5;  // a residual counts at most this much for the noise
+constexpr double kGateDeviations = 4;
+constexpr int kOutliersForChange = 3;
+constexpr double kSureDeviation = 0.35;     // an observation's own, up to which it ends a run of outliers
+constexpr std::int64_t kFewestToJudge = 4;  // samples; before, the first guess would be the judge
+constexpr double kMemoryS = 900;            // e-fold of forgetting
+constexpr double kMaxForgotten = 0.1;       // at one observation
+constexpr double kLargestBatchMemoryS = 600;
+constexpr double kLeastTimes = 1e-3;      // of the first guess that a term keeps: none is free, or negative
+constexpr double kMaxTimes = 1e4;         // the first guess; what lies beyond is a fault of the measurement
+constexpr double kMaxSeconds = 1000;      // of an iteration; more is no measurement
+constexpr double kBoundDeviations = 1.3;  // one-sided 90 %
+
+double per_request_s(const LinearCoefficients& base, double context_tokens) { return base.k2 * context_tokens + base.c2; }
+
+Vector row_of(const LinearCoefficients& base, const IterationContent& content) {
+  return Vector(content.iterations * base.c3, content.batch * per_request_s(base, content.context_tokens),
+                content.prompt_tokens * base.k1, content.prompts);
+}
+
+Vector prior_deviations(const LinearCoefficients& base) {
+  const double request_s = per_request_s(base, kContextTokens);
+  const double prompt_s = base.k1 * kPromptTokens;
+  return Vector(kPriorDeviation + kPriorCross * request_s / base.c3, kPriorDeviation + kPriorCross * base.c3 / request_s,
+                kPriorDeviation + kPriorCross * base.c3 / prompt_s, kPriorCross * (base.c3 + prompt_s));
+}
+
+Matrix prior_of(const LinearCoefficients& base) { return prior_deviations(base).array().square().matrix().asDiagonal(); }
+
+Matrix unpacked(const IterationEstimate& estimate) {
+  Matrix out;
+  std::size_t at = 0;
+  for (int i = 0; i < kTerms; ++i) {
+    for (int j = i; j < kTerms; ++j) out(i, j) = out(j, i) = estimate.covariance[at++];
+  }
+  return out;
+}
+
+void pack(const Matrix& matrix, IterationEstimate& estimate) {
+  std::size_t at = 0;
+  for (int i = 0; i < kTerms; ++i) {
+    for (int j = i; j < kTerms; ++j) estimate.covariance[at++] = (matrix(i, j) + matrix(j, i)) / 2;
+  }
+}
+
+Vector mean_of(const IterationEstimate& estimate) { return Vector(estimate.mean.data()); }
+
+// Terms differ in size by orders of magnitude: inverted is the matrix in units of the prior's deviations.
+void forget(Matrix& covariance, const Vector& deviations, double share) {
+  const Matrix units = deviations.asDiagonal(), inverse_units = deviations.cwiseInverse().asDiagonal();
+  const Matrix scaled = inverse_units * covariance * inverse_units;
+  const Matrix information = (1 - share) * scaled.inverse() + share * Matrix::Identity();
+  const Matrix faded = information.inverse();
+  if (faded.allFinite()) covariance = units * faded * units;
+}
+
+bool usable(const LinearCoefficients& base) {
+  return base.c3 > 0 && per_request_s(base, kContextTokens) > 0 && base.k1 > 0 && std::isfinite(base.c3 + base.c2 + base.k1);
+}
+
+bool usable(const IterationObservation& observation) {
+  const IterationContent& c = observation.content;
+  const bool finite = std::isfinite(c.iterations + c.batch + c.context_tokens + c.prompt_tokens + c.prompts);
+  const bool positive = c.iterations >= 0 && c.batch >= 0 && c.context_tokens >= 0 && c.prompt_tokens >= 0 && c.prompts >= 0;
+  const bool bounded =
+      std::max({c.iterations, c.batch, c.prompts}) <= kMaxTimes && c.context_tokens <= 1e9 && c.prompt_tokens <= 1e9;
+  return finite && positive && bounded && observation.seconds > 0 && observation.seconds < kMaxSeconds &&
+         observation.noise_deviation >= 0 && std::isfinite(observation.noise_deviation) &&
+         c.iterations + c.batch + c.prompt_tokens > 0;
+}
+
+// What a snapshot may hold need not come from learn().
+bool makes_sense(const IterationEstimate& estimate) {
+  const Vector mean = mean_of(estimate);
+  const Matrix covariance = unpacked(estimate);
+  return estimate.knows() && mean.allFinite() && covariance.allFinite() && mean.head<3>().minCoeff() >= kLeastTimes &&
+         std::max({estimate.largest_batch, estimate.seen_batch, 0.0}) <= kMaxTimes && estimate.largest_batch >= 0 &&
+         estimate.seen_batch >= 0 && mean.cwiseAbs().maxCoeff() <= kMaxTimes && covariance.diagonal().minCoeff() >= 0 &&
+         estimate.noise_variance >= 0;
+}
+
+// No term is free or negative, and a prompt costs no less than nothing beside its iteration. A term that is moved to its bound
+// moves the others with it, by the covariance: moved alone, it would drive them away from what was measured.
+void keep_sane(IterationEstimate& estimate, const LinearCoefficients& base) {
+  const Matrix covariance = unpacked(estimate);
+  const Vector deviations = prior_deviations(base);
+  Vector mean = mean_of(estimate);
+  for (int round = 0; round < kTerms; ++round) {
+    const Vector least(kLeastTimes, kLeastTimes, kLeastTimes, -std::max(kLeastTimes, mean(0)) * base.c3);
+    int worst = -1;
+    for (int i = 0; i < kTerms; ++i) {
+      const auto below = [&](int k) { return (least(k) - mean(k)) / deviations(k); };
+      if (mean(i) < least(i) && covariance(i, i) > 0 && (worst < 0 || below(i) > below(worst))) worst = i;
+    }
+    if (worst < 0) break;
+    mean += covariance.col(worst) / covariance(worst, worst) * (least(worst) - mean(worst));
+  }
+  for (int i = 0; i < kTerms; ++i) mean(i) = std::clamp(mean(i), i < 3 ? kLeastTimes : -kMaxTimes, kMaxTimes);
+  Eigen::Map<Vector>(estimate.mean.data()) = mean;
+}
+
+}  // namespace
+
+Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const IterationObservation& observation,
+             double elapsed_s) {
+  if (!usable(base) || !usable(observation)) return Learnt::kInvalid;
+  const Matrix prior = prior_of(base);
+  const bool first = !estimate.knows() && estimate.covariance.front() == 0;
+  Matrix covariance = first ? prior : unpacked(estimate);
+  if (estimate.noise_variance <= 0) estimate.noise_variance = kFirstNoiseDeviation * kFirstNoiseDeviation;
+
+  if (elapsed_s > 0) {
+    forget(covariance, prior_deviations(base), std::min(kMaxForgotten, elapsed_s / kMemoryS));
+    estimate.largest_batch *= std::exp(-std::min(elapsed_s, 1e6) / kLargestBatchMemoryS);
+  }
+
+  const Vector row = row_of(base, observation.content) / observation.seconds;
+  const double extra = observation.noise_deviation * observation.noise_deviation;
+  double expected = row.dot(covariance * row) + estimate.noise_variance + extra;
+  const double innovation = 1 - row.dot(mean_of(estimate));
+  const double deviations = std::abs(innovation) / std::sqrt(expected);
+
+  // In expectation the square is 1: what it is above or below that is the noise estimate's error, by the noise's own share of
+  // what was expected.
+  const double own = estimate.noise_variance / expected;
+  const double clipped = std::min(deviations, kClippedResidual);
+  const double noise = estimate.noise_variance * (1 + kNoiseMemory * own * (clipped * clipped - 1));
+  estimate.noise_variance =
+      std::clamp(noise, kLeastNoiseDeviation * kLeastNoiseDeviation, kMaxNoiseDeviation * kMaxNoiseDeviation);
+
+  // Prompts that waited tell of no change in decoding, and what is sure of little ends no run.
+  int& run = observation.decodes ? estimate.outlier_run : estimate.prompt_outlier_run;
+  Learnt learnt = Learnt::kLearnt;
+  if (deviations > kGateDeviations && estimate.samples >= kFewestToJudge) {
+    ++estimate.outliers;
+    const int side = innovation > 0 ? 1 : -1;
+    run = run * side > 0 ? run + side : side;
+    if (std::abs(run) < kOutliersForChange) {
+      pack(covariance, estimate);
+      return Learnt::kOutlier;
+    }
+    ++estimate.changes;
+    covariance = prior;
+    expected = row.dot(covariance * row) + estimate.noise_variance + extra;
+    learnt = Learnt::kChange;
+  }
+  if (learnt == Learnt::kChange) estimate.outlier_run = estimate.prompt_outlier_run = 0;
+  if (observation.noise_deviation <= kSureDeviation) run = 0;
+  const Vector gain = covariance * row / expected;
+  Eigen::Map<Vector>(estimate.mean.data()) += gain * innovation;
+  // Joseph's form, against rounding.
+  const Matrix left = Matrix::Identity() - gain * row.transpose();
+  pack(left * covariance * left.transpose() + gain * gain.transpose() * (estimate.noise_variance + extra), estimate);
+  keep_sane(estimate, base);
+  ++estimate.samples;
+  if (observation.decodes) {
+    estimate.largest_batch = std::max(estimate.largest_batch, observation.content.batch);
+    estimate.seen_batch = observation.content.batch;
+    estimate.decode_count += observation.count;
+  }
+  return learnt;
+}
+
+void rebase(IterationEstimate& estimate, const LinearCoefficients& from, const LinearCoefficients& to) {
+  if (!usable(from) || !usable(to)) {
+    estimate = {};
+    return;
+  }
+  const Vector factors(from.c3 / to.c3, per_request_s(from, kContextTokens) / per_request_s(to, kContextTokens),
+                       from.k1 / to.k1, 1);
+  Eigen::Map<Vector>(estimate.mean.data()).array() *= factors.array();
+  pack(factors.asDiagonal() * unpacked(estimate) * factors.asDiagonal(), estimate);
+}
+
+IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyModel& measured, double relative_error,
+                                std::int64_t samples, double largest_batch) {
+  IterationEstimate estimate;
+  if (!usable(base)) return estimate;
+  constexpr double kAnything = 100;  // times the first guess's spread: the sheet counts for nothing
+  pack(kAnything * kAnything * prior_of(base), estimate);
+  // Four points of the fit, so often that the first guess counts for nothing; then as sure as the fit is.
+  constexpr int kTimes = 4;
+  const double most = std::max(2.0, largest_batch);
+  const auto teach = [&](const IterationContent& content, double seconds) {
+    estimate.noise_variance = kLeastNoiseDeviation * kLeastNoiseDeviation;
+    static_cast<void>(learn(estimate, base, {content, seconds, 1, 0}, 0));
+  };
+  for (int i = 0; i < kTimes; ++i) {
+    estimate.samples = 0;  // nothing here is an outlier
+    for (const double tokens : {kPromptTokens / 2, 4 * kPromptTokens}) teach({1, 0, 0, tokens, 1}, measured.prefill_s(tokens));
+    for (const double batch : {1.0, most}) teach({1, batch, kContextTokens, 0, 0}, measured.decode_s(batch, kContextTokens));
+  }
+  if (estimate.samples == 0) return {};  // no time of it makes sense
+  // The line itself, exactly.
+  const double request_s = (measured.decode_s(most, kContextTokens) - measured.decode_s(1, kContextTokens)) / (most - 1);
+  const double constant_s = measured.decode_s(1, kContextTokens) - request_s;
+  const double token_s =
+      (measured.prefill_s(4 * kPromptTokens) - measured.prefill_s(kPromptTokens / 2)) / (3.5 * kPromptTokens);
+  const double prompt_s = measured.prefill_s(kPromptTokens / 2) - token_s * kPromptTokens / 2 - constant_s;
+  estimate.mean = {constant_s / base.c3, request_s / per_request_s(base, kContextTokens), token_s / base.k1, prompt_s};
+  keep_sane(estimate, base);
+  const double error = std::max(relative_error, kLeastNoiseDeviation);
+  for (double& one : estimate.covariance) one *= kTimes * error * error / (kLeastNoiseDeviation * kLeastNoiseDeviation);
+  estimate.noise_variance = error * error;
+  estimate.outliers = estimate.changes = estimate.outlier_run = estimate.prompt_outlier_run = 0;
+  estimate.samples = std::max<std::int64_t>(1, samples);
+  estimate.largest_batch = largest_batch;
+  estimate.seen_batch = estimate.decode_count = 0;
+  return estimate;
+}
+
+LinearCoefficients estimated(const LinearCoefficients& base, const IterationEstimate& estimate) {
+  LinearCoefficients out = base;
+  out.c3 *= estimate.mean[0];
+  out.k2 *= estimate.mean[1];
+  out.c2 *= estimate.mean[1];
+  out.k1 *= estimate.mean[2];
+  out.c1 = std::max(0.0, estimate.knows() ? out.c3 + estimate.mean[3] : base.c1);
+  return out;
+}
+
+double decode_deviation_s(const LinearCoefficients& base, const IterationEstimate& estimate, double batch,
+                          double mean_context_tokens) {
+  const Vector row = row_of(base, {1, batch, mean_context_tokens, 0, 0});
+  return std::sqrt(std::max(0.0, row.dot(unpacked(estimate) * row)));
+}
+
+const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator, int gpus) {
+  const WorkerEstimate* nearest = nullptr;
+  const auto distance = [&](const WorkerEstimate& one) {
+    const std::int64_t off = std::int64_t{one.gpus_per_worker} - gpus;
+    return off <= 0 ? -off : (std::int64_t{1} << 32) + off;
+  };
+  for (const WorkerEstimate& one : estimates) {
+    if (one.accelerator != accelerator || !makes_sense(one.estimate)) continue;
+    if (nearest == nullptr || distance(one) < distance(*nearest)) nearest = &one;
+  }
+  return nearest;
+}
+
+LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
+                                         std::span<const WorkerEstimate> estimates) {
+  const LinearCoefficients base = linear_coefficients(shape, spec, gpus);
+  const WorkerEstimate* known = find_estimate(estimates, spec.name, gpus);
+  return known == nullptr ? base : estimated(base, known->estimate);
+}
+
+std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec,
+                                           const WorkerEstimate& measured) {
+  constexpr double kOff = 4.0 / 3;  // either way
+  constexpr double kSurely = 0.15;  // of a decode iteration's mean
+  const IterationEstimate& estimate = measured.estimate;
+  if (!makes_sense(estimate) || estimate.largest_batch < 1) return std::nullopt;
+  const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.gpus_per_worker);
+  const LinearModel planned(sheet), believed(estimated(sheet, estimate));
+  const double batch = std::max(1.0, estimate.seen_batch);
+  const double decode_s = believed.decode_s(batch, kContextTokens);
+  if (decode_deviation_s(sheet, estimate, batch, kContextTokens) > kSurely * decode_s) return std::nullopt;
+  // Where launches take most of an iteration, neither bandwidth nor FLOP/s would explain it.
+  if (shape.layers * Efficiency{}.layer_overhead_s > 0.3 * sheet.c3) return std::nullopt;
+  SheetAdvice advice;
+  advice.decode_times = decode_s / planned.decode_s(batch, kContextTokens);
+  advice.prefill_times = believed.prefill_s(2 * kPromptTokens) / planned.prefill_s(2 * kPromptTokens);
+  const auto off = [](double times) { return times > kOff || times < 1 / kOff; };
+  advice.off = off(advice.decode_times) || off(advice.prefill_times);
+  const auto two_digits = [](double value) {
+    const double unit = std::pow(10.0, std::floor(std::log10(value)) - 1);
+    return std::round(value / unit) * unit;
+  };
+  advice.memory_bandwidth_bytes_per_s = two_digits(spec.memory_bandwidth_bytes_per_s / advice.decode_times);
+  advice.peak_flops_per_s = two_digits(peak_flops_for(spec, shape.dtype) / advice.prefill_times);
+  return advice;
+}
+
+std::string SheetAdvice::to_text(const ModelShape& shape) const {
+  return fmt::format(
+      "decoding takes {:.2g} times and prompts {:.2g} times what the data sheet says: memory bandwidth of about {:.2g} "
+      "GB/s and {:.2g} TFLOP/s of {} would fit",
+      decode_times, prefill_times, memory_bandwidth_bytes_per_s / 1e9, peak_flops_per_s / 1e12, to_string(shape.dtype));
+}
+
+double UpperBoundModel::decode_s(double batch, double mean_context_tokens) const {
+  return mean_.decode_s(batch, mean_context_tokens) +
+         kBoundDeviations * decode_deviation_s(base_, estimate_, batch, mean_context_tokens);
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,42 @@
+// IterationLearner: one kind of worker's IterationEstimate, taught by the counters of all its workers. The controller and the
+// simulator's copy of it both learn here.
+//
+// Pure: times come in as arguments. Single-threaded.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "planner/perf/iteration_estimate.h"
+#include "planner/perf/iteration_windows.h"
+
+namespace windlass::planner {
+
+class IterationLearner {
+ public:
+  // Forgets what is known and goes on from there: a fit that was measured with all the care that live workers lack.
+  void begin(const IterationEstimate& estimate, const LinearCoefficients& base) {
+    estimate_ = estimate;
+    base_ = base;
+  }
+
+  // A worker's newest reading. `base`: the data sheet's; where it has changed, what is known is kept. `context_tokens`,
+  // `prompt_tokens`: as IterationWindows has them. Returns whether anything was learnt.
+  bool take(const std::string& worker, const WorkerCounters& now, const LinearCoefficients& base, double context_tokens,
+            double prompt_tokens);
+
+  // Forgets the windows of other workers.
+  void keep(const std::set<std::string>& workers);
+
+  [[nodiscard]] const IterationEstimate& estimate() const { return estimate_; }
+
+ private:
+  IterationEstimate estimate_;
+  std::optional<LinearCoefficients> base_;
+  std::optional<double> learnt_at_s_;
+  std::map<std::string, IterationWindows> windows_;  // by worker
+};
+
+}  // namespace windlass::planner

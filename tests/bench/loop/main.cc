@@ -1,0 +1,101 @@
+// closed_loop_experiment: the control loop where workers are not what their data sheet says, as tables in Markdown.
+// `scripts/bench loop --simulated` puts them into docs/control-loop.md.
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tests/bench/loop/closed_loop.h"
+
+namespace windlass::bench {
+namespace {
+
+struct Figures {
+  LoopCase of;
+  LoopRun run, perfect;
+
+  [[nodiscard]] double times_perfect() const { return run.worker_hours / perfect.worker_hours; }
+};
+
+Figures measure(const LoopCase& of, std::uint64_t seed) {
+  LoopCase perfect = of;
+  perfect.profiled = perfect.measures_itself = true;
+  return {of, run_loop(of, seed, true), run_loop(perfect, seed)};
+}
+
+void print_decisions(const LoopRun& run) {
+  for (const auto& decision : run.decisions) {
+    fmt::print("{:.0f} s: {} x {}\n", decision.time_s, decision.workers, decision.pool);
+    for (const auto& reason : decision.reasons) fmt::print("    {}: {}\n", reason.code, reason.message);
+  }
+  for (std::size_t i = 0; i < run.minutes.size(); ++i) {
+    fmt::print("minute {}: attainment {:.3f}, {:.1f} workers\n", i, run.minutes[i],
+               i < run.workers.size() ? run.workers[i] : 0);
+  }
+}
+
+void print_rows(const std::vector<Figures>& all) {
+  fmt::print(
+      "| case | attainment | the same workers, round robin | worker-hours | of a perfect model's "
+      "|\n|---|---:|---:|---:|---:|\n");
+  for (const Figures& one : all) {
+    fmt::print("| {} | {:.1f} % | {:.1f} % | {:.2f} | {:.2f} |\n", one.of.name, 100 * one.run.attainment,
+               100 * one.run.unmanaged, one.run.worker_hours, one.times_perfect());
+  }
+}
+
+// Prompts down, decoding across.
+void print_grid(const std::vector<Figures>& grid) {
+  std::set<double> prefill, decode;
+  std::map<std::pair<double, double>, const Figures*> at;
+  for (const Figures& one : grid) {
+    prefill.insert(one.of.prefill);
+    decode.insert(one.of.decode);
+    at[{one.of.prefill, one.of.decode}] = &one;
+  }
+  fmt::print("| prompts |");
+  for (const double d : decode) fmt::print(" decoding x {:g} |", d);
+  fmt::print("\n|---|");
+  for (std::size_t i = 0; i < decode.size(); ++i) fmt::print("---:|");
+  for (const double p : prefill) {
+    fmt::print("\n| x {:g} |", p);
+    for (const double d : decode) {
+      const Figures& one = *at.at({p, d});
+      fmt::print(" {:.1f} %, {:.2f} |", 100 * one.run.attainment, one.times_perfect());
+    }
+  }
+  fmt::print("\n\n");
+}
+
+}  // namespace
+}  // namespace windlass::bench
+
+int main(int argc, char** argv) {
+  using namespace windlass::bench;
+  CLI::App app("The control loop where workers are not what their data sheet says, in the serving simulator");
+  std::string only;
+  std::uint64_t seed = 1;
+  bool verbose = false;
+  app.add_option("--only", only, "cases whose name has this in it");
+  app.add_option("--seed", seed, "of arrivals and lengths");
+  app.add_flag("--verbose", verbose, "every decision, and attainment and workers by the minute");
+  CLI11_PARSE(app, argc, argv);
+  std::vector<Figures> grid, others;
+  const std::vector<LoopCase> cases = loop_cases();
+  std::size_t done = 0;
+  for (const LoopCase& one : cases) {
+    std::cerr << fmt::format("\r{} of {}: {:40}", ++done, cases.size(), one.name) << std::flush;
+    if (one.name.find(only) == std::string::npos) continue;
+    (only.empty() && one.name.starts_with("prefill x") ? grid : others).push_back(measure(one, seed));
+    if (verbose) print_decisions((grid.empty() ? others : grid).back().run);
+  }
+  std::cerr << "\r" << std::string(60, ' ') << "\r";
+  if (!grid.empty()) print_grid(grid);
+  print_rows(others);
+  return 0;
+}
