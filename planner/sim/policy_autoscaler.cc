@@ -280,6 +280,7 @@ ClusterOrders PolicyAutoscaler::decide(const ClusterObservation& observation) {
     service.memory = plan.memory;
     service.last_desired = plan.desired_workers();
   }
+  wait_for_gpus(observation, orders);
   for (const planner::Denied& denied : plan_.denied)
     denied_worker_s_[denied.code] += (denied.wanted_workers - denied.granted_workers) * options_.interval_s;
   return orders;
@@ -298,6 +299,28 @@ const ServingPool* PolicyAutoscaler::find_or_make(int service, const planner::Po
   made->accelerator = plan.accelerator;
   made->engine.max_sequences = plan.max_concurrency;
   return made.get();
+}
+
+void PolicyAutoscaler::wait_for_gpus(const ClusterObservation& observation, ClusterOrders& orders) const {
+  std::map<std::string, int> free;  // by accelerator; nodes of an elastic class come when they are asked for
+  for (const planner::AcceleratorState& state : options_.accelerators) {
+    if (state.mode == planner::CapacityMode::kObserved) free[state.spec.name] = state.allocatable_gpus - state.used_by_others;
+  }
+  const std::set<int> leave(orders.drain.begin(), orders.drain.end());
+  for (const ObservedService& service : observation.services) {
+    for (const ObservedWorker& worker : service.workers) {
+      const bool ends_now = worker.phase == WorkerPhase::kStarting && leave.contains(worker.worker);
+      const auto of_class = free.find(worker.pool->accelerator);
+      if (of_class != free.end() && !ends_now) of_class->second -= worker.pool->gpus_per_worker;
+    }
+  }
+  for (ClusterOrders::Start& start : orders.start) {
+    const auto of_class = free.find(start.pool->accelerator);
+    if (of_class == free.end()) continue;
+    start.workers = std::min(start.workers, std::max(0, of_class->second) / std::max(1, start.pool->gpus_per_worker));
+    of_class->second -= start.workers * start.pool->gpus_per_worker;
+  }
+  std::erase_if(orders.start, [](const ClusterOrders::Start& start) { return start.workers == 0; });
 }
 
 void PolicyAutoscaler::carry_out(int service, const planner::ServicePlan& plan, const ObservedService& seen,

@@ -1,7 +1,7 @@
 // PolicyAutoscaler: the controller in the loop. Learns from workers' counters with the controller's code, makes the same
 // Snapshot as windlass-controller does from what it may see, asks the same make_plan(), and carries the plan out as the
-// controller does: surplus workers drain, those first that give least; missing ones start. What workers really are is the
-// pool's model, and need not be what the plan is made with.
+// controller does: surplus workers drain, those first that give least; missing ones start once their accelerators are free, for
+// which their pods wait. What workers really are is the pool's model, and need not be what the plan is made with.
 //
 // What it leaves out of the controller: drainTimeout (requests always finish), and everything that can fail in a cluster.
 #pragma once
@@ -94,6 +94,8 @@ class PolicyAutoscaler final : public ClusterController {
   [[nodiscard]] planner::Demand demand(std::size_t service, const Look& now) const;
   [[nodiscard]] std::vector<planner::Worker> workers(const ObservedService& seen, const Look* read) const;
   const ServingPool* find_or_make(int service, const planner::PoolPlan& plan);
+  // Leaves out starts for which no accelerators are free yet: the next decision asks for them again.
+  void wait_for_gpus(const ClusterObservation& observation, ClusterOrders& orders) const;
   void carry_out(int service, const planner::ServicePlan& plan, const ObservedService& seen, ClusterOrders& orders);
 
   PolicyAutoscalerOptions options_;

@@ -76,6 +76,7 @@ class Loop {
  public:
   Loop(std::pair<Service, AcceleratorSpec> of, bool poisson) : poisson_(poisson), rng_(7, "arrivals") {
     of.first.scaling.min_workers = 1;
+    of.first.estimates = {testing::measured(of.first, of.second, 1, 1, 1)};
     snapshot_.now_s = 1000;
     snapshot_.accelerators = {testing::with_gpus(of.second, 8)};
     snapshot_.services = {of.first};
@@ -186,8 +187,7 @@ TEST(NearIdle, IsBackAtOneWorkerSoonAfterABurst) {
       const double quiet_per_s = example ? 1 : 0.25;
       loop.run(quiet_per_s, 20);
       EXPECT_GE(loop.run(example ? 8 : 5, 50), 3) << loop.words();
-      const double most_s =
-          kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS + 2 * kTickS;
+      const double most_s = kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS;
       EXPECT_LE(loop.until_one(quiet_per_s, 2 * most_s), most_s) << loop.words();
       EXPECT_EQ(loop.run(quiet_per_s, 120), 1) << loop.words();
     }

@@ -219,7 +219,7 @@ void expect_complete_plans(const Snapshot& snapshot, const Plan& plan) {
 // rules about what must not fall were often to the point.
 TEST(PlanProperties, HoldOfEveryPlan) {
   int without_signals = 0, short_histories = 0;
-  for (std::uint64_t seed = 0; seed < effort(500U, 3000U); ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(600U, 3600U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Snapshot snapshot = random_snapshot(seed);
     const Plan plan = make_plan(snapshot);
@@ -232,7 +232,7 @@ TEST(PlanProperties, HoldOfEveryPlan) {
     if (::testing::Test::HasFatalFailure()) return;
   }
   EXPECT_GT(without_signals, effort(60, 400));
-  EXPECT_GT(short_histories, effort(20, 150));
+  EXPECT_GT(short_histories, effort(25, 150));
 }
 
 }  // namespace
