@@ -188,11 +188,11 @@ bool ServingRun::begin(int w, int lane) {
   }
   at.count_iteration(*batch);
   at.counted.prompt_tokens += batch->prefill_tokens;
-  at.lanes[static_cast<std::size_t>(lane)].made = batch->decode_sequences;
-  at.lanes[static_cast<std::size_t>(lane)].stalled = std::max(batch->decode_sequences, running.decoding());
   if (at.mixed()) at.mixed_s += seconds;
-  at.lanes[static_cast<std::size_t>(lane)].decodes = batch->decode_sequences > 0;
-  push(at.pass_stages(at.lanes[static_cast<std::size_t>(lane)], now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
+  ServingWorker::Lane& under_way = at.lanes[static_cast<std::size_t>(lane)];
+  under_way.decodes = batch->decode_sequences;
+  under_way.stalled = std::max(batch->decode_sequences, running.decoding());
+  push(at.pass_stages(under_way, now_ns_, seconds), ServingEventKind::kIterationEnd, w, lane);
   return true;
 }
 
@@ -202,20 +202,18 @@ void ServingRun::end_iteration(int w, int lane) {
   progress();
   ServiceState& in = service_of(at);
   at.account_pages(now_ns_);
-  at.lanes[static_cast<std::size_t>(lane)].busy = false;
-  const std::int64_t took_ns = now_ns_ - at.lanes[static_cast<std::size_t>(lane)].began_ns;
+  ServingWorker::Lane& ended = at.lanes[static_cast<std::size_t>(lane)];
+  ended.busy = false;
+  const std::int64_t took_ns = now_ns_ - ended.began_ns;
   const double took_s = seconds_between(0, took_ns);
-  const Engine::Outcome& outcome = engine(w, lane).end();
-  {
-    const ServingWorker::Lane& of = at.lanes[static_cast<std::size_t>(lane)];
-    add(at.counted.iterations, took_s, 1);
-    add(at.counted.token_gaps, took_s * of.stalled, of.made);
-    at.counted.generated_tokens += of.made + static_cast<double>(outcome.first_tokens.size());
-  }
+  const Engine::Outcome& outcome = ended.engine.end();
+  add(at.counted.iterations, took_s, 1);
+  add(at.counted.token_gaps, took_s * ended.stalled, ended.decodes);
+  at.counted.generated_tokens += ended.decodes + static_cast<double>(outcome.first_tokens.size());
   at.count_waiting();
   // Before the first tokens: those made theirs in a prefill, and decode from the next iteration on.
   WorkerChooser& decoders = in.two_roles ? in.second : in.first;
-  if (decoders.tracks() && at.lanes[static_cast<std::size_t>(lane)].decodes) decoders.iterated(w);
+  if (decoders.tracks() && ended.decodes > 0) decoders.iterated(w);
   for (const int request : outcome.first_tokens) {
     LiveRequest& of = live(request);
     of.first_ns = now_ns_;

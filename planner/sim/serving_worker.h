@@ -22,9 +22,8 @@ class ServingWorker {
 
     Engine engine;
     bool busy = false;
-    bool decodes = false;  // the iteration under way makes a token for each that decodes
-    int made = 0;          // how many it makes so
-    int stalled = 0;       // requests between two of their tokens while it runs
+    int decodes = 0;  // requests that the iteration under way makes a token for
+    int stalled = 0;  // and those that are between two of their tokens while it runs, these included
     std::int64_t began_ns = 0;
     std::vector<std::int64_t> leaves_ns;  // when its microbatch leaves each stage; empty where there is one stage
     std::int64_t whole_ns = 0;            // in all stages together
