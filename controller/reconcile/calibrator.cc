@@ -93,7 +93,7 @@ void Calibrator::adopt(const Configuration& configuration, const api::Performanc
                        const IterationModel& of_profile, const LinearCoefficients& base) {
   Calibration& known = known_[configuration];
   std::pair<std::string, std::int64_t> now{profile.metadata.uid, profile.metadata.generation};
-  known.base = base;
+  known.learner.set_base(base);
   if (known.profile == now) return;
   known.profile = std::move(now);
   const api::CalibrationStatus& learnt = profile.status.calibration;
@@ -105,10 +105,9 @@ void Calibrator::adopt(const Configuration& configuration, const api::Performanc
 
 bool Calibrator::learn(const Configuration& configuration, const std::string& worker, const WorkerPage& page,
                        const planner::Lengths& lengths, const LinearCoefficients& base) {
-  Calibration& known = known_[configuration];
-  known.base = base;
-  return known.learner.take(worker, counters_of(page), base,
-                            lengths.input_tokens + planner::kContextGrowth * lengths.output_tokens, lengths.input_tokens);
+  return known_[configuration].learner.take(worker, counters_of(page), base,
+                                            lengths.input_tokens + planner::kContextGrowth * lengths.output_tokens,
+                                            lengths.input_tokens);
 }
 
 const Calibration* Calibrator::find(const Configuration& configuration) const {
@@ -130,7 +129,7 @@ void Calibrator::keep(const std::set<std::string>& workers, const std::set<Confi
 
 PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known) {
   const IterationEstimate& estimate = known.learner.estimate();
-  const planner::LinearModel believed(planner::estimated(known.base, estimate));
+  const planner::LinearModel believed(planner::estimated(known.learner.base(), estimate));
   const double batch = estimate.seen_batch >= 1 ? std::round(estimate.seen_batch) : kBatch;
   return {believed.prefill_s(kPromptTokens) / other.prefill_s(kPromptTokens),
           believed.decode_s(batch, kContextTokens) / other.decode_s(batch, kContextTokens)};

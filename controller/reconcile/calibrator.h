@@ -33,7 +33,6 @@ struct Configuration {
 
 struct Calibration {
   planner::IterationLearner learner;
-  planner::LinearCoefficients base;              // the data sheet's
   std::pair<std::string, std::int64_t> profile;  // uid and generation of what it began with; "": none
 };
 

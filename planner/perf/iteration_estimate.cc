@@ -205,36 +205,24 @@ IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyMod
                                 std::int64_t samples, double largest_batch) {
   IterationEstimate estimate;
   if (!usable(base)) return estimate;
-  constexpr double kAnything = 100;  // times the first guess's spread: the sheet counts for nothing
-  pack(kAnything * kAnything * prior_of(base), estimate);
-  // Four points of the fit, so often that the first guess counts for nothing; then as sure as the fit is.
-  constexpr int kTimes = 4;
-  const double most = std::max(2.0, largest_batch);
-  const auto teach = [&](const IterationContent& content, double seconds) {
-    estimate.noise_variance = kLeastNoiseDeviation * kLeastNoiseDeviation;
-    static_cast<void>(learn(estimate, base, {content, seconds, 1, 0}, 0));
+  // The line through four of its points, each as sure as the fit is.
+  Matrix rows;
+  int point = 0;
+  const auto add = [&](const IterationContent& content, double seconds) {
+    rows.row(point++) = row_of(base, content) / (usable({content, seconds}) ? seconds : 0);
   };
-  for (int i = 0; i < kTimes; ++i) {
-    estimate.samples = 0;  // nothing here is an outlier
-    for (const double tokens : {kPromptTokens / 2, 4 * kPromptTokens}) teach({1, 0, 0, tokens, 1}, measured.prefill_s(tokens));
-    for (const double batch : {1.0, most}) teach({1, batch, kContextTokens, 0, 0}, measured.decode_s(batch, kContextTokens));
-  }
-  if (estimate.samples == 0) return {};  // no time of it makes sense
-  // The line itself, exactly.
-  const double request_s = (measured.decode_s(most, kContextTokens) - measured.decode_s(1, kContextTokens)) / (most - 1);
-  const double constant_s = measured.decode_s(1, kContextTokens) - request_s;
-  const double token_s =
-      (measured.prefill_s(4 * kPromptTokens) - measured.prefill_s(kPromptTokens / 2)) / (3.5 * kPromptTokens);
-  const double prompt_s = measured.prefill_s(kPromptTokens / 2) - token_s * kPromptTokens / 2 - constant_s;
-  estimate.mean = {constant_s / base.c3, request_s / per_request_s(base, kContextTokens), token_s / base.k1, prompt_s};
-  keep_sane(estimate, base);
+  for (const double tokens : {kPromptTokens / 2, 4 * kPromptTokens}) add({1, 0, 0, tokens, 1}, measured.prefill_s(tokens));
+  for (const double batch : {1.0, std::max(2.0, largest_batch)})
+    add({1, batch, kContextTokens, 0, 0}, measured.decode_s(batch, kContextTokens));
+  const Matrix inverse = rows.inverse();
+  if (!rows.allFinite() || !inverse.allFinite()) return estimate;
   const double error = std::max(relative_error, kLeastNoiseDeviation);
-  for (double& one : estimate.covariance) one *= kTimes * error * error / (kLeastNoiseDeviation * kLeastNoiseDeviation);
+  Eigen::Map<Vector>(estimate.mean.data()) = inverse * Vector::Ones();
+  pack(error * error * inverse * inverse.transpose(), estimate);
+  keep_sane(estimate, base);
   estimate.noise_variance = error * error;
-  estimate.outliers = estimate.changes = estimate.outlier_run = estimate.prompt_outlier_run = 0;
   estimate.samples = std::max<std::int64_t>(1, samples);
   estimate.largest_batch = largest_batch;
-  estimate.seen_batch = estimate.decode_count = 0;
   return estimate;
 }
 

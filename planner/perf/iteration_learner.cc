@@ -5,10 +5,14 @@
 
 namespace windlass::planner {
 
-bool IterationLearner::take(const std::string& worker, const WorkerCounters& now, const LinearCoefficients& base,
-                            double context_tokens, double prompt_tokens) {
+void IterationLearner::set_base(const LinearCoefficients& base) {
   if (base_ && *base_ != base) rebase(estimate_, *base_, base);
   base_ = base;
+}
+
+bool IterationLearner::take(const std::string& worker, const WorkerCounters& now, const LinearCoefficients& base,
+                            double context_tokens, double prompt_tokens) {
+  set_base(base);
   bool any = false;
   for (const IterationObservation& observation : windows_[worker].take(now, context_tokens, prompt_tokens)) {
     const Learnt learnt = learn(estimate_, base, observation, learnt_at_s_ ? now.at_s - *learnt_at_s_ : 0);

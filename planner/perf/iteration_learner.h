@@ -22,8 +22,11 @@ class IterationLearner {
     base_ = base;
   }
 
-  // A worker's newest reading. `base`: the data sheet's; where it has changed, what is known is kept. `context_tokens`,
-  // `prompt_tokens`: as IterationWindows has them. Returns whether anything was learnt.
+  // The data sheet is this one now: what is known is kept.
+  void set_base(const LinearCoefficients& base);
+
+  // A worker's newest reading. `base`: as in set_base(). `context_tokens`, `prompt_tokens`: as IterationWindows has them.
+  // Returns whether anything was learnt.
   bool take(const std::string& worker, const WorkerCounters& now, const LinearCoefficients& base, double context_tokens,
             double prompt_tokens);
 
@@ -31,6 +34,8 @@ class IterationLearner {
   void keep(const std::set<std::string>& workers);
 
   [[nodiscard]] const IterationEstimate& estimate() const { return estimate_; }
+  // The data sheet that the estimate is in units of. REQUIRES: one was given.
+  [[nodiscard]] const LinearCoefficients& base() const { return *base_; }
 
  private:
   IterationEstimate estimate_;
