@@ -317,8 +317,7 @@ Result<bool> fit(const FitFlags& flags, Console& console) {
   const std::string problem =
       bounded ? phases_beyond(fitted->profile, share_of(flags.max_error).value_or(kUsualMaxError)) : std::string();
   if (!problem.empty() && !flags.output_anyway) {
-    for (const std::string& note : fitted->notes) console.err << "Note: " << note << "\n";
-    console.err << "windlass fit: " << problem << "\nNothing was written; --output-anyway writes this profile all the same.\n";
+    tell_refused("fit", problem, fitted->notes, true, console);
     return false;
   }
   WINDLASS_RETURN_IF_ERROR(write_profile(

@@ -146,9 +146,7 @@ Result<bool> profile(ProfileFlags& flags, Console& console) {
   }
   const bool useless = !measured.problem.empty();
   if (useless && (!flags.output_anyway || !measured.profile)) {
-    for (const std::string& note : measured.notes) console.err << "Note: " << note << "\n";
-    console.err << "windlass profile: " << measured.problem << "\nNothing was written"
-                << (measured.profile ? "; --output-anyway writes this profile all the same.\n" : ".\n");
+    tell_refused("profile", measured.problem, measured.notes, measured.profile.has_value(), console);
     return false;
   }
   if (!flags.output.kv_capacity_tokens) {

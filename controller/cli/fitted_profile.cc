@@ -88,6 +88,13 @@ Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileR
   return full.ok() && mean_error(*full) < mean_error(simple) ? *full : simple;
 }
 
+void tell_refused(const std::string& command, const std::string& problem, const std::vector<std::string>& notes, bool could,
+                  Console& console) {
+  for (const std::string& note : notes) console.err << "Note: " << note << "\n";
+  console.err << "windlass " << command << ": " << problem << "\nNothing was written"
+              << (could ? "; --output-anyway writes this profile all the same.\n" : ".\n");
+}
+
 Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& console) {
   planner::PerformanceProfile& profile = fitted.profile;
   profile.source.file = output.source;

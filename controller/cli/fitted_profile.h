@@ -47,4 +47,8 @@ struct ProfileOutput {
 // Error: the profile would not be valid, or the file cannot be written.
 [[nodiscard]] Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& console);
 
+// That a command writes no profile and why. `could`: --output-anyway would.
+void tell_refused(const std::string& command, const std::string& problem, const std::vector<std::string>& notes, bool could,
+                  Console& console);
+
 }  // namespace windlass::cli
