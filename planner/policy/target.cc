@@ -204,7 +204,7 @@ class Decision {
   }
 
   // Requests missed the objective all of the last minute, though nothing waited, no worker was on its way and what is believed
-  // says that there are enough: then the belief is wrong, wherever the fault lies. Workers are added by the share that missed,
+  // says that they suffice: then the belief is wrong, wherever the fault lies. Workers are added by the share that missed,
   // and kept for such a demand for an hour.
   void learn_shortfall(const Need& need) {
     // What is judged now may have waited up to a minute before that.

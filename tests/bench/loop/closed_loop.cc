@@ -273,14 +273,12 @@ std::vector<LoopCase> loop_cases() {
   };
   for (const double factor : {0.25, 1.0, 4.0}) {
     const auto scaled = [factor](LoopCase& one) { one.prefill = one.decode = factor; };
-    add(fmt::format("curved x {:g}", factor), [&](LoopCase& one) {
-      scaled(one);
-      one.shape = TruthShape::kCurved;
-    });
-    add(fmt::format("flat x {:g}", factor), [&](LoopCase& one) {
-      scaled(one);
-      one.shape = TruthShape::kFlat;
-    });
+    for (const auto& [name, shape] : {std::pair("curved", TruthShape::kCurved), std::pair("flat", TruthShape::kFlat)}) {
+      add(fmt::format("{} x {:g}", name, factor), [&, shape = shape](LoopCase& one) {
+        scaled(one);
+        one.shape = shape;
+      });
+    }
     for (const sim::MetricSet set :
          {sim::MetricSet::kVllm, sim::MetricSet::kSglang, sim::MetricSet::kTensorRtLlm, sim::MetricSet::kLlamaCpp}) {
       add(fmt::format("{} x {:g}", sim::to_string(set), factor), [&](LoopCase& one) {

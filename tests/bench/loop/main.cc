@@ -1,5 +1,6 @@
 // closed_loop_experiment: the control loop where workers are not what their data sheet says, as tables in Markdown.
 // `scripts/bench loop --simulated` puts them into docs/control-loop.md.
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <map>
@@ -39,14 +40,35 @@ void print_decisions(const LoopRun& run) {
   }
 }
 
+// Of cases that come with several factors for both phases, "vllm x 4", a row each; figures as in print_grid, then what the same
+// workers attain behind round robin.
 void print_rows(const std::vector<Figures>& all) {
-  fmt::print(
-      "| case | attainment | the same workers, round robin | worker-hours | of a perfect model's "
-      "|\n|---|---:|---:|---:|---:|\n");
+  std::vector<std::string> names;
+  std::set<double> factors;
+  std::map<std::pair<std::string, double>, const Figures*> at;
   for (const Figures& one : all) {
-    fmt::print("| {} | {:.1f} % | {:.1f} % | {:.2f} | {:.2f} |\n", one.of.name, 100 * one.run.attainment,
-               100 * one.run.unmanaged, one.run.worker_hours, one.times_perfect());
+    const std::string name = one.of.name.substr(0, one.of.name.rfind(" x "));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    factors.insert(one.of.decode);
+    at[{name, one.of.decode}] = &one;
   }
+  fmt::print("| case |");
+  for (const double factor : factors) fmt::print(" x {:g} |", factor);
+  fmt::print("\n|---|");
+  for (std::size_t i = 0; i < factors.size(); ++i) fmt::print("---:|");
+  for (const std::string& name : names) {
+    fmt::print("\n| {} |", name.substr(0, name.find_last_not_of(',') + 1));
+    for (const double factor : factors) {
+      const auto found = at.find({name, factor});
+      if (found == at.end()) {
+        fmt::print(" |");
+        continue;
+      }
+      const LoopRun& run = found->second->run;
+      fmt::print(" {:.1f} %, {:.2f}, {:.1f} % |", 100 * run.attainment, found->second->times_perfect(), 100 * run.unmanaged);
+    }
+  }
+  fmt::print("\n");
 }
 
 // Prompts down, decoding across.

@@ -36,7 +36,7 @@ TEST(RobustMedian, OutliersAreLeftOut) {
   EXPECT_EQ(median.high, 1.1);
 }
 
-// Given normal runs, thousands of times; the medians' deviation is the standard error that is told, to a tenth, and when
+// Given normal runs, thousands of times; the medians' deviation is the standard error that it gives, to a tenth, and when
 // a third of them is held up by a hundred deviations, the median moves by less than one.
 TEST(RobustMedian, ItsErrorIsWhatItSays) {
   Rng rng(7, "robust median");

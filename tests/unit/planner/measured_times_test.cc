@@ -79,7 +79,7 @@ TEST(MeasuredTimes, SlotsAreExploredWhileRequestsWait) {
   service.memory = plan.memory;
   service.estimates[0].estimate.largest_batch = 1;
   testing::observe(service, now_s + 10, 10, 50);
-  EXPECT_EQ(plan_of(service, now_s + 10).pools[0].slots, first + 5) << "those that there are were not in use";
+  EXPECT_EQ(plan_of(service, now_s + 10).pools[0].slots, first + 5) << "the present ones were not in use";
   testing::observe(service, now_s + 10, 10, 0);
   EXPECT_EQ(plan_of(service, now_s + 10).pools[0].slots, first + 5);
   service.memory.slots[0].slots = first + 20;
