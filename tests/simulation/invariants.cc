@@ -14,6 +14,8 @@
 namespace windlass::simulation {
 namespace {
 
+constexpr double kMaxAgeS = 86'400;  // of a signal; no simulation lasts as long
+
 using nlohmann::json;
 
 constexpr double kFreshS = 33;  // the policy's 30 s and a scrape or two
@@ -309,6 +311,15 @@ void Invariants::check_plan(const SimController& controller) {
   for (std::size_t i = 0; i < plan->services.size(); ++i) {
     const planner::ServicePlan& one = plan->services[i];
     const planner::Service& seen = snapshot->services[i];
+    // A signal's time is on the plan's clock, which stands near the wall's and far from the monotonic one it was read by.
+    const planner::Demand& demand = seen.demand;
+    for (const auto* reading :
+         {&demand.arrivals_per_s, &demand.arrivals_total, &demand.queued, &demand.input_tokens, &demand.output_tokens,
+          &demand.attainment, &demand.recent_attainment, &demand.ttft_s, &demand.tpot_s}) {
+      if (*reading && std::abs((*reading)->at_s - snapshot->now_s) > kMaxAgeS) {
+        violate("clock", fmt::format("a signal of {} was read {:.0f} s ago", one.id.name, snapshot->now_s - (*reading)->at_s));
+      }
+    }
     const bool denied = std::any_of(plan->denied.begin(), plan->denied.end(), [&](const auto& no) { return no.id == one.id; });
     const int desired = one.desired_workers();
     const int wanted = one.memory.desired.value_or(desired);

@@ -98,10 +98,10 @@ SimGateway::ModelMetrics& SimGateway::of(const std::string& model) {
   return *entry;
 }
 
-void SimGateway::request(const std::string& model, int tokens) {
+void SimGateway::request(const std::string& model, int tokens, double length) {
   const double now_s = timeline_.now_s();
   const gateway::RequestId id = next_id_++;
-  open_.emplace(id, Open{model, now_s, tokens, std::nullopt, std::nullopt});
+  open_.emplace(id, Open{model, now_s, tokens, length, std::nullopt, std::nullopt});
   ++arrivals_[model];
   if (const auto known = models_.find(model); known != models_.end()) known->second->started.add();
   perform(router_->arrived(now_s, id, model, true));
@@ -184,16 +184,18 @@ void SimGateway::send(const gateway::Dispatch& to) {
     case SimCluster::Taken::kYes: break;
   }
   found->second.call = call;
-  const double total_s = slot_time_s(found->second.model, to.chain) * random_.uniform(0.6, 1.1);
-  const double first_s = std::min(0.3, 0.2 * total_s);
-  timeline_.after(first_s, [this, life = lives_, id, call, rest_s = total_s - first_s, step = to.step] {
-    if (life != lives_) return;
-    if (step == gateway::Step::kPrefill) {
-      prompt_computed(id, call);
-    } else {
-      first_token(id, call, rest_s);
-    }
-  });
+  // At most what the plan promises at a full batch: what misses the objective does so for the faults.
+  const double total_s = slot_time_s(found->second.model, to.chain) * random_.uniform(0.6, 1.0);
+  const double first_s = 0.15 * total_s;
+  timeline_.after(first_s,
+                  [this, life = lives_, id, call, rest_s = found->second.length * (total_s - first_s), step = to.step] {
+                    if (life != lives_) return;
+                    if (step == gateway::Step::kPrefill) {
+                      prompt_computed(id, call);
+                    } else {
+                      first_token(id, call, rest_s);
+                    }
+                  });
   perform(router_->accepted(timeline_.now_s(), id));
 }
 

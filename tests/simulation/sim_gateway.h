@@ -42,7 +42,8 @@ class SimGateway {
   [[nodiscard]] bool up() const { return router_ != nullptr; }
 
   // A client's request. `tokens`: of the answer.
-  void request(const std::string& model, int tokens);
+  // `length`: of its answer, over the mean's.
+  void request(const std::string& model, int tokens, double length);
 
   // Asks controllers for a table; to be called every kPollS.
   void poll(std::size_t controllers, const std::function<TableSource(std::size_t)>& reach);
@@ -71,6 +72,7 @@ class SimGateway {
     std::string model;
     double arrived_s = 0;
     int tokens = 1;
+    double length = 1;
     std::optional<CallId> call;  // at the worker that has its step in hand
     std::optional<CallId> kept;  // at the one that computed its prompt, until another has taken what came of it
   };

@@ -146,10 +146,11 @@ void SimWorld::arrive(std::size_t index) {
     }
     if (!up.empty()) {
       const std::string model = one.spec["model"]["servedName"];
-      const int tokens = std::max(2, static_cast<int>(one.output_tokens * clients_.uniform(0.5, 1.5)));
+      const double length = clients_.uniform(0.5, 1.5);
+      const int tokens = std::max(2, static_cast<int>(one.output_tokens * length));
       SimGateway& gateway = *up[clients_.bits() % up.size()];
       invariants_.request_began(model);
-      gateway.request(model, tokens);
+      gateway.request(model, tokens, length);
     }
     arrive(index);
   });
