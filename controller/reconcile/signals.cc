@@ -77,6 +77,8 @@ Signals::ModelSeries::ModelSeries(double window_s)
       prompt_tokens(600, 600 / kWindowSteps),
       generation_tokens(600, 600 / kWindowSteps),
       measured(600, 600 / kWindowSteps),
+      attained_lately(planner::Demand::kRecentS, planner::Demand::kRecentS / kWindowSteps),
+      judged_lately(planner::Demand::kRecentS, planner::Demand::kRecentS / kWindowSteps),
       ttft(window_s, window_s / kWindowSteps),
       tpot(window_s, window_s / kWindowSteps) {}
 
@@ -210,14 +212,20 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     if (series.window_s != window_s) {  // the service's objective changed
       ModelSeries fresh(window_s);
       fresh.started = std::move(series.started);
+      fresh.attained_lately = std::move(series.attained_lately);
+      fresh.judged_lately = std::move(series.judged_lately);
       fresh.last_arrival_s = series.last_arrival_s;
       series = std::move(fresh);
     }
     const double before = series.started.total();
     series.started.observe(now_s, value("windlass_gateway_requests_started_total"), start);
     if (series.started.total() > before) series.last_arrival_s = now_s;
-    series.attained.observe(now_s, value("windlass_gateway_requests_attained_total"), start);
-    series.judged.observe(now_s, value("windlass_gateway_requests_judged_total"), start);
+    for (metrics::CounterTracker* attained : {&series.attained, &series.attained_lately}) {
+      attained->observe(now_s, value("windlass_gateway_requests_attained_total"), start);
+    }
+    for (metrics::CounterTracker* judged : {&series.judged, &series.judged_lately}) {
+      judged->observe(now_s, value("windlass_gateway_requests_judged_total"), start);
+    }
     series.prompt_tokens.observe(now_s, value("windlass_gateway_request_prompt_tokens_total"), start);
     series.generation_tokens.observe(now_s, value("windlass_gateway_request_generation_tokens_total"), start);
     series.measured.observe(now_s, value("windlass_gateway_requests_measured_total"), start);
@@ -261,8 +269,8 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     add(measured, series.measured, options_.lengths_window_s);
     add(attained, series.attained, query.window_s);
     add(judged, series.judged, query.window_s);
-    add(attained_lately, series.attained, planner::Demand::kRecentS);
-    add(judged_lately, series.judged, planner::Demand::kRecentS);
+    add(attained_lately, series.attained_lately, planner::Demand::kRecentS);
+    add(judged_lately, series.judged_lately, planner::Demand::kRecentS);
     const auto sum_into = [&](metrics::LatencyCounts& sum, double& at_s, const metrics::LatencyTracker& tracker) {
       const auto increase = tracker.increase(now_s, query.window_s);
       if (!increase) return;

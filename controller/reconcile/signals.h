@@ -71,6 +71,8 @@ class Signals {
 
     double window_s;
     metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured;
+    // The same of the last minute alone: an hour's window keeps a reading every two minutes.
+    metrics::CounterTracker attained_lately, judged_lately;
     metrics::LatencyTracker ttft, tpot;
     std::optional<planner::Reading> queued;
     std::optional<double> last_arrival_s;

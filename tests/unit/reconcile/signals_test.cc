@@ -224,6 +224,29 @@ TEST_F(SignalsTest, ABrokenGatewayPageIsNoQuietGateway) {
   EXPECT_FALSE(signals_.in_flight(targets_.gateways, "c"));  // no number is not 0: a drain goes on waiting
 }
 
+// Given an objective over an hour and ten minutes of misses that end; expects the last minute's attainment to be whole a minute
+// after that, whatever the hour's is.
+TEST_F(SignalsTest, TheLastMinuteIsOneOfLongWindowsToo) {
+  gateway("g1");
+  metrics::Registry registry;
+  metrics::GatewayMetrics bundle(registry);
+  lists_tiny(bundle);
+  targets_.models = {{"tiny", 3600, 95}};
+  std::optional<planner::Reading> hour, minute;
+  for (int second = 0; second <= 665; ++second) {
+    bundle.requests_judged.with({{"model", "tiny"}}).add();
+    bundle.requests_attained.with({{"model", "tiny"}}).add(second > 600 ? 1 : 0);
+    gateway_page("g1", registry);
+    signals_.scrape(targets_, second);
+    const planner::Demand demand = signals_.demand(targets_.models[0], second);
+    hour = demand.attainment;
+    minute = demand.recent_attainment;
+  }
+  ASSERT_TRUE(hour && minute);
+  EXPECT_EQ(minute->value, 1);
+  EXPECT_LT(hour->value, 0.2);
+}
+
 // Given two gateways that show fine bins of an overload whose client's latencies are known; the percentile of both together is
 // the client's to 2 %, however a gateway's restart or a page that fails for once lies between.
 TEST_F(SignalsTest, PercentilesAreTheClients) {
