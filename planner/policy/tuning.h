@@ -27,6 +27,8 @@ inline constexpr double kLevelWindowS = 60;
 // some GiB that is cached, weights read at a GB/s.
 inline constexpr double kAssumedStartS = 120;
 inline constexpr int kStartsToBelieve = 3;
+// Fewer starts than that: the next may take this many times as long as the longest so far, up to what is assumed.
+inline constexpr double kFewStartsMargin = 3;
 
 // Forecasts must have been judged this often before one may raise a plan. One start-up time has 8.
 inline constexpr std::int64_t kForecastsToBelieve = 8;

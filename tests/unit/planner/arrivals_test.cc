@@ -41,6 +41,10 @@ TEST(Arrivals, StartTimeIsMeasuredOrAssumed) {
   EXPECT_EQ(start_time_s(service), kAssumedStartS);
   service.starts = StartTimes{45, kStartsToBelieve - 1};
   EXPECT_EQ(start_time_s(service), kAssumedStartS);
+  for (const auto& [seen_s, expected_s] : {std::pair(1.5, 4.5), {0.1, 1.0}, {300.0, 300.0}}) {
+    service.starts = StartTimes{seen_s, 1};
+    EXPECT_EQ(start_time_s(service), expected_s);
+  }
   service.starts = StartTimes{45, kStartsToBelieve};
   EXPECT_EQ(start_time_s(service), 45);
   service.starts = StartTimes{std::numeric_limits<double>::quiet_NaN(), 9};
