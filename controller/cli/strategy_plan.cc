@@ -76,6 +76,7 @@ Result<Asked> read_service(const StrategyFlags& flags, std::ostream& notes) {
   planner::Service& service = snapshot.services.front();
   if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
   add_catalog_classes(snapshot);
+  add_profiles(snapshot, objects);
   take_transfers(objects, snapshot.accelerators, service);
   Asked asked;
   WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));

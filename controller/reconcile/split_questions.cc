@@ -10,6 +10,8 @@
 namespace windlass::controller {
 namespace {
 
+constexpr double kMoved = 4.0 / 3;  // believed times of workers: they are another question then
+
 bool has_gpus(const planner::AcceleratorState& state) {
   return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
 }
@@ -31,6 +33,9 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   for (const planner::TransferToWorker& transfer : service.transfers) {
     if (planner::may_use(service, transfer.accelerator)) asked.transfers.push_back(transfer);
   }
+  for (const planner::WorkerEstimate& estimate : service.estimates) {
+    if (planner::may_use(service, estimate.accelerator)) asked.estimates.push_back(estimate);
+  }
   for (const planner::AcceleratorState& state : snapshot.accelerators) {
     if (!has_gpus(state) || !planner::may_use(service, state.spec.name)) continue;
     question.classes.push_back({state.spec, state.mode, 0, 0, std::nullopt});
@@ -41,13 +46,34 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
 // Another measurement makes no other spec.
 bool same_spec(planner::Service before, const planner::Service& now) {
   before.transfers = now.transfers;
+  before.estimates = now.estimates;
   return before == now;
+}
+
+// Whether workers take clearly other times than was believed when it was asked. Estimates move a little with every page that is
+// read. A class that was edited is another question by itself.
+bool estimates_moved(const SplitQuestion& before, const SplitQuestion& now) {
+  const planner::ModelShape& shape = *now.service.shape;
+  for (const planner::AcceleratorState& state : now.classes) {
+    const auto then = std::find_if(before.classes.begin(), before.classes.end(),
+                                   [&](const auto& one) { return one.spec.name == state.spec.name; });
+    if (then == before.classes.end()) continue;
+    for (const planner::WorkerEstimate& estimate : now.service.estimates) {
+      if (estimate.accelerator != state.spec.name) continue;
+      const int gpus = estimate.gpus_per_worker;
+      const auto believed = planner::believed_coefficients(shape, then->spec, gpus, before.service.estimates);
+      if (planner::moved_by(believed, planner::linear_coefficients(shape, state.spec, gpus), estimate.estimate) > kMoved)
+        return true;
+    }
+  }
+  return false;
 }
 
 // The classes with GPUs come and go with nodes, and what they are may be edited.
 bool must_ask_again(const SplitQuestion& before, const SplitQuestion& now, const std::optional<planner::SplitAdvice>& advice,
                     const planner::Service& service) {
-  if (before.service != now.service) return true;
+  if (!same_spec(before.service, now.service) || before.service.transfers != now.service.transfers) return true;
+  if (estimates_moved(before, now)) return true;
   if (before.classes == now.classes) return false;
   if (!advice || !advice->holds) return true;
   const auto of_class = [](const std::vector<planner::AcceleratorState>& classes, const std::string& name) {
@@ -79,8 +105,8 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
     const auto [found, is_new] = entries_.try_emplace(service.id.uid);
     Entry& entry = found->second;
     if (is_new || must_ask_again(entry.question, question, entry.advice, service)) {
-      // Another spec: what was said of the old one is no answer. Other classes or transfers: it stands until there is a new
-      // one.
+      // Another spec: what was said of the old one is no answer. Other classes or measurements: it stands until there
+      // is a new one.
       if (is_new || !same_spec(entry.question.service, question.service)) entry.advice.reset();
       entry.question = std::move(question);
       entry.asked = false;

@@ -1,10 +1,11 @@
 // SplitQuestions: which services want their phases split, or would save by it (strategy Auto), what the strategies have said of
 // each, and what they are to be asked.
 //
-// The loop asks for advice in every step and goes on without an answer; somebody with time (app/split_thread.h) takes the
+// The loop asks for advice in every step and goes on without an answer; somebody with time (app/answers.h) takes the
 // questions and brings the answers. An answer stands as long as the spec, for strategies that are asked again because a node
 // went must not restart every worker: it is asked again only where no split held, a class that the answer counts on has no GPUs
-// any more and runs none of the service's workers, or another PerformanceProfile says how fast caches come. Thread-safe.
+// any more and runs none of the service's workers, another PerformanceProfile says how fast caches come, or workers are
+// measured at times that are off by a third from those that it was asked with. Thread-safe.
 #pragma once
 
 #include <map>
@@ -19,7 +20,7 @@ namespace windlass::controller {
 
 // What split_advice() is to be asked.
 struct SplitQuestion {
-  planner::Service service;                        // its spec, and what was measured of transfers to its workers
+  planner::Service service;                        // its spec, and what was measured of its workers and transfers to them
   std::vector<planner::AcceleratorState> classes;  // with GPUs
 
   bool operator==(const SplitQuestion&) const = default;

@@ -39,6 +39,7 @@ constexpr double kLeastTimes = 1e-3;      // of the first guess that a term keep
 constexpr double kMaxTimes = 1e4;         // the first guess; what lies beyond is a fault of the measurement
 constexpr double kMaxSeconds = 1000;      // of an iteration; more is no measurement
 constexpr double kBoundDeviations = 1.3;  // one-sided 90 %
+constexpr double kSurely = 0.15;          // of a decode iteration's mean, that its deviation may be to speak of it
 
 double per_request_s(const LinearCoefficients& base, double context_tokens) { return base.k2 * context_tokens + base.c2; }
 
@@ -106,6 +107,14 @@ bool makes_sense(const IterationEstimate& estimate) {
          std::max({estimate.largest_batch, estimate.seen_batch, 0.0}) <= kMaxTimes && estimate.largest_batch >= 0 &&
          estimate.seen_batch >= 0 && mean.cwiseAbs().maxCoeff() <= kMaxTimes && covariance.diagonal().minCoeff() >= 0 &&
          estimate.noise_variance >= 0;
+}
+
+// Whether it makes sense, and knows a decode iteration (of the batch that was seen last, if any).
+bool is_sure(const LinearCoefficients& base, const IterationEstimate& estimate) {
+  if (!makes_sense(estimate)) return false;
+  const double batch = std::max(1.0, estimate.seen_batch);
+  const double decode_s = LinearModel(estimated(base, estimate)).decode_s(batch, kContextTokens);
+  return decode_deviation_s(base, estimate, batch, kContextTokens) <= kSurely * decode_s;
 }
 
 // No term is free or negative, and a prompt costs no less than nothing beside its iteration. A term that is moved to its bound
@@ -262,17 +271,28 @@ LinearCoefficients believed_coefficients(const ModelShape& shape, const Accelera
   return known == nullptr ? base : estimated(base, known->estimate);
 }
 
+double moved_by(const LinearCoefficients& before, const LinearCoefficients& sheet, const IterationEstimate& now) {
+  if (!is_sure(sheet, now)) return 1;
+  const LinearModel then(before), believed(estimated(sheet, now));
+  const auto factor = [](double one, double other) { return std::max(one / other, other / one); };
+  const double batch = std::max(1.0, now.seen_batch);
+  const double decode = factor(then.decode_s(batch, kContextTokens), believed.decode_s(batch, kContextTokens));
+  const double prompt_tokens = 2 * kPromptTokens;
+  const double prefill_s = believed.prefill_s(prompt_tokens);
+  const Vector row = row_of(sheet, {1, 0, 0, prompt_tokens, 1});
+  const bool prompts_known = std::sqrt(std::max(0.0, row.dot(unpacked(now) * row))) <= kSurely * prefill_s;
+  return prompts_known ? std::max(decode, factor(then.prefill_s(prompt_tokens), prefill_s)) : decode;
+}
+
 std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec,
                                            const WorkerEstimate& measured) {
   constexpr double kOff = 4.0 / 3;  // either way
-  constexpr double kSurely = 0.15;  // of a decode iteration's mean
   const IterationEstimate& estimate = measured.estimate;
-  if (!makes_sense(estimate) || estimate.largest_batch < 1) return std::nullopt;
   const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.gpus_per_worker);
+  if (estimate.largest_batch < 1 || !is_sure(sheet, estimate)) return std::nullopt;
   const LinearModel planned(sheet), believed(estimated(sheet, estimate));
   const double batch = std::max(1.0, estimate.seen_batch);
   const double decode_s = believed.decode_s(batch, kContextTokens);
-  if (decode_deviation_s(sheet, estimate, batch, kContextTokens) > kSurely * decode_s) return std::nullopt;
   // Where launches take most of an iteration, neither bandwidth nor FLOP/s would explain it.
   if (shape.layers * Efficiency{}.layer_overhead_s > 0.3 * sheet.c3) return std::nullopt;
   SheetAdvice advice;

@@ -104,6 +104,10 @@ struct WorkerEstimate {
 [[nodiscard]] LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
                                                        std::span<const WorkerEstimate> estimates);
 
+// How far what is believed of a worker has moved from `before`, in decoding or in prompts, whichever is more: a factor of at
+// least 1. What is not known to some 15 % now has not moved. `sheet`: what the estimate is in units of.
+[[nodiscard]] double moved_by(const LinearCoefficients& before, const LinearCoefficients& sheet, const IterationEstimate& now);
+
 // Whether a class's data sheet fits what was measured, and what would. Both times are measured over planned.
 struct SheetAdvice {
   double decode_times = 1;

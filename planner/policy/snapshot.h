@@ -173,6 +173,8 @@ struct PhaseAdvice {
   std::string accelerator;
   int gpus_per_worker = 0;
   double requests_per_s = 0;  // of one worker, inside the objective, for the spec's assumed lengths
+  // What phase_rate_per_s() gave for those lengths with the times that it was asked with; absent: those of the data sheet.
+  std::optional<double> closed_form_per_s = {};
 
   bool operator==(const PhaseAdvice&) const = default;
 };

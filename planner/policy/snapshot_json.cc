@@ -127,9 +127,11 @@ Json fields_of(const TransferToWorker& transfer) {
 }
 
 Json fields_of(const PhaseAdvice& phase) {
-  return Json{{"accelerator", phase.accelerator},
+  Json object{{"accelerator", phase.accelerator},
               {"gpusPerWorker", phase.gpus_per_worker},
               {"requestsPerS", number(phase.requests_per_s)}};
+  if (phase.closed_form_per_s) object["closedFormPerS"] = number(*phase.closed_form_per_s);
+  return object;
 }
 
 Json fields_of(const SplitAdvice& advice) {
@@ -411,7 +413,8 @@ Result<CreationRefusal> read_refusal(const json& value, const std::string& path)
 
 Result<PhaseAdvice> read_phase(const json& value, const std::string& path) {
   JsonReader reader(value, path);
-  const PhaseAdvice phase{reader.string("accelerator"), reader.int32("gpusPerWorker", 1), reader.number("requestsPerS")};
+  PhaseAdvice phase{reader.string("accelerator"), reader.int32("gpusPerWorker", 1), reader.number("requestsPerS")};
+  if (reader.find("closedFormPerS") != nullptr) phase.closed_form_per_s = reader.number("closedFormPerS");
   if (!(phase.requests_per_s > 0)) reader.fail("requestsPerS", json_number(phase.requests_per_s), "greater than 0");
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   return phase;

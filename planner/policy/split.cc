@@ -19,12 +19,17 @@ namespace windlass::planner {
 namespace {
 
 // Prompts at one prefill worker, however short they are.
-constexpr int kMostPrompts = 64;
+constexpr int kMaxPrompts = 64;
 // As in configuration.cc's slots: the proportion moves only when lengths have moved it by more than this, or workers would come
 // and go for nothing.
 constexpr double kShareBand = 0.2;
 
 double rate_of(const PhaseFit& fit) { return fit.slots > 0 && fit.times.service_s > 0 ? fit.slots / fit.times.service_s : 0; }
+
+PhaseFit fit_phase(const Service& service, const LatencyModel& model, const Lengths& lengths, dispatch::Role role) {
+  if (role == dispatch::Role::kPrefill) return fit_prefill(model, lengths, kMaxPrompts);
+  return fit_decode(model, Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile}, lengths, kMaxBatch);
+}
 
 // One phase's workers, and what one of them serves with the lengths that are believed now.
 struct Phase {
@@ -37,21 +42,17 @@ Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const
   const LinearModel line(linear_coefficients(*service.shape, spec, advice.gpus_per_worker));
   const LinearModel model(believed_coefficients(*service.shape, spec, advice.gpus_per_worker, service.estimates));
   const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
-  const Objective objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
-  const auto fit = [&](const LatencyModel& by, const Lengths& lengths) {
-    return role == dispatch::Role::kPrefill ? fit_prefill(by, lengths, kMostPrompts)
-                                            : fit_decode(by, objective, lengths, kMaxBatch);
-  };
   // What the workers are started with depends on the spec alone.
-  int batch = std::max(1, fit(line, assumed).slots);
+  int batch = std::max(1, fit_phase(service, line, assumed, role).slots);
   if (role == dispatch::Role::kPrefill) {
     const double room = line.kv_capacity_tokens() / (assumed.input_tokens + kKvBlockTokens);
-    batch = static_cast<int>(std::clamp(std::floor(room), 1.0, static_cast<double>(kMostPrompts)));
+    batch = static_cast<int>(std::clamp(std::floor(room), 1.0, static_cast<double>(kMaxPrompts)));
   }
   Phase phase;
   phase.configuration =
       make_configuration(input, spec, advice.gpus_per_worker, batch, pool_name(spec.name, advice.gpus_per_worker, role), role);
-  const double then = rate_of(fit(line, assumed)), now = rate_of(fit(model, input.believed));
+  const double then = advice.closed_form_per_s.value_or(phase_rate_per_s(service, line, assumed, role));
+  const double now = phase_rate_per_s(service, model, input.believed, role);
   phase.requests_per_s = advice.requests_per_s * (then > 0 && now > 0 ? now / then : 1);
   for (const AllowedAccelerator& allowed : allowed_of(service, *input.snapshot)) {
     if (allowed.accelerator != spec.name) continue;
@@ -113,6 +114,10 @@ bool runs_split(const Service& service, const PolicyMemory& memory) {
   return parts > whole;
 }
 
+double phase_rate_per_s(const Service& service, const LatencyModel& model, const Lengths& lengths, dispatch::Role role) {
+  return rate_of(fit_phase(service, model, lengths, role));
+}
+
 bool split_may_pay(const Service& service, std::span<const AcceleratorState> classes) {
   if (!service.may_split || !service.shape || (service.scaling.max_workers && *service.scaling.max_workers < 2)) return false;
   ReplicatedInput input;
@@ -137,7 +142,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
     for (const int gpus : tensor_parallel_degrees(input.shape, most)) {
       if (gpus > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) continue;
       const LinearModel model(believed_coefficients(input.shape, spec, gpus, service.estimates));
-      const PhaseFit prefill = fit_prefill(model, input.lengths, kMostPrompts);
+      const PhaseFit prefill = fit_prefill(model, input.lengths, kMaxPrompts);
       const PhaseFit decode = fit_decode(model, input.objective, input.lengths, kMaxBatch);
       const double price = gpus * spec.price_per_hour;
       if (rate_of(prefill) > 0 && prefill.times.prefill_s <= input.objective.ttft_s) {

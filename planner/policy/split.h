@@ -27,6 +27,11 @@ namespace windlass::planner {
 // transfers are left out, so that this errs towards asking. `classes`: those with GPUs.
 [[nodiscard]] bool split_may_pay(const Service& service, std::span<const AcceleratorState> classes);
 
+// Requests a second of one worker of a phase, by the closed forms: by what they move, what a strategy said of one holds for
+// other lengths and times.
+[[nodiscard]] double phase_rate_per_s(const Service& service, const LatencyModel& model, const Lengths& lengths,
+                                      dispatch::Role role);
+
 // The service's own limit that one worker that answers and so many that compute its prompts exceed; empty: none.
 [[nodiscard]] Reason objection_to_pair(const Service& service, const Configuration& answering, const PrefillSide& prefill,
                                        int prompt_workers);

@@ -74,7 +74,7 @@ Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
   KindSpace space;
   space.least_kv_tokens = context;  // a worker must hold one request of this length
   space.most_gpus = service.max_gpus_per_worker.value_or(0);
-  Kinds kinds = worker_kinds(problem.shape, problem.accelerators, space, data_sheet_models(problem.shape));
+  Kinds kinds = worker_kinds(problem.shape, problem.accelerators, space, linear_models(problem.shape, service.estimates));
   problem.kinds = std::move(kinds.kinds);
   problem.unfit = std::move(kinds.unfit);
   problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};

@@ -2,8 +2,8 @@
 // allows.
 //
 // Lengths are log-normal about the spec's means with a coefficient of variation of 1 and cut to the context; arrivals are
-// Poisson; latencies are those of the controller, lines from data sheets. Caches come over the classes' links, or as it was
-// measured of the decode worker. Pure.
+// Poisson; latencies are those of the controller: lines from what workers were measured at, else from data sheets. Caches come
+// over the classes' links, or as it was measured of the decode worker. Pure.
 #pragma once
 
 #include <memory>

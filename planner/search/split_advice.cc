@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/perf/linear_model.h"
+#include "planner/policy/split.h"
 #include "planner/search/auto_plan.h"
 #include "planner/search/distserve.h"
 #include "planner/search/service_problem.h"
@@ -146,6 +148,14 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
     // Its plan is of whole instances for one rate; the goodput of each says more about others.
     best->prefill.requests_per_s = choice->prefill_per_s;
     best->decode.requests_per_s = choice->decode_per_s;
+  }
+  const planner::Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
+  for (auto& [phase, role] : {std::pair(&best->prefill, dispatch::Role::kPrefill), {&best->decode, dispatch::Role::kDecode}}) {
+    const auto state =
+        std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.spec.name == phase->accelerator; });
+    const planner::LinearModel model(
+        planner::believed_coefficients(*service.shape, state->spec, phase->gpus_per_worker, service.estimates));
+    phase->closed_form_per_s = planner::phase_rate_per_s(service, model, lengths, role);
   }
   best->cost_per_hour = best_cost;
   best->whole_cost_per_hour = whole_cost;

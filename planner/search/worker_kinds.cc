@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -70,17 +71,18 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
   return made;
 }
 
-KindModelOf data_sheet_models(const planner::ModelShape& shape) {
-  return [shape](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
+KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner::WorkerEstimate> measured) {
+  return [shape, measured = std::move(measured)](const planner::AcceleratorSpec& spec, int tensor_parallel,
+                                                 int stages) -> Result<KindModel> {
     const auto refused = [](const std::string& what) { return Error{ErrorCode::kInvalidArgument, what}; };
-    if (stages > 1) return refused("lines from data sheets know no pipeline stages");
+    if (stages > 1) return refused("the linear model does not support pipeline stages");
     if (!(planner::peak_flops_for(spec, shape.dtype) > 0)) {
       return refused(fmt::format("cannot compute in {}", planner::to_string(shape.dtype)));
     }
     if (tensor_parallel > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) {
       return refused("no link between the GPUs of a node is known");
     }
-    const planner::LinearCoefficients lines = planner::linear_coefficients(shape, spec, tensor_parallel);
+    const planner::LinearCoefficients lines = planner::believed_coefficients(shape, spec, tensor_parallel, measured);
     if (!(lines.kv_capacity_tokens > 0)) {
       return refused(fmt::format("weights of {:.0f} GB leave no KV cache in {:.0f} GB", planner::weight_bytes(shape) / 1e9,
                                  tensor_parallel * spec.memory_bytes / 1e9));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/perf/iteration_estimate.h"
 #include "planner/search/problem.h"
 
 namespace windlass::search {
@@ -36,8 +37,9 @@ struct Kinds {
 [[nodiscard]] Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<AcceleratorChoice>& accelerators,
                                  const KindSpace& space, const KindModelOf& model_of);
 
-// Lines from data sheets, as the controller predicts; no pipeline stages.
-[[nodiscard]] KindModelOf data_sheet_models(const planner::ModelShape& shape);
+// Lines, as the controller predicts: from what workers of the class were measured at, else from its data sheet; no pipeline
+// stages.
+[[nodiscard]] KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner::WorkerEstimate> measured = {});
 
 // Data sheets with fitted efficiencies (planner/perf/operator_model.h) and 90 % of the memory.
 [[nodiscard]] KindModelOf roofline_models(const planner::ModelShape& shape);

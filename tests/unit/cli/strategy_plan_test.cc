@@ -83,6 +83,22 @@ TEST(StrategyPlan, TransfersAreThoseOfAProfile) {
   EXPECT_THAT(reasons({kService}), testing::Not(HasSubstr("takes 3.13e+03 ms")));
 }
 
+// Given PerformanceProfiles of slow workers on both classes of a ModelService, expect a strategy to plan with their times: what
+// holds without them does not with them.
+TEST(StrategyPlan, LatenciesAreThoseOfProfiles) {
+  std::vector<std::string> arguments = {"plan", "--strategy", "aladdin", "--rate", "2", "-o", "json", "-f", kService};
+  const Outcome without = run(arguments);
+  ASSERT_EQ(without.code, kDone) << without.err;
+  for (const char* accelerator : {"h100-80gb", "a100-80gb"}) {
+    const std::string name = std::string("slow-") + accelerator;
+    std::string text = profile_text("llama3-8b", accelerator, 1, "");
+    text.replace(text.find("{name: p}"), std::string("{name: p}").size(), "{name: " + name + "}");
+    arguments.insert(arguments.end(), {"-f", written(name + ".yaml", text)});
+  }
+  const Outcome with = run(arguments);
+  EXPECT_EQ(with.code, kInfeasible) << with.out << with.err;
+}
+
 // Given an objective that nothing meets, expect exit code 3, the nearest plan, and what it misses.
 TEST(StrategyPlan, InfeasibleIsThree) {
   const Outcome outcome =

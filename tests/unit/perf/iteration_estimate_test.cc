@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "tests/unit/planner/fixtures.h"
 
 namespace windlass::planner {
 namespace {
@@ -158,6 +159,24 @@ TEST(IterationEstimate, TheNearestOfTheClassCounts) {
   EXPECT_EQ(find_estimate(estimates, "a", 1)->gpus_per_worker, 2);
   EXPECT_EQ(find_estimate(estimates, "b", 1), nullptr);
   EXPECT_EQ(find_estimate(estimates, "c", 1), nullptr);
+}
+
+// Given what was believed of a worker and what is now; expects the larger of both phases' factors, either way, and 1 for what
+// is not sure.
+TEST(IterationEstimate, SaysHowFarItHasMoved) {
+  const planner::Service service = testing::chat_service();
+  const LinearCoefficients base = linear_coefficients(*service.shape, testing::h100(), 1);
+  const auto now = [&](double prefill, double decode) {
+    return testing::measured(service, testing::h100(), 1, prefill, decode).estimate;
+  };
+  EXPECT_NEAR(moved_by(base, base, now(1, 3)), 3, 0.1);
+  EXPECT_NEAR(moved_by(base, base, now(0.5, 1.2)), 2, 0.2);
+  EXPECT_NEAR(moved_by(estimated(base, now(1, 3)), base, now(1, 1)), 3, 0.1);
+  EXPECT_NEAR(moved_by(estimated(base, now(1, 3)), base, now(1, 3)), 1, 0.01);
+  IterationEstimate unsure = now(1, 3);
+  unsure.covariance.fill(1);
+  EXPECT_EQ(moved_by(base, base, unsure), 1);
+  EXPECT_EQ(moved_by(base, base, {}), 1);
 }
 
 }  // namespace

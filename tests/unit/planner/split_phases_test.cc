@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "planner/perf/linear_model.h"
 #include "planner/policy/make_plan.h"
 #include "planner/policy/split.h"
 #include "planner/policy/what_if.h"
@@ -55,6 +56,25 @@ const PoolPlan& pool_of(const ServicePlan& plan, dispatch::Role role) {
 
 int prefills(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kPrefill).workers; }
 int answers(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kDecode).workers; }
+
+// Given workers that take three times what the data sheet says, an advice that was made with the data sheet, and one that was
+// made with what was measured; expect as many workers by either: what was measured counts once.
+TEST(SplitPhases, MeasuredTimesCountOnce) {
+  Service service = split_service("chat", 60);
+  const int as_planned = answers(make_plan(cluster({service})).services[0]);
+  service.estimates = {testing::measured(service, a100(), 1, 1, 3)};
+  const int measured = answers(make_plan(cluster({service}, 64, 400)).services[0]);
+  EXPECT_GT(measured, 2 * as_planned);
+  const Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
+  const auto rate = [&](std::span<const WorkerEstimate> estimates) {
+    const LinearModel model(believed_coefficients(*service.shape, a100(), 1, estimates));
+    return phase_rate_per_s(service, model, lengths, dispatch::Role::kDecode);
+  };
+  PhaseAdvice& decode = service.split->decode;
+  decode.closed_form_per_s = rate(service.estimates);
+  decode.requests_per_s *= *decode.closed_form_per_s / rate({});
+  EXPECT_EQ(answers(make_plan(cluster({service}, 64, 400)).services[0]), measured);
+}
 
 // Given load and a strategy's word of how much one worker of each side serves, expect both sides to serve it, in their
 // proportion, with the word among the reasons; at a load ten times as high, about ten times as many.

@@ -189,6 +189,42 @@ TEST(SplitQuestions, TransfersThatAreMeasured) {
   }
 }
 
+// Given times that workers are measured at; what they say nearly as before is no question, what is off by more than a third is
+// asked, and the answer stands until there is a new one. An estimate that is not sure, or of a class that it may not use, is
+// nothing to it.
+TEST(SplitQuestions, TimesThatAreMeasured) {
+  SplitQuestions questions;
+  planner::Snapshot at = snapshot();
+  settle(questions, at);
+  planner::Service& service = at.services[0];
+  const auto measured = [&](double prefill, double decode) {
+    return planner::testing::measured(service, h100(), 1, prefill, decode);
+  };
+  service.estimates = {measured(1.1, 0.9)};
+  EXPECT_FALSE(questions.advise(at));
+  service.estimates = {measured(1, 3)};
+  service.estimates[0].estimate.covariance.fill(1);
+  EXPECT_FALSE(questions.advise(at));
+  service.estimates = {measured(1, 3)};
+  service.estimates[0].accelerator = "l4";
+  EXPECT_FALSE(questions.advise(at));
+  for (const auto& [prefill, decode] : {std::pair(1.0, 3.0), {2.0, 3.0}, {2.0, 1.5}}) {
+    service.estimates = {measured(prefill, decode)};
+    EXPECT_TRUE(questions.advise(at));
+    EXPECT_EQ(service.split, advice()) << "until there is a new one";
+    const auto question = questions.next();
+    ASSERT_TRUE(question);
+    EXPECT_EQ(question->service.estimates, service.estimates);
+    service.estimates = {measured(prefill * 1.1, decode * 1.1)};
+    EXPECT_FALSE(questions.advise(at));
+    questions.answer(*question, advice());
+    EXPECT_FALSE(questions.advise(at));
+    EXPECT_EQ(service.split, advice());
+  }
+  service.estimates.clear();  // forgotten: what was believed last is as good as anything
+  EXPECT_FALSE(questions.advise(at));
+}
+
 // Given a service that may use one class alone; that others come and go is nothing to it, also where no split held.
 TEST(SplitQuestions, ClassesThatItMayNotUse) {
   SplitQuestions questions;

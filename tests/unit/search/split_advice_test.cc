@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/perf/linear_model.h"
 #include "planner/policy/make_plan.h"
 #include "planner/search/service_problem.h"
 #include "tests/unit/planner/fixtures.h"
@@ -125,6 +126,27 @@ TEST(SplitAdvice, CachesComeAsWasMeasured) {
   EXPECT_TRUE(after.decode.accelerator != before.decode.accelerator ||
               after.decode.gpus_per_worker != before.decode.gpus_per_worker)
       << after.why;
+}
+
+// Given workers that were measured at three times their data sheet, expect a problem whose iterations take that, and an answer
+// with less for each worker.
+TEST(SplitAdvice, WorkersAreAsFastAsWasMeasured) {
+  planner::Service measured = service();
+  measured.accelerators = {{"h100", std::nullopt}};
+  const planner::SplitAdvice before = *split_advice(measured, classes(), Effort{});
+  ASSERT_TRUE(before.holds) << before.why;
+  measured.estimates = {planner::testing::measured(measured, h100(), 1, 3, 3)};
+  const auto made = ServiceProblem::make(measured, classes());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  for (const WorkerKind& kind : made->problem().kinds) {
+    const planner::LinearModel sheet(planner::linear_coefficients(*measured.shape, h100(), kind.gpus()));
+    const double decode_s = kind.model->iteration_s(planner::decode_batch(8, 512));
+    EXPECT_NEAR(decode_s / sheet.decode_s(8, 512), 3, 0.1) << kind.gpus();
+  }
+  const planner::SplitAdvice after = *split_advice(measured, classes(), Effort{});
+  ASSERT_TRUE(after.holds) << after.why;
+  EXPECT_LT(after.prefill.requests_per_s / after.prefill.gpus_per_worker,
+            0.6 * before.prefill.requests_per_s / before.prefill.gpus_per_worker);
 }
 
 // Given an objective that nothing holds, expect what each strategy came to; given no class with GPUs, a shape that is not known
