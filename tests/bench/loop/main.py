@@ -181,12 +181,12 @@ class Bench:
         if done.returncode != 0:
             raise processes.RunFailed(f"windlass model {command[0]}: {done.stderr.strip()}")
 
-    def send(self, engine, folder, url, phases, end_s, tick=lambda now_s: None):
+    def send(self, engine, folder, url, phases, end_s, tick=lambda now_s: None, seed=None):
         """Sends the load and calls tick every second. Returns what the load measured."""
         record = folder / "load.json"
         objectives = engine.objectives
         command = [self.windlass, "load", "--url", url, "--model", SERVED, "--phases", phases, "--prompt-tokens", str(PROMPT_WORDS),
-                   "--max-tokens", str(ANSWER_TOKENS), "--seed", str(self.seed), "--ttft", f"{objectives.ttft_s * 1e3:.0f}ms",
+                   "--max-tokens", str(ANSWER_TOKENS), "--seed", str(self.seed if seed is None else seed), "--ttft", f"{objectives.ttft_s * 1e3:.0f}ms",
                    "--tpot", f"{objectives.tpot_s * 1e3:.0f}ms", "--quiet", "-o", "json"]
         with open(record, "wb") as out, open(folder / "load.log", "wb") as log:
             process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=log)
@@ -212,7 +212,7 @@ class Bench:
             if low is None:
                 say(f"  measuring how many requests one worker serves ({engine.title})")
                 folder = self.folder(f"{engine.name}-capacity")
-                can = measure_capacity(engine, folder, lambda url, phases: self.send(engine, folder, url, phases, 60))
+                can = measure_capacity(engine, folder, lambda url, phases, seed: self.send(engine, folder, url, phases, 60, seed=seed))
                 low, high = round(LOW_SHARE * can, 2), round(HIGH_SHARE * can, 2)
                 say(f"  {can:.2f} requests/s; the load goes from {low:g} to {high:g}")
             self.loads[engine.name] = judge.step_and_ramp(low, high, self.minutes)
