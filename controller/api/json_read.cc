@@ -238,6 +238,7 @@ EngineSpec read_engine(const FieldReader& in) {
                                 read_key_ref(from, "configMapKeyRef")});
   }
   engine.pod_template_json = in.json_text("podTemplate");
+  engine.probe = in.one_of("probe", {Probe::kAuto, Probe::kOff}).value_or(engine.probe);
   return engine;
 }
 

@@ -82,6 +82,7 @@ json engine_json(const EngineSpec& engine) {
     out["env"].push_back(std::move(item));
   }
   put_json(out, "podTemplate", engine.pod_template_json);
+  if (engine.probe != Probe::kAuto) out["probe"] = to_string(engine.probe);
   return out;
 }
 

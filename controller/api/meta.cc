@@ -52,6 +52,8 @@ const char* to_string(EngineType type) {
   return "Windlass";
 }
 
+const char* to_string(Probe probe) { return probe == Probe::kOff ? "Off" : "Auto"; }
+
 const char* to_string(Strategy strategy) {
   switch (strategy) {
     case Strategy::kAuto: return "Auto";

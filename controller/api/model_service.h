@@ -17,12 +17,14 @@
 namespace windlass::api {
 
 enum class EngineType { kWindlass, kVLLM, kSGLang, kTensorRTLLM, kLlamaCpp };
+enum class Probe { kAuto, kOff };
 enum class Strategy { kAuto, kReplicated, kDisaggregated, kChained };
 enum class ScalingMode { kApply, kRecommend, kPaused };
 enum class PoolRole { kUnified, kPrefill, kDecode };
 enum class Dtype { kFP32, kBF16, kFP16, kFP8, kINT8 };
 
 const char* to_string(EngineType type);    // "Windlass", "VLLM", "SGLang", "TensorRTLLM", "LlamaCpp"
+const char* to_string(Probe probe);        // "Auto", "Off"
 const char* to_string(Strategy strategy);  // "Auto", "Replicated", "Disaggregated", "Chained"
 const char* to_string(ScalingMode mode);   // "Apply", "Recommend", "Paused"
 const char* to_string(PoolRole role);      // "Unified", "Prefill", "Decode"
@@ -64,6 +66,7 @@ struct EngineSpec {
   std::vector<std::string> args;
   std::vector<EnvVar> env;
   std::string pod_template_json;  // {metadata, spec} merged under the worker's pod; empty: none
+  Probe probe = Probe::kAuto;     // whether a new worker's times are measured with a few requests
 
   bool operator==(const EngineSpec&) const = default;
 };

@@ -20,11 +20,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "controller/app/answers.h"
 #include "controller/app/clock.h"
 #include "controller/app/gateway_transport.h"
 #include "controller/app/http_server.h"
 #include "controller/app/lease_thread.h"
-#include "controller/app/split_thread.h"
+#include "controller/app/side_thread.h"
 #include "controller/kube/cluster.h"
 #include "controller/kube/curl_transport.h"
 #include "controller/reconcile/controller.h"
@@ -349,9 +350,21 @@ Result<void> run(const AppOptions& options, Waker& waker) {
     spdlog::info("demand is read from Prometheus at {}", options.prometheus_url);
   }
   SplitQuestions splits;
-  SplitThread split_thread(splits, [&waker] { waker.wake(); });
+  ProbeQuestions probes;
+  kube::CurlTransport to_workers(kube::CurlOptions{});
+  // Each piece that is done is news for the loop.
+  const auto done = [&waker](bool any) {
+    if (any) waker.wake();
+    return any;
+  };
+  SideThread split_thread([&](const SideThread::Stop& stop) { return done(answer_split(splits, stop)); });
+  SideThread probe_thread([&](const SideThread::Stop& stop) { return done(answer_probe(probes, to_workers, stop)); });
   controller_options.splits = &splits;
-  controller_options.on_question = [&split_thread] { split_thread.wake(); };
+  controller_options.probes = &probes;
+  controller_options.on_question = [&] {
+    split_thread.wake();
+    probe_thread.wake();
+  };
   Controller controller(parts->store(), parts->runtime(), parts->leadership(), scraper, publisher, bundle, controller_options);
 
   std::uint64_t shown = 0;

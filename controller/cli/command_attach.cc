@@ -125,7 +125,8 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
                          {"slo", {{"timeToFirstToken", options.ttft}, {"timePerOutputToken", options.tpot}}},
                          {"accelerators", {{{"class", options.accelerator}}}},
                          {"scaling", {{"mode", "Recommend"}, {"minWorkers", 1}}}};
-  if (const char* type = engine_type(first.engine)) spec["engine"] = {{"type", type}};
+  // Whoever runs the servers has not asked for requests of ours.
+  if (const char* type = engine_type(first.engine)) spec["engine"] = {{"type", type}, {"probe", "Off"}};
   return nlohmann::json{{"apiVersion", "windlass.dev/v1alpha1"},
                         {"kind", "ModelService"},
                         {"metadata", {{"name", group.service}}},

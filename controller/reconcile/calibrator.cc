@@ -110,6 +110,11 @@ bool Calibrator::learn(const Configuration& configuration, const std::string& wo
                                             lengths.input_tokens);
 }
 
+bool Calibrator::learn(const Configuration& configuration, const std::vector<planner::MeasuredIteration>& measured,
+                       const LinearCoefficients& base, double at_s) {
+  return known_[configuration].learner.take(measured, base, at_s);
+}
+
 const Calibration* Calibrator::find(const Configuration& configuration) const {
   const auto found = known_.find(configuration);
   return found == known_.end() ? nullptr : &found->second;

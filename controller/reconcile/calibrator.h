@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "controller/api/performance_profile.h"
 #include "controller/reconcile/worker_signals.h"
@@ -46,6 +47,10 @@ class Calibrator {
   // `base`: the data sheet's. Returns whether anything was learnt.
   bool learn(const Configuration& configuration, const std::string& worker, const WorkerPage& page,
              const planner::Lengths& lengths, const planner::LinearCoefficients& base);
+
+  // What was measured of a worker of it while it was idle, `at_s`.
+  bool learn(const Configuration& configuration, const std::vector<planner::MeasuredIteration>& measured,
+             const planner::LinearCoefficients& base, double at_s);
 
   [[nodiscard]] const Calibration* find(const Configuration& configuration) const;
   [[nodiscard]] const std::map<Configuration, Calibration>& all() const { return known_; }

@@ -79,10 +79,10 @@ Outcome Controller::step(Instant now) {
   }
   Observation observation =
       observe(store_, runtime_, std::move(workers), *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
-  calibrate(observation);
-  if (options_.splits != nullptr && options_.splits->advise(observation.snapshot) && options_.on_question) {
-    options_.on_question();
-  }
+  calibrate(observation, now);
+  const bool new_splits = options_.splits != nullptr && options_.splits->advise(observation.snapshot);
+  const bool new_probes = options_.probes != nullptr && options_.probes->waits();
+  if ((new_splits || new_probes) && options_.on_question) options_.on_question();
   timed("observe");
   planner::Plan plan = planner::make_plan(observation.snapshot);
   remember(observation, plan);
@@ -131,6 +131,7 @@ void Controller::take_lead(Instant now) {
   leadership_.acts_for(term_);
   state_ = {};
   state_.leading_since_s = now.monotonic_s;
+  if (options_.probes != nullptr) options_.probes->keep({});  // what was learnt is gone with the state
   // A standby may not have noticed yet that its watches are late or broken. What its predecessors did until now it must know,
   // or it does it again; what is done from now on is its own.
   store_.read_anew(now);
@@ -292,13 +293,14 @@ void Controller::tell_broken(Instant now, std::vector<std::string>& errors) {
   state_.told_broken = std::move(told);
 }
 
-void Controller::calibrate(const Observation& observation) {
+void Controller::calibrate(const Observation& observation, Instant now) {
   std::vector<LiveCalibration::ServiceView> services;
   for (std::size_t i = 0; i < observation.services.size(); ++i) {
     const api::ModelService* service = observation.services[i];
     services.push_back({service, &observation.snapshot.services[i], &observation.workers.at(service->metadata.uid)});
   }
-  state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), signals_.get());
+  state_.calibration.step(services, observation.snapshot.accelerators, store_.performance_profiles(), signals_.get(),
+                          options_.probes, now.wall_s);
 }
 
 // The time by now, within the step whose time is `began`.

@@ -16,6 +16,7 @@
 #include "controller/reconcile/metrics_report.h"
 #include "controller/reconcile/observe.h"
 #include "controller/reconcile/outcome.h"
+#include "controller/reconcile/probe_questions.h"
 #include "controller/reconcile/routing_publisher.h"
 #include "controller/reconcile/signals.h"
 #include "controller/reconcile/split_questions.h"
@@ -33,7 +34,8 @@ struct ControllerOptions {
   double load_status_period_s = 30;        // status that differs only in its figures is written at most this often
   int max_queued = 1024;                   // requests that may wait at one gateway for one model
   SplitQuestions* splits = nullptr;        // borrowed; null: services that want split phases wait for advice
-  std::function<void()> on_question = {};  // there is something new to ask of `splits`
+  ProbeQuestions* probes = nullptr;        // borrowed; null: nobody probes workers
+  std::function<void()> on_question = {};  // there is something new to ask of either
   std::function<double()> stopwatch = {};  // monotonic seconds, to time the parts of a step and to bound them; empty: neither
 };
 
@@ -64,7 +66,7 @@ class Controller {
   void status_failed(const std::string& uid, const Error& error, Instant now, std::vector<std::string>& errors);
   void write_profile_statuses(Instant now, std::vector<std::string>& errors);
   void tell_broken(Instant now, std::vector<std::string>& errors);
-  void calibrate(const Observation& observation);
+  void calibrate(const Observation& observation, Instant now);
   // The time since the last call counts for that part of the step.
   void timed(const char* part);
   [[nodiscard]] std::function<bool()> within(double seconds, Instant began);

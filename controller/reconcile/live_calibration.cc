@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kNewsShare = 0.02;     // by which a correction must have moved to be worth a write
 constexpr double kSamplesGrowth = 1.1;  // or its samples have grown
+constexpr double kJustReadyS = 60;      // a worker that is probed
 
 Configuration configuration_of(const api::ModelService& service, const std::string& accelerator, int gpus) {
   return {service.metadata.name_space, profile_model(service), api::to_string(service.spec.engine.type), accelerator, gpus};
@@ -70,7 +71,8 @@ const LiveCalibration::Fit& LiveCalibration::fit_of(const api::PerformanceProfil
 }
 
 void LiveCalibration::step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
-                           const std::vector<api::PerformanceProfile>& profiles, const Signals* signals) {
+                           const std::vector<api::PerformanceProfile>& profiles, const Signals* signals, ProbeQuestions* probes,
+                           double wall_s) {
   std::map<std::string, const planner::AcceleratorSpec*> specs;  // by AcceleratorClass
   for (const planner::AcceleratorState& one : accelerators) specs[one.spec.name] = &one.spec;
   std::set<std::string> workers;
@@ -112,15 +114,45 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       const WorkerPage* page = worker.ready && whole && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
       const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, worker.gpus);
       if (base == nullptr) continue;
-      calibrator_.learn(configuration_of(*view.service, worker.accelerator, worker.gpus), worker.uid, *page, lengths, *base);
+      const Configuration configuration = configuration_of(*view.service, worker.accelerator, worker.gpus);
+      calibrator_.learn(configuration, worker.uid, *page, lengths, *base);
+      if (probes != nullptr) probe(view, configuration, worker, *page, *base, *probes, wall_s);
     }
     for (const auto& [configuration, unused] : bases) asked_for.insert(configuration);
   }
   calibrator_.keep(workers, asked_for);
+  if (probes != nullptr) probes->keep(workers);
   std::set<std::string> there;
   for (const api::PerformanceProfile& profile : profiles) there.insert(profile.metadata.uid);
   std::erase_if(fits_, [&](const auto& one) { return !there.contains(one.first); });
   std::erase_if(written_s_, [&](const auto& one) { return !there.contains(one.first); });
+}
+
+// Our own engine measures itself; a worker of another is probed where it has just become ready, nothing is known of its
+// configuration and no request comes: one that did would wait for the probe's, and spoil what is measured.
+void LiveCalibration::probe(const ServiceView& view, const Configuration& configuration, const Worker& worker,
+                            const WorkerPage& page, const planner::LinearCoefficients& base, ProbeQuestions& probes,
+                            double wall_s) {
+  const api::EngineSpec& engine = view.service->spec.engine;
+  if (engine.type == api::EngineType::kWindlass || engine.probe == api::Probe::kOff) return;
+  const planner::Demand& demand = view.planned->demand;
+  const double arrivals = demand.arrivals_total ? demand.arrivals_total->value : -1;
+  if (const auto answer = probes.take(worker.uid);
+      answer && answer->question.configuration == configuration && answer->question.arrivals_total == arrivals) {
+    calibrator_.learn(configuration, answer->measured, base, page.at_s);
+  }
+  const auto none = [](const std::optional<planner::Reading>& reading) { return reading && reading->value == 0; };
+  const bool quiet = none(demand.arrivals_per_s) && none(demand.queued) && page.metrics.requests_running.value_or(1) == 0 &&
+                     page.metrics.requests_waiting.value_or(0) == 0;
+  const bool just_ready = worker.ready_s && wall_s - *worker.ready_s <= kJustReadyS;
+  const bool leaves = worker.draining_since_s || worker.terminating || worker.finished;
+  if (!quiet || !just_ready || leaves) return;
+  const Calibration* known = calibrator_.find(configuration);
+  if (known != nullptr && known->learner.estimate().largest_batch >= 1) return;
+  const int context = view.planned->max_context_tokens;
+  probes.ask({configuration, worker.name, worker.uid, worker.address, worker.token, view.service->served_name(),
+              static_cast<double>(context > 0 ? context : view.planned->shape->max_context_tokens), worker.max_concurrency,
+              arrivals});
 }
 
 std::vector<planner::WorkerEstimate> LiveCalibration::estimates(const api::ModelService& service) const {

@@ -15,6 +15,7 @@
 #include "controller/api/model_service.h"
 #include "controller/api/performance_profile.h"
 #include "controller/reconcile/calibrator.h"
+#include "controller/reconcile/probe_questions.h"
 #include "controller/runtime/worker_runtime.h"
 #include "planner/perf/performance_profile.h"
 #include "planner/policy/snapshot.h"
@@ -35,9 +36,11 @@ class LiveCalibration {
     const planner::Service* planned = nullptr;
     const std::vector<Worker>* workers = nullptr;
   };
-  // Takes in profiles and the workers' newest pages. `signals`: nullptr where there are no workers.
+  // Takes in profiles, the workers' newest pages and what `probes` has measured, and asks it to measure what is not known.
+  // `signals`: nullptr where there are no workers; `probes`: where nobody measures.
   void step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
-            const std::vector<api::PerformanceProfile>& profiles, const Signals* signals);
+            const std::vector<api::PerformanceProfile>& profiles, const Signals* signals, ProbeQuestions* probes = nullptr,
+            double wall_s = 0);
 
   // Of all configurations of the service, by accelerator and GPUs.
   [[nodiscard]] std::vector<planner::WorkerEstimate> estimates(const api::ModelService& service) const;
@@ -58,6 +61,8 @@ class LiveCalibration {
     std::string problem;
   };
 
+  void probe(const ServiceView& view, const Configuration& configuration, const Worker& worker, const WorkerPage& page,
+             const planner::LinearCoefficients& base, ProbeQuestions& probes, double wall_s);
   const Fit& fit_of(const api::PerformanceProfile& profile, const Configuration& configuration,
                     const planner::ModelShape& shape, const planner::AcceleratorSpec& accelerator,
                     const planner::LinearCoefficients& base);

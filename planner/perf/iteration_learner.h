@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "planner/perf/iteration_estimate.h"
 #include "planner/perf/iteration_windows.h"
@@ -30,6 +31,9 @@ class IterationLearner {
   bool take(const std::string& worker, const WorkerCounters& now, const LinearCoefficients& base, double context_tokens,
             double prompt_tokens);
 
+  // What requests from outside measured of an idle worker, `at_s`.
+  bool take(const std::vector<MeasuredIteration>& measured, const LinearCoefficients& base, double at_s);
+
   // Forgets the windows of other workers.
   void keep(const std::set<std::string>& workers);
 
@@ -38,6 +42,8 @@ class IterationLearner {
   [[nodiscard]] const LinearCoefficients& base() const { return *base_; }
 
  private:
+  bool learn_all(const std::vector<IterationObservation>& observations, double at_s);
+
   IterationEstimate estimate_;
   std::optional<LinearCoefficients> base_;
   std::optional<double> learnt_at_s_;

@@ -35,13 +35,15 @@ bool fell(const WorkerCounters& before, const WorkerCounters& now) {
          less(before.first_tokens, now.first_tokens) || less(before.iterations, now.iterations);
 }
 
-std::vector<IterationObservation> own_measurements(const std::vector<MeasuredIteration>& measured) {
+}  // namespace
+
+std::vector<IterationObservation> observations_of(const std::vector<MeasuredIteration>& measured, double noise_deviation) {
   std::vector<IterationObservation> out;
   for (const MeasuredIteration& one : measured) {
     IterationObservation observation;
     observation.seconds = one.seconds;
     observation.decodes = one.batch > 0;
-    observation.noise_deviation = kMeasuredNoise;
+    observation.noise_deviation = noise_deviation;
     observation.content.batch = one.batch;
     observation.content.context_tokens = one.context_tokens;
     observation.content.prompt_tokens = one.prompt_tokens;
@@ -50,8 +52,6 @@ std::vector<IterationObservation> own_measurements(const std::vector<MeasuredIte
   }
   return out;
 }
-
-}  // namespace
 
 void IterationWindows::begin(const WorkerCounters& now) {
   first_ = now;
@@ -67,7 +67,7 @@ std::vector<IterationObservation> IterationWindows::take(const WorkerCounters& n
   if (!first_ || fell(*first_, now)) {
     warm_at_s_ = now.at_s + kColdS;
     begin(now);
-    return own_measurements(now.measured);
+    return observations_of(now.measured, kMeasuredNoise);
   }
   ++readings_;
   waited_ = waited_ || !now.waiting || *now.waiting > 0;

@@ -22,7 +22,8 @@
 
 namespace windlass::planner {
 
-// One iteration that a worker measured itself: of a prompt (batch 0), or of requests that decode (prompt_tokens 0).
+// One iteration that a worker measured itself, or that was measured of it while it was idle: of a prompt (batch 0), or of
+// requests that decode (prompt_tokens 0).
 struct MeasuredIteration {
   int prompt_tokens = 0;
   int batch = 0;
@@ -55,6 +56,10 @@ struct WorkerCounters {
   std::optional<double> generated_tokens;
   std::vector<MeasuredIteration> measured;
 };
+
+// `noise_deviation`: of each, relative.
+[[nodiscard]] std::vector<IterationObservation> observations_of(const std::vector<MeasuredIteration>& measured,
+                                                                double noise_deviation);
 
 class IterationWindows {
  public:

@@ -34,6 +34,7 @@ class Maker {
     if (coin()) out.spec.model.dtype = static_cast<Dtype>(below(5));
     out.spec.engine.type = static_cast<EngineType>(below(5));
     out.spec.engine.program = "/opt/engine-" + std::to_string(below(9));
+    if (coin()) out.spec.engine.probe = Probe::kOff;
     out.spec.engine.image = "registry/worker:" + std::to_string(below(9));
     for (int i = below(3); i > 0; --i) out.spec.engine.args.push_back("--flag=" + std::to_string(i));
     if (coin()) out.spec.engine.env = {{"A", "yes", {}, {}}, {"B", "", KeyRef{"s", "k"}, {}}, {"C", "", {}, KeyRef{"c", "k"}}};

@@ -1,0 +1,15 @@
+// Answers to what the loop asks and does not wait for: how to split a service's phases, and how fast a new worker is.
+#pragma once
+
+#include "controller/app/side_thread.h"
+#include "controller/kube/http_transport.h"
+#include "controller/reconcile/probe_questions.h"
+#include "controller/reconcile/split_questions.h"
+
+namespace windlass::controller {
+
+// Each answers the next question, if there is one, and says whether there was.
+bool answer_split(SplitQuestions& questions, const SideThread::Stop& stop);
+bool answer_probe(ProbeQuestions& questions, kube::HttpTransport& transport, const SideThread::Stop& stop);
+
+}  // namespace windlass::controller
