@@ -1,5 +1,5 @@
 // closed_loop_experiment: the control loop where workers are not what their data sheet says, as tables in Markdown.
-// `scripts/bench loop --simulated` puts them into docs/control-loop.md.
+// `scripts/bench loop --simulated` puts them into docs/control-loop-measured.md.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>

@@ -1,6 +1,6 @@
 """The control loop with a real model, next to the same workers without Windlass.
 
-  scripts/bench loop                    all cases, and the tables and the chart in docs/control-loop.md (under an hour)
+  scripts/bench loop                    all cases, and the tables and the chart in docs/control-loop-measured.md (under an hour)
   scripts/bench loop --quick            one case for one minute, to see that everything works
   scripts/bench loop --only own-low     one case; an engine's name means all of its cases; repeatable
   scripts/bench loop --list             the cases
