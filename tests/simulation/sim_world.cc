@@ -74,7 +74,7 @@ SimWorld::SimWorld(Scenario scenario)
     controller->on_violation = [this](const std::string& check, const std::string& what) {
       journal_.violate(timeline_.now_s(), check, what);
     };
-    controller->after_step = [this](SimController& stepped) { invariants_.stepped(stepped, controller_list_); };
+    controller->after_step = [this](SimController& controller) { stepped(controller); };
     controller_list_.push_back(controller);
     controllers_.push_back(std::move(one));
   }
@@ -123,6 +123,16 @@ void SimWorld::collect_garbage() {
   if (cluster_.api_down || garbage_version_ == api_.version()) return;
   api_.collect_garbage();
   garbage_version_ = api_.version();
+}
+
+void SimWorld::stepped(const SimController& controller) {
+  invariants_.stepped(controller, controller_list_);
+  const auto& plan = controller.core().last_plan();
+  if (!on_plan || !plan) return;
+  std::uint64_t& seen = plans_seen_[controller.identity()];
+  if (seen == controller.core().plans_made()) return;
+  seen = controller.core().plans_made();
+  on_plan(*plan);
 }
 
 // One service's clients: the next request comes after an exponential time, looked at anew every second, so that a change of the

@@ -3,6 +3,9 @@
 // makes go wrong. What must never happen is checked while it runs; what was found stands in journal().
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +27,8 @@ class SimWorld {
  public:
   explicit SimWorld(Scenario scenario);
   ~SimWorld();
+
+  std::function<void(const planner::Plan&)> on_plan;  // each that a controller makes
 
   void run(double seconds) { timeline_.run_until(timeline_.now_s() + seconds); }
   void stop_faults();
@@ -50,6 +55,7 @@ class SimWorld {
   [[nodiscard]] double worker_rate(const std::string& service) const;
 
  private:
+  void stepped(const SimController& controller);
   void arrive(std::size_t service);
   void step_controller(std::size_t index);
   void poll_tables();
@@ -68,6 +74,7 @@ class SimWorld {
   Rng clients_;
   std::unique_ptr<Chaos> chaos_;
   std::uint64_t garbage_version_ = 0;
+  std::map<std::string, std::uint64_t> plans_seen_;  // by the controller's identity
 };
 
 }  // namespace windlass::simulation

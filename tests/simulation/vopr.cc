@@ -185,7 +185,8 @@ void check_deletion(SimWorld& world) {
 
 }  // namespace
 
-SeedResult run_seed(std::uint64_t seed, bool verbose, const std::string& notes_until) {
+SeedResult run_seed(std::uint64_t seed, bool verbose, const std::string& notes_until,
+                    const std::function<void(const planner::Plan&)>& on_plan) {
   // A seed ends as it began, a second's pages and objects are gone with the second: memory that is free is soon wanted again.
   static const bool kept = ::mallopt(M_TRIM_THRESHOLD, 1 << 28) == 1 && ::mallopt(M_MMAP_THRESHOLD, 1 << 28) == 1 &&
                            ::mallopt(M_TOP_PAD, 1 << 24) == 1;
@@ -194,6 +195,7 @@ SeedResult run_seed(std::uint64_t seed, bool verbose, const std::string& notes_u
   scenario.verbose = verbose;
   SimWorld world(std::move(scenario));
   world.journal().notes_until = notes_until;
+  world.on_plan = on_plan;
   world.run(world.scenario().faults_until_s);
   world.stop_faults();
   for (const ServiceScenario& service : world.scenario().services) world.set_load(service.name, kCalmRatePerS);

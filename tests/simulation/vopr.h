@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "planner/policy/plan.h"
 #include "tests/simulation/journal.h"
 
 namespace windlass::simulation {
@@ -22,7 +24,9 @@ struct SeedResult {
 
 // The same seed gives the same result on every machine. `verbose` keeps notes; those before the first violation are of the
 // check `notes_until`, or of any where it is empty.
-[[nodiscard]] SeedResult run_seed(std::uint64_t seed, bool verbose = false, const std::string& notes_until = "");
+// `on_plan`: called with each plan that a controller makes.
+[[nodiscard]] SeedResult run_seed(std::uint64_t seed, bool verbose = false, const std::string& notes_until = "",
+                                  const std::function<void(const planner::Plan&)>& on_plan = {});
 
 // "seed 17 at 123.45 s: max-workers: ..." for each violation, and how to see it again.
 [[nodiscard]] std::string describe(const SeedResult& result);
