@@ -158,7 +158,7 @@ TEST(Flags, ModelInit) {
 TEST(Flags, Weights) {
   const auto weights_of = [](const std::vector<std::string>& more) {
     std::vector<std::string> words{"--port", "1"};
-    if (std::find(more.begin(), more.end(), "--model") == more.end()) words.insert(words.end(), {"--model", "/tmp/m"});
+    if (std::find(more.begin(), more.end(), "--model") == more.end()) words.insert(words.end(), {"--model", "/no/such/model"});
     words.insert(words.end(), more.begin(), more.end());
     return std::get<ServeFlags>(*parse_flags(words, "v")).weights;
   };
@@ -170,7 +170,7 @@ TEST(Flags, Weights) {
   const std::string gguf = source_path("/tests/golden/gguf/tiny.gguf");
   EXPECT_EQ(weights_of({"--model", gguf}), WeightFormat::kBlocks);
   EXPECT_EQ(weights_of({"--model", gguf, "--weights", "fp32"}), WeightFormat::kFp32);
-  EXPECT_EQ(flags_error({"--model", "/tmp/m", "--port", "1", "--weights", "int4"}),
+  EXPECT_EQ(flags_error({"--model", "/no/such/model", "--port", "1", "--weights", "int4"}),
             "--weights: found 'int4', allowed are fp32, bf16, int8, fp8, blocks");
 }
 
