@@ -248,7 +248,11 @@ class Decision {
     const auto below = [&](double rate_per_s, double window_s) {
       return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(view_.burstiness * std::max(0.0, rate_per_s) / window_s));
     };
-    const double sure_now = below(view_.arrivals_per_s, view_.arrivals_window_s);
+    // The level follows a rise within its minute. Where a worker serves sooner than that, a rise by which all slots are taken
+    // for longer than a request may wait for its first token counts at once.
+    const bool suffers = start_s_ < kLevelWindowS && view_.queued >= 1 && memory_.queue_since_s &&
+                         now_s_ - *memory_.queue_since_s >= service_.slo.ttft_s;
+    const double sure_now = suffers ? view_.arrivals_per_s : below(view_.arrivals_per_s, view_.arrivals_window_s);
     // Of the last seconds only what is surely above the level: the rest may be a burst that is over before a worker serves.
     const double observed = std::max(view_.level_per_s, sure_now);
     double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));

@@ -92,6 +92,24 @@ TEST(ControlLoop, MissesMakeARiseCertain) {
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
 }
 
+// Given a rise inside its noise, and requests that wait: expect it to be believed once they have waited for longer than their
+// first token may take, where a worker serves within seconds; where a start takes minutes, the level of the last minute comes
+// in time.
+TEST(ControlLoop, AQueueThatLastsMakesARiseCertain) {
+  const double rate = full_rate();
+  Service service = running_service(2, 0);
+  service.demand.arrivals_window_s = 1;
+  observe(service, kNow, 2.5 * rate, 2);
+  service.memory.burstiness = 2.5 * rate;
+  service.starts = StartTimes{2, 3};
+  service.memory.queue_since_s = kNow - 0.9 * service.slo.ttft_s;
+  EXPECT_EQ(plan_of(service).desired_workers(), 2);
+  service.memory.queue_since_s = kNow - 1.1 * service.slo.ttft_s;
+  EXPECT_GT(plan_of(service).desired_workers(), 2);
+  service.starts = StartTimes{100, 3};
+  EXPECT_EQ(plan_of(service).desired_workers(), 2);
+}
+
 // Given a service that has kept its floor of one worker while nothing came: expect its first requests to be no change of mind,
 // since no worker comes for them. (Misses within a start of a scale-up are taken for those that it answers.)
 TEST(ControlLoop, WhatTheFloorCoversIsNoChange) {
