@@ -58,10 +58,7 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
 
 // The signals' monotonic times on the snapshot's clock.
 planner::Demand on_plan_clock(planner::Demand demand, double by_s) {
-  for (auto* reading : {&demand.arrivals_per_s, &demand.arrivals_total, &demand.queued, &demand.input_tokens,
-                        &demand.output_tokens, &demand.attainment, &demand.recent_attainment, &demand.ttft_s, &demand.tpot_s}) {
-    shift(*reading, by_s);
-  }
+  for (std::optional<planner::Reading>* reading : demand.readings()) shift(*reading, by_s);
   if (demand.last_arrival_at_s) *demand.last_arrival_at_s += by_s;
   return demand;
 }

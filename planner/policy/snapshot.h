@@ -5,6 +5,7 @@
 // never 0.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -147,6 +148,12 @@ struct Demand {
   double recently_judged = 0;                // requests behind it
   std::optional<Reading> ttft_s;             // at slo.percentile
   std::optional<Reading> tpot_s;
+
+  // All of them: a new one belongs here, too, or its time stays on its reader's clock.
+  [[nodiscard]] std::array<std::optional<Reading>*, 9> readings() {
+    return {&arrivals_per_s, &arrivals_total,    &queued, &input_tokens, &output_tokens,
+            &attainment,     &recent_attainment, &ttft_s, &tpot_s};
+  }
 
   bool operator==(const Demand&) const = default;
 };

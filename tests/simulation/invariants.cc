@@ -14,11 +14,10 @@
 namespace windlass::simulation {
 namespace {
 
-constexpr double kMaxAgeS = 86'400;  // of a signal; no simulation lasts as long
-
 using nlohmann::json;
 
-constexpr double kFreshS = 33;  // the policy's 30 s and a scrape or two
+constexpr double kFreshS = 33;       // the policy's 30 s and a scrape or two
+constexpr double kMaxAgeS = 86'400;  // of a signal; no simulation lasts as long
 constexpr double kArrivalsKeptS = 130;
 constexpr int kMostRefusedAMinute = 14;  // of creates, per service, with a back-off from 1 s that doubles
 
@@ -312,10 +311,8 @@ void Invariants::check_plan(const SimController& controller) {
     const planner::ServicePlan& one = plan->services[i];
     const planner::Service& seen = snapshot->services[i];
     // A signal's time is on the plan's clock, which stands near the wall's and far from the monotonic one it was read by.
-    const planner::Demand& demand = seen.demand;
-    for (const auto* reading :
-         {&demand.arrivals_per_s, &demand.arrivals_total, &demand.queued, &demand.input_tokens, &demand.output_tokens,
-          &demand.attainment, &demand.recent_attainment, &demand.ttft_s, &demand.tpot_s}) {
+    planner::Demand demand = seen.demand;
+    for (const std::optional<planner::Reading>* reading : demand.readings()) {
       if (*reading && std::abs((*reading)->at_s - snapshot->now_s) > kMaxAgeS) {
         violate("clock", fmt::format("a signal of {} was read {:.0f} s ago", one.id.name, snapshot->now_s - (*reading)->at_s));
       }
