@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -153,8 +154,7 @@ Result<std::vector<planner::MeasuredIteration>> probe_worker(kube::HttpTransport
     if (!many.ok()) return stopped_at(many.error());
     measured.push_back({many->prompt_tokens, 0, 0, many->seconds});
   }
-  for (const int size : {1, batch}) {
-    if (size == 1 && measured.back().batch == 1) continue;  // of a worker that runs one request at a time
+  for (const int size : std::set{1, batch}) {
     const auto decode = probe.decode(size, few_words);
     if (!decode.ok()) return stopped_at(decode.error());
     measured.push_back(*decode);

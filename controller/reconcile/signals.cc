@@ -220,12 +220,12 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     const double before = series.started.total();
     series.started.observe(now_s, value("windlass_gateway_requests_started_total"), start);
     if (series.started.total() > before) series.last_arrival_s = now_s;
-    for (metrics::CounterTracker* attained : {&series.attained, &series.attained_lately}) {
-      attained->observe(now_s, value("windlass_gateway_requests_attained_total"), start);
-    }
-    for (metrics::CounterTracker* judged : {&series.judged, &series.judged_lately}) {
-      judged->observe(now_s, value("windlass_gateway_requests_judged_total"), start);
-    }
+    const double attained = value("windlass_gateway_requests_attained_total");
+    const double judged = value("windlass_gateway_requests_judged_total");
+    series.attained.observe(now_s, attained, start);
+    series.attained_lately.observe(now_s, attained, start);
+    series.judged.observe(now_s, judged, start);
+    series.judged_lately.observe(now_s, judged, start);
     series.prompt_tokens.observe(now_s, value("windlass_gateway_request_prompt_tokens_total"), start);
     series.generation_tokens.observe(now_s, value("windlass_gateway_request_generation_tokens_total"), start);
     series.measured.observe(now_s, value("windlass_gateway_requests_measured_total"), start);

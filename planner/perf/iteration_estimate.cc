@@ -109,6 +109,12 @@ bool makes_sense(const IterationEstimate& estimate) {
          estimate.noise_variance >= 0;
 }
 
+// Standard deviation of what such an iteration takes in the mean.
+double deviation_s(const LinearCoefficients& base, const IterationEstimate& estimate, const IterationContent& content) {
+  const Vector row = row_of(base, content);
+  return std::sqrt(std::max(0.0, row.dot(unpacked(estimate) * row)));
+}
+
 // Whether it makes sense, and knows a decode iteration (of the batch that was seen last, if any).
 bool is_sure(const LinearCoefficients& base, const IterationEstimate& estimate) {
   if (!makes_sense(estimate)) return false;
@@ -247,8 +253,7 @@ LinearCoefficients estimated(const LinearCoefficients& base, const IterationEsti
 
 double decode_deviation_s(const LinearCoefficients& base, const IterationEstimate& estimate, double batch,
                           double mean_context_tokens) {
-  const Vector row = row_of(base, {1, batch, mean_context_tokens, 0, 0});
-  return std::sqrt(std::max(0.0, row.dot(unpacked(estimate) * row)));
+  return deviation_s(base, estimate, {1, batch, mean_context_tokens, 0, 0});
 }
 
 const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator, int gpus) {
@@ -279,8 +284,7 @@ double moved_by(const LinearCoefficients& before, const LinearCoefficients& shee
   const double decode = factor(then.decode_s(batch, kContextTokens), believed.decode_s(batch, kContextTokens));
   const double prompt_tokens = 2 * kPromptTokens;
   const double prefill_s = believed.prefill_s(prompt_tokens);
-  const Vector row = row_of(sheet, {1, 0, 0, prompt_tokens, 1});
-  const bool prompts_known = std::sqrt(std::max(0.0, row.dot(unpacked(now) * row))) <= kSurely * prefill_s;
+  const bool prompts_known = deviation_s(sheet, now, {1, 0, 0, prompt_tokens, 1}) <= kSurely * prefill_s;
   return prompts_known ? std::max(decode, factor(then.prefill_s(prompt_tokens), prefill_s)) : decode;
 }
 

@@ -57,14 +57,14 @@ void learn_burstiness(PolicyMemory& memory, const workload::RateSample& sample, 
 }  // namespace
 
 double start_time_s(const Service& service) {
-  constexpr double kLeastS = 1;
-  constexpr double kMostS = 3600;
+  constexpr double kMinS = 1;
+  constexpr double kMaxS = 3600;
   const bool measured =
       service.starts && service.starts->count > 0 && std::isfinite(service.starts->p90_s) && service.starts->p90_s > 0;
   if (!measured) return kAssumedStartS;
   const double seen_s = service.starts->p90_s;
   const bool enough = service.starts->count >= kStartsToBelieve;
-  return std::clamp(enough ? seen_s : std::max(seen_s, std::min(kAssumedStartS, kFewStartsMargin * seen_s)), kLeastS, kMostS);
+  return std::clamp(enough ? seen_s : std::max(seen_s, std::min(kAssumedStartS, kFewStartsMargin * seen_s)), kMinS, kMaxS);
 }
 
 void count_arrivals(PolicyMemory& memory, const Service& service, double now_s) {
