@@ -16,6 +16,7 @@
 
 #include "controller/cli/object_files.h"
 #include "controller/reconcile/spec.h"
+#include "planner/base/fnv.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "tests/simulation/vopr.h"
@@ -41,11 +42,10 @@ std::string text_of(const Plan& plan) {
   return value.dump();
 }
 
-// FNV-1a, 64 bits.
 std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
+  windlass::Fnv1a hash;
+  hash.mix(text);
+  return hash.value();
 }
 
 struct Output {

@@ -41,8 +41,7 @@ class SimGateway {
   void crash();
   [[nodiscard]] bool up() const { return router_ != nullptr; }
 
-  // A client's request. `tokens`: of the answer.
-  // `length`: of its answer, over the mean's.
+  // A client's request. `tokens`: of the answer; `length`: of it, over the mean's.
   void request(const std::string& model, int tokens, double length);
 
   // Asks controllers for a table; to be called every kPollS.
